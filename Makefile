@@ -1,0 +1,74 @@
+# Everything a newcomer needs: Python 3.11 to 3.14, Java 17 or newer, and this file. `make` alone says what to do first.
+
+VENV  := .venv
+PY    := $(VENV)/bin/python
+STAMP := $(VENV)/.set-up
+
+# The interpreter that makes the environment. Empty: the first of these that is new enough and can make one (a shim may not run at all).
+PYTHON  ?=
+PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
+
+# A Spark, a Python path or Spark settings of the user's other work must not leak in here.
+unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint format demo bench clean distclean
+
+help: ## this page
+	@echo "wheel_udf: a delay scheduler on Spark."
+	@echo
+	@echo "First:  make demo    a year of real departures through the wheel, with a picture at the end"
+	@echo "Then:   make test    everything is checked on your machine"
+	@echo
+	@echo "Both set up $(VENV) by themselves (2 to 3 minutes, once). They need Python 3.11 to 3.14, Java 17 or newer and the network."
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  make setup PYTHON=/path/to/python3.12    with an interpreter of your choice"
+	@echo "  make test ARGS='tests/unit -k wheel'     some of the tests"
+
+setup: $(STAMP) ## the environment in .venv: Python packages and JVM jars (again only when pyproject.toml or conf/ivy.xml change)
+
+test: $(STAMP) ## all tests (ARGS=... goes to pytest)
+	@$(PY) -m pytest $(ARGS)
+
+lint: $(STAMP) ## ruff (rules and format) and mypy --strict
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+format: $(STAMP) ## let ruff put the code in order
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+demo: $(STAMP) ## a year of real departures through the wheel
+	@$(PY) jobs/demo_departures.py $(ARGS)
+
+bench: $(STAMP) ## measure the wheel against what it replaces
+	@$(PY) -m tests.bench.run $(ARGS)
+
+clean: ## remove what runs have made (data, caches), keep .venv
+	rm -rf data build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name .venv -prune -o -type d -name __pycache__ -exec rm -rf {} +
+
+distclean: clean ## remove .venv too
+	rm -rf $(VENV)
+
+$(STAMP): pyproject.toml conf/ivy.xml
+	@set -e; \
+	python="$(PYTHON)"; usable='import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 15))'; \
+	for candidate in $${python:-$(PYTHONS)}; do \
+	  if $$candidate -c "$$usable" >/dev/null 2>&1; then python=$$candidate; found=yes; break; fi; \
+	done; \
+	if [ -z "$${found:-}" ]; then \
+	  echo "error: no usable Python: $${python:-none of $(PYTHONS)}; rule: 3.11 to 3.14, with venv and pip (Debian: apt install python3-venv);" \
+	       "hint: make setup PYTHON=/path/to/python3.12" >&2; \
+	  exit 1; \
+	fi; \
+	PYTHONDONTWRITEBYTECODE=1 $$python -m wheel_udf.jars --check-java; \
+	echo "setting up $(VENV) with $$($$python --version), 2 to 3 minutes"; \
+	$(PY) -c "$$usable" >/dev/null 2>&1 || $$python -m venv --clear $(VENV); \
+	install="$(PY) -m pip install --quiet --disable-pip-version-check --editable .[dev]"; \
+	$$install || { echo "once more" >&2; $$install; }; \
+	$(PY) -m wheel_udf.jars; \
+	touch $@

@@ -1,0 +1,109 @@
+"""What all tests share: UTC, one Spark session with every setting explained, and hypothesis without luck or deadlines.
+
+``tests/unit`` runs first and starts no JVM: a guard fails the unit test that does. All other tests may ask for ``spark``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[1]
+
+# Before anything reads the clock's zone: a test that passes in one time zone only is a wrong test.
+os.environ["TZ"] = "UTC"
+time.tzset()
+
+# Workers of Spark unpickle functions of test modules by name, so they have to find the tests.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+
+# No deadline: a shared machine stalls. Not too slow: what an example costs is the test's own choice.
+settings.register_profile(
+    "local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+# In CI the same examples each time (and no database of earlier ones): a red build is a change's fault, never luck's.
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True, database=None)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+# The project's own settings (conf/spark-defaults.conf) hold in tests too. These are what a test machine needs on top.
+SPARK_SETTINGS: dict[str, str | float | bool] = {
+    # Two cores are what CI has, and enough for two shards to run beside each other.
+    "spark.sql.shuffle.partitions": 2,
+    # Leave room for the tests beside it; no test holds more than a few thousand rows.
+    "spark.driver.memory": "1g",
+    # Nothing on the network: a laptop changes its address while the tests run.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Small data: one file per write, and no compression to load a native library for.
+    "spark.sql.parquet.compression.codec": "uncompressed",
+    # Queries of tests keep few batches: nobody looks back over them.
+    "spark.sql.streaming.minBatchesToRetain": 10,
+}
+
+
+def _is_unit(item: pytest.Item) -> bool:
+    return ROOT / "tests" / "unit" in item.path.parents
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Unit tests first: they answer in seconds, and no JVM of another test can hide that one of them needs it."""
+    items.sort(key=lambda item: not _is_unit(item))
+
+
+@pytest.fixture(autouse=True)
+def _no_jvm_in_unit_tests(request: pytest.FixtureRequest) -> Iterator[None]:
+    unit = _is_unit(request.node)
+    if unit and "spark" in request.fixturenames:
+        pytest.fail("tests/unit starts no JVM: move the test to tests/spark")
+    before = _jvm_is_up()
+    yield
+    if unit and not before and _jvm_is_up():
+        pytest.fail("this unit test started a JVM: move it to tests/spark")
+
+
+def _jvm_is_up() -> bool:
+    context = sys.modules.get("pyspark.core.context")
+    return context is not None and context.SparkContext._gateway is not None
+
+
+@pytest.fixture(scope="session")
+def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from wheel_udf.session import build_session, stop_session
+
+    warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    session = build_session("wheel_udf tests", master="local[2]", conf=SPARK_SETTINGS | warehouse)
+    yield session
+    stop_session(session)
+
+
+@pytest.fixture
+def spark(_session: SparkSession) -> Iterator[SparkSession]:
+    """The one session of the test run. After each test: no running query, nothing cached, no view, the settings as before."""
+    settings_before = dict(_session.conf.getAll)
+    yield _session
+    for query in _session.streams.active:
+        query.stop()
+    _session.catalog.clearCache()
+    for table in _session.catalog.listTables():
+        if table.isTemporary:
+            _session.catalog.dropTempView(table.name)
+    _restore(_session, settings_before)
+
+
+def _restore(session: SparkSession, before: dict[str, str]) -> None:
+    now = dict(session.conf.getAll)
+    for key in now.keys() - before.keys():
+        session.conf.unset(key)
+    for key, value in before.items():
+        if now.get(key) != value:
+            session.conf.set(key, value)

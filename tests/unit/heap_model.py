@@ -1,0 +1,216 @@
+"""The oracle of the pure step: one shard, one command at a time, in plain Python.
+
+Kafka tests its timing wheel against a mock timer that is only a priority queue. This is the same idea for the whole step: a
+dict of what is pending, a dict of what is remembered, a heap of due times. It has no levels, no slots and no buckets, and it
+forgets nothing it stores (what is *remembered* is decided by comparing times alone), so none of the things that make the
+real step fast can go wrong here. It is slow on purpose.
+
+One batch, in this order::
+
+    commands of the batch --- without repeats ---> in version order (seq, SCHEDULE < CANCEL), one by one
+                                                        |
+    clock := max(clock, now) --- release what is due, oldest first, at most `limit`
+
+A batch that carries no command and releases nothing changes nothing, not even the clock: the clock held is that of the last
+batch that was written.
+
+Two readings of the rules, chosen here: the commands of one batch know of each other even if nothing is remembered
+(``memory_ms=0``), and a lateness is held within int64, as the column that publishes it is.
+
+Caveats: every batch builds its heap anew, O(pending); the memory grows for ever. Fit for tests only.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+SCHEDULE, CANCEL = 0, 1
+LARGEST_LATENESS_MS = 2**63 - 1
+SCHEDULE_OUTCOMES = ("fired", "missed", "cancelled", "superseded", "duplicate", "rejected")
+CANCEL_OUTCOMES = ("applied", "waiting", "late", "cancel_superseded", "cancel_duplicate", "cancel_rejected")
+ENTRY_COLUMNS = (
+    "schedule_id",
+    "seq",
+    "deliver_at_ms",
+    "max_lateness_ms",
+    "destination",
+    "key",
+    "value",
+    "headers",
+)
+
+Command = dict[str, Any]
+Row = dict[str, Any]
+Version = tuple[int, int]
+
+
+@dataclass
+class Ended:
+    """What is remembered of an id that has nothing pending."""
+
+    version: Version
+    ended_at_ms: int
+    waiting: bool = False
+    fired_due_ms: int | None = None
+
+
+class HeapModel:
+    """One shard as a dict and a heap.
+
+    Args:
+        memory_ms: How long the end of an id is remembered; None for ever, 0 not at all.
+    """
+
+    def __init__(self, memory_ms: int | None) -> None:
+        self.memory_ms = memory_ms
+        self.clock_ms: int | None = None
+        self.changed = False
+        self.counts: Counter[str] = Counter(dict.fromkeys((*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES), 0))
+        self.schedules_in = 0
+        self.cancels_in = 0
+        self._pending: dict[str, Command] = {}
+        self._ended: dict[str, Ended] = {}
+        self._ended_in_batch: set[str] = set()
+
+    @property
+    def pending(self) -> int:
+        return len(self._pending)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        return min((entry["deliver_at_ms"] for entry in self._pending.values()), default=None)
+
+    def batch(
+        self, commands: list[Command], now_ms: int, limit: int | None = None
+    ) -> tuple[list[Row], list[Row]]:
+        """Apply one batch and return its fired and its missed rows, each oldest first."""
+        now = now_ms if self.clock_ms is None else max(self.clock_ms, now_ms)
+        self._ended_in_batch = set()
+        for command in self._without_repeats(commands):
+            self._apply(command, now)
+        fired, missed = self._release(now, limit)
+        self.changed = bool(commands or fired or missed)
+        if self.changed:
+            self.clock_ms = now
+        return fired, missed
+
+    def _without_repeats(self, commands: list[Command]) -> list[Command]:
+        """The commands in version order, of each (id, seq, kind) only the first by content; the rest is counted."""
+        kept: dict[tuple[str, int, int], Command] = {}
+        for command in sorted(commands, key=_content):
+            is_cancel = command["op"] == CANCEL
+            self.cancels_in += is_cancel
+            self.schedules_in += not is_cancel
+            name = (command["schedule_id"], command["seq"], command["op"])
+            if name in kept:
+                self._count("cancel_duplicate" if is_cancel else "duplicate")
+            else:
+                kept[name] = command
+        return [kept[name] for name in sorted(kept)]
+
+    def _apply(self, command: Command, now: int) -> None:
+        schedule_id, version = command["schedule_id"], _version(command)
+        known = self._known_version(schedule_id, now)
+        is_cancel = command["op"] == CANCEL
+        if known is not None and version == known:
+            self._count("cancel_duplicate" if is_cancel else "duplicate")
+        elif is_cancel:
+            self._cancel(schedule_id, version, known, now)
+        else:
+            self._schedule(schedule_id, command, known, now)
+
+    def _schedule(self, schedule_id: str, command: Command, known: Version | None, now: int) -> None:
+        entry, ended = self._pending.get(schedule_id), self._remembered(schedule_id, now)
+        if known is not None and _version(command) < known:
+            if entry is None and ended is not None and ended.waiting:
+                ended.waiting = False
+                self._count("cancelled", "applied")
+                self.counts["waiting"] -= 1
+            else:
+                self._count("superseded")
+            return
+        if entry is not None:
+            self._count("superseded")
+        elif ended is not None and ended.waiting:
+            self._count("cancel_superseded")
+            self.counts["waiting"] -= 1
+        elif ended is not None and _is_retry(command, ended):
+            self._count("duplicate")
+            return
+        self._pending[schedule_id] = command
+        self._ended.pop(schedule_id, None)
+
+    def _cancel(self, schedule_id: str, version: Version, known: Version | None, now: int) -> None:
+        entry, ended = self._pending.get(schedule_id), self._remembered(schedule_id, now)
+        if known is not None and version < known:
+            self._count("cancel_superseded")
+        elif entry is not None:
+            del self._pending[schedule_id]
+            self._end(schedule_id, Ended(version, now))
+            self._count("cancelled", "applied")
+        elif ended is None:
+            self._end(schedule_id, Ended(version, now, waiting=True))
+            self._count("waiting")
+        elif ended.waiting:
+            self._end(schedule_id, Ended(version, now, waiting=True))
+            self._count("cancel_superseded")
+        else:
+            self._end(schedule_id, Ended(version, now, fired_due_ms=ended.fired_due_ms))
+            self._count("late")
+
+    def _release(self, now: int, limit: int | None) -> tuple[list[Row], list[Row]]:
+        heap = [_release_order(entry) for entry in self._pending.values()]
+        heapq.heapify(heap)
+        fired: list[Row] = []
+        missed: list[Row] = []
+        while heap and heap[0][0] <= now and (limit is None or len(fired) + len(missed) < limit):
+            due, raw_id, seq = heapq.heappop(heap)
+            schedule_id = raw_id.decode()
+            entry = self._pending.pop(schedule_id)
+            lateness = min(now - due, LARGEST_LATENESS_MS)
+            is_missed = entry["max_lateness_ms"] is not None and lateness > entry["max_lateness_ms"]
+            self._end(schedule_id, Ended((seq, SCHEDULE), now, fired_due_ms=None if is_missed else due))
+            self._count("missed" if is_missed else "fired")
+            (missed if is_missed else fired).append({name: entry[name] for name in ENTRY_COLUMNS})
+        return fired, missed
+
+    def _known_version(self, schedule_id: str, now: int) -> Version | None:
+        if schedule_id in self._pending:
+            return _version(self._pending[schedule_id])
+        ended = self._remembered(schedule_id, now)
+        return None if ended is None else ended.version
+
+    def _remembered(self, schedule_id: str, now: int) -> Ended | None:
+        ended = self._ended.get(schedule_id)
+        if ended is None or self.memory_ms is None or schedule_id in self._ended_in_batch:
+            return ended
+        return ended if now < ended.ended_at_ms + self.memory_ms else None
+
+    def _end(self, schedule_id: str, ended: Ended) -> None:
+        self._ended[schedule_id] = ended
+        self._ended_in_batch.add(schedule_id)
+
+    def _count(self, *outcomes: str) -> None:
+        self.counts.update(outcomes)
+
+
+def _version(command: Command) -> Version:
+    return command["seq"], command["op"]
+
+
+def _release_order(entry: Command) -> tuple[int, bytes, int]:
+    return entry["deliver_at_ms"], entry["schedule_id"].encode(), entry["seq"]
+
+
+def _is_retry(command: Command, ended: Ended) -> bool:
+    # A producer without versions of its own that sends again what has fired: its seq is new, its due time is not.
+    return not command["seq_given"] and command["deliver_at_ms"] == ended.fired_due_ms
+
+
+def _content(command: Command) -> tuple[tuple[bool, Any], ...]:
+    """Sort key that decides which of several commands of one version is kept; what is null sorts last."""
+    names = ("deliver_at_ms", "destination", "value", "key", "headers", "max_lateness_ms", "seq_given")
+    return tuple((command[name] is None, command[name]) for name in names)

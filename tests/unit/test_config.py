@@ -1,0 +1,391 @@
+"""The config file: what it may say, and that all its faults are told at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wheel_udf import config
+from wheel_udf.errors import ConfigError, ConfigErrors
+from wheel_udf.geometry import Wheel
+from wheel_udf.settings import JobConfig, parse_instant_ms
+
+ROOT = Path(__file__).parents[2]
+GOOD = """
+name: departures
+mode: direct
+wheel: {tick: 1 second, size: 20, levels: 6, shards: 4}
+clock: {kind: event, delay: 0 seconds, max_ahead: 1 minute, heartbeat: 1 minute}
+source: {format: parquet, path: data/commands, options: {maxFilesPerTrigger: 1}}
+contract: {preset: columns, max_delay: 730 days, memory: 5 minutes, max_value_bytes: 1048576}
+destinations:
+  reminders_*: {sink: delta, path: data/tables, create: true}
+rejects: {sink: delta, path: data/rejects}
+limits: {fired_per_batch: 100000}
+trigger: 1 second
+checkpoint: data/checkpoints/departures
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "job.yml"
+    path.write_text(GOOD)
+    return path
+
+
+def faults_of(file: Path, *overrides: str) -> list[str]:
+    with pytest.raises(ConfigErrors) as caught:
+        config.load(file, overrides)
+    return [str(fault) for fault in caught.value.faults]
+
+
+def fault_of(file: Path, *overrides: str) -> str:
+    (fault,) = faults_of(file, *overrides)
+    return fault
+
+
+def load(file: Path, *overrides: str) -> JobConfig:
+    return config.load(file, overrides)
+
+
+def test_the_example_of_the_design_is_read_with_its_units(file: Path) -> None:
+    job = load(file)
+    assert (job.name, job.mode, job.trigger, job.trigger_ms) == (
+        "departures",
+        "direct",
+        "1000 milliseconds",
+        1_000,
+    )
+    assert job.wheel.wheel() == Wheel(tick_ms=1_000, size=20, levels=6)
+    assert job.clock.model_dump() == {
+        "kind": "event",
+        "delay_ms": 0,
+        "max_ahead_ms": 60_000,
+        "heartbeat_ms": 60_000,
+    }
+    assert job.source.model_dump() == {
+        "format": "parquet",
+        "path": "data/commands",
+        "schema_ddl": None,
+        "options": {"maxFilesPerTrigger": "1"},
+    }
+    assert (job.contract.max_delay_ms, job.contract.memory_ms) == (730 * 86_400_000, 300_000)
+    assert list(job.destinations) == ["reminders_*"]
+    assert job.destinations["reminders_*"].create
+    assert not job.rejects.create
+    assert job.limits.fired_per_batch == 100_000
+
+
+def test_a_short_config_gets_the_defaults_of_the_design(tmp_path: Path) -> None:
+    file = tmp_path / "short.yml"
+    file.write_text(
+        "clock: {kind: event}\nsource: {format: json, path: in}\ndestinations: {a: {sink: csv, path: out}}\n"
+        "rejects: {sink: json, path: bad}\ncheckpoint: state\n"
+    )
+    job = load(file)
+    assert job.wheel.model_dump() == {"tick_ms": 1_000, "size": 20, "levels": 6, "shards": 4}
+    assert job.clock.model_dump() == {
+        "kind": "event",
+        "delay_ms": 0,
+        "max_ahead_ms": 60_000,
+        "heartbeat_ms": 60_000,
+    }
+    assert job.contract.model_dump() == {
+        "preset": "columns",
+        "max_delay_ms": 63_072_000_000,
+        "memory_ms": 300_000,
+        "max_value_bytes": 1_048_576,
+        "default_destination": None,
+        "max_lateness_ms": None,
+    }
+    assert (job.mode, job.trigger_ms, job.limits.fired_per_batch) == ("direct", 1_000, None)
+
+
+@pytest.mark.parametrize("name", ["scheduler.yml", "departures.yml"])
+def test_the_configs_of_the_project_are_good(name: str) -> None:
+    assert load(ROOT / "conf" / name).mode == "direct"
+
+
+def test_a_config_with_three_faults_tells_three(file: Path) -> None:
+    file.write_text(
+        GOOD.replace("size: 20", "size: 1")
+        .replace("trigger:", "triger:")
+        .replace("format: parquet", "format: orc")
+    )
+    assert faults_of(file) == [
+        "too small: wheel.size = 1; rule: at least 2",
+        "not one of the known values: source.format = 'orc'; rule: 'parquet', 'json', 'csv' or 'delta'",
+        "unknown key: triger; hint: did you mean trigger?",
+    ]
+
+
+def test_faults_of_the_overrides_and_across_sections_stand_in_the_same_list(file: Path) -> None:
+    assert faults_of(
+        file, "wheel", "name=a b", "contract.default_destination=other", "checkpoint=data/rejects/"
+    ) == [
+        (
+            "--set is not understood: wheel; rule: a.b=c; hint: a key with dots goes in double quotes: "
+            'destinations."a.b".path=out'
+        ),
+        "not a name: name = 'a b'; rule: 1 to 100 of A-Z a-z 0-9 . _ -",
+        (
+            "the default destination is not on the allow-list: contract.default_destination = 'other'; "
+            "rule: a name that one of destinations matches: reminders_*"
+        ),
+        "one path with two uses: checkpoint = 'data/rejects/'; rule: not the path of rejects.path",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("override", "fault"),
+    [
+        ("wheel.tick=5", "not a duration: wheel.tick = 5; rule: a duration with its unit"),
+        (
+            "wheel.tick=0 seconds",
+            "too short a duration: wheel.tick = '0 seconds'; rule: at least 1 millisecond",
+        ),
+        ("wheel.tick=1 month", "not a duration: wheel.tick = '1 month'"),
+        ("wheel.size='20'", "not a whole number: wheel.size = '20'; rule: a whole number"),
+        ("wheel.shards=1025", "too large: wheel.shards = 1025; rule: at most 1024"),
+        ("wheel.shards=0", "too small: wheel.shards = 0; rule: at least 1"),
+        ("wheel.levels=true", "not a whole number: wheel.levels = True"),
+        ("wheel.levels=1000000000", "too large: wheel.levels = 1000000000; rule: at most 62"),
+        (
+            "wheel.levels=15",
+            "this wheel spans more than 64 bits of ms: wheel; rule: tick_ms * size**levels below 2**63",
+        ),
+        ("wheel.tick_ms=5", "unknown key: wheel.tick_ms; hint: did you mean tick?"),
+        (
+            "clock.kind=wall",
+            "not one of the known values: clock.kind = 'wall'; rule: one of event, processing, simulated",
+        ),
+        ("clock={}", "a required setting is missing: clock.kind; rule: one of event, processing, simulated"),
+        ("clock=", "a required setting is missing: clock"),
+        ("clock.dely=1s", "unknown key: clock.dely; hint: did you mean delay?"),
+        (
+            "clock.step=1s",
+            "a setting of another kind of clock: clock.step; rule: step belongs to the clock kind simulated, this one is event",
+        ),
+        ("clock.heartbeat=0s", "too short a duration: clock.heartbeat = '0s'; rule: at least 1 millisecond"),
+        ("clock.delay=-1s", "too short a duration: clock.delay = '-1s'; rule: not negative"),
+        ("clock={kind: simulated}", "found none of them: clock; rule: either start and step, or instants"),
+        (
+            "clock={kind: simulated, start: 2013-01-01, instants: [2013-01-01]}",
+            "found start, instants: clock; rule: either start and step, or instants",
+        ),
+        (
+            "clock={kind: simulated, instants: []}",
+            "the list of instants is empty: clock; rule: at least one instant",
+        ),
+        (
+            "clock={kind: simulated, start: 2013, step: 1s}",
+            "not an instant: clock.start = 2013; rule: an ISO instant",
+        ),
+        ("source.path=", "missing: source.path; rule: the folder or table to read"),
+        (
+            "source.options={a: [1]}",
+            "not an option value: source.options.a = [1]; rule: a text, a number, true or false",
+        ),
+        ("source=parquet", "not a section: source = 'parquet'; rule: keys with values"),
+        ("contract.max_value_bytes=1.5", "not a whole number: contract.max_value_bytes = 1.5"),
+        ("contract.memory=none", "not a duration: contract.memory = 'none'"),
+        ("contract.default_destination=..", "not a destination name: contract.default_destination = '..'"),
+        ("destinations={}", "no destination: destinations; rule: at least one name or pattern with its sink"),
+        ("destinations.x.sink=delta", "missing: destinations.x.path; rule: the folder to write to"),
+        ("destinations.a/b={sink: delta, path: x}", "not a destination pattern: destinations.a/b = 'a/b'"),
+        ("rejects.create=1", "not true or false: rejects.create = 1; rule: true or false"),
+        ("rejects.path=' '", "empty text: rejects.path = ' '; rule: at least one character"),
+        ("limits.fired_per_batch=0", "too small: limits.fired_per_batch = 0; rule: at least 1"),
+        ("trigger=5", "not a trigger: trigger = 5; rule: available-now, or a duration with its unit"),
+        ("trigger=-1 second", "too short a duration: trigger = '-1 second'; rule: not negative"),
+        ("checkpoint=", "a required setting is missing: checkpoint"),
+    ],
+)
+def test_a_fault_names_its_field_its_value_and_the_rule(file: Path, override: str, fault: str) -> None:
+    assert any(found.startswith(fault) for found in faults_of(file, override))
+
+
+@pytest.mark.parametrize(
+    ("override", "fault"),
+    [
+        ("mode=tiered", "the tiered mode is not available in this release: mode = 'tiered'"),
+        (
+            "store={path: x}",
+            "a setting not available in this release: store; rule: it arrives with the tiered mode",
+        ),
+        ("wheel.state_levels=2", "a setting not available in this release: wheel.state_levels"),
+        ("limits.pending=10", "a setting not available in this release: limits.pending"),
+        ("limits.on_limit=reject", "a setting not available in this release: limits.on_limit"),
+        (
+            "source={format: kafka, options: {a: 1}}",
+            "kafka sources are not available in this release: source.format = 'kafka'",
+        ),
+        (
+            "destinations.x={sink: kafka, options: {}}",
+            "kafka sinks are not available in this release: destinations.x.sink",
+        ),
+        (
+            "contract.preset=compacted",
+            "the preset compacted is not available in this release: contract.preset",
+        ),
+    ],
+)
+def test_what_belongs_to_a_later_release_is_refused_by_name(file: Path, override: str, fault: str) -> None:
+    assert fault_of(file, override).startswith(fault)
+
+
+def test_kafka_is_said_to_arrive_with_its_release(file: Path) -> None:
+    assert "they arrive with the Kafka release" in fault_of(file, "source={format: kafka}")
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("wheel.size=60", {"wheel": {"size": 60}}),
+        ('destinations."a.b".path=out', {"destinations": {"a.b": {"path": "out"}}}),
+        ('source.options."x.y"=1', {"source": {"options": {"x.y": 1}}}),
+        ("a=b=c", {"a": "b=c"}),
+        ("a={b: [1, 2]}", {"a": {"b": [1, 2]}}),
+        ("a=2013-01-01", {"a": "2013-01-01"}),
+        ("destinations.reminders_*.create=true", {"destinations": {"reminders_*": {"create": True}}}),
+    ],
+)
+def test_an_override_sets_one_value_at_a_dotted_path(override: str, expected: dict[str, Any]) -> None:
+    settings: dict[str, Any] = {}
+    config._apply(settings, override)
+    assert settings == expected
+
+
+@pytest.mark.parametrize("override", ["=1", "a.=1", ".a=1", "a", 'a"b"=1', "a..b=1", ""])
+def test_an_override_that_is_not_a_path_and_a_value_is_a_fault(file: Path, override: str) -> None:
+    assert fault_of(file, override).startswith("--set is not understood")
+
+
+def test_later_overrides_win_and_an_empty_one_takes_the_setting_out(file: Path) -> None:
+    assert load(file, "wheel.size=30", "wheel.size=40").wheel.size == 40
+    assert load(file, "limits.fired_per_batch=").limits.fired_per_batch is None
+    assert load(file, "trigger=available-now").trigger_ms is None
+
+
+def test_an_override_into_a_value_that_has_no_keys_is_a_fault(file: Path) -> None:
+    assert fault_of(file, "name.first=x") == "--set goes into a value that has no keys: name"
+
+
+def test_bounds_are_lifted_by_their_words(file: Path) -> None:
+    job = load(file, "contract.memory=unlimited", "contract.max_delay=unlimited", "clock.max_ahead=none")
+    assert (job.contract.memory_ms, job.contract.max_delay_ms) == (None, None)
+    assert job.clock.model_dump()["max_ahead_ms"] is None
+    assert load(file, "contract.memory=0").contract.memory_ms == 0
+
+
+def test_a_simulated_clock_takes_start_and_step_or_instants_in_utc(file: Path) -> None:
+    stepped = load(file, "clock={kind: simulated, start: 1970-01-01T00:01:00Z, step: PT1S}").clock
+    listed = load(
+        file, "clock={kind: simulated, instants: [1970-01-01, '1970-01-01T01:00:00.5+01:00']}"
+    ).clock
+    assert stepped.model_dump() == {
+        "kind": "simulated",
+        "start_ms": 60_000,
+        "step_ms": 1_000,
+        "instants_ms": None,
+    }
+    assert listed.model_dump() == {
+        "kind": "simulated",
+        "start_ms": None,
+        "step_ms": None,
+        "instants_ms": (0, 500),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "the config file holds nothing"),
+        ("- a\n", "the config file holds a list"),
+        (
+            "a: [1\nb: 2",
+            "the config file is not good YAML (expected ',' or ']', but got ':'): job.yml, line 2, column 2",
+        ),
+        (
+            "a: 1\na: 2",
+            "the config file is not good YAML (the key 'a' stands twice): job.yml, line 2, column 1",
+        ),
+        (
+            "w: {x: 1, x: 2}",
+            "the config file is not good YAML (the key 'x' stands twice): job.yml, line 1, column 11",
+        ),
+        ("[a]: 1", "the config file is not good YAML (a key must be a text): job.yml, line 1, column 1"),
+        ("a: !!python/object:os.x {}", "the config file is not good YAML"),
+        ("a: &x {b: *x}", "the config file is not good YAML"),
+    ],
+)
+def test_a_file_that_is_no_mapping_of_yaml_is_told_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.yml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        config.load("job.yml")
+    assert str(caught.value).startswith(sentence)
+
+
+def test_a_missing_file_and_a_folder_are_config_faults(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no such config file"):
+        config.load(tmp_path / "none.yml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        config.load(tmp_path)
+    (tmp_path / "bytes.yml").write_bytes(b"a: \xff")
+    with pytest.raises(ConfigError, match="not text"):
+        config.load(tmp_path / "bytes.yml")
+
+
+def test_anchors_and_merge_keys_work(file: Path) -> None:
+    file.write_text(GOOD.replace("  reminders_*: {", "  a: &sink {") + "\n")
+    file.write_text(
+        file.read_text().replace("create: true}\n", "create: true}\n  b: {<<: *sink, create: false}\n")
+    )
+    sinks = load(file).destinations
+    assert (sinks["a"].path, sinks["b"].path, sinks["a"].create, sinks["b"].create) == (
+        "data/tables",
+    ) * 2 + (True, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD.replace("maxFilesPerTrigger: 1", "kafka.sasl.jaas.config: [hunter2]"),
+        GOOD.replace("options: {maxFilesPerTrigger: 1}", "options: [{my_password: hunter2}]"),
+        GOOD.replace("rejects: {", "rejects: {my_token: hunter2, "),
+        GOOD + "secret: 'hunter2\n",
+    ],
+)
+def test_secrets_are_in_no_message(file: Path, text: str) -> None:
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        config.load(file, ["source.options.password={hunter2", 'secret."x=hunter2'])
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "instant_ms"),
+    [
+        ("1970-01-01", 0),
+        ("1970-01-01T00:00:01Z", 1_000),
+        ("1970-01-01 00:00:01.0019", 1_001),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1969-12-31T23:59:59.999", -1),
+        ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
+        ("0001-01-01", -62_135_596_800_000),
+    ],
+)
+def test_instants_are_utc_unless_they_say_otherwise(text: str, instant_ms: int) -> None:
+    assert parse_instant_ms(text) == instant_ms
+
+
+@pytest.mark.parametrize("text", ["", "tomorrow", "2013-13-01", "1356998400", "10000-01-01"])
+def test_other_texts_are_no_instants(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_instant_ms(text)

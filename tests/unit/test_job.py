@@ -1,0 +1,217 @@
+"""How a run is watched and ended, and which settings stay with a planned batch. Queries are played by a stand-in."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.unit.test_metrics import report
+from wheel_udf import config, job
+from wheel_udf.clock import EventClock, ProcessingClock, SimulatedClock
+from wheel_udf.dry_run import geometry_table, lateness_text
+from wheel_udf.geometry import Wheel
+from wheel_udf.job import Watch, supervise
+from wheel_udf.settings import JobConfig
+from wheel_udf.sinks import DeltaSink, FileSink
+
+SETTINGS: dict[str, Any] = {
+    "clock": {"kind": "event", "max_ahead": "none"},
+    "source": {"format": "json", "path": "in"},
+    "contract": {"memory": "1 minute", "max_lateness": "1 hour"},
+    "destinations": {
+        "a*": {"sink": "delta", "path": "tables", "create": True},
+        "b": {"sink": "csv", "path": "files"},
+    },
+    "rejects": {"sink": "delta", "path": "bad"},
+    "limits": {"fired_per_batch": 10},
+    "checkpoint": "state",
+}
+
+
+def checked(**changes: Any) -> JobConfig:
+    return config.check(SETTINGS | changes)
+
+
+@dataclass
+class Query:
+    """A query that plays scripted moments: each is what happens while the supervisor waits."""
+
+    moments: list[Callable[[Query], None]]
+    ended: bool = False
+    stopped_at: int | None = None
+    played: int = 0
+    status: dict[str, Any] = field(default_factory=lambda: {"isTriggerActive": True})
+    lastProgress: dict[str, Any] | None = None  # noqa: N815  (Spark's name)
+
+    def awaitTermination(self, timeout: Any) -> bool:  # noqa: N802  (Spark's name)
+        assert timeout < 1
+        if self.played < len(self.moments):
+            self.moments[self.played](self)
+            self.played += 1
+        return self.ended
+
+    def stop(self) -> None:
+        self.stopped_at = self.played
+
+
+def commit(batch_id: int) -> Callable[[Query], None]:
+    def act(query: Query) -> None:
+        query.lastProgress = {"batchId": batch_id}
+
+    return act
+
+
+def end(query: Query) -> None:
+    query.ended = True
+
+
+def nothing(_query: Query) -> None:
+    return
+
+
+def test_a_query_that_ends_by_itself_is_not_stopped() -> None:
+    query = Query([nothing, end])
+    supervise(query, Watch(lambda _line: None, None))
+    assert (query.played, query.stopped_at) == (2, None)
+
+
+def test_until_stops_the_query_once_the_batch_that_reached_it_is_committed() -> None:
+    lines: list[str] = []
+    watch = Watch(lines.append, 1_000)
+    query = Query(
+        [
+            lambda _query: watch.on_batch(report(0, clock_ms=999)),
+            commit(0),
+            lambda _query: watch.on_batch(report(1, clock_ms=1_000)),
+            nothing,
+            commit(1),
+            nothing,
+        ]
+    )
+    supervise(query, watch)
+    assert query.stopped_at == 5
+    assert len(lines) == 2
+
+
+def test_until_waits_while_what_is_due_is_left_over_the_limit() -> None:
+    watch = Watch(lambda _line: None, 1_000)
+    watch.on_batch(report(0, clock_ms=2_000, backlog=True))
+    assert not watch.wants_end
+    watch.on_batch(report(1, clock_ms=2_000))
+    assert watch.wants_end
+
+
+def test_a_stop_lets_the_running_batch_finish() -> None:
+    watch = Watch(lambda _line: None, None)
+    watch.on_batch(report(4))
+    watch.end_after_this_batch()
+    query = Query([commit(4), nothing, commit(5), nothing])
+    supervise(query, watch)
+    assert query.stopped_at == 3
+
+
+def test_a_stop_between_two_batches_is_done_at_once() -> None:
+    watch = Watch(lambda _line: None, None)
+    watch.end_after_this_batch()
+    query = Query([nothing, nothing], status={"isTriggerActive": False})
+    supervise(query, watch)
+    assert query.stopped_at == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_asks_for_the_end_and_the_handlers_of_before_come_back(number: signal.Signals) -> None:
+    lines: list[str] = []
+    watch = Watch(lines.append, None)
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with job.graceful_signals(watch, lines.append):
+        os.kill(os.getpid(), number)
+        assert watch.wants_end
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    assert lines == [f"{number.name}: stopping after this batch; once more stops at once"]
+
+
+def test_the_settings_of_a_planned_batch_survive_the_journal_and_come_back_as_they_were() -> None:
+    then = checked()
+    recorded = json.loads(json.dumps(job.row_settings(then, 77)))
+    assert recorded == job.row_settings(then, 77)
+    now = checked(
+        contract={"memory": "unlimited", "default_destination": "c"},
+        destinations={
+            "c": {"sink": "json", "path": "elsewhere"},
+            "a*": {"sink": "delta", "path": "moved", "create": True},
+        },
+        rejects={"sink": "json", "path": "worse"},
+        limits={},
+        clock={"kind": "event", "heartbeat": "9 minutes"},
+    )
+    restored, until_ms = job.with_row_settings(now, recorded)
+    assert until_ms == 77
+    assert job.row_settings(restored, until_ms) == recorded
+    assert job.contract_of(restored) == job.contract_of(then)
+    assert job.clock_of(restored.clock, 77) == EventClock(
+        max_ahead_ms=None, heartbeat_ms=540_000, until_ms=77
+    )
+    assert dict(job.destinations_of(restored)) == dict(job.destinations_of(then))
+
+
+@pytest.mark.parametrize(
+    "clock",
+    [
+        {"kind": "processing"},
+        {"kind": "simulated", "start": "1970-01-01", "step": "1 second"},
+        {"kind": "simulated", "instants": ["1970-01-01", "1970-01-02"]},
+    ],
+)
+def test_the_recorded_settings_of_every_clock_come_back_equal(clock: dict[str, Any]) -> None:
+    then = checked(clock=clock)
+    recorded = json.loads(json.dumps(job.row_settings(then, None)))
+    restored, _ = job.with_row_settings(then, recorded)
+    assert job.clock_of(restored.clock, None) == job.clock_of(then.clock, None)
+    assert job.row_settings(then, None) == recorded
+
+
+def test_what_does_not_change_rows_is_not_recorded() -> None:
+    others = checked(
+        trigger="9 seconds",
+        name="other",
+        clock={"kind": "event", "max_ahead": "none", "heartbeat": "2 hours"},
+    )
+    assert job.row_settings(others, None) == job.row_settings(checked(), None)
+
+
+def test_sections_become_the_objects_of_the_library() -> None:
+    processing = checked(clock={"kind": "processing", "heartbeat": "2 seconds"}).clock
+    stepped = checked(clock={"kind": "simulated", "start": "1970-01-01", "step": "1 second"}).clock
+    listed = checked(clock={"kind": "simulated", "instants": ["1970-01-02"]}).clock
+    assert job.clock_of(processing, None) == ProcessingClock(heartbeat_ms=2_000)
+    assert job.clock_of(stepped, 5) == SimulatedClock(start_ms=0, step_ms=1_000, until_ms=5)
+    assert job.clock_of(listed, None) == SimulatedClock(instants_ms=(86_400_000,))
+    assert dict(job.destinations_of(checked())) == {
+        "a*": DeltaSink("tables", create=True),
+        "b": FileSink("files", "csv"),
+    }
+    assert job.contract_of(checked()).destinations == ("a*", "b")
+
+
+def test_the_geometry_is_told_in_human_units() -> None:
+    assert list(geometry_table(Wheel(tick_ms=1_000, size=20, levels=4))) == [
+        "    level            tick        interval",
+        "        1           1.0 s          20.0 s",
+        "        2          20.0 s         6.7 min",
+        "        3         6.7 min           2.2 h",
+        "        4           2.2 h           1.9 d and all beyond",
+    ]
+
+
+def test_the_worst_lateness_is_a_trigger_and_a_batch_and_more_where_a_limit_binds() -> None:
+    assert lateness_text(checked(trigger="5 seconds", limits={})) == (
+        "at worst one trigger (5.0 s) plus the time of one batch; measured on the wheel's own clock"
+    )
+    assert "plus one batch for each 10 rows that fall due together" in lateness_text(checked())
+    assert "one batch, plus the time between two runs" in lateness_text(checked(trigger="available-now"))

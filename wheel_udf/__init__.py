@@ -1,0 +1,127 @@
+"""A delay scheduler on Spark: rows with a due time wait in a hierarchical timing wheel and come out when they are due.
+
+The public names are loaded when they are first used (PEP 562). So ``import wheel_udf`` costs nothing, and an executor that imports
+``wheel_udf.cascade`` loads numpy, pandas and pyarrow, and never pyspark.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BatchReport": "metrics",
+    "CheckpointError": "errors",
+    "ConfigError": "errors",
+    "ConfigErrors": "errors",
+    "Contract": "commands",
+    "ContractError": "errors",
+    "DeltaSink": "sinks",
+    "Destinations": "sinks",
+    "EventClock": "clock",
+    "FileSink": "sinks",
+    "GeometryChangedError": "errors",
+    "GeometryError": "errors",
+    "LeaseError": "errors",
+    "ProcessingClock": "clock",
+    "SessionError": "errors",
+    "SimulatedClock": "clock",
+    "SinkError": "errors",
+    "StateTooLargeError": "errors",
+    "TimingWheel": "timing_wheel",
+    "Wheel": "geometry",
+    "WheelError": "errors",
+    "build_session": "session",
+    "deliver": "deliver",
+    "fired": "operator",
+    "rejects": "operator",
+    "schedule": "operator",
+    "status": "operator",
+    "stop_session": "session",
+}
+
+__all__ = [
+    "BatchReport",
+    "CheckpointError",
+    "ConfigError",
+    "ConfigErrors",
+    "Contract",
+    "ContractError",
+    "DeltaSink",
+    "Destinations",
+    "EventClock",
+    "FileSink",
+    "GeometryChangedError",
+    "GeometryError",
+    "LeaseError",
+    "ProcessingClock",
+    "SessionError",
+    "SimulatedClock",
+    "SinkError",
+    "StateTooLargeError",
+    "TimingWheel",
+    "Wheel",
+    "WheelError",
+    "__version__",
+    "build_session",
+    "deliver",
+    "fired",
+    "rejects",
+    "schedule",
+    "status",
+    "stop_session",
+]
+
+if TYPE_CHECKING:
+    from wheel_udf.clock import EventClock, ProcessingClock, SimulatedClock
+    from wheel_udf.commands import Contract
+    from wheel_udf.deliver import deliver
+    from wheel_udf.errors import (
+        CheckpointError,
+        ConfigError,
+        ConfigErrors,
+        ContractError,
+        GeometryChangedError,
+        GeometryError,
+        LeaseError,
+        SessionError,
+        SinkError,
+        StateTooLargeError,
+        WheelError,
+    )
+    from wheel_udf.geometry import Wheel
+    from wheel_udf.metrics import BatchReport
+    from wheel_udf.operator import fired, rejects, schedule, status
+    from wheel_udf.session import build_session, stop_session
+    from wheel_udf.sinks import DeltaSink, Destinations, FileSink
+    from wheel_udf.timing_wheel import TimingWheel
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))
+
+
+class _Package(ModuleType):
+    """``wheel_udf.deliver`` names a module and the function in it; as an attribute of the package it is always the function."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Importing a module binds it in its package, which would hide the function: or not, depending on who imported what first.
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

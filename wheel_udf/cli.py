@@ -1,0 +1,170 @@
+"""The command line of the job: arguments in, exit code out.
+
+::
+
+    delay_scheduler.py run     --config FILE [--set a.b=c]... [--trigger T] [--until INSTANT]    runs the wheel
+    delay_scheduler.py dry-run --config FILE ...                                                 checks everything, runs nothing
+
+Standard output carries the lines of :mod:`wheel_udf.job` (a line for each batch, the summary), standard error the ``error:`` lines.
+What goes wrong is told in sentences (:mod:`wheel_udf.failures`); ``--debug`` adds the stack trace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from wheel_udf import config as config_file
+from wheel_udf.errors import ConfigErrors
+from wheel_udf.failures import explain
+from wheel_udf.settings import JobConfig, parse_instant_ms
+
+SUCCESS = 0
+USAGE = 2
+
+_EPILOG = """\
+what --until means, by clock and trigger (what arrives later than until is past due):
+  clock       trigger        meaning
+  event       available-now  reads all input, then the clock runs on to the later of the watermark and until;
+                             what is due by then fires, any backlog is drained, the run ends
+  event       interval       stops once the watermark has reached until and nothing due by then is left
+  processing  available-now  reads all input, then the clock is the later of the wall clock and until
+                             (until is not waited for); the run ends
+  processing  interval       stops after the first batch whose clock is at until or later with nothing due left
+  simulated   available-now  a step (or an instant of the list) for each batch while input lasts, then the clock
+                             jumps on to until; the run ends
+  simulated   interval       steps to until, then stops
+Without --until, available-now ends at the clock's own time and an interval runs until it is stopped.
+
+exit codes:
+  0  success; also after SIGINT (Ctrl-C) or SIGTERM: the running batch is finished, the summary printed
+  1  the run failed (Spark, a sink, the checkpoint is in use, anything unexpected)
+  2  usage, config, command contract or checkpoint do not fit: something to change before the next try
+
+examples:
+  spark-submit jobs/delay_scheduler.py run --config conf/scheduler.yml
+  spark-submit jobs/delay_scheduler.py run --config conf/scheduler.yml --trigger available-now --until 2014-01-02
+  python jobs/delay_scheduler.py dry-run --config conf/scheduler.yml --set wheel.shards=8
+  ... --set 'destinations."reminders.*".path=data/out'      a key that holds dots stands in double quotes
+"""
+
+Verb = Callable[[JobConfig, int | None, Callable[[str], None]], int]
+"""What a verb does: (config, until in UTC epoch ms, where lines go) -> exit code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verbs:
+    """The two verbs; tests put their own here."""
+
+    run: Verb
+    dry_run: Verb
+
+
+def main(
+    argv: Sequence[str], *, verbs: Verbs | None = None, out: TextIO | None = None, err: TextIO | None = None
+) -> int:
+    """Runs the job as the arguments say.
+
+    Args:
+        argv: Arguments without the program's name.
+        verbs: What ``run`` and ``dry-run`` do; default those of :mod:`wheel_udf.job` and
+            :mod:`wheel_udf.dry_run`.
+        out: Where progress and summary go; default standard output.
+        err: Where errors go; default standard error.
+
+    Returns:
+        The exit code: 0 success, 1 the run failed, 2 something to change (usage, config, contract, checkpoint).
+    """
+    try:
+        arguments = _parser().parse_args(argv)
+    except SystemExit as end:  # argparse has said why, or has printed the help
+        return end.code if isinstance(end.code, int) else USAGE
+    errors = err or sys.stderr
+    try:
+        overrides = [*arguments.set, *([f"trigger={arguments.trigger}"] if arguments.trigger else [])]
+        config = config_file.load(arguments.config, overrides)
+        chosen = verbs or _verbs()
+        verb = chosen.run if arguments.verb == "run" else chosen.dry_run
+        return verb(config, arguments.until, line_printer(out or sys.stdout))
+    except Exception as error:  # noqa: BLE001  # the last place that can turn an error into a sentence
+        if arguments.debug:
+            traceback.print_exception(error, file=errors)
+        return _tell(error, errors, debug=arguments.debug)
+
+
+def line_printer(stream: TextIO) -> Callable[[str], None]:
+    """A function that writes a line and flushes it. A reader that has gone away does not end the run."""
+    gone = False
+
+    def write(line: str) -> None:
+        nonlocal gone
+        if not gone:
+            try:
+                print(line, file=stream, flush=True)
+            except BrokenPipeError:
+                gone = True
+
+    return write
+
+
+def _verbs() -> Verbs:
+    # Only now: --help and the faults of a config need neither Spark nor Java.
+    from wheel_udf import dry_run, job
+
+    return Verbs(run=job.run, dry_run=dry_run.run)
+
+
+def _tell(error: Exception, stream: TextIO, *, debug: bool) -> int:
+    failure = explain(error)
+    sentences = (
+        [str(fault) for fault in error.faults] if isinstance(error, ConfigErrors) else [failure.sentence]
+    )
+    for sentence in sentences:
+        print(f"error: {sentence}", file=stream)
+    if not debug and failure.exit_code != USAGE:
+        print("(--debug shows the stack trace)", file=stream)
+    return failure.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="delay_scheduler.py",
+        description="A delay scheduler on Spark: commands wait in a timing wheel and go to their destination when due.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "verb",
+        choices=("run", "dry-run"),
+        help="run the job; or check config, source, destinations and checkpoint, print the geometry, and end",
+    )
+    parser.add_argument("--config", required=True, metavar="FILE", help="the YAML file of the job")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="a.b=c",
+        help="sets a value of the config; repeatable; an empty value removes the setting",
+    )
+    parser.add_argument("--trigger", metavar="T", help='an interval such as "5 seconds", or available-now')
+    parser.add_argument(
+        "--until",
+        type=_instant,
+        metavar="INSTANT",
+        help="runs the clock on to this ISO instant (UTC where it names no zone); see below",
+    )
+    parser.add_argument("--debug", action="store_true", help="shows the stack trace of an error")
+    return parser
+
+
+def _instant(text: str) -> int:
+    try:
+        return parse_instant_ms(text)
+    except ValueError:
+        message = f"not an ISO instant such as 2014-01-02T00:00:00Z: {text!r}"
+        raise argparse.ArgumentTypeError(message) from None

@@ -1,0 +1,254 @@
+"""Readers of user data as Spark ``Column`` expressions: text, instants, durations, version numbers.
+
+Every reader takes a column and its Spark type, and gives a column that is null where the value cannot be read. None of them
+can raise on data (ANSI mode is on in Spark 4, where a bad cast or an overflow would stop a stream) and none of them depends
+on the time zone of the session: an instant without a zone is UTC.
+
+A type that can hold no valid value raises :class:`TypeError` with the rule it breaks; :mod:`wheel_udf.commands` turns that
+into a ``ContractError`` that names the column.
+
+Instants as text are ISO 8601: ``2026-02-28``, ``2026-02-28T07:30``, ``2026-02-28 07:30:00.123456789+01:00``, ``...Z``. Named zones are refused:
+a local time may exist twice or not at all, and then only the producer knows which instant was meant.
+
+The expressions are long, and Spark copies an expression into every place that refers to it unless a projection lies in
+between. So a reader that needs an intermediate result twice is split in two functions, and its caller puts a projection
+between them (see ``duration_parts`` and ``duration_ms``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from wheel_udf.durations import (
+    BLANKS,
+    ISO_PATTERN,
+    ISO_UNITS,
+    TOO_LONG_MS,
+    UNIT_MS,
+    UNIT_OF_PREFIX,
+    WORDS_PATTERN,
+)
+
+MAX_INSTANT_MS: Final = (2**63 - 1) // 1000
+"""The last whole ms that a Spark timestamp (64-bit microseconds) can hold, in the year 294247."""
+
+HEADERS: Final = "array<struct<key:string,value:binary>>"
+"""The type of headers, as Kafka's connector has it."""
+
+_OCTETS: Final = (T.StringType, T.CharType, T.VarcharType, T.BinaryType, T.NullType)
+_DAY_MS: Final = 86_400_000
+_NANO: Final = 1_000_000_000
+_LARGEST_EXACT: Final = float(2**53)
+
+_DATE: Final = "[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}"
+_MINUTES: Final = "[T ][0-9]{2}:[0-9]{2}"
+_SECONDS: Final = r":[0-9]{2}(?:\.[0-9]{1,9})?"
+_ZONE: Final = " ?(?:Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)"
+
+
+def text(column: Column, kind: T.DataType) -> Column:
+    """Text from a string or binary column (bytes are taken as UTF-8 and not checked).
+
+    Raises:
+        TypeError: Any other type.
+    """
+    if not isinstance(kind, _OCTETS):
+        raise TypeError("string")
+    return column.cast("string")
+
+
+def identity(column: Column, kind: T.DataType) -> Column:
+    """Text from a string, binary or whole-number column (42 becomes ``42``).
+
+    Raises:
+        TypeError: Any other type: a float or a timestamp has more than one spelling, so it cannot name anything.
+    """
+    if isinstance(kind, T.IntegralType) or (isinstance(kind, T.DecimalType) and kind.scale == 0):
+        return column.cast("string")
+    try:
+        return text(column, kind)
+    except TypeError:
+        raise TypeError("string, binary or a whole number") from None
+
+
+def octets(column: Column, kind: T.DataType) -> Column:
+    """Bytes from a binary or string column.
+
+    Raises:
+        TypeError: Any other type.
+    """
+    if not isinstance(kind, _OCTETS):
+        raise TypeError("binary or string")
+    return column.cast("binary")
+
+
+def headers(column: Column, kind: T.DataType) -> Column:
+    """Headers as :data:`HEADERS`, from an array of structs with a key and a value, or from a map.
+
+    Keys and values may be string or binary; other fields of the structs are dropped.
+
+    Raises:
+        TypeError: Any other type.
+    """
+    if isinstance(kind, T.NullType):
+        return column.cast(HEADERS)
+    if isinstance(kind, T.MapType) and _are_octets(kind.keyType, kind.valueType):
+        return F.map_entries(column).cast(HEADERS)
+    if isinstance(kind, T.ArrayType) and isinstance(kind.elementType, T.StructType):
+        parts = {field.name.lower(): field for field in kind.elementType.fields}
+        if {"key", "value"} <= parts.keys() and _are_octets(parts["key"].dataType, parts["value"].dataType):
+            if [name.lower() for name in kind.elementType.names] == ["key", "value"]:
+                return column.cast(HEADERS)
+            names = parts["key"].name, parts["value"].name
+            return F.transform(column, lambda each: F.struct(*(each.getField(name) for name in names))).cast(
+                HEADERS
+            )
+    raise TypeError("array<struct<key, value>> or map, of strings or binaries")
+
+
+def headers_octets(column: Column) -> list[Column]:
+    """The bytes of all keys and of all values of a column of :data:`HEADERS`, as two columns; null for null."""
+    # Joined and not summed: a sum needs a lambda, which Spark does not compile.
+    keys, values = column.getField("key"), column.getField("value").cast("array<string>")
+    return [F.octet_length(F.array_join(each, "")) for each in (keys, values)]
+
+
+def _are_octets(*kinds: T.DataType) -> bool:
+    return all(isinstance(kind, _OCTETS) for kind in kinds)
+
+
+def whole_number(column: Column, kind: T.DataType) -> Column:
+    """A long from any numeric type or numeric text; null for fractions, text that is no integer and what 64 bits cannot hold.
+
+    A float or double counts up to 2**53, where it stops being exact. (Readers of JSON and pandas make doubles of integers.)
+
+    Raises:
+        TypeError: Any other type.
+    """
+    if isinstance(kind, (T.IntegralType, T.NullType)):
+        return column.cast("long")
+    if isinstance(kind, (T.FloatType, T.DoubleType)):
+        number = column.cast("double")
+        exact = (F.rint(number) == number) & (F.abs(number) <= _LARGEST_EXACT)  # NaN sorts above all: not <=
+        return F.when(exact, number.try_cast("long"))
+    if isinstance(kind, T.DecimalType):
+        number = column.try_cast("long")
+        return F.when(number == column, number)
+    words = text(column, kind)
+    return F.when(words.rlike(rf"\A[{BLANKS}]*[+-]?[0-9]+[{BLANKS}]*\z"), words.try_cast("long"))
+
+
+def instant_ms(column: Column, kind: T.DataType, *, round_up: bool) -> Column:
+    """UTC epoch ms (long) from a timestamp, timestamp_ntz (taken as UTC), date (its midnight in UTC) or text.
+
+    A number is null: what unit an epoch number has is for a preset to say. Also null: dates that no timestamp can hold.
+
+    Args:
+        column: The instants.
+        kind: Their Spark type.
+        round_up: A fraction of a ms goes up (due times: never early) or down (the time an event was made).
+
+    Raises:
+        TypeError: Any other type.
+    """
+    if isinstance(kind, T.TimestampType):
+        return _timestamp_ms(column, round_up=round_up)
+    if isinstance(kind, T.TimestampNTZType):
+        return _wall_time_ms(column, round_up=round_up)
+    if isinstance(kind, T.DateType):
+        days = F.unix_date(column).cast("long")
+        return F.when(F.abs(days) <= MAX_INSTANT_MS // _DAY_MS, days * _DAY_MS)
+    if isinstance(kind, T.NumericType):
+        return F.lit(None).cast("long")
+    try:
+        return _text_instant_ms(text(column, kind), round_up=round_up)
+    except TypeError:
+        raise TypeError("timestamp, timestamp_ntz, date or string") from None
+
+
+def _timestamp_ms(stamp: Column, *, round_up: bool) -> Column:
+    floor = F.unix_millis(stamp)
+    if not round_up:
+        return F.greatest(floor, F.lit(-MAX_INSTANT_MS))  # floored, the first ms of all fits no timestamp
+    return floor + (F.unix_micros(stamp) % 1000 != 0).cast("long")
+
+
+def _wall_time_ms(wall: Column, *, round_up: bool) -> Column:
+    # Not through a cast to timestamp: that would read the wall time in the zone of the session.
+    seconds = F.date_part(F.lit("SECOND"), wall) * 1000
+    fields = F.ceil(seconds) if round_up else F.floor(seconds)
+    minutes = F.hour(wall) * 60 + F.minute(wall)
+    return F.unix_date(wall.cast("date")).cast("long") * _DAY_MS + minutes * 60_000 + fields.cast("long")
+
+
+def _text_instant_ms(words: Column, *, round_up: bool) -> Column:
+    plain = F.btrim(words, F.lit(BLANKS))
+    whole = F.when(plain.rlike(rf"\A{_DATE}{_MINUTES}{_SECONDS}{_ZONE}\z"), plain)
+    whole = whole.when(plain.rlike(rf"\A{_DATE}{_MINUTES}{_SECONDS}\z"), F.concat(plain, F.lit("Z")))
+    whole = whole.when(plain.rlike(rf"\A{_DATE}\z"), F.concat(plain, F.lit("T00:00:00Z")))
+    with_seconds = F.regexp_replace(plain, rf"\A({_DATE}{_MINUTES})", "$1:00")
+    whole = whole.when(plain.rlike(rf"\A{_DATE}{_MINUTES}{_ZONE}\z"), with_seconds)
+    whole = whole.when(plain.rlike(rf"\A{_DATE}{_MINUTES}\z"), F.concat(with_seconds, F.lit("Z")))
+    stamp = whole.try_cast("timestamp")
+    if not round_up:
+        return F.unix_millis(stamp)
+    # Spark reads nine digits and keeps six: what it drops must still round up.
+    dropped = plain.rlike(r"\.[0-9]{6}0*[1-9]")
+    return F.unix_millis(stamp) + ((F.unix_micros(stamp) % 1000 != 0) | dropped).cast("long")
+
+
+def duration_parts(words: Column) -> Column:
+    """First half of reading a duration: its parts as an array of strings, or null where the text is none.
+
+    The array is (sign, digits, fraction, unit) for a number with a unit, and (sign, then sign, digits, fraction for each of
+    weeks, days, hours, minutes, seconds) for ISO 8601.
+    """
+
+    def split(pattern: str, groups: int) -> Column:
+        listed = ",".join(f"${group}" for group in range(1, groups + 1))
+        return F.split(F.regexp_replace(words, rf"\A{pattern}\z", listed), ",")
+
+    is_words, is_iso = (words.rlike(rf"\A{pattern}\z") for pattern in (WORDS_PATTERN, ISO_PATTERN))
+    return F.when(is_words, split(WORDS_PATTERN, 4)).when(is_iso, split(ISO_PATTERN, 16))
+
+
+def duration_ms(parts: Column) -> Column:
+    """Second half of reading a duration: ms (long), rounded up, saturated at plus or minus ``TOO_LONG_MS``; null for null.
+
+    Args:
+        parts: What :func:`duration_parts` gave, in a column of a projection below.
+    """
+    unit = F.substring(F.lower(parts[3]), 1, 3)
+    unit_ms = F.lit(1)
+    for name in ("ms", "w", "d", "h", "s", "m"):
+        spellings = [prefix for prefix, short in UNIT_OF_PREFIX.items() if short == name]
+        unit_ms = F.when(unit.isin(spellings), UNIT_MS[name]).otherwise(unit_ms)
+    one = _total_ms(parts[0], [(F.lit(""), parts[1], parts[2], unit_ms)])
+    five = _total_ms(
+        parts[0],
+        [
+            (parts[3 * i + 1], parts[3 * i + 2], parts[3 * i + 3], F.lit(UNIT_MS[unit]))
+            for i, unit in enumerate(ISO_UNITS)
+        ],
+    )
+    return F.when(F.size(parts) == 4, one).when(F.size(parts) == 16, five)
+
+
+def _total_ms(sign: Column, components: Sequence[tuple[Column, Column, Column, Column]]) -> Column:
+    """The sum of (sign, digits, fraction, unit in ms), rounded up once, at the end; as in :mod:`wheel_udf.durations`."""
+    whole_ms, part = F.lit(0).cast("long"), F.lit(0).cast("long")  # part: billionths of a ms, below 7e17
+    for minus, digits, fraction, unit_ms in components:
+        direction = F.when(minus == "-", -1).otherwise(1)
+        size = F.coalesce(F.try_multiply(digits.try_cast("long"), unit_ms), F.lit(TOO_LONG_MS))
+        whole_ms += F.when(digits != "", direction * F.least(size, F.lit(TOO_LONG_MS))).otherwise(0)
+        nanos = F.rpad(fraction, 9, "0").try_cast("long")
+        part += F.when(fraction != "", direction * nanos * unit_ms).otherwise(0)
+    whole_ms, part = (F.when(sign == "-", -total).otherwise(total) for total in (whole_ms, part))
+    below = F.pmod(part, F.lit(_NANO).cast("long"))
+    carry = F.call_function("div", part - below, F.lit(_NANO)) + (below != 0).cast("long")
+    return F.greatest(F.lit(-TOO_LONG_MS), F.least(F.lit(TOO_LONG_MS), whole_ms + carry))

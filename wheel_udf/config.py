@@ -1,0 +1,339 @@
+"""The config file of the job: a YAML mapping in, a checked :class:`JobConfig` out, or all its faults at once.
+
+Reading goes through four steps; each adds to one list of faults, which is raised as one :class:`ConfigErrors`::
+
+    text --YAML--> mapping --overrides--> mapping --models--> JobConfig --rules across sections--> JobConfig
+         syntax,           --set a.b=c            types, bounds,         default_destination,
+         duplicate keys                           unknown keys           paths that collide
+
+Values. A duration is a text with a unit (``1 second``, ``PT10M``), never a bare number, and becomes an attribute that ends in
+``_ms``. An instant is an ISO text, UTC where it names no zone. ``clock.max_ahead: none``, ``contract.memory: unlimited`` (remember for
+ever) and ``contract.max_delay: unlimited`` lift a bound. Relative paths are relative to the working directory. Unknown keys are errors;
+what belongs to a later release (the tiered mode, Kafka, limits on pending entries) is refused by name.
+
+Overrides (``--set``). ``a.b=c`` sets key ``b`` of section ``a``; the value is read as YAML, and an empty value removes the setting. A key
+that holds dots is put in double quotes (mind the shell's own quoting)::
+
+    --set wheel.size=60   --set 'destinations."reminders.*".path=data/out'   --set limits.fired_per_batch=
+
+The values of settings whose name contains password, secret, token or jaas never appear in a message.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from wheel_udf import settings as models
+from wheel_udf.errors import ConfigError, ConfigErrors
+from wheel_udf.settings import JobConfig
+
+__all__ = ["JobConfig", "check", "load", "redacted"]
+
+_SECRET_NAME = re.compile(r"password|secret|token|jaas", re.IGNORECASE)
+
+# Keys that belong to a section of this name in a later release: (section, key) -> what they come with.
+_LATER_KEYS: dict[tuple[str, str], str] = {
+    ("", "store"): "the tiered mode",
+    ("wheel", "state_levels"): "the tiered mode (in mode direct all levels are in state)",
+    ("wheel", "state_horizon"): "the tiered mode (in mode direct all levels are in state)",
+    ("limits", "pending"): "the limits on pending entries",
+    ("limits", "per_destination"): "the limits on pending entries",
+    ("limits", "per_slot"): "the limits on pending entries",
+    ("limits", "soft"): "the limits on pending entries",
+    ("limits", "on_limit"): "the limits on pending entries",
+}
+
+_CLOCK_KEYS: dict[str, frozenset[str]] = {
+    kind: frozenset(field.alias or name for name, field in model.model_fields.items())
+    for kind, model in (
+        ("event", models.EventClockConfig),
+        ("processing", models.ProcessingClockConfig),
+        ("simulated", models.SimulatedClockConfig),
+    )
+}
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def load(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
+    """Reads, overrides and checks a config file.
+
+    Args:
+        path: The YAML file.
+        overrides: Settings as ``a.b=c``, applied in order before the check.
+
+    Returns:
+        The checked config.
+
+    Raises:
+        ConfigError: If there is no such file or it is not YAML.
+        ConfigErrors: With all other faults of the file and the overrides at once.
+    """
+    return check(_mapping(_read(Path(path)), str(path)), overrides)
+
+
+def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> JobConfig:
+    """Checks a config that is a mapping already; as :func:`load` otherwise. ``raw`` is left as it is."""
+    faults: list[ConfigError] = []
+    settings = _copy(raw)
+    for override in overrides:
+        try:
+            _apply(settings, override)
+        except ConfigError as fault:
+            faults.append(fault)
+    config = None
+    try:
+        config = JobConfig.model_validate(settings)
+    except ValidationError as error:
+        faults += [_as_fault(detail, settings) for detail in error.errors(include_url=False)]
+    faults += _faults_across(settings)
+    if config is None or faults:
+        raise ConfigErrors(faults)
+    return config
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError("there is no such config file", field=str(path)) from None
+    except UnicodeDecodeError:
+        raise ConfigError("the config file is not text", field=str(path), rule="UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"the config file cannot be read ({error.strerror})", field=str(path)) from None
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML, without guessing at dates and with duplicate keys as errors."""
+
+
+# A copy without timestamps: an instant is text here, so that 2013-01-01 and 2013-01-01T00:00Z are read by one rule.
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
+    seen = set()
+    for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, Hashable):
+            raise yaml.MarkedYAMLError(problem="a key must be a text", problem_mark=key_node.start_mark)
+        if key in seen:
+            raise yaml.MarkedYAMLError(
+                problem=f"the key {key!r} stands twice", problem_mark=key_node.start_mark
+            )
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
+
+
+def _mapping(text: str, origin: str) -> dict[str, Any]:
+    try:
+        settings = yaml.load(text, _Loader)  # noqa: S506  (a SafeLoader)
+    except yaml.YAMLError as error:
+        # Only the problem and its place: the line itself may hold a password.
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "unreadable"
+        raise ConfigError(f"the config file is not good YAML ({problem})", field=f"{origin}{place}") from None
+    if not isinstance(settings, dict):
+        found = "nothing" if settings is None else f"a {type(settings).__name__}"
+        raise ConfigError(
+            f"the config file holds {found}", field=origin, rule="a mapping of settings at the top"
+        )
+    return settings
+
+
+def _copy(value: Any) -> Any:
+    return {key: _copy(inner) for key, inner in value.items()} if isinstance(value, dict) else value
+
+
+_KEY = r'(?:"[^"]+"|[^."=\s]+)'
+_PATH = re.compile(rf"\s*({_KEY}(?:\.{_KEY})*)\s*=")
+
+
+def _apply(settings: dict[str, Any], override: str) -> None:
+    path, value = _split(override)
+    section = settings
+    for depth, key in enumerate(path[:-1], start=1):
+        inner = section.setdefault(key, {})
+        if inner is None:
+            inner = section[key] = {}
+        if not isinstance(inner, dict):
+            raise ConfigError("--set goes into a value that has no keys", field=".".join(path[:depth]))
+        section = inner
+    if value is None:
+        section.pop(path[-1], None)
+    else:
+        section[path[-1]] = value
+
+
+def _split(override: str) -> tuple[list[str], Any]:
+    match = _PATH.match(override)
+    if match is None:
+        hint = 'a key with dots goes in double quotes: destinations."a.b".path=out'
+        raise ConfigError(
+            "--set is not understood", field=override.partition("=")[0] or "--set", rule="a.b=c", hint=hint
+        )
+    keys = [key.strip('"') for key in re.findall(_KEY, match[1])]
+    try:
+        return keys, yaml.load(override[match.end() :], _Loader)  # noqa: S506  (a SafeLoader)
+    except yaml.YAMLError:
+        raise ConfigError("the value of --set is not good YAML", field=".".join(keys)) from None
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def _as_fault(detail: ErrorDetails, settings: dict[str, Any]) -> ConfigError:
+    location = _without_tags(detail["loc"])
+    path, given = _path_text(location), detail["input"]
+    value = "(not shown)" if any(_is_secret(part) for part in location) else redacted(given)
+    context = detail.get("ctx", {})
+    kind, field = detail["type"], path
+    what: str = "not a good value"
+    rule: str | None = detail["msg"]
+    hint: str | None = None
+    if kind == "extra_forbidden":
+        return _unknown_key(location, settings)
+    if kind == "missing":
+        return ConfigError("a required setting is missing", field=path)
+    if kind.startswith("union_tag"):
+        field, rule = f"{path}.kind", _one_of(_CLOCK_KEYS)
+        value = given.get("kind") if isinstance(given, dict) else None
+        what = (
+            "a required setting is missing"
+            if kind == "union_tag_not_found"
+            else "not one of the known values"
+        )
+    elif kind == "literal_error":
+        what, rule = "not one of the known values", context["expected"]
+    elif kind == "setting":
+        what, rule, hint = context["what"], context.get("rule"), context.get("hint")
+        value = None if isinstance(given, dict | BaseModel) else value
+    elif kind in _TYPE_WORDS:
+        what, rule = _TYPE_WORDS[kind]
+    elif kind in ("greater_than_equal", "less_than_equal"):
+        what, rule = (
+            ("too small", f"at least {context['ge']}")
+            if "ge" in context
+            else ("too large", f"at most {context['le']}")
+        )
+    return ConfigError(what, field=field, value=value, rule=rule, hint=hint)
+
+
+_SECTION = ("not a section", "keys with values")
+_TYPE_WORDS = {
+    "int_type": ("not a whole number", "a whole number"),
+    "string_type": ("not a text", "a text (in quotes if it looks like a number)"),
+    "bool_type": ("not true or false", "true or false"),
+    "tuple_type": ("not a list", "a list"),
+    "dict_type": _SECTION,
+    "model_type": _SECTION,
+    "model_attributes_type": _SECTION,
+}
+
+
+def _without_tags(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    # The models of the clock are told apart by a tag that stands in the location but not in the file; a bad key of a
+    # mapping is told with a trailing marker.
+    if location[:1] == ("clock",) and len(location) > 1 and location[1] in _CLOCK_KEYS:
+        location = (location[0], *location[2:])
+    return location[:-1] if location[-1:] == ("[key]",) else location
+
+
+def _path_text(location: Iterable[int | str]) -> str:
+    return ".".join(f'"{part}"' if isinstance(part, str) and "." in part else str(part) for part in location)
+
+
+def _unknown_key(location: tuple[int | str, ...], settings: dict[str, Any]) -> ConfigError:
+    path, key = _path_text(location), str(location[-1])
+    section = "" if len(location) == 1 else str(location[0])
+    if len(location) <= 2 and (when := _LATER_KEYS.get((section, key))):
+        return ConfigError(
+            "a setting not available in this release", field=path, rule=f"it arrives with {when}"
+        )
+    if section == "clock":
+        kinds = [kind for kind, keys in _CLOCK_KEYS.items() if key in keys]
+        if kinds:
+            rule = f"{key} belongs to the clock kind {' and '.join(kinds)}, this one is {settings['clock']['kind']}"
+            return ConfigError("a setting of another kind of clock", field=path, rule=rule)
+    known = _known_keys(section, settings)
+    close = difflib.get_close_matches(key, known, n=1) or [name for name in known if key == f"{name}_ms"]
+    hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
+    return ConfigError("unknown key", field=path, hint=hint)
+
+
+def _known_keys(section: str, settings: dict[str, Any]) -> list[str]:
+    if section == "clock":
+        return sorted(_CLOCK_KEYS[settings["clock"]["kind"]])
+    sections: dict[str, type[BaseModel]] = {
+        "": JobConfig,
+        "wheel": models.WheelConfig,
+        "source": models.SourceConfig,
+        "contract": models.ContractConfig,
+        "destinations": models.SinkConfig,
+        "rejects": models.SinkConfig,
+        "limits": models.LimitsConfig,
+    }
+    return [field.alias or name for name, field in sections[section].model_fields.items()]
+
+
+def _one_of(names: Iterable[str]) -> str:
+    return f"one of {', '.join(names)}"
+
+
+def _is_secret(part: object) -> bool:
+    return isinstance(part, str) and _SECRET_NAME.search(part) is not None
+
+
+def redacted(value: Any) -> Any:
+    """The value with everything hidden that stands under a name with password, secret, token or jaas in it."""
+    if isinstance(value, Mapping):
+        return {key: "(not shown)" if _is_secret(key) else redacted(inner) for key, inner in value.items()}
+    return [redacted(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _faults_across(settings: dict[str, Any]) -> Iterator[ConfigError]:
+    """Rules that need two sections. They look at the raw settings, so that they speak up beside other faults."""
+    contract, destinations = settings.get("contract"), settings.get("destinations")
+    default = contract.get("default_destination") if isinstance(contract, dict) else None
+    if isinstance(default, str) and isinstance(destinations, dict) and destinations:
+        patterns = [pattern for pattern in destinations if isinstance(pattern, str)]
+        if not any(fnmatch.fnmatchcase(default, pattern) for pattern in patterns):
+            yield ConfigError(
+                "the default destination is not on the allow-list",
+                field="contract.default_destination",
+                value=default,
+                rule=f"a name that one of destinations matches: {', '.join(patterns)}",
+            )
+    seen: dict[str, str] = {}
+    for field, path in _paths(settings):
+        if (other := seen.setdefault(str(Path(path)), field)) != field:
+            yield ConfigError(
+                "one path with two uses", field=field, value=path, rule=f"not the path of {other}"
+            )
+
+
+def _paths(settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for section in ("source", "rejects"):
+        if isinstance(inner := settings.get(section), dict) and isinstance(inner.get("path"), str):
+            yield f"{section}.path", inner["path"]
+    if isinstance(settings.get("checkpoint"), str):
+        yield "checkpoint", settings["checkpoint"]

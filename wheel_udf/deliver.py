@@ -1,0 +1,212 @@
+"""Starting the query: what :func:`wheel_udf.operator.schedule` released goes to its destinations, and the clock learns what is next.
+
+Each micro-batch, in this order::
+
+    persist the frame          one run of the operator, whatever is done with its rows
+    collect the status rows    a few rows: counts, next due times, lateness, rows by destination
+    write the sinks            due rows by destination, rejects last; each table idempotent by (app id, batch id)
+    post the hint              so that the next planning knows when time must move on
+    report                     one BatchReport to the caller
+
+A batch that fails anywhere is repeated by Spark with the same rows; what was written is skipped by Delta's transaction identifiers. Several
+tables are each exactly once, not atomic together: between two of them a reader may see one batch's rows in the first table only.
+
+The checkpoint belongs to one running query (a lease), one geometry, one number of shards and one kind of clock (its identity); a start that
+differs is refused before anything runs. See :mod:`wheel_udf.checkpoint`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from wheel_udf.checkpoint import Identity, Lease, input_moved, open_checkpoint
+from wheel_udf.clock import is_clock_offset
+from wheel_udf.hints import HintBoard, answers_of
+from wheel_udf.metrics import BatchReport, LatenessHistogram
+from wheel_udf.operator import facts_of, fired, rejects, status
+from wheel_udf.sinks import Destinations, Sink, write_batch
+from wheel_udf.state import OUTCOMES
+
+AVAILABLE_NOW = "available-now"
+ONCE = "once"
+
+_leases: dict[str, tuple[Lease, StreamingQuery]] = {}
+_leases_lock = threading.Lock()
+
+
+def deliver(
+    scheduled: DataFrame,
+    *,
+    destinations: Destinations,
+    rejects: Sink,
+    checkpoint: str,
+    trigger: str = "1 second",
+    name: str = "wheel",
+    on_batch: Callable[[BatchReport], None] | None = None,
+) -> StreamingQuery:
+    """Starts the query that delivers what `scheduled` releases.
+
+    Args:
+        scheduled: The frame of :func:`~wheel_udf.operator.schedule`.
+        destinations: Where each named destination is.
+        rejects: Where rows go that cannot be used or delivered.
+        checkpoint: Folder of the query's progress and state; it is the query's identity.
+        trigger: An interval such as ``"1 second"``; ``"available-now"`` reads what is there and ends.
+        name: Label in metrics and of new transaction ids.
+        on_batch: Called on the driver after each batch has been written.
+
+    Returns:
+        The running query.
+
+    Raises:
+        ContractError: `scheduled` was not made by ``schedule()``.
+        LeaseError: The checkpoint is in use.
+        GeometryChangedError: The checkpoint was made with another geometry, shard count or clock.
+        CheckpointError: The checkpoint is damaged or not one of this package.
+    """
+    facts = facts_of(scheduled)
+    lease = _take_lease(checkpoint)
+    try:
+        identity = open_checkpoint(
+            checkpoint,
+            name=name,
+            wheel_fingerprint=facts["wheel"],
+            shards=facts["shards"],
+            clock_kind=facts["clock"],
+        )
+        delivery = _Delivery(
+            destinations=destinations,
+            rejects=rejects,
+            checkpoint=checkpoint,
+            identity=identity,
+            board=HintBoard(facts["board"]),
+            bounded=trigger == AVAILABLE_NOW,
+            on_batch=on_batch,
+        )
+        writer = (
+            scheduled.writeStream.queryName(name)
+            .option("checkpointLocation", checkpoint)
+            .foreachBatch(delivery.write)
+        )
+        query = _triggered(writer, trigger).start()
+    except BaseException:
+        lease.close()
+        raise
+    with _leases_lock:
+        _leases[checkpoint] = (lease, query)
+    return query
+
+
+def _take_lease(checkpoint: str) -> Lease:
+    """Takes the checkpoint's lease; one that an ended query of this process still holds is given back first."""
+    with _leases_lock:
+        held = _leases.pop(checkpoint, None)
+        if held is not None:
+            lease, query = held
+            if query.isActive:
+                _leases[checkpoint] = held
+            else:
+                lease.close()
+    return Lease(checkpoint).__enter__()
+
+
+def _triggered(writer: DataStreamWriter, trigger: str) -> DataStreamWriter:
+    if trigger == AVAILABLE_NOW:
+        return writer.trigger(availableNow=True)
+    if trigger == ONCE:
+        return writer.trigger(once=True)
+    return writer.trigger(processingTime=trigger)
+
+
+@dataclass
+class _Delivery:
+    """Writes the batches of one query."""
+
+    destinations: Destinations
+    rejects: Sink
+    checkpoint: str
+    identity: Identity
+    board: HintBoard
+    bounded: bool
+    on_batch: Callable[[BatchReport], None] | None
+    shards: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        """Writes one micro-batch (called by Spark, again with the same rows if it failed)."""
+        frame = frame.persist()
+        try:
+            statuses = [row.asDict() for row in status(frame).collect()]
+            undeliverable = self._write_rows(frame, statuses, batch_id)
+        finally:
+            frame.unpersist()
+        self.shards |= {row["shard"]: row for row in statuses}
+        held_input = self._held_input(statuses, batch_id)
+        self._post(statuses, held_input=held_input)
+        if self.on_batch is not None:
+            self.on_batch(self._report(statuses, batch_id, undeliverable, held_input=held_input))
+
+    def _write_rows(self, frame: DataFrame, statuses: list[dict[str, Any]], batch_id: int) -> int:
+        rows_to: dict[str, int] = {}
+        for row in statuses:
+            for destination, rows in row["destinations"].items():
+                rows_to[destination] = rows_to.get(destination, 0) + rows
+        return write_batch(
+            fired(frame),
+            rejects(frame),
+            rows_to=rows_to,
+            rejected=sum(row["rejected_now"] + row["missed_now"] for row in statuses),
+            destinations=self.destinations,
+            rejects=self.rejects,
+            app_id=self.identity.app_id,
+            batch_id=batch_id,
+        )
+
+    def _held_input(self, statuses: list[dict[str, Any]], batch_id: int) -> bool:
+        # A file without rows is input too: were it taken for the end, the clock would run on before the files behind it.
+        return any(row["received"] for row in statuses) or (
+            self.bounded and input_moved(self.checkpoint, batch_id, is_clock_offset)
+        )
+
+    def _post(self, statuses: list[dict[str, Any]], *, held_input: bool) -> None:
+        for row in statuses:
+            answers = {
+                shard: replace(answer, held_input=held_input) for shard, answer in answers_of([row]).items()
+            }
+            self.board.post(row["query_id"], row["run"], answers)
+
+    def _report(
+        self, statuses: list[dict[str, Any]], batch_id: int, undeliverable: int, *, held_input: bool
+    ) -> BatchReport:
+        shards = self.shards.values()
+        next_due_ms = min(
+            (row["next_due_ms"] for row in shards if row["next_due_ms"] is not None), default=None
+        )
+        clock_ms = max((row["clock_ms"] for row in shards), default=None)
+        lateness = LatenessHistogram()
+        for row in statuses:
+            lateness = lateness.merge(LatenessHistogram.from_json(row["lateness"]))
+        return BatchReport(
+            batch_id=batch_id,
+            received=sum(row["received"] for row in statuses),
+            fired=sum(row["fired_now"] for row in statuses),
+            missed=sum(row["missed_now"] for row in statuses),
+            rejected=sum(row["rejected_now"] for row in statuses),
+            undeliverable=undeliverable,
+            pending=sum(row["pending"] for row in shards),
+            next_due_ms=next_due_ms,
+            clock_ms=clock_ms,
+            watermark_ms=max(
+                (row["watermark_ms"] for row in statuses if row["watermark_ms"] is not None), default=None
+            ),
+            lateness=lateness,
+            counts={name: sum(row[name] for row in shards) for name in OUTCOMES},
+            held_input=held_input,
+            backlog=next_due_ms is not None and clock_ms is not None and next_due_ms <= clock_ms,
+        )

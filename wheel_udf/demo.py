@@ -1,0 +1,260 @@
+"""The demo from end to end: prepare the commands, run the job as a user would, check the account, draw it.
+
+Four steps, each told in a line before it begins::
+
+    1 prepare   data/departures/commands      once; later runs take what lies there
+    2 run       spark-submit jobs/delay_scheduler.py run --config conf/departures.yml ...
+    3 account   what the tables hold and what the wheel says it did, against pandas on the flights themselves
+    4 picture   data/departures/reminders_per_hour.png
+
+What is deleted. Each run starts from nothing but the prepared commands. The tables, the rejects and the
+checkpoint of the run before are removed, and only inside a folder that holds the demo's own marker file. That
+file is also the lock that keeps two demos apart. The job inherits the lock, so a job that has outlived its
+killed demo still holds it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import IO, TYPE_CHECKING
+
+import pandas as pd
+import pyarrow.dataset as ds
+
+from wheel_udf import departures, jars
+from wheel_udf.demo_account import FIRED_COLUMNS, draw, per_hour, render, summary_counts, take_account
+from wheel_udf.errors import LeaseError, SessionError, WheelError
+from wheel_udf.session import build_session, stop_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FOLDER = Path("data/departures")
+UNTIL = "2014-01-02T00:00:00Z"  # the last reminder is due at 2014-01-01T04:56Z
+MARKER = ".demo"
+OUTPUTS = ("tables", "rejects", "checkpoint")
+PICTURE = "reminders_per_hour.png"
+
+_MARKER_TEXT = "Made by `make demo`: its next run deletes tables, rejects and checkpoint beside this file.\n"
+_LAST_LINES = 200
+_INTERRUPTED = 130
+
+
+def main(root: Path, *, say: Callable[[str], None]) -> int:
+    """Runs the demo.
+
+    Args:
+        root: The project's root, where `conf`, `jobs` and `data` are.
+        say: Takes each line meant for the user.
+
+    Returns:
+        Exit code: 0 if the account agrees, 1 if it does not or a step failed, 130 after Ctrl-C.
+    """
+    began_s = perf_counter()
+    os.environ.pop("SPARK_HOME", None)  # another Spark on this machine would win over the pinned one
+    try:
+        jars.find_java()  # before any work: all but the first step needs it
+        with exclusive(root / FOLDER) as lock:
+            agrees = _steps(root, lock, say)
+    except (WheelError, OSError) as error:
+        say(f"demo: {error}")
+        return 1
+    except KeyboardInterrupt:
+        say("demo: stopped")
+        return _INTERRUPTED
+    verdict = "the account agrees" if agrees else "the account does NOT agree, see MISMATCH above"
+    say(f"{verdict}; {perf_counter() - began_s:.0f} s in all")
+    return 0 if agrees else 1
+
+
+def _steps(root: Path, lock: IO[str], say: Callable[[str], None]) -> bool:
+    folder = root / FOLDER
+    say(f"1 prepare: the departures as commands, in {FOLDER}/commands")
+    prepared = departures.prepare(folder / "commands")
+    say(f"  {prepared.commands:,} commands in {len(prepared.files)} files, in order of event time")
+    clear_outputs(folder)
+    command = job_command(root)
+    say(f"2 run: SPARK_CONF_DIR=conf {' '.join(_short(root, command))}")
+    last_lines = run_job(root, command, lock, say)
+    say("3 account: reading the tables back")
+    flights = departures.read_flights(departures.flights_path())
+    fired, rejects = read_outputs(folder)
+    lines = take_account(
+        flights, read_commands(folder / "commands"), fired, rejects, summary_counts(last_lines)
+    )
+    say(render(lines))
+    picture = draw(per_hour(fired), folder / PICTURE)
+    say(f"4 picture: {picture.relative_to(root)}")
+    return all(line.agrees for line in lines)
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[IO[str]]:
+    """Holds the demo's folder, made if missing, for one run.
+
+    Yields:
+        The open lock file; a child process that inherits it holds the folder too.
+
+    Raises:
+        WheelError: The folder holds something and was not made by the demo.
+        LeaseError: Another demo, or a job it started, is still running there.
+    """
+    marker = folder / MARKER
+    if not marker.is_file() and folder.exists() and any(folder.iterdir()):
+        raise WheelError(
+            "the demo's folder holds something that it did not make", field=str(folder), hint="move it away"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with marker.open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LeaseError(
+                "a demo is running already", field=str(folder), hint="wait for it, or end it"
+            ) from None
+        lock.truncate(0)
+        lock.write(_MARKER_TEXT)
+        lock.flush()
+        yield lock
+
+
+def clear_outputs(folder: Path) -> None:
+    """Removes what an earlier run wrote; the prepared commands stay.
+
+    Raises:
+        WheelError: The folder has no marker of the demo, or an output is a link to somewhere else.
+    """
+    if not (folder / MARKER).is_file():
+        raise WheelError("not a folder of the demo", field=str(folder), rule=f"holds {MARKER}")
+    for path in (folder / name for name in OUTPUTS):
+        if path.is_symlink():
+            raise WheelError("an output folder is a link", field=str(path), hint="remove the link")
+        if path.exists():
+            shutil.rmtree(path)
+    (folder / PICTURE).unlink(missing_ok=True)
+
+
+def job_command(root: Path) -> list[str]:
+    """The command line a user would type at the root, `spark-submit` from the running Python environment.
+
+    Raises:
+        SessionError: There is no spark-submit in it.
+    """
+    submit = Path(sys.executable).parent / "spark-submit"
+    if not submit.is_file():
+        raise SessionError("no spark-submit beside Python", field=str(submit), hint="run `make setup`")
+    environment = []
+    if Path(sys.prefix) != root / ".venv":  # conf/spark-defaults.conf names what `make setup` makes in .venv
+        environment = [
+            "--conf",
+            f"spark.pyspark.python={sys.executable}",
+            "--conf",
+            f"spark.jars={jars.jars_folder()}/*.jar",
+        ]
+    job = ["jobs/delay_scheduler.py", "run", "--config", "conf/departures.yml"]
+    return [str(submit), *environment, *job, "--trigger", "available-now", "--until", UNTIL]
+
+
+def run_job(root: Path, command: Sequence[str], lock: IO[str], say: Callable[[str], None]) -> list[str]:
+    """Runs the job at the root and passes its lines on as they come.
+
+    Returns:
+        The last lines it said, the summary among them.
+
+    Raises:
+        SessionError: It did not end with exit code 0.
+    """
+    environment = os.environ | {
+        "SPARK_CONF_DIR": str(root / "conf"),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONUNBUFFERED": "1",  # a pipe would hold the progress lines back
+    }
+    kept: deque[str] = deque(maxlen=_LAST_LINES)
+    with subprocess.Popen(
+        command,
+        cwd=root,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        pass_fds=[lock.fileno()],
+    ) as job:
+        assert job.stdout is not None, "it was asked for"
+        try:
+            _pass_on(job.stdout, kept, say)
+        except KeyboardInterrupt:
+            # Ctrl-C reaches the job as well; it finishes its batch, and its last words are worth hearing.
+            _pass_on(job.stdout, kept, say)
+            raise
+    if job.returncode != 0:
+        raise SessionError(
+            "the job failed", field="exit code", value=job.returncode, hint="its own words stand above"
+        )
+    return list(kept)
+
+
+def _pass_on(stream: IO[str], kept: deque[str], say: Callable[[str], None]) -> None:
+    for line in stream:
+        kept.append(line.rstrip())
+        say(f"  {kept[-1]}")
+
+
+def _short(root: Path, command: Sequence[str]) -> list[str]:
+    return [part.removeprefix(f"{root}/") for part in command]
+
+
+def read_commands(folder: Path) -> pd.DataFrame:
+    """Of each prepared command: schedule_id, op, seq, key and value (bytes)."""
+    files = sorted(str(path) for path in folder.glob("*.parquet"))
+    columns = ["schedule_id", "op", "seq", "key", "value"]
+    frame: pd.DataFrame = ds.dataset(files, format="parquet").to_table(columns=columns).to_pandas()
+    return frame
+
+
+def read_outputs(folder: Path) -> tuple[pd.DataFrame, int]:
+    """Reads the tables back through Spark.
+
+    Returns:
+        The fired rows of all tables there are, columns :data:`wheel_udf.demo_account.FIRED_COLUMNS`, and the
+        number of rejects.
+    """
+    spark = build_session("departures: account")
+    try:
+        tables = sorted(path for path in (folder / "tables").glob("*") if (path / "_delta_log").is_dir())
+        frames = [_read_table(spark, path) for path in tables]
+        rejects = folder / "rejects"
+        count = (
+            spark.read.format("delta").load(str(rejects)).count() if (rejects / "_delta_log").is_dir() else 0
+        )
+    finally:
+        stop_session(spark)
+    return (pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=FIRED_COLUMNS)), count
+
+
+def _read_table(spark: SparkSession, path: Path) -> pd.DataFrame:
+    table = (
+        spark.read.format("delta")
+        .load(str(path))
+        .selectExpr(
+            "schedule_id",
+            "seq",
+            "destination",
+            "key",
+            "value",
+            "unix_millis(deliver_at) AS deliver_at_ms",
+            "unix_millis(fired_at) AS fired_at_ms",
+            "lateness_ms",
+            "fire_id",
+        )
+    )
+    return table.toPandas().assign(table=path.name)

@@ -1,0 +1,162 @@
+"""The verb ``dry-run``: everything that can be known before a run, checked and told; nothing is written, no query starts.
+
+Checked, beyond the config itself: the source can be opened and has usable columns (the whole plan of the wheel is put together on it),
+destinations can be written, the checkpoint is one of this package, of the same geometry, shards and clock. All faults of destinations
+are told at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql import SparkSession
+
+from wheel_udf import settings as models
+from wheel_udf.checkpoint import last_planned, planned_batch
+from wheel_udf.errors import ConfigError, ConfigErrors
+from wheel_udf.geometry import Wheel
+from wheel_udf.job import SUCCESS, Say, open_config_checkpoint, scheduled_frame, session, sink_of
+from wheel_udf.metrics import duration_text, instant_text
+from wheel_udf.settings import JobConfig
+from wheel_udf.sources import read_commands
+
+_WILDCARDS = str.maketrans("*?", "xx")
+
+
+def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
+    """Checks and tells; see the module.
+
+    Args:
+        config: The checked config.
+        until_ms: Where the clock would be run on to (UTC epoch ms), or None.
+        say: Takes the lines.
+
+    Returns:
+        0.
+
+    Raises:
+        WheelError: What would keep the job from running.
+    """
+    with session(config.name) as spark:
+        columns = read_commands(spark, config.source).columns
+        scheduled_frame(spark, config, until_ms)
+        check_destinations(spark, config)
+        batches = _check_checkpoint(config)
+        for line in report(config, until_ms, columns, batches):
+            say(line)
+    return SUCCESS
+
+
+def check_destinations(spark: SparkSession, config: JobConfig) -> None:
+    """Asks each sink whether it can be written.
+
+    A pattern with wildcards stands for names that nobody knows yet: it is asked with a made-up name, and only where missing tables
+    may be created (else that name's absence would be the only answer).
+
+    Raises:
+        ConfigErrors: All sinks that cannot.
+    """
+    faults = []
+    for pattern, sink in config.destinations.items():
+        name = pattern.translate(_WILDCARDS)
+        if name == pattern or sink.create or sink.sink != "delta":
+            reason = sink_of(sink).missing_reason(spark, name)
+            if reason is not None:
+                hint = "make the table, or say create: true" if "missing" in reason else None
+                faults.append(
+                    ConfigError(f"cannot be written, {reason}", field=f"destinations.{pattern}", hint=hint)
+                )
+    reason = sink_of(config.rejects).missing_reason(spark, None)
+    if reason is not None:
+        faults.append(ConfigError(f"cannot be written, {reason}", field="rejects"))
+    if faults:
+        raise ConfigErrors(faults)
+
+
+def _check_checkpoint(config: JobConfig) -> str:
+    newest = last_planned(config.checkpoint)
+    if newest is None:
+        return "new: the first start makes it"
+    open_config_checkpoint(config)
+    if planned_batch(config.checkpoint) is not None:
+        return f"goes on with batch {newest}, which was planned and not committed"
+    return f"goes on after batch {newest}"
+
+
+def report(config: JobConfig, until_ms: int | None, columns: list[str], batches: str) -> Iterator[str]:
+    """The lines that tell what a run would do."""
+    yield "dry run: nothing is written"
+    yield f"  name          {config.name}"
+    yield f"  mode          {config.mode}: all that is pending waits in Spark state, one query from source to sinks"
+    yield f"  source        {config.source.format} {config.source.location}: {', '.join(columns)}"
+    yield f"  clock         {clock_text(config.clock)}" + (
+        f", until {instant_text(until_ms)}" if until_ms is not None else ""
+    )
+    yield f"  trigger       {_trigger_text(config)}"
+    yield f"  lateness      {lateness_text(config)}"
+    contract = config.contract
+    yield f"  memory        {_span(contract.memory_ms, 'for ever')} after its end, on the wheel's clock, an id is remembered"
+    yield f"  max_delay     {_span(contract.max_delay_ms, 'unlimited')}; max_value_bytes {contract.max_value_bytes:,}"
+    for pattern, sink in config.destinations.items():
+        yield f"  destination   {pattern} -> {_sink_text(sink)}"
+    yield f"  rejects       {_sink_text(config.rejects, always_made=True)}"
+    yield f"  checkpoint    {config.checkpoint}: {batches}"
+    wheel = config.wheel.wheel()
+    yield f"  wheel         {wheel.levels} levels of {wheel.size} buckets, {config.wheel.shards} shards"
+    yield from geometry_table(wheel)
+
+
+def geometry_table(wheel: Wheel) -> Iterator[str]:
+    """Level, tick and interval of each level, in readable units."""
+    yield f"    {'level':>5}  {'tick':>14}  {'interval':>14}"
+    for level in range(1, wheel.levels + 1):
+        tick, interval = duration_text(wheel.tick_of(level)), duration_text(wheel.interval_of(level))
+        open_end = " and all beyond" if level == wheel.levels else ""
+        yield f"    {level:>5}  {tick:>14}  {interval:>14}{open_end}"
+
+
+def lateness_text(config: JobConfig) -> str:
+    """The worst case that the design promises: a trigger and a batch."""
+    if config.trigger_ms is None:
+        base = "an available-now run has no trigger to wait for: at worst one batch, plus the time between two runs"
+    else:
+        base = f"at worst one trigger ({duration_text(config.trigger_ms)}) plus the time of one batch"
+    limit = config.limits.fired_per_batch
+    over = f", plus one batch for each {limit:,} rows that fall due together" if limit is not None else ""
+    by = " of the wall clock" if config.clock.kind == "processing" else "; measured on the wheel's own clock"
+    return base + over + by
+
+
+def clock_text(clock: models.ClockConfig) -> str:
+    """The clock in words."""
+    match clock:
+        case models.EventClockConfig():
+            ahead = _span(clock.max_ahead_ms, "any time")
+            return (
+                f"event: the watermark, {duration_text(clock.delay_ms)} behind the latest event time; "
+                f"up to {ahead} ahead of the wall clock"
+            )
+        case models.ProcessingClockConfig():
+            return f"processing: the wall clock; a heartbeat each {duration_text(clock.heartbeat_ms)}"
+        case models.SimulatedClockConfig():
+            if clock.instants_ms is not None:
+                return (
+                    f"simulated: {len(clock.instants_ms)} instants from {instant_text(clock.instants_ms[0])}"
+                )
+            assert clock.step_ms is not None
+            return (
+                f"simulated: from {instant_text(clock.start_ms)} in steps of {duration_text(clock.step_ms)}"
+            )
+
+
+def _span(span_ms: int | None, unbounded: str) -> str:
+    return unbounded if span_ms is None else duration_text(span_ms)
+
+
+def _trigger_text(config: JobConfig) -> str:
+    return config.trigger if config.trigger_ms is None else f"every {duration_text(config.trigger_ms)}"
+
+
+def _sink_text(sink: models.SinkConfig, *, always_made: bool = False) -> str:
+    made = " (made when missing)" if sink.create or always_made or sink.sink != "delta" else ""
+    return f"{sink.sink} {sink.location}{made}"

@@ -1,0 +1,121 @@
+"""From an exception to one sentence and an exit code: what a user reads instead of a stack trace.
+
+Spark wraps what goes wrong in a batch several times (query, foreachBatch, Python proxy, job, task), and puts the texts of all
+layers into one message. The sentence that matters is the innermost::
+
+    [STREAM_FAILED] ... [FOREACH_BATCH_USER_FUNCTION_ERROR] ... Traceback ... wheel_udf.errors.SinkError: the table is gone: ...
+                                                                              '--------------- this one ---------------'
+
+In this order: an error of our own, a file of the source that Spark could not read (named, with what to do), the last error class of
+Spark, the last ``Caused by``, the first line.
+
+Exit codes: 2 for what the user has to change (config, contract, checkpoint), 1 for what went wrong in the run.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from wheel_udf import errors
+
+RUN_FAILED = 1
+USER_FAULT = 2
+
+_USER_FAULTS = (
+    errors.ConfigError,
+    errors.ContractError,
+    errors.GeometryError,
+    errors.GeometryChangedError,
+    errors.CheckpointError,
+)
+_WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "FOREACH_USER_FUNCTION_ERROR"}
+_OURS = re.compile(r"^(?:\S+: )?wheel_udf\.errors\.(\w+): (.+)", re.MULTILINE)
+_TYPES_DIFFER = re.compile(
+    r"reading file (\S+?)\.? +Data type mismatches when reading Parquet column \[(\S+)\]\. "
+    r"Expected Spark type ([^\n]+?), actual Parquet type (\w+)"
+)
+_HEADER_DIFFERS = re.compile(
+    r"(CSV header [^\n]+|Number of column in CSV header [^\n]+)\n([^\n]+)\nCSV file: (\S+)"
+)
+_NOT_PARQUET = re.compile(r"(\S+) is not a Parquet file")
+_SPARK_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: ([^\n]+)", re.MULTILINE)
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What to tell about an exception.
+
+    Attributes:
+        sentence: For the user; the faults of a config on lines of their own.
+        exit_code: Of the process.
+    """
+
+    sentence: str
+    exit_code: int
+
+
+def explain(error: BaseException) -> Failure:
+    """Finds the sentence and the exit code for an exception of ours, of Spark's or of anybody's."""
+    if isinstance(error, errors.WheelError):
+        return Failure(str(error), _exit_code(type(error)))
+    if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+        return Failure(f"{type(error).__name__}: {_first_line(str(error))}", RUN_FAILED)
+    text = str(error).split("=== Streaming Query ===")[0]
+    return _of_ours(text) or _of_a_file(text) or _of_spark(text, type(error).__name__)
+
+
+def _exit_code(kind: type[BaseException]) -> int:
+    return USER_FAULT if issubclass(kind, _USER_FAULTS) else RUN_FAILED
+
+
+def _of_ours(text: str) -> Failure | None:
+    found = _OURS.findall(text)
+    if not found:
+        return None
+    name, sentence = found[-1]
+    kind = getattr(errors, name, errors.WheelError)
+    return Failure(_without_sqlstate(sentence), _exit_code(kind))
+
+
+def _of_a_file(text: str) -> Failure | None:
+    if found := _TYPES_DIFFER.search(text):
+        file, column, expected, actual = found.groups()
+        what = f"a file of the source has another type in column {column}"
+        hint = "write it as the earlier files, or move it away; source.schema sets the types of all files"
+        fault = errors.ContractError(
+            what, field="file", value=file, rule=f"{expected}, not {actual}", hint=hint
+        )
+        return Failure(str(fault), USER_FAULT)
+    if found := _HEADER_DIFFERS.search(text):
+        sentence, detail, file = found.groups()
+        what = f"a file of the source has other columns ({sentence.rstrip('.:')}: {detail.strip()})"
+        hint = "write it with the header of the earlier files, or move it away"
+        return Failure(str(errors.ContractError(what, field="file", value=file, hint=hint)), USER_FAULT)
+    if found := _NOT_PARQUET.search(text):
+        fault = errors.ContractError(
+            "a file is not Parquet", field="file", value=found[1], hint="move it away"
+        )
+        return Failure(str(fault), USER_FAULT)
+    return None
+
+
+def _of_spark(text: str, name: str) -> Failure:
+    # Spark finds what is wrong with a plan before anything runs: that is for the user to change.
+    exit_code = USER_FAULT if name in ("AnalysisException", "ParseException") else RUN_FAILED
+    sentences = [sentence for kind, sentence in _SPARK_CLASS.findall(text) if kind not in _WRAPPERS]
+    causes = _CAUSE.findall(text)
+    if not sentences and not causes:
+        return Failure(f"{name}: {_without_sqlstate(_first_line(text))}", exit_code)
+    parts = [_without_sqlstate(part) for part in (*sentences[-1:], *causes[-1:])]
+    return Failure(": ".join(dict.fromkeys(part.rstrip(" .") for part in parts)), exit_code)
+
+
+def _without_sqlstate(text: str) -> str:
+    return _SQLSTATE.sub("", text).strip()
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else "no message"

@@ -1,0 +1,305 @@
+"""Java and the JVM jars that Spark lacks (Delta, the Kafka connector), without Maven or any tool installed by hand.
+
+pyspark ships Ivy, so Java and pip are all it takes. The jars and their versions are pinned in ``conf/ivy.xml``. ``make setup`` runs
+``python -m wheel_udf.jars``, which puts them here, beside the Python packages of the same environment::
+
+    <environment>/jars/spark/*.jar     on Spark's class path: see wheel_udf.session
+    <environment>/jars/broker/*.jar    a Kafka broker for tests, in a JVM of its own; only when asked for
+
+Invariants: a folder of jars is either complete or absent (resolved beside its place, then renamed); what Ivy caches stays inside the
+environment, so no other project's cache can make a build pass or fail. A file of Ivy settings (a mirror, a proxy with a password)
+goes into the environment variable ``WHEEL_UDF_IVY_SETTINGS``.
+
+Cost: 23 MB and about 15 seconds, once for each environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from wheel_udf.errors import SessionError, WheelError
+
+OLDEST_JAVA = 17
+"""Spark 4 runs on this version of Java and newer."""
+
+CONFIGURATIONS = ("spark", "broker")
+"""The configurations of ``conf/ivy.xml``."""
+
+SETTINGS_VARIABLE = "WHEEL_UDF_IVY_SETTINGS"
+"""Environment variable that names a file of Ivy settings, where jars come from somewhere else than Maven Central."""
+
+_ATTEMPTS = 3
+_JAVA_HINT = "install Java 17 or 21 (a JRE is enough) and let JAVA_HOME or PATH lead to it"
+
+
+def conf_folder() -> Path | None:
+    """The project's ``conf`` folder: the package's own copy where it was installed as a wheel, else the one beside the package.
+
+    Returns:
+        The folder that holds ``spark-defaults.conf``; None when the package travels alone (a zip on a cluster, say).
+    """
+    package = Path(__file__).resolve().parent
+    for folder in (package / "_conf", package.parent / "conf"):
+        if (folder / "spark-defaults.conf").is_file():
+            return folder
+    return None
+
+
+def jars_folder(configuration: str = "spark") -> Path:
+    """Where the resolved jars of one configuration belong in the running Python environment (it may not exist yet)."""
+    return Path(sys.prefix) / "jars" / configuration
+
+
+def find_java() -> Path:
+    """The ``java`` that Spark will start, checked: ``JAVA_HOME`` if it is set, else the first on ``PATH``.
+
+    Raises:
+        SessionError: No Java there, one that does not run, or one older than 17.
+    """
+    java = _java_command()
+    version = java_version(_java_banner(java))
+    if version < OLDEST_JAVA:
+        raise SessionError(
+            "Java is too old for Spark 4", field=str(java), value=version, rule="17 or newer", hint=_JAVA_HINT
+        )
+    return java
+
+
+def java_version(banner: str) -> int:
+    """The major version in what ``java -version`` prints: 17 for ``openjdk version "17.0.15"``, 8 for ``"1.8.0_401"``.
+
+    Raises:
+        SessionError: There is no version in the text.
+    """
+    found = re.search(r'version "(?:1\.)?(\d+)', banner)
+    if found is None:
+        raise SessionError(
+            "cannot tell the version of Java", field="java -version", value=banner, hint=_JAVA_HINT
+        )
+    return int(found.group(1))
+
+
+def _java_command() -> Path:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = shutil.which("java", path=str(Path(home) / "bin"))
+        if java is None:
+            raise SessionError(
+                "there is no Java where JAVA_HOME points",
+                field="JAVA_HOME",
+                value=home,
+                rule="holds bin/java",
+                hint=_JAVA_HINT,
+            )
+        return Path(java)
+    java = shutil.which("java")
+    if java is None:
+        raise SessionError("Java is missing", field="java", rule="on PATH, or in JAVA_HOME", hint=_JAVA_HINT)
+    return Path(java)
+
+
+def _java_banner(java: Path) -> str:
+    try:
+        run = subprocess.run(
+            [str(java), "-version"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        )
+    except OSError as fault:
+        raise SessionError(
+            "Java cannot be started", field=str(java), value=str(fault), hint=_JAVA_HINT
+        ) from fault
+    if run.returncode != 0:
+        # macOS has a /usr/bin/java that only says that there is no Java.
+        raise SessionError(
+            "Java does not run", field=str(java), value=run.stderr.strip()[-200:], hint=_JAVA_HINT
+        )
+    return run.stderr + run.stdout
+
+
+def resolve(configuration: str = "spark", *, ivy_file: Path | None = None, into: Path | None = None) -> Path:
+    """Download the pinned jars of one configuration; replaces what was there, and only when all of them have come.
+
+    Args:
+        configuration: One of :data:`CONFIGURATIONS`.
+        ivy_file: The list of jars; default the project's ``conf/ivy.xml``.
+        into: The folder to fill; default :func:`jars_folder`.
+
+    Returns:
+        The folder that holds the jars.
+
+    Raises:
+        SessionError: No Java, no list of jars, or a download that failed three times.
+    """
+    java, ivy_file = find_java(), ivy_file or _default_ivy_file()
+    into = into or jars_folder(configuration)
+    into.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".resolving-", dir=into.parent) as scratch:
+        fresh = Path(scratch) / configuration
+        _run_ivy(_ivy_command(java, ivy_file, configuration, Path(scratch), into.parent / ".ivy"))
+        _replace(into, fresh)
+    return into
+
+
+def _default_ivy_file() -> Path:
+    folder = conf_folder()
+    if folder is None or not (folder / "ivy.xml").is_file():
+        raise SessionError(
+            "the list of jars is missing",
+            field="conf/ivy.xml",
+            hint="run this from the project, or name a file with --ivy",
+        )
+    return folder / "ivy.xml"
+
+
+def _ivy_command(java: Path, ivy_file: Path, configuration: str, scratch: Path, cache: Path) -> list[str]:
+    settings = os.environ.get(SETTINGS_VARIABLE)
+    return [
+        str(java),
+        f"-Divy.default.ivy.user.dir={cache}",
+        *("-jar", str(_ivy_jar())),
+        *(("-settings", settings) if settings else ("-m2compatible",)),
+        *(
+            "-ivy",
+            str(ivy_file),
+            "-confs",
+            configuration,
+            "-cache",
+            str(cache / "cache"),
+            "-types",
+            "jar",
+            "bundle",
+        ),
+        *("-retrieve", f"{scratch}/[conf]/[artifact]-[revision].[ext]", "-warn"),
+    ]
+
+
+def _ivy_jar() -> Path:
+    found = sorted((pyspark_folder() / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise SessionError(
+            "this pyspark ships no Ivy", field="pyspark/jars/ivy-*.jar", hint="pip install pyspark==4.2.0"
+        )
+    return found[-1]
+
+
+def pyspark_folder() -> Path:
+    """The folder of the installed pyspark, found without importing it (that takes a second).
+
+    Raises:
+        SessionError: pyspark is not installed.
+    """
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise SessionError("pyspark is not installed", field=sys.executable, hint="run `make setup`")
+    return Path(spec.origin).parent
+
+
+def _run_ivy(command: Sequence[str]) -> None:
+    output = ""
+    for attempt in range(1, _ATTEMPTS + 1):
+        run = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        if run.returncode == 0:
+            return
+        output = run.stdout + run.stderr
+        _say(f"downloading the jars failed ({attempt} of {_ATTEMPTS} attempts)")
+    raise SessionError(
+        "the JVM jars cannot be downloaded",
+        field="ivy",
+        value=_reason(output),
+        hint=f"check the network and run it again; behind a mirror, name a file of Ivy settings in {SETTINGS_VARIABLE}",
+    )
+
+
+def _reason(output: str) -> str:
+    """The lines of Ivy's log that say what went wrong: it repeats them at the end, after a hundred others."""
+    telling = [
+        line.strip()
+        for line in output.splitlines()
+        if re.search(r"not found|FAILED|rror|xception|refused|timed out", line)
+    ]
+    return "; ".join(dict.fromkeys(telling[-3:])) or output.strip()[-200:]
+
+
+def _replace(into: Path, fresh: Path) -> None:
+    if not any(fresh.glob("*.jar")):
+        raise SessionError(
+            "Ivy found no jars", field=str(fresh.name), rule="a configuration of ivy.xml with jars in it"
+        )
+    if into.exists():
+        into.rename(fresh.with_name("old"))
+    fresh.rename(into)
+
+
+def link_spark_home() -> Path | None:
+    """Let ``bin/spark-submit`` of this environment find its own Spark, also when the environment is not activated.
+
+    pip puts Spark's ``find-spark-home`` into ``bin``, and that asks the ``python3`` of ``PATH`` where pyspark is; of another Python
+    it learns nothing and gives up. Before it does, it looks for a folder ``spark-distribution`` beside itself.
+
+    Returns:
+        The link; None outside a virtual environment, where nothing is touched.
+    """
+    scripts, home = Path(sys.prefix) / "bin", pyspark_folder()
+    if sys.prefix == sys.base_prefix or not (scripts / "find-spark-home").is_file():
+        return None
+    link = scripts / "spark-distribution"
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(home, scripts), target_is_directory=True)
+    return link
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m wheel_udf.jars",
+        description="Download the JVM jars that Spark lacks into this Python environment.",
+    )
+    parser.add_argument(
+        "configuration",
+        nargs="?",
+        default="spark",
+        choices=CONFIGURATIONS,
+        help="which jars (default: spark)",
+    )
+    parser.add_argument("--ivy", type=Path, metavar="FILE", help="the list of jars (default: conf/ivy.xml)")
+    parser.add_argument(
+        "--into",
+        type=Path,
+        metavar="FOLDER",
+        help="where to put them (default: the environment's jars folder)",
+    )
+    parser.add_argument(
+        "--check-java", action="store_true", help="only check that there is a Java which Spark can use"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line: 0 when the jars are in place, 1 (and one line on standard error) when they are not."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        if chosen.check_java:
+            find_java()
+            return 0
+        folder = resolve(chosen.configuration, ivy_file=chosen.ivy, into=chosen.into)
+        link_spark_home()
+    except WheelError as fault:
+        _say(f"error: {fault}")
+        return 1
+    _say(f"{len(list(folder.glob('*.jar')))} jars in {folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,402 @@
+"""The sections of the job's config as models: names, types, bounds and defaults of every setting.
+
+One class for each section, named as in the file; :mod:`wheel_udf.config` reads the file into them. Durations come as texts with a unit
+and become attributes that end in ``_ms``; instants come as ISO texts and become UTC epoch ms; None means that there is no bound.
+
+Every rule of a section speaks on its own, also when another one has failed, so that one reading finds all faults. What belongs to a
+later release is refused by name and not as an unknown word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from wheel_udf.durations import parse_duration_ms
+from wheel_udf.errors import ConfigError, GeometryError
+from wheel_udf.geometry import Wheel
+
+AVAILABLE_NOW = "available-now"
+_DAY_MS = 86_400_000
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_DESTINATION = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,249}")
+
+
+def _fault(what: str, *, rule: str | None = None, hint: str | None = None) -> PydanticCustomError:
+    context = {key: text for key, text in (("rule", rule), ("hint", hint)) if text is not None}
+    # The message goes in as a context value: as a template it would be searched for braces.
+    return PydanticCustomError("setting", "{what}", {"what": what, **context})
+
+
+def _later(what: str, when: str, hint: str | None = None) -> PydanticCustomError:
+    return _fault(f"{what} not available in this release", rule=when, hint=hint)
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+_DURATION_RULE = "a duration with its unit, such as 1 second, 10 minutes or PT10M"
+
+
+def _duration_ms(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value == 0:
+        return 0  # the one number that needs no unit
+    try:
+        if isinstance(value, str):
+            return parse_duration_ms(value)
+    except ConfigError:
+        pass
+    raise _fault("not a duration", rule=_DURATION_RULE)
+
+
+def parse_instant_ms(text: str) -> int:
+    """Reads an ISO instant such as ``2013-01-01T05:00:00Z``, ``2013-01-01 05:00`` or ``2013-01-01``.
+
+    Args:
+        text: The instant; UTC where it names no zone.
+
+    Returns:
+        UTC epoch ms; a fraction of a millisecond is cut off.
+
+    Raises:
+        ValueError: If it is not an ISO instant of the years 1 to 9999.
+    """
+    instant = datetime.fromisoformat(text.strip())
+    if instant.tzinfo is None:
+        instant = instant.replace(tzinfo=UTC)
+    return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def _instant_ms(value: object) -> int:
+    try:
+        if isinstance(value, str):
+            return parse_instant_ms(value)
+    except ValueError:
+        pass
+    raise _fault(
+        "not an instant", rule="an ISO instant such as 2013-01-01T05:00:00Z (UTC where it names no zone)"
+    )
+
+
+def _none_for(word: str) -> BeforeValidator:
+    return BeforeValidator(lambda value: None if value == word else _duration_ms(value))
+
+
+def _at_least(lowest_ms: int, rule: str) -> AfterValidator:
+    def check(duration_ms: int | None) -> int | None:
+        if duration_ms is not None and duration_ms < lowest_ms:
+            raise _fault("too short a duration", rule=rule)
+        return duration_ms
+
+    return AfterValidator(check)
+
+
+def _option_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise _fault("not an option value", rule="a text, a number, true or false")
+
+
+def _text(value: object) -> object:
+    if isinstance(value, str) and not value.strip():
+        raise _fault("empty text", rule="at least one character")
+    return value
+
+
+_Span = BeforeValidator(_duration_ms)
+_PositiveMs = Annotated[int, _Span, _at_least(1, "at least 1 millisecond")]
+_NotNegativeMs = Annotated[int, _Span, _at_least(0, "not negative")]
+_Instant = Annotated[int, BeforeValidator(_instant_ms)]
+_Text = Annotated[StrictStr, BeforeValidator(_text)]
+_Options = dict[StrictStr, Annotated[str, BeforeValidator(_option_text)]]
+
+
+# --- sections ---------------------------------------------------------------------------------------------------------
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class WheelConfig(_Section):
+    """Section ``wheel``: the geometry and the number of shards. Durations in ms."""
+
+    tick_ms: _PositiveMs = Field(1_000, alias="tick")
+    size: StrictInt = Field(20, ge=2)
+    levels: StrictInt = Field(6, ge=1, le=62)
+    shards: StrictInt = Field(4, ge=1, le=1024)
+
+    @model_validator(mode="after")
+    def _fits_int64(self) -> WheelConfig:
+        try:
+            self.wheel()
+        except GeometryError as error:
+            raise _fault(
+                error.what, rule=error.rule or "tick * size^levels below 2^63 ms", hint=error.hint
+            ) from error
+        return self
+
+    def wheel(self) -> Wheel:
+        """The geometry."""
+        return Wheel(tick_ms=self.tick_ms, size=self.size, levels=self.levels)
+
+
+class EventClockConfig(_Section):
+    """Section ``clock`` of kind event: the watermark is the time. ``max_ahead_ms`` None = no bound (``none``)."""
+
+    kind: Literal["event"]
+    delay_ms: _NotNegativeMs = Field(0, alias="delay")
+    max_ahead_ms: Annotated[int | None, _none_for("none"), _at_least(0, "not negative, or none")] = Field(
+        60_000, alias="max_ahead"
+    )
+    heartbeat_ms: _PositiveMs = Field(60_000, alias="heartbeat")
+
+
+class ProcessingClockConfig(_Section):
+    """Section ``clock`` of kind processing: the batch's own timestamp is the time."""
+
+    kind: Literal["processing"]
+    heartbeat_ms: _PositiveMs = Field(60_000, alias="heartbeat")
+
+
+class SimulatedClockConfig(_Section):
+    """Section ``clock`` of kind simulated: ``start`` and ``step``, or a list of ``instants`` (UTC epoch ms)."""
+
+    kind: Literal["simulated"]
+    start_ms: _Instant | None = Field(None, alias="start")
+    step_ms: _PositiveMs | None = Field(None, alias="step")
+    instants_ms: tuple[_Instant, ...] | None = Field(None, alias="instants")
+
+    @model_validator(mode="after")
+    def _has_one_form(self) -> SimulatedClockConfig:
+        given = {"start": self.start_ms, "step": self.step_ms, "instants": self.instants_ms}
+        named = {key for key, value in given.items() if value is not None}
+        if named not in ({"start", "step"}, {"instants"}):
+            found = ", ".join(key for key in given if key in named) or "none of them"
+            raise _fault(f"found {found}", rule="either start and step, or instants")
+        if self.instants_ms is not None and not self.instants_ms:
+            raise _fault("the list of instants is empty", rule="at least one instant")
+        return self
+
+
+ClockConfig = Annotated[
+    EventClockConfig | ProcessingClockConfig | SimulatedClockConfig, Field(discriminator="kind")
+]
+
+
+class SourceConfig(_Section):
+    """Section ``source``: where commands come from.
+
+    Attributes:
+        format: Spark's name of the format.
+        path: Folder of files, or a Delta table.
+        schema_ddl: Key ``schema``: columns of the files as SQL DDL, instead of what is found there.
+        options: Passed to Spark's reader as they are.
+    """
+
+    format: Literal["parquet", "json", "csv", "delta"]
+    path: _Text | None = Field(None, validate_default=True)
+    schema_ddl: _Text | None = Field(None, alias="schema")
+    options: _Options = Field(default_factory=dict)
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _is_not_kafka(cls, value: object) -> object:
+        if value == "kafka":
+            raise _later(
+                "kafka sources are", "they arrive with the Kafka release", "use parquet, json, csv or delta"
+            )
+        return value
+
+    @field_validator("path")
+    @classmethod
+    def _has_path(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and "format" in info.data:
+            raise _fault("missing", rule="the folder or table to read")
+        return value
+
+    @field_validator("schema_ddl")
+    @classmethod
+    def _files_only(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("format") == "delta":
+            raise _fault("a delta source has its own schema", rule="schema only with parquet, json or csv")
+        return value
+
+    @property
+    def location(self) -> str:
+        """The path, which every format of this release has."""
+        assert self.path is not None
+        return self.path
+
+
+class ContractConfig(_Section):
+    """Section ``contract``: what a command may look like. None = no bound (``unlimited``; for ``memory`` = for ever)."""
+
+    preset: Literal["columns"] = "columns"
+    max_delay_ms: Annotated[
+        int | None, _none_for("unlimited"), _at_least(0, "not negative, or unlimited")
+    ] = Field(730 * _DAY_MS, alias="max_delay")
+    memory_ms: Annotated[int | None, _none_for("unlimited"), _at_least(0, "not negative, or unlimited")] = (
+        Field(300_000, alias="memory")
+    )
+    max_value_bytes: StrictInt = Field(1_048_576, ge=0)
+    default_destination: _Text | None = None
+    max_lateness_ms: _NotNegativeMs | None = Field(None, alias="max_lateness")
+
+    @field_validator("preset", mode="before")
+    @classmethod
+    def _is_columns(cls, value: object) -> object:
+        if value in ("json", "native", "scheduler", "compacted"):
+            raise _later(f"the preset {value} is", "it arrives with the Kafka release", "use columns")
+        return value
+
+    @field_validator("default_destination")
+    @classmethod
+    def _is_well_named(cls, value: str | None) -> str | None:
+        if value is not None and (value in (".", "..") or not _DESTINATION.fullmatch(value)):
+            raise _fault("not a destination name", rule="1 to 249 of A-Z a-z 0-9 . _ -, not . or ..")
+        return value
+
+
+class SinkConfig(_Section):
+    """A destination, or the section ``rejects``.
+
+    Attributes:
+        sink: delta (a table for each destination name under ``path``) or a file format, for a first look.
+        path: The folder.
+        create: Whether a missing Delta table may be made (folders of files and the table of the rejects always are).
+        options: Of sinks that take some; none of this release does.
+    """
+
+    sink: Literal["delta", "parquet", "json", "csv"]
+    path: _Text | None = Field(None, validate_default=True)
+    create: StrictBool = False
+    options: _Options = Field(default_factory=dict)
+
+    @field_validator("sink", mode="before")
+    @classmethod
+    def _is_not_kafka(cls, value: object) -> object:
+        if value == "kafka":
+            raise _later(
+                "kafka sinks are", "they arrive with the Kafka release", "use delta, parquet, json or csv"
+            )
+        return value
+
+    @field_validator("path")
+    @classmethod
+    def _has_path(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and "sink" in info.data:
+            raise _fault("missing", rule="the folder to write to")
+        return value
+
+    @field_validator("options")
+    @classmethod
+    def _has_no_options(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        if value and "sink" in info.data:
+            raise _fault("this sink takes no options", rule="options of sinks arrive with the Kafka release")
+        return value
+
+    @property
+    def location(self) -> str:
+        """The path, which every sink of this release has."""
+        assert self.path is not None
+        return self.path
+
+
+class LimitsConfig(_Section):
+    """Section ``limits``: bounds on the work of a batch. None = no bound."""
+
+    fired_per_batch: StrictInt | None = Field(None, ge=1)
+
+
+def _trigger(value: object) -> str:
+    if value == AVAILABLE_NOW:
+        return AVAILABLE_NOW
+    try:
+        trigger_ms = _duration_ms(value)
+    except PydanticCustomError:
+        raise _fault("not a trigger", rule=f"{AVAILABLE_NOW}, or {_DURATION_RULE}") from None
+    if trigger_ms < 0:
+        raise _fault("too short a duration", rule="not negative")
+    return f"{trigger_ms} milliseconds"
+
+
+def _patterns(value: object) -> object:
+    if isinstance(value, Mapping) and not value:
+        raise _fault("no destination", rule="at least one name or pattern with its sink")
+    return value
+
+
+def _pattern(value: object) -> object:
+    if not isinstance(value, str) or value in (".", "..") or not _PATTERN.fullmatch(value):
+        raise _fault(
+            "not a destination pattern",
+            rule="1 to 249 of A-Z a-z 0-9 . _ -, with * for any text and ? for any one character; not . or ..",
+        )
+    return value
+
+
+class JobConfig(_Section):
+    """The whole file.
+
+    Attributes:
+        name: Label of the query in metrics and transaction ids.
+        mode: direct: all levels in state, one query.
+        destinations: Allow-list: name or pattern to sink, in the order of the file.
+        trigger: ``available-now`` or ``<n> milliseconds``.
+        checkpoint: The query's identity.
+    """
+
+    name: StrictStr = "wheel"
+    mode: Literal["direct"] = "direct"
+    wheel: WheelConfig = Field(default_factory=lambda: WheelConfig.model_validate({}))
+    clock: ClockConfig
+    source: SourceConfig
+    contract: ContractConfig = Field(default_factory=lambda: ContractConfig.model_validate({}))
+    destinations: Annotated[
+        dict[Annotated[str, BeforeValidator(_pattern)], SinkConfig], BeforeValidator(_patterns)
+    ]
+    rejects: SinkConfig
+    limits: LimitsConfig = Field(default_factory=lambda: LimitsConfig.model_validate({}))
+    trigger: Annotated[str, BeforeValidator(_trigger)] = "1000 milliseconds"
+    checkpoint: _Text
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _is_direct(cls, value: object) -> object:
+        if value == "tiered":
+            raise _later(
+                "the tiered mode is", "direct", "direct keeps all levels in state and needs no store"
+            )
+        return value
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise _fault("not a name", rule="1 to 100 of A-Z a-z 0-9 . _ -")
+        return value
+
+    @property
+    def trigger_ms(self) -> int | None:
+        """The interval of the trigger in ms; None for available-now."""
+        return None if self.trigger == AVAILABLE_NOW else int(self.trigger.split()[0])

@@ -1,0 +1,213 @@
+"""The streaming frame of commands, built from the section ``source`` of the config.
+
+Every format ends in the same shape: the columns of the files as they are, plus ``source_coordinates`` (where the row stands, for
+the rejects), with ``event_time`` filled from the source's own timestamp where it is missing::
+
+    format   columns                                   coordinates            event_time if missing
+    parquet  of the files; empty folder: the contract  file#row number        modification time of the file
+    csv      of the header; empty folder: contract     file                   modification time of the file
+    json     of the contract                           file                   modification time of the file
+    delta    of the table                              the table              left null: the batch's own timestamp
+
+Text formats hold texts: csv and json are read as strings, and :mod:`wheel_udf.commands` reads the times and numbers in them, so that a bad
+``seq`` is a reject and not a silent null. A line of csv or json that does not parse keeps its text in ``_corrupt_record`` and loses
+its ``schedule_id``: it becomes a reject with its text, whatever could be read of it.
+
+What cannot be known before the stream runs (a later file with other types) fails the batch with Spark's own error, which
+:mod:`wheel_udf.failures` puts into a sentence.
+
+Caveats: Spark fixes the columns when the query starts; new columns in later files are not seen until a restart. Delta streams carry no
+file metadata, hence the coarse coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType, TimestampNTZType, TimestampType
+
+from wheel_udf.errors import ConfigError, ContractError
+from wheel_udf.settings import SourceConfig
+
+COORDINATES = "source_coordinates"
+CORRUPT_RECORD = "_corrupt_record"
+
+_PARQUET_DDL = (
+    "schedule_id STRING, op STRING, seq BIGINT, deliver_at TIMESTAMP, delay STRING, event_time TIMESTAMP, destination STRING, "
+    "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, max_lateness STRING"
+)
+_TEXT_COLUMNS = (
+    *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
+    *("destination", "key", "value", "max_lateness"),
+)
+_JSON_DDL = ", ".join(f"{name} STRING" for name in _TEXT_COLUMNS) + (
+    ", headers ARRAY<STRUCT<key: STRING, value: STRING>>"
+)
+_CSV_DEFAULTS = {"header": "true", "enforceSchema": "false"}
+_MISSING = ("PATH_NOT_FOUND", "DELTA_SCHEMA_NOT_SET", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
+_SAMPLED_LINES = 100
+_T = TypeVar("_T")
+
+
+def read_commands(spark: SparkSession, source: SourceConfig) -> DataFrame:
+    """Opens the source as a stream of commands.
+
+    Args:
+        spark: The session.
+        source: The section ``source`` of the config.
+
+    Returns:
+        A streaming frame: the source's columns and ``source_coordinates`` (string).
+
+    Raises:
+        ConfigError: If there is nothing at the path, or ``schema`` or an option cannot be used.
+        ContractError: If what is there has no ``schedule_id``.
+    """
+    options = _options(source)
+    if source.format == "delta":
+        frame = _existing(
+            source, lambda: spark.readStream.format("delta").options(**options).load(source.location)
+        )
+        _require_id(frame.columns, source)
+        return _with_coordinates(frame, source)
+    schema = _schema(spark, source, options)
+    _require_id(schema.names, source)
+    reader = spark.readStream.format(source.format).options(**options).schema(schema)
+    return _with_coordinates(_existing(source, lambda: reader.load(source.location)), source)
+
+
+def _options(source: SourceConfig) -> dict[str, str]:
+    options = {**(_CSV_DEFAULTS if source.format == "csv" else {}), **source.options}
+    folded = {key.lower(): value for key, value in options.items()}
+    if folded.get("mode", "").upper() == "DROPMALFORMED":
+        raise ConfigError(
+            "lines would be dropped in silence",
+            field="source.options.mode",
+            value="DROPMALFORMED",
+            hint="leave it out: lines that do not parse become rejects",
+        )
+    if source.format in ("json", "csv"):
+        options["columnNameOfCorruptRecord"] = CORRUPT_RECORD
+    return options
+
+
+def _existing(source: SourceConfig, load: Callable[[], _T]) -> _T:
+    """Loads, with Spark's ways of saying that nothing is there put into one."""
+    try:
+        return load()
+    except AnalysisException as error:
+        if error.getCondition() in _MISSING:
+            rule = "a Delta table" if source.format == "delta" else "a folder that exists (it may be empty)"
+            raise ConfigError(
+                "there is nothing to read", field="source.path", value=source.path, rule=rule
+            ) from error
+        raise
+
+
+def _schema(spark: SparkSession, source: SourceConfig, options: dict[str, str]) -> StructType:
+    if source.schema_ddl is not None:
+        schema = _parsed(source.schema_ddl)
+    elif source.format == "parquet":
+        schema = _parquet_schema(spark, source, options)
+    elif source.format == "csv":
+        schema = _csv_schema(spark, source, options)
+    else:
+        _check_json_keys(spark, source)
+        schema = _parsed(_JSON_DDL)
+    if source.format in ("json", "csv") and CORRUPT_RECORD not in schema.names:
+        schema = StructType([*schema.fields]).add(CORRUPT_RECORD, StringType())
+    return schema
+
+
+def _parsed(ddl: str) -> StructType:
+    try:
+        schema = StructType.fromDDL(ddl)
+    except PySparkException:
+        schema = None
+    if not isinstance(schema, StructType):
+        rule = "columns as SQL DDL, such as schedule_id STRING, deliver_at TIMESTAMP"
+        raise ConfigError("not a schema", field="source.schema", value=ddl, rule=rule)
+    return schema
+
+
+def _parquet_schema(spark: SparkSession, source: SourceConfig, options: dict[str, str]) -> StructType:
+    found = _inferred(source, spark.read.options(**options).parquet)
+    return _parsed(_PARQUET_DDL) if found is None else found
+
+
+def _csv_schema(spark: SparkSession, source: SourceConfig, options: dict[str, str]) -> StructType:
+    found = None
+    if options["header"].lower() == "true":
+        header_only = {**options, "inferSchema": "false"}
+        found = _inferred(source, spark.read.options(**header_only).csv)
+    schema = StructType()
+    for name in found.names if found is not None else _TEXT_COLUMNS:
+        schema = schema.add(name, StringType())
+    return schema
+
+
+def _inferred(source: SourceConfig, read: Callable[[str], DataFrame]) -> StructType | None:
+    """What Spark finds in the files; None if there are none."""
+    try:
+        return _existing(source, lambda: read(source.location)).schema
+    except AnalysisException as error:
+        if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
+            return None
+        raise
+
+
+def _check_json_keys(spark: SparkSession, source: SourceConfig) -> None:
+    """Looks at the first lines, because a JSON file of other things would read as rows of nulls."""
+    if source.options.get("multiLine", "").lower() == "true":
+        return
+    lines = _existing(source, lambda: spark.read.text(source.location)).limit(_SAMPLED_LINES)
+    keys = lines.select(F.explode(F.json_object_keys("value")).alias("key")).distinct()
+    names = sorted(row.key for row in keys.collect())
+    if names:
+        _require_id(names, source)
+
+
+def _require_id(names: Sequence[str], source: SourceConfig) -> None:
+    # Spark finds columns whatever their case, keys of JSON only as they are.
+    found = names if source.format == "json" else [name.lower() for name in names]
+    if "schedule_id" not in found:
+        shown = ", ".join(name for name in names if name != CORRUPT_RECORD) or "no columns"
+        raise ContractError(
+            "the source has no column schedule_id",
+            field="source.path",
+            value=source.path,
+            rule="the columns of the command contract",
+            hint=f"found: {shown}",
+        )
+
+
+def _with_coordinates(frame: DataFrame, source: SourceConfig) -> DataFrame:
+    if source.format == "delta":
+        return frame.withColumn(COORDINATES, F.lit(source.location))
+    columns = {COORDINATES: F.col("_metadata.file_path"), "event_time": _event_time(frame)}
+    if source.format == "parquet":
+        columns[COORDINATES] = F.concat_ws("#", "_metadata.file_path", "_metadata.row_index")
+    if CORRUPT_RECORD in frame.columns:
+        columns["schedule_id"] = F.when(F.col(CORRUPT_RECORD).isNull(), F.col("schedule_id"))
+    return frame.withColumns(columns)
+
+
+def _event_time(frame: DataFrame) -> Column:
+    """``event_time``, or where there is none the modification time of the file: the same one in every replay."""
+    modified = F.col("_metadata.file_modification_time")
+    field = next((field for field in frame.schema if field.name.lower() == "event_time"), None)
+    if field is None:
+        return modified
+    given = F.col(field.name)
+    if isinstance(field.dataType, TimestampType):
+        return F.coalesce(given, modified)
+    in_utc = F.to_utc_timestamp(modified, F.current_timezone())
+    if isinstance(field.dataType, StringType):
+        return F.coalesce(given, F.date_format(in_utc, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"))
+    if isinstance(field.dataType, TimestampNTZType):
+        return F.coalesce(given, in_utc.cast("timestamp_ntz"))
+    return given

@@ -1,0 +1,395 @@
+"""The state of one shard: scalars, and chunks of Arrow rows that stay closed until they are needed.
+
+A shard holds its pending entries and what it remembers of ended ids. Spark moves the state of a touched shard whole, as one row of
+scalars and one binary (``array`` and ``map`` states fail on Spark 4.2), so the layout serves two aims: few bytes, and few bytes *opened*.
+
+::
+
+    scalars   version | wheel | clock_ms | next_due_ms | pending | one counter per outcome
+    chunks    directory (Arrow IPC), a row per chunk:
+                level  group  rows   low_ms        high_ms      data
+                  1      3    120    earliest due  latest due   Arrow IPC of entries      <- level 1 of the wheel
+                  2      0    800    ...           ...          ...                       <- level 2
+                  0      0    500    first end     last end     Arrow IPC of memory       <- ended ids (level 0)
+
+* A tick with nothing due and nothing new looks at ``next_due_ms`` alone: not even the directory is decoded.
+* A chunk belongs to a bucket of the wheel (a level and a slot, or a run of slots where a wheel has more than
+  :data:`GROUPS_PER_LEVEL` of them). Adding to a bucket adds a chunk, O(rows added); only a bucket with more than
+  :data:`CHUNKS_PER_BUCKET` chunks is merged. Nothing else is rewritten but what is opened.
+* Levels above the wheel's own top are made on demand (the *overflow wheels* of the classic design), so that the open-ended top level never
+  becomes a chunk per slot.
+* Chunks of some size are compressed (zstd): every byte saved is saved four times, in the pickle, the Arrow stream, the changelog and back.
+
+Caveats: a shard's state is one row and must stay below 2 GiB; :meth:`ShardState.to_row` refuses earlier
+(:class:`~wheel_udf.errors.StateTooLargeError`), and the remedy is more shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.errors import GeometryChangedError, StateTooLargeError
+from wheel_udf.geometry import Wheel, levels_of, slots_of
+
+FORMAT_VERSION = 1
+"""Raised when the layout below changes; a checkpoint of another version is refused."""
+
+GROUPS_PER_LEVEL = 32
+"""A level is kept in about this many buckets at most; a wheel with more slots keeps a run of slots in one."""
+
+CHUNKS_PER_BUCKET = 4
+LARGEST_STATE_BYTES = 1_500_000_000
+_COMPRESS_FROM_BYTES = 16_384
+_MEMORY_LEVEL = 0
+_LARGEST_INT64 = 2**63 - 1
+
+Int64s = npt.NDArray[np.int64]
+
+ENTRY_SCHEMA = pa.schema(
+    [
+        ("schedule_id", pa.string()),
+        ("seq", pa.int64()),
+        ("deliver_at_ms", pa.int64()),
+        ("max_lateness_ms", pa.int64()),
+        ("destination", pa.string()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.string()),
+    ]
+)
+"""A pending entry, and a released one. ``headers`` is JSON text, opaque here."""
+
+COMMAND_SCHEMA = pa.schema([*ENTRY_SCHEMA, ("op", pa.int8()), ("seq_given", pa.bool_())])
+"""A valid command: an entry plus ``op`` (:data:`SCHEDULE` or :data:`CANCEL`) and whether the producer gave its ``seq``."""
+
+MEMORY_SCHEMA = pa.schema(
+    [
+        ("schedule_id", pa.string()),
+        ("seq", pa.int64()),
+        ("op", pa.int8()),
+        ("status", pa.int8()),
+        ("deliver_at_ms", pa.int64()),
+        ("ended_at_ms", pa.int64()),
+    ]
+)
+"""What is remembered of an ended id: its version ``(seq, op)``, how it ended, and the due time of what fired (else null)."""
+
+SCHEDULE, CANCEL = 0, 1
+
+SCHEDULE_OUTCOMES = ("fired", "missed", "cancelled", "superseded", "duplicate", "rejected")
+CANCEL_OUTCOMES = ("applied", "waiting", "late", "cancel_superseded", "cancel_duplicate", "cancel_rejected")
+OUTCOMES = SCHEDULE_OUTCOMES + CANCEL_OUTCOMES
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A closed run of rows: where it belongs, how much it is, what its times are, and its Arrow IPC bytes.
+
+    Attributes:
+        level: Level of the wheel, from 1; 0 for memory.
+        group: Number of the run of slots on that level.
+        rows: How many rows.
+        low_ms: Earliest ``deliver_at_ms`` (memory: ``ended_at_ms``) inside.
+        high_ms: Latest one.
+        data: Arrow IPC stream of one table.
+    """
+
+    level: int
+    group: int
+    rows: int
+    low_ms: int
+    high_ms: int
+    data: pa.Buffer
+
+    @staticmethod
+    def of_entries(level: int, group: int, entries: pa.Table) -> Chunk:
+        """Closes entries (``ENTRY_SCHEMA``, at least one row) into a chunk."""
+        return _closed(level, group, entries, "deliver_at_ms")
+
+    @staticmethod
+    def of_memory(records: pa.Table) -> Chunk:
+        """Closes memory records (``MEMORY_SCHEMA``, at least one row) into a chunk."""
+        return _closed(_MEMORY_LEVEL, 0, records, "ended_at_ms")
+
+    def table(self, *columns: str) -> pa.Table:
+        """Opens the chunk; with ``columns``, decompresses just those."""
+        schema = MEMORY_SCHEMA if self.level == _MEMORY_LEVEL else ENTRY_SCHEMA
+        chosen = [schema.get_field_index(name) for name in columns] or None
+        options = pa.ipc.IpcReadOptions(included_fields=chosen, use_threads=False)
+        with pa.ipc.open_stream(self.data, options=options) as reader:
+            return reader.read_all()
+
+
+def _closed(level: int, group: int, rows: pa.Table, time_column: str) -> Chunk:
+    limits = pc.min_max(rows[time_column]).as_py()
+    return Chunk(level, group, rows.num_rows, limits["min"], limits["max"], _encoded(rows))
+
+
+def _encoded(table: pa.Table) -> pa.Buffer:
+    # zstd takes 200 us however small the table; below the threshold the schema message is most of the bytes anyway.
+    compression = "zstd" if table.nbytes >= _COMPRESS_FROM_BYTES else None
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table.combine_chunks())
+    return sink.getvalue()
+
+
+_DIRECTORY_SCHEMA = pa.schema(
+    [
+        ("level", pa.int32()),
+        ("group", pa.int64()),
+        ("rows", pa.int64()),
+        ("low_ms", pa.int64()),
+        ("high_ms", pa.int64()),
+        ("data", pa.large_binary()),
+    ]
+)
+
+
+def _chunks_to_bytes(chunks: Sequence[Chunk]) -> bytes:
+    # The blobs are joined once and wrapped as the large_binary column they are, instead of being copied value by value.
+    joined = b"".join(memoryview(chunk.data) for chunk in chunks)
+    ends = np.cumsum([0, *(chunk.data.size for chunk in chunks)], dtype=np.int64)
+    data = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(chunks), [None, pa.py_buffer(ends), pa.py_buffer(joined)]
+    )
+    scalars = [[getattr(chunk, name) for chunk in chunks] for name in _DIRECTORY_SCHEMA.names[:-1]]
+    arrays = [pa.array(column, kind.type) for column, kind in zip(scalars, _DIRECTORY_SCHEMA, strict=False)]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, _DIRECTORY_SCHEMA) as writer:
+        writer.write_batch(pa.record_batch([*arrays, data], schema=_DIRECTORY_SCHEMA))
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _chunks_from_bytes(data: bytes) -> tuple[Chunk, ...]:
+    if not data:
+        return ()
+    batch = pa.ipc.open_stream(pa.py_buffer(data)).read_next_batch()
+    scalars = [column.to_pylist() for column in batch.columns[:-1]]
+    blobs = [value.as_buffer() for value in batch.column("data")]
+    return tuple(Chunk(*values) for values in zip(*scalars, blobs, strict=True))
+
+
+@dataclass(frozen=True)
+class ShardState:
+    """The state of one shard, immutable; :func:`wheel_udf.cascade.advance` makes the next one.
+
+    Attributes:
+        wheel: The geometry.
+        clock_ms: The last clock written; ``None`` before the first.
+        next_due_ms: Earliest ``deliver_at_ms`` pending; ``None`` when nothing is.
+        pending: Number of pending entries.
+        counts: Rows by outcome since the beginning, a key for each of :data:`OUTCOMES`.
+        data: The chunks, encoded; decoded once, when first asked for.
+    """
+
+    wheel: Wheel
+    clock_ms: int | None = None
+    next_due_ms: int | None = None
+    pending: int = 0
+    counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+    data: bytes = b""
+
+    @staticmethod
+    def empty(wheel: Wheel) -> ShardState:
+        """The state before the first batch."""
+        return ShardState(wheel)
+
+    @cached_property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """All chunks, entries and memory."""
+        return _chunks_from_bytes(self.data)
+
+    @property
+    def entry_chunks(self) -> tuple[Chunk, ...]:
+        """The chunks that hold pending entries."""
+        return tuple(chunk for chunk in self.chunks if chunk.level != _MEMORY_LEVEL)
+
+    @property
+    def memory_chunks(self) -> tuple[Chunk, ...]:
+        """The chunks that hold what is remembered of ended ids, oldest first."""
+        return tuple(chunk for chunk in self.chunks if chunk.level == _MEMORY_LEVEL)
+
+    def entries(self) -> pa.Table:
+        """All pending entries (``ENTRY_SCHEMA``), in no order; for looking, not for the hot path."""
+        tables = [chunk.table() for chunk in self.entry_chunks]
+        return pa.concat_tables(tables) if tables else ENTRY_SCHEMA.empty_table()
+
+    def with_chunks(
+        self, clock_ms: int, counts: Mapping[str, int], entries: Sequence[Chunk], memory: Sequence[Chunk]
+    ) -> ShardState:
+        """The state that holds these chunks at this clock; the scalars follow from the chunks."""
+        return ShardState(
+            wheel=self.wheel,
+            clock_ms=clock_ms,
+            next_due_ms=min((chunk.low_ms for chunk in entries), default=None),
+            pending=sum(chunk.rows for chunk in entries),
+            counts=counts,
+            data=_chunks_to_bytes([*entries, *memory]),
+        )
+
+    def counting(self, **more: int) -> ShardState:
+        """The same state with some counts raised."""
+        return replace(self, counts={name: count + more.get(name, 0) for name, count in self.counts.items()})
+
+    def to_row(self, shards: int) -> tuple[object, ...]:
+        """The state as a row of the state store (:data:`STATE_COLUMNS`).
+
+        Raises:
+            StateTooLargeError: The shard's state would come near the 2 GiB that a row can hold.
+        """
+        if len(self.data) > LARGEST_STATE_BYTES:
+            raise StateTooLargeError(
+                "the state of one shard is too large",
+                field="bytes",
+                value=len(self.data),
+                rule=f"at most {LARGEST_STATE_BYTES}",
+                hint=f"{self.pending} entries are pending in this one of {shards} shards; use more shards",
+            )
+        counters = tuple(self.counts[name] for name in OUTCOMES)
+        return (
+            FORMAT_VERSION,
+            fingerprint(self.wheel, shards),
+            self.clock_ms,
+            self.next_due_ms,
+            self.pending,
+            *counters,
+            self.data,
+        )
+
+    @staticmethod
+    def from_row(row: Sequence[Any], wheel: Wheel, shards: int) -> ShardState:
+        """The state from a row of the state store.
+
+        Raises:
+            GeometryChangedError: The row was written by another format version, geometry or shard count; says both.
+        """
+        version, stored, clock_ms, next_due_ms, pending, *counters, data = row
+        _refuse_other("format version of the state", version, FORMAT_VERSION)
+        _refuse_other("geometry of the wheel", stored, fingerprint(wheel, shards))
+        counts = dict(zip(OUTCOMES, counters, strict=True))
+        return ShardState(wheel, clock_ms, next_due_ms, pending, counts, bytes(data))
+
+    def to_bytes(self, shards: int = 1) -> bytes:
+        """The whole state as bytes, for tests and tools; Spark stores :meth:`to_row`."""
+        row = dict(zip(STATE_COLUMNS, self.to_row(shards), strict=True))
+        table = pa.table(
+            {
+                name: pa.array([value], _ARROW_OF[kind])
+                for (name, kind), value in zip(STATE_COLUMNS.items(), row.values(), strict=True)
+            }
+        )
+        return _encoded(table).to_pybytes()  # type: ignore[no-any-return]
+
+    @staticmethod
+    def from_bytes(data: bytes, wheel: Wheel, shards: int = 1) -> ShardState:
+        """The inverse of :meth:`to_bytes`; raises what :meth:`from_row` raises."""
+        row = pa.ipc.open_stream(data).read_all().to_pylist()[0]
+        return ShardState.from_row(list(row.values()), wheel, shards)
+
+
+STATE_COLUMNS: Mapping[str, str] = {
+    "version": "int",
+    "wheel": "string",
+    "clock_ms": "long",
+    "next_due_ms": "long",
+    "pending": "long",
+    **dict.fromkeys(OUTCOMES, "long"),
+    "chunks": "binary",
+}
+"""Name and Spark type of each column of the state store's row."""
+
+_ARROW_OF = {"int": pa.int32(), "long": pa.int64(), "string": pa.string(), "binary": pa.large_binary()}
+
+
+def fingerprint(wheel: Wheel, shards: int) -> str:
+    """What must not change while a checkpoint lives: the geometry and the number of shards."""
+    return f"{wheel.fingerprint()},shards={shards}"
+
+
+def _refuse_other(what: str, stored: object, wanted: object) -> None:
+    if stored != wanted:
+        raise GeometryChangedError(
+            f"the stored state does not fit: {what} changed",
+            field="stored",
+            value=stored,
+            rule=f"now asked for: {wanted!r}",
+            hint="go on with the stored one, or start with a new checkpoint",
+        )
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where entries of a wheel are kept: levels as deep as int64 goes, slots grouped where a level has many.
+
+    The user's ``levels`` bound the *named* levels, of which the top one is open-ended. Storage splits that open end with the same
+    formula (more levels of the same size), which changes no firing time and keeps the number of buckets logarithmic in the horizon.
+    """
+
+    wheel: Wheel
+
+    @cached_property
+    def deep(self) -> Wheel:
+        """The wheel of the same tick and size with as many levels as int64 can hold."""
+        levels = self.wheel.levels
+        while self.wheel.tick_ms * self.wheel.size ** (levels + 1) <= _LARGEST_INT64:
+            levels += 1
+        return replace(self.wheel, levels=levels)
+
+    @cached_property
+    def slots_per_group(self) -> int:
+        """How many neighbouring slots share a bucket."""
+        return -(-self.wheel.size // GROUPS_PER_LEVEL)
+
+    def place(self, entries: pa.Table, clock_ms: int) -> list[Chunk]:
+        """Sorts entries (``ENTRY_SCHEMA``) into new chunks, one for each bucket they fall into at this clock.
+
+        An entry that is due already is kept in the bucket of the clock itself: a backlog of years is one bucket, not one per tick.
+        """
+        if entries.num_rows == 0:
+            return []
+        due = np.maximum(entries["deliver_at_ms"].to_numpy(), clock_ms)
+        levels = levels_of(self.deep, due, clock_ms)
+        groups = slots_of(self.deep, levels, due) // self.slots_per_group
+        order = np.lexsort((groups, levels))
+        levels, groups = levels[order], groups[order]
+        starts = np.flatnonzero(np.r_[True, (np.diff(levels) != 0) | (np.diff(groups) != 0)])
+        ordered = entries.take(pa.array(order))
+        bounds = [*starts.tolist(), len(order)]
+        return [
+            Chunk.of_entries(int(levels[a]), int(groups[a]), ordered.slice(a, b - a))
+            for a, b in pairwise(bounds)
+        ]
+
+    def reached(self, chunk: Chunk, clock_ms: int) -> bool:
+        """Whether the clock has reached the slot of the chunk's earliest entry: it must be fired or cascaded now."""
+        if chunk.level == 1:
+            return chunk.low_ms <= clock_ms
+        tick_ms = self.deep.tick_of(chunk.level)
+        return chunk.low_ms // tick_ms * tick_ms <= clock_ms
+
+
+def merged(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """Merges the buckets that have come to more than :data:`CHUNKS_PER_BUCKET` chunks; the others pass through closed."""
+    buckets: dict[tuple[int, int], list[Chunk]] = {}
+    for chunk in chunks:
+        buckets.setdefault((chunk.level, chunk.group), []).append(chunk)
+    result: list[Chunk] = []
+    for (level, group), members in buckets.items():
+        if len(members) <= CHUNKS_PER_BUCKET:
+            result += members
+        else:
+            result.append(
+                Chunk.of_entries(level, group, pa.concat_tables([member.table() for member in members]))
+            )
+    return result

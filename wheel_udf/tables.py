@@ -1,0 +1,139 @@
+"""Looking at the tables of destinations: what may be a name, where its table is, what is there.
+
+All of it is asked of Hadoop's file systems and of Delta's log through the session's JVM, in a few milliseconds and without
+a Spark job, since every batch asks. Delta's public Python API tells neither the transactions that a table holds nor
+its constraints; the three calls to Delta's own classes are all in :func:`snapshot`, :func:`last_transaction` and
+:func:`contradiction`, and the pinned release of delta-spark keeps them valid.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+
+from wheel_udf.errors import SinkError
+from wheel_udf.files import local_folder
+
+NAME_RULE: Final = "1 to 249 of A-Z a-z 0-9 . _ -, not . or .."
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_LOG: Final = "_delta_log"
+_LEFTOVERS: Final = re.compile(r"_delta_log|part-.*\.parquet|\..*")
+
+
+def is_destination_name(name: str) -> bool:
+    """Whether a name may be a destination at all, before any pattern is asked."""
+    return _NAME.fullmatch(name) is not None and name not in {".", ".."}
+
+
+def place_of(root: str, destination: str | None) -> str:
+    """The place of a destination, under the root whatever its name is; the root itself for None.
+
+    Raises:
+        SinkError: A name that breaks the name rule or is Delta's own, or a link that leads out of the root.
+    """
+    if destination is None:
+        return root.rstrip("/") or "/"
+    if not is_destination_name(destination):
+        raise SinkError("not a destination name", field="destination", value=destination, rule=NAME_RULE)
+    if (
+        destination.lower() == _LOG
+    ):  # with that folder there, all its neighbours would look like parts of one table
+        raise SinkError("the name is Delta's own", field="destination", value=destination)
+    folder = local_folder(root)
+    if folder is not None and not (folder / destination).resolve().is_relative_to(folder.resolve()):
+        raise SinkError(
+            "the destination leads out of its folder",
+            field="destination",
+            value=destination,
+            rule=f"under {root}",
+        )
+    return f"{root.rstrip('/')}/{destination}"
+
+
+def exists(spark: SparkSession, path: str) -> bool:
+    """Whether there is a file or folder."""
+    place, system = _hadoop(spark, path)
+    return bool(system.exists(place))
+
+
+def has_log(spark: SparkSession, place: str) -> bool:
+    """Whether a Delta log is there, were it an empty one."""
+    return exists(spark, f"{place}/{_LOG}")
+
+
+def is_foreign(spark: SparkSession, place: str, *, or_leftovers: bool) -> bool:
+    """Whether something is at a place without a Delta table.
+
+    Args:
+        spark: The session.
+        place: Path or URI.
+        or_leftovers: Whether lone Parquet files count: a first write that was killed before its commit leaves some.
+    """
+    path, system = _hadoop(spark, place)
+    if not system.exists(path):
+        return False
+    if system.getFileStatus(path).isFile():
+        return True
+    names = [status.getPath().getName() for status in system.listStatus(path)]
+    return bool(names) and (or_leftovers or not all(_LEFTOVERS.fullmatch(name) for name in names))
+
+
+def snapshot(spark: SparkSession, place: str) -> Any:
+    """The table as it stands now (Delta's Snapshot); its version is -1 while the log holds no commit."""
+    jvm: Any = spark._jvm  # noqa: SLF001  # see above
+    none = jvm.scala.Option.empty()
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, place)  # noqa: SLF001  # see above
+    return log.update(False, none, none)  # noqa: FBT003  # stale answers are not acceptable; py4j knows no keywords
+
+
+def last_transaction(table: Any, app_id: str) -> int | None:
+    """The version of an id's last transaction in a snapshot; None if it has none."""
+    last = table.transactions().get(app_id)
+    return int(last.get()) if last.isDefined() else None
+
+
+def contradiction(table: Any, columns: T.StructType, never_null: Collection[str]) -> str | None:
+    """What keeps rows from being appended to a table, whatever they hold; None if nothing does.
+
+    Refused, too, is what would keep out some rows and not others: one of them would fail its batch again and again.
+
+    Args:
+        table: Its snapshot.
+        columns: Those of the rows.
+        never_null: Names of those that always have a value.
+    """
+    metadata = table.metadata()
+    there = {column["name"].lower(): column for column in json.loads(metadata.schema().json())["fields"]}
+    faults = []
+    for column in columns:
+        found = there.pop(column.name, None)
+        if found is None:
+            faults.append(f"it has no column {column.name}")
+        elif (
+            found["type"] != column.dataType.jsonValue() or "__CHAR_VARCHAR_TYPE_STRING" in found["metadata"]
+        ):
+            faults.append(f"its column {column.name} is not {column.dataType.simpleString()}")
+        elif not found["nullable"] and column.name not in never_null:
+            faults.append(f"its column {column.name} is NOT NULL")
+    faults += [
+        f"its further column {name} is NOT NULL" for name, found in there.items() if not found["nullable"]
+    ]
+    settings = str(metadata.configuration().keySet().mkString("\n")).splitlines()
+    faults += [
+        f"it has the CHECK {name.removeprefix('delta.constraints.')}"
+        for name in settings
+        if name.startswith("delta.constraints.")
+    ]
+    return ", ".join(faults) or None
+
+
+def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    jvm: Any = spark._jvm  # noqa: SLF001  # see above
+    context: Any = spark._jsc  # noqa: SLF001  # see above
+    place = jvm.org.apache.hadoop.fs.Path(path)
+    return place, place.getFileSystem(context.hadoopConfiguration())
