@@ -6,9 +6,7 @@ The public names are loaded when they are first used (PEP 562). So ``import whee
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
@@ -36,7 +34,7 @@ _HOMES = {
     "Wheel": "geometry",
     "WheelError": "errors",
     "build_session": "session",
-    "deliver": "deliver",
+    "deliver": "delivery",
     "fired": "operator",
     "rejects": "operator",
     "schedule": "operator",
@@ -79,7 +77,7 @@ __all__ = [
 if TYPE_CHECKING:
     from wheel_udf.clock import EventClock, ProcessingClock, SimulatedClock
     from wheel_udf.commands import Contract
-    from wheel_udf.deliver import deliver
+    from wheel_udf.delivery import deliver
     from wheel_udf.errors import (
         CheckpointError,
         ConfigError,
@@ -113,15 +111,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted(set(globals()) | set(__all__))
-
-
-class _Package(ModuleType):
-    """``wheel_udf.deliver`` names a module and the function in it; as an attribute of the package it is always the function."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        # Importing a module binds it in its package, which would hide the function: or not, depending on who imported what first.
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -24,7 +24,7 @@ Bounded input (``availableNow``)
     while due entries are left over a limit; then it ends.
 
 Caveats: this module alone reads a wall clock. The board is a folder on the driver's machine; where executors run elsewhere, only a query
-started by :func:`wheel_udf.deliver.deliver` has its answers posted there, any other ticks on every trigger and cannot run on to ``until``.
+started by :func:`wheel_udf.delivery.deliver` has its answers posted there, any other ticks on every trigger and cannot run on to ``until``.
 """
 
 from __future__ import annotations

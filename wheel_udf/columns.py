@@ -1,38 +1,32 @@
-"""Readers of user data as Spark ``Column`` expressions: text, instants, durations, version numbers.
+"""Readers of user data as Spark ``Column`` expressions: text, bytes, instants, durations, version numbers.
 
-Every reader takes a column and its Spark type, and gives a column that is null where the value cannot be read. None of them
-can raise on data (ANSI mode is on in Spark 4, where a bad cast or an overflow would stop a stream) and none of them depends
-on the time zone of the session: an instant without a zone is UTC.
+A reader takes a column and its Spark type, and gives a column that is null where the value cannot be read.
+None can raise on data (ANSI mode is on in Spark 4: a bad cast or an overflow would stop a stream), and none
+depends on the time zone of the session: an instant without a zone is UTC. A type that can hold no valid value
+raises :class:`TypeError` with the rule it breaks; :meth:`Input.read` makes that a ``ContractError`` which
+names the column.
 
-A type that can hold no valid value raises :class:`TypeError` with the rule it breaks; :mod:`wheel_udf.commands` turns that
-into a ``ContractError`` that names the column.
+Instants as text are ISO 8601: ``2026-02-28``, ``2026-02-28T07:30``, ``2026-02-28 07:30:00.123456789+01:00``,
+``...Z``. Named zones are refused: a local time may exist twice or not at all, and only the producer knows
+which instant was meant.
 
-Instants as text are ISO 8601: ``2026-02-28``, ``2026-02-28T07:30``, ``2026-02-28 07:30:00.123456789+01:00``, ``...Z``. Named zones are refused:
-a local time may exist twice or not at all, and then only the producer knows which instant was meant.
-
-The expressions are long, and Spark copies an expression into every place that refers to it unless a projection lies in
-between. So a reader that needs an intermediate result twice is split in two functions, and its caller puts a projection
-between them (see ``duration_parts`` and ``duration_ms``).
+Where a projection uses an expression twice, Spark computes it twice. So a reader that needs an intermediate
+result more than once comes in two halves, for two projections (``duration_parts`` and ``duration_ms``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import operator
+from collections.abc import Callable
+from functools import reduce
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from wheel_udf.durations import (
-    BLANKS,
-    ISO_PATTERN,
-    ISO_UNITS,
-    TOO_LONG_MS,
-    UNIT_MS,
-    UNIT_OF_PREFIX,
-    WORDS_PATTERN,
-)
+from wheel_udf.durations import BLANKS, LONGEST_TEXT, PATTERN, TOO_LONG_MS, UNITS_MS
+from wheel_udf.errors import ContractError
 
 MAX_INSTANT_MS: Final = (2**63 - 1) // 1000
 """The last whole ms that a Spark timestamp (64-bit microseconds) can hold, in the year 294247."""
@@ -42,13 +36,50 @@ HEADERS: Final = "array<struct<key:string,value:binary>>"
 
 _OCTETS: Final = (T.StringType, T.CharType, T.VarcharType, T.BinaryType, T.NullType)
 _DAY_MS: Final = 86_400_000
-_NANO: Final = 1_000_000_000
 _LARGEST_EXACT: Final = float(2**53)
 
 _DATE: Final = "[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}"
 _MINUTES: Final = "[T ][0-9]{2}:[0-9]{2}"
 _SECONDS: Final = r":[0-9]{2}(?:\.[0-9]{1,9})?"
 _ZONE: Final = " ?(?:Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)"
+
+
+class Input(NamedTuple):
+    """A column of the input: its name, how to refer to it, and its type."""
+
+    name: str
+    column: Column
+    kind: T.DataType
+
+    def read(self, reader: Callable[..., Column], **options: bool) -> Column:
+        """The column through one of the readers of this module.
+
+        Raises:
+            ContractError: The column's type can hold no valid value.
+        """
+        try:
+            return reader(self.column, self.kind, **options)
+        except TypeError as fault:
+            raise ContractError(
+                "a column of the commands has a type that no valid value can have",
+                field=self.name,
+                value=self.kind.simpleString(),
+                rule=str(fault),
+                hint="cast the column, or drop it",
+            ) from None
+
+    @property
+    def shown(self) -> Column:
+        """The column as text, for messages."""
+        return self.column.cast("string")
+
+
+Inputs = dict[str, Input]
+
+
+def null(kind: str) -> Column:
+    """A null of a type."""
+    return F.lit(None).cast(kind)
 
 
 def text(column: Column, kind: T.DataType) -> Column:
@@ -66,7 +97,7 @@ def identity(column: Column, kind: T.DataType) -> Column:
     """Text from a string, binary or whole-number column (42 becomes ``42``).
 
     Raises:
-        TypeError: Any other type: a float or a timestamp has more than one spelling, so it cannot name anything.
+        TypeError: Any other type: a float or a timestamp has more than one spelling.
     """
     if isinstance(kind, T.IntegralType) or (isinstance(kind, T.DecimalType) and kind.scale == 0):
         return column.cast("string")
@@ -112,7 +143,7 @@ def headers(column: Column, kind: T.DataType) -> Column:
 
 
 def headers_octets(column: Column) -> list[Column]:
-    """The bytes of all keys and of all values of a column of :data:`HEADERS`, as two columns; null for null."""
+    """The bytes of all keys, and of all values, of a column of :data:`HEADERS`; null for null."""
     # Joined and not summed: a sum needs a lambda, which Spark does not compile.
     keys, values = column.getField("key"), column.getField("value").cast("array<string>")
     return [F.octet_length(F.array_join(each, "")) for each in (keys, values)]
@@ -123,9 +154,10 @@ def _are_octets(*kinds: T.DataType) -> bool:
 
 
 def whole_number(column: Column, kind: T.DataType) -> Column:
-    """A long from any numeric type or numeric text; null for fractions, text that is no integer and what 64 bits cannot hold.
+    """A long from any numeric type or numeric text; null for fractions and for what 64 bits cannot hold.
 
-    A float or double counts up to 2**53, where it stops being exact. (Readers of JSON and pandas make doubles of integers.)
+    A float or double counts up to 2**53, where it stops being exact. (Readers of JSON and pandas make doubles
+    of integers.)
 
     Raises:
         TypeError: Any other type.
@@ -146,7 +178,8 @@ def whole_number(column: Column, kind: T.DataType) -> Column:
 def instant_ms(column: Column, kind: T.DataType, *, round_up: bool) -> Column:
     """UTC epoch ms (long) from a timestamp, timestamp_ntz (taken as UTC), date (its midnight in UTC) or text.
 
-    A number is null: what unit an epoch number has is for a preset to say. Also null: dates that no timestamp can hold.
+    A number is null: what unit an epoch number has is for a preset to say. Also null: dates that no timestamp
+    can hold.
 
     Args:
         column: The instants.
@@ -203,52 +236,40 @@ def _text_instant_ms(words: Column, *, round_up: bool) -> Column:
 
 
 def duration_parts(words: Column) -> Column:
-    """First half of reading a duration: its parts as an array of strings, or null where the text is none.
+    """First half of reading a duration: its numbers.
 
-    The array is (sign, digits, fraction, unit) for a number with a unit, and (sign, then sign, digits, fraction for each of
-    weeks, days, hours, minutes, seconds) for ISO 8601.
+    Returns:
+        An array of six strings, the numbers of weeks, days, hours, minutes, seconds and milliseconds, most of
+        them empty; null or of another size where the text is no duration.
     """
-
-    def split(pattern: str, groups: int) -> Column:
-        listed = ",".join(f"${group}" for group in range(1, groups + 1))
-        return F.split(F.regexp_replace(words, rf"\A{pattern}\z", listed), ",")
-
-    is_words, is_iso = (words.rlike(rf"\A{pattern}\z") for pattern in (WORDS_PATTERN, ISO_PATTERN))
-    return F.when(is_words, split(WORDS_PATTERN, 4)).when(is_iso, split(ISO_PATTERN, 16))
+    listed = ",".join((*(f"${unit}${unit + len(UNITS_MS)}" for unit in range(1, len(UNITS_MS))), "$6"))
+    numbers = F.split(F.regexp_replace(words, rf"\A{PATTERN}\z", listed), ",")
+    # What does not match comes back as it was, and would be taken for six numbers if it had commas in it.
+    return F.when((F.length(words) <= LONGEST_TEXT) & ~F.contains(words, F.lit(",")), numbers)
 
 
-def duration_ms(parts: Column) -> Column:
-    """Second half of reading a duration: ms (long), rounded up, saturated at plus or minus ``TOO_LONG_MS``; null for null.
+def duration_ms(words: Column, parts: Column) -> Column:
+    """Second half of reading a duration: ms (long), rounded up, saturated as in :mod:`wheel_udf.durations`.
 
     Args:
-        parts: What :func:`duration_parts` gave, in a column of a projection below.
+        words: The text.
+        parts: What :func:`duration_parts` made of it, in a column of a projection below.
+
+    Returns:
+        Null where the text is null or no duration.
     """
-    unit = F.substring(F.lower(parts[3]), 1, 3)
-    unit_ms = F.lit(1)
-    for name in ("ms", "w", "d", "h", "s", "m"):
-        spellings = [prefix for prefix, short in UNIT_OF_PREFIX.items() if short == name]
-        unit_ms = F.when(unit.isin(spellings), UNIT_MS[name]).otherwise(unit_ms)
-    one = _total_ms(parts[0], [(F.lit(""), parts[1], parts[2], unit_ms)])
-    five = _total_ms(
-        parts[0],
-        [
-            (parts[3 * i + 1], parts[3 * i + 2], parts[3 * i + 3], F.lit(UNIT_MS[unit]))
-            for i, unit in enumerate(ISO_UNITS)
-        ],
+    total = reduce(
+        operator.add, (_component(F.get(parts, F.lit(i)), unit) for i, unit in enumerate(UNITS_MS))
     )
-    return F.when(F.size(parts) == 4, one).when(F.size(parts) == 16, five)
+    sign = F.when(F.contains(words, F.lit("-")), -1).otherwise(1).cast("decimal(1,0)")
+    limit = F.lit(TOO_LONG_MS).cast("decimal(38,0)")
+    total_ms = F.greatest(-limit, F.least(limit, F.ceil(total * sign).cast("decimal(38,0)")))
+    return F.when(F.size(parts) == len(UNITS_MS), total_ms.cast("long"))
 
 
-def _total_ms(sign: Column, components: Sequence[tuple[Column, Column, Column, Column]]) -> Column:
-    """The sum of (sign, digits, fraction, unit in ms), rounded up once, at the end; as in :mod:`wheel_udf.durations`."""
-    whole_ms, part = F.lit(0).cast("long"), F.lit(0).cast("long")  # part: billionths of a ms, below 7e17
-    for minus, digits, fraction, unit_ms in components:
-        direction = F.when(minus == "-", -1).otherwise(1)
-        size = F.coalesce(F.try_multiply(digits.try_cast("long"), unit_ms), F.lit(TOO_LONG_MS))
-        whole_ms += F.when(digits != "", direction * F.least(size, F.lit(TOO_LONG_MS))).otherwise(0)
-        nanos = F.rpad(fraction, 9, "0").try_cast("long")
-        part += F.when(fraction != "", direction * nanos * unit_ms).otherwise(0)
-    whole_ms, part = (F.when(sign == "-", -total).otherwise(total) for total in (whole_ms, part))
-    below = F.pmod(part, F.lit(_NANO).cast("long"))
-    carry = F.call_function("div", part - below, F.lit(_NANO)) + (below != 0).cast("long")
-    return F.greatest(F.lit(-TOO_LONG_MS), F.least(F.lit(TOO_LONG_MS), whole_ms + carry))
+def _component(number: Column, unit_ms: int) -> Column:
+    """One component in ms, exact to nine places, saturated; no sum of six of them overflows its decimal."""
+    limit = F.lit(TOO_LONG_MS).cast("decimal(28,9)")
+    exact = number.try_cast("decimal(28,9)") * F.lit(unit_ms).cast("decimal(9,0)")  # null from 20 digits on
+    size = F.least(limit, F.coalesce(exact, limit)).cast("decimal(28,9)")
+    return F.when(number == "", F.lit(0).cast("decimal(28,9)")).otherwise(size)

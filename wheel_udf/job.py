@@ -32,7 +32,7 @@ from wheel_udf import settings as models
 from wheel_udf.checkpoint import PlannedSettings, last_planned, open_checkpoint, planned_batch
 from wheel_udf.clock import Clock, EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.commands import Contract
-from wheel_udf.deliver import ONCE, _take_lease, deliver
+from wheel_udf.delivery import ONCE, deliver, take_lease
 from wheel_udf.metrics import BatchReport, Summary, progress_line
 from wheel_udf.operator import schedule
 from wheel_udf.session import build_session, stop_session
@@ -190,7 +190,7 @@ def note_settings(config: JobConfig, until_ms: int | None) -> dict[str, Any] | N
     """
     now = row_settings(config, until_ms)
     # The lease as deliver() takes it: one that an ended query of this process still holds is given back first.
-    with closing(_take_lease(config.checkpoint)):
+    with closing(take_lease(config.checkpoint)):
         open_config_checkpoint(config)
         journal = PlannedSettings(config.checkpoint)
         planned = planned_batch(config.checkpoint)
@@ -237,7 +237,7 @@ class Watch:
 
     Args:
         say: Takes the lines.
-        until_ms: End after the batch whose clock has come here with nothing due left; None: never.
+        until_ms: End after the batch whose clock (or watermark) has come here with nothing due left; None: never.
     """
 
     def __init__(self, say: Say, until_ms: int | None) -> None:
@@ -251,11 +251,15 @@ class Watch:
         self.summary.add(report)
         self._newest_batch = max(self._newest_batch, report.batch_id)
         self._say(progress_line(report))
-        reached = (
-            self._until_ms is not None and report.clock_ms is not None and report.clock_ms >= self._until_ms
-        )
-        if reached and not report.backlog and self._last_batch is None:
+        if self._last_batch is None and self._has_reached_until(report):
             self._last_batch = report.batch_id
+
+    def _has_reached_until(self, report: BatchReport) -> bool:
+        # The clock of an event-time batch is the watermark before it; the one after it is as certain, and may be the last to come.
+        instants = [at for at in (report.clock_ms, report.watermark_ms) if at is not None]
+        if self._until_ms is None or not instants or max(instants) < self._until_ms or not report.complete:
+            return False
+        return not report.backlog and (report.next_due_ms is None or report.next_due_ms > self._until_ms)
 
     def end_after_this_batch(self) -> None:
         """Asks for the end: after the batch that runs, if one does."""

@@ -8,7 +8,7 @@
 
 :func:`schedule` is a function of a DataFrame to a DataFrame: it starts nothing, and any source and any sink will do. ``kind`` says what a row
 is; :func:`fired`, :func:`rejects` and :func:`status` select. One row of status per touched shard and batch carries counts, next due time and
-lateness, which is what :func:`wheel_udf.deliver.deliver` makes its progress report from.
+lateness, which is what :func:`wheel_udf.delivery.deliver` makes its progress report from.
 
 Design notes
 

@@ -133,17 +133,13 @@ class DeltaSink:
             return str(fault)
         if destination is not None and tables.has_log(spark, self.path):
             return f"the folder of the tables, {self.path}, is a table itself"
-        if not tables.has_log(spark, place):
-            self._sound.discard(place)
+        if not self._stands(spark, place):
             return self._absence(spark, destination, place)
         if place in self._sound:
             return None
-        table = tables.snapshot(spark, place)
-        if table.version() < 0:  # a first commit that did not come about
-            return self._absence(spark, destination, place)
         columns = _fields(REJECT_SCHEMA if destination is None else FIRED_SCHEMA)
         never_null = set() if destination is None else set(columns.fieldNames()) - _MAY_BE_NULL
-        misfit = tables.contradiction(table, columns, never_null)
+        misfit = tables.contradiction(tables.snapshot(spark, place), columns, never_null)
         if misfit is None:
             self._sound.add(place)
         return f"the table {place} does not fit: {misfit}" if misfit else None
@@ -151,7 +147,7 @@ class DeltaSink:
     def write(self, frame: DataFrame, destination: str | None, *, app_id: str, batch_id: int) -> None:
         """See :meth:`Sink.write`."""
         place = place_of(self.path, destination)
-        missing = not tables.has_log(frame.sparkSession, place)
+        missing = not self._stands(frame.sparkSession, place)
         if missing and not self._creates(destination):
             raise SinkError("the table is missing", field=place, hint="make it, or say create: true")
         transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
@@ -173,6 +169,13 @@ class DeltaSink:
             return False
         last = tables.last_transaction(tables.snapshot(spark, place), app_id)
         return last is not None and last >= batch_id
+
+    def _stands(self, spark: SparkSession, place: str) -> bool:
+        """Whether a table is there; a log without a commit is none (a first write that was killed leaves one)."""
+        if not tables.has_log(spark, place):
+            self._sound.discard(place)
+            return False
+        return place in self._sound or tables.snapshot(spark, place).version() >= 0
 
     def _creates(self, destination: str | None) -> bool:
         return self.create or destination is None
@@ -390,7 +393,9 @@ def _with_undeliverable(reject_rows: DataFrame, fired: DataFrame, reasons: Mappi
 def _undeliverable(fired: DataFrame, reasons: Mapping[str, str]) -> DataFrame:
     """Fired rows as reject rows. The payload stands in its own columns and not once more in the record."""
     # A join and no expression: users name destinations, and thousands of branches would be too much for Spark's planner.
-    told_why = fired.sparkSession.createDataFrame(list(reasons.items()), "destination string, error_message string")
+    told_why = fired.sparkSession.createDataFrame(
+        list(reasons.items()), "destination string, error_message string"
+    )
     told = ("schedule_id", "seq", "fire_id", "destination", "deliver_at", "fired_at", "lateness_ms")
     style = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
     named: dict[str, Column] = {

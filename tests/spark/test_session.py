@@ -108,7 +108,7 @@ def _submit(tmp_path: Path, options: list[str], **environment: str) -> subproces
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=240,
+        timeout=600,
         check=False,
     )
 

@@ -15,7 +15,8 @@ A batch that carries no command and releases nothing changes nothing, not even t
 batch that was written.
 
 Two readings of the rules, chosen here: the commands of one batch know of each other even if nothing is remembered
-(``memory_ms=0``), and a lateness is held within int64, as the column that publishes it is.
+(``memory_ms=0``); of several commands of one version that tie in due time, destination, value and key, the headers decide,
+then the lateness bound, then whether the seq was given, and what is null comes last.
 
 Caveats: every batch builds its heap anew, O(pending); the memory grows for ever. Fit for tests only.
 """
@@ -28,7 +29,6 @@ from dataclasses import dataclass
 from typing import Any
 
 SCHEDULE, CANCEL = 0, 1
-LARGEST_LATENESS_MS = 2**63 - 1
 SCHEDULE_OUTCOMES = ("fired", "missed", "cancelled", "superseded", "duplicate", "rejected")
 CANCEL_OUTCOMES = ("applied", "waiting", "late", "cancel_superseded", "cancel_duplicate", "cancel_rejected")
 ENTRY_COLUMNS = (
@@ -170,8 +170,7 @@ class HeapModel:
             due, raw_id, seq = heapq.heappop(heap)
             schedule_id = raw_id.decode()
             entry = self._pending.pop(schedule_id)
-            lateness = min(now - due, LARGEST_LATENESS_MS)
-            is_missed = entry["max_lateness_ms"] is not None and lateness > entry["max_lateness_ms"]
+            is_missed = entry["max_lateness_ms"] is not None and now - due > entry["max_lateness_ms"]
             self._end(schedule_id, Ended((seq, SCHEDULE), now, fired_due_ms=None if is_missed else due))
             self._count("missed" if is_missed else "fired")
             (missed if is_missed else fired).append({name: entry[name] for name in ENTRY_COLUMNS})

@@ -10,6 +10,7 @@ example does::
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -56,7 +57,7 @@ PAYLOADS = tuple(
     )
 )
 
-thorough = settings(max_examples=200)
+thorough = settings(max_examples=150)
 wheels = st.builds(
     Wheel,
     tick_ms=st.sampled_from((1, 7, 10, 1000)) | st.integers(1, 1000),
@@ -118,7 +119,10 @@ def drafts(wheel: Wheel) -> st.SearchStrategy[Row]:
             "seq_given": st.booleans(),
             "since": st.sampled_from(("start", "now", "now", "zero")),
             "offset_ms": distances(wheel) | st.sampled_from(HOSTILE_MS),
-            "max_lateness_ms": st.none() | st.none() | st.integers(0, 20) | st.sampled_from((5_000, 2**62)),
+            "max_lateness_ms": st.none()
+            | st.none()
+            | st.integers(0, 20)
+            | st.sampled_from((5_000, INT64_MAX)),
             "payload": st.sampled_from(PAYLOADS),
         }
     )
@@ -252,6 +256,32 @@ def test_the_order_of_the_rows_within_a_batch_never_shows(run: Run) -> None:
         assert one.state.counts == two.state.counts
         assert (one.state.pending, one.state.next_due_ms) == (two.state.pending, two.state.next_due_ms)
         straight, shuffled = one.state, two.state
+
+
+@settings(thorough, max_examples=80)
+@given(
+    copies=st.lists(
+        st.fixed_dictionaries(
+            {
+                "deliver_at_ms": st.sampled_from((1, 2)),
+                "payload": st.sampled_from(PAYLOADS),
+                "max_lateness_ms": st.sampled_from((None, 0, 5)),
+                "seq_given": st.booleans(),
+            }
+        ),
+        min_size=2,
+        max_size=3,
+    )
+)
+def test_which_of_several_copies_of_one_version_is_kept_hangs_on_their_content_alone(
+    copies: list[Row],
+) -> None:
+    version = {"schedule_id": "a", "seq": 1, "op": SCHEDULE}
+    rows = [version | copy["payload"] | {n: copy[n] for n in copy if n != "payload"} for copy in copies]
+    for order in itertools.permutations(rows):
+        pair = Pair(Wheel(1, 20, 3), None)
+        pair.batch([rows[0] | {"seq": 0, "deliver_at_ms": 1, "max_lateness_ms": None}], 1, None)
+        pair.batch(list(order), 3, None)
 
 
 @settings(thorough, max_examples=100)

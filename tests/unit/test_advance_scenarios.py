@@ -131,6 +131,50 @@ def test_a_waiting_cancel_does_not_hold_a_newer_schedule() -> None:
     assert shard.told == {"fired": 1, "cancel_superseded": 1}
 
 
+def test_a_newer_cancel_takes_the_place_of_the_one_that_waits() -> None:
+    #   C1     C2    S1@9
+    # --0-------1------2------9--->
+    shard = Shard()
+    shard.batch(0, cancel(1))
+    shard.batch(1, cancel(2))
+    assert shard.told == {"waiting": 1, "cancel_superseded": 1}
+    shard.batch(2, schedule(1, 9))
+    assert shard.batch(9) == []
+    assert shard.told == {"cancelled": 1, "applied": 1, "cancel_superseded": 1}
+
+
+def test_a_waiting_cancel_meets_an_older_and_a_newer_schedule_in_one_batch() -> None:
+    #   C3     S1@9 S4@9
+    # --0----------1---------9--->
+    #                        a4
+    shard = Shard()
+    shard.batch(0, cancel(3))
+    shard.batch(1, schedule(4, 9), schedule(1, 9))
+    assert shard.batch(9) == [("a", 4, 9)]
+    assert shard.told == {"cancelled": 1, "applied": 1, "fired": 1}
+
+
+def test_of_two_cancels_in_one_batch_the_lower_ends_the_entry_and_the_higher_is_late() -> None:
+    #   S1@9   C3 C2
+    # ---0-------1-----9--->
+    shard = Shard()
+    shard.batch(0, schedule(1, 9))
+    shard.batch(1, cancel(3), cancel(2))
+    assert shard.batch(9) == []
+    assert shard.told == {"cancelled": 1, "applied": 1, "late": 1}
+
+
+def test_a_cancel_leaves_the_neighbours_in_its_slot_alone() -> None:
+    #   a@401 b@402 c@403     C2 of b
+    # -----------0---------------1--------403-->
+    #                                     a c
+    shard = Shard()
+    shard.batch(0, *(schedule(1, due, name) for name, due in zip("abc", (401, 402, 403), strict=True)))
+    shard.batch(1, cancel(2, "b"))
+    assert (shard.state.pending, shard.state.next_due_ms) == (2, 401)
+    assert shard.batch(403) == [("a", 1, 401), ("c", 1, 403)]
+
+
 def test_a_cancel_after_the_firing_is_late_and_counted() -> None:
     #   S1@9        C2
     # ---0-----9----10-->
@@ -248,6 +292,28 @@ def test_a_producer_retry_before_the_firing_replaces_and_fires_once() -> None:
     assert shard.told == {"fired": 1, "superseded": 1}
 
 
+def test_the_due_time_of_what_fired_is_no_retry_once_something_else_was_asked_for_in_between() -> None:
+    #   S100@9    S101@50 S102@9 (offsets, one batch)
+    # ----9--------------10----------50-->
+    #     a100           a102
+    shard = Shard()
+    shard.batch(9, retry(100, 9))
+    assert shard.batch(10, retry(101, 50), retry(102, 9)) == [("a", 102, 9)]
+    assert shard.batch(50) == []
+    assert shard.told == {"fired": 2, "superseded": 1}
+
+
+def test_a_producer_retry_and_a_new_due_time_in_one_batch_are_a_duplicate_and_a_new_entry() -> None:
+    #   S100@9    S101@9 S102@50 (offsets, one batch)
+    # ----9--------------10----------50-->
+    #     a100                       a102
+    shard = Shard()
+    shard.batch(9, retry(100, 9))
+    assert shard.batch(10, retry(101, 9), retry(102, 50)) == []
+    assert shard.batch(50) == [("a", 102, 50)]
+    assert shard.told == {"fired": 2, "duplicate": 1}
+
+
 def test_the_due_time_of_what_fired_with_a_given_higher_seq_is_no_retry() -> None:
     #   S1@9     S2@9
     # ----9-------10-->
@@ -328,14 +394,15 @@ def test_beyond_memory_a_command_is_new(again_at_ms: int, fired: list[tuple[str,
 
 
 def test_an_id_is_forgotten_at_its_own_end_of_memory_beside_one_that_is_still_remembered() -> None:
-    #   a@9   b@10     a@9 b@10
-    # ---9-----10--------109------->   memory 100: a [9, 109), b [10, 110)
+    #   a@9   b@10     a@9 b@10   b@10
+    # ---9-----10--------109------109---->   memory 100: a [9, 109), b [10, 110)
     #    a     b         a
     shard = Shard(memory_ms=100)
     shard.batch(9, schedule(1, 9, "a"))
     shard.batch(10, schedule(1, 10, "b"))
     assert shard.batch(109, schedule(1, 9, "a"), schedule(1, 10, "b")) == [("a", 1, 9)]
-    assert shard.told == {"fired": 3, "duplicate": 1}
+    assert shard.batch(109, schedule(1, 10, "b")) == []
+    assert shard.told == {"fired": 3, "duplicate": 2}
 
 
 def test_memory_counts_from_the_end_of_an_id_and_not_from_its_due_time() -> None:
@@ -369,6 +436,39 @@ def test_a_waiting_cancel_is_forgotten_with_its_memory_and_stays_counted_as_wait
     shard.batch(100, schedule(1, 110))
     assert shard.batch(110) == [("a", 1, 110)]
     assert shard.told == {"fired": 1, "waiting": 1}
+
+
+def test_a_waiting_cancel_is_remembered_from_its_own_arrival_and_not_from_its_schedules() -> None:
+    #   C3      S1@200     S2@200
+    # ---0--------90--------100------200-->   memory 100: [0, 100)
+    #                                a2
+    shard = Shard(memory_ms=100)
+    shard.batch(0, cancel(3))
+    shard.batch(90, schedule(1, 200))
+    shard.batch(100, schedule(2, 200))
+    assert shard.batch(200) == [("a", 2, 200)]
+    assert shard.told == {"cancelled": 1, "applied": 1, "fired": 1}
+
+
+def test_a_waiting_cancel_that_met_its_schedule_waits_no_more_in_any_later_batch() -> None:
+    #   C3     S1@9   S2@9   S4@9
+    # ---0------1------2------3----9-->
+    #                              a4
+    shard = Shard()
+    for now_ms, command in enumerate([cancel(3), schedule(1, 9), schedule(2, 9), schedule(4, 9)]):
+        assert shard.batch(now_ms, command) == []
+    assert shard.batch(9) == [("a", 4, 9)]
+    assert shard.told == {"cancelled": 1, "applied": 1, "superseded": 1, "fired": 1}
+
+
+def test_the_commands_of_one_batch_know_of_each_other_even_with_a_memory_of_zero() -> None:
+    #   C1 C2 S3@9
+    # -----0--------9-->
+    #               a3
+    shard = Shard(memory_ms=0)
+    shard.batch(0, cancel(1), cancel(2), schedule(3, 9))
+    assert shard.batch(9) == [("a", 3, 9)]
+    assert shard.told == {"cancel_superseded": 2, "fired": 1}
 
 
 def test_a_memory_of_zero_remembers_nothing() -> None:
@@ -588,7 +688,7 @@ def test_a_missed_entry_may_come_again_with_its_old_due_time() -> None:
     assert shard.told == {"missed": 1, "fired": 1}
 
 
-@pytest.mark.parametrize(("due_ms", "bound_ms"), [(-(2**62), None), (-(2**63), None), (-(2**53), 2**63 - 1)])
+@pytest.mark.parametrize(("due_ms", "bound_ms"), [(-(2**62), None), (-(2**63), None), (-(2**62), 2**63 - 1)])
 def test_an_entry_without_a_real_bound_is_never_missed_whatever_goes_beside_it(
     due_ms: int, bound_ms: int | None
 ) -> None:
@@ -643,6 +743,27 @@ def test_the_step_does_not_touch_the_state_it_was_given_so_a_retried_task_repeat
     assert shard.state.to_bytes() == before
     assert once.fired.equals(again.fired)
     assert once.state.to_bytes() == again.state.to_bytes()
+
+
+def test_a_backlog_of_years_under_a_limit_is_kept_in_few_chunks() -> None:
+    #   1,000 entries, one each day
+    # ---0-------------------------1,000 d(limit 1)-->
+    #                              the first
+    shard = Shard(Wheel(tick_ms=1_000, size=20, levels=6))
+    shard.batch(0, *(schedule(1, day * DAY_MS, f"d{day}") for day in range(1, 1_001)))
+    assert shard.batch(1_000 * DAY_MS, limit=1) == [("d1", 1, DAY_MS)]
+    assert len(shard.state.entry_chunks) == 1
+
+
+def test_many_small_batches_into_one_far_bucket_do_not_pile_up_chunks() -> None:
+    #   one entry, due in about a day, every ms
+    # ---0---1---2---...---199----------1d + 199-->
+    #                                   all 200, in order
+    shard = Shard(Wheel(tick_ms=1_000, size=20, levels=6))
+    for n in range(200):
+        shard.batch(n, schedule(1, DAY_MS + n, f"id{n:03}"))
+    assert len(shard.state.entry_chunks) <= 8
+    assert [name for name, _, _ in shard.batch(DAY_MS + 199)] == [f"id{n:03}" for n in range(200)]
 
 
 def test_a_state_comes_back_from_its_bytes_as_it_was() -> None:

@@ -107,6 +107,26 @@ def test_until_waits_while_what_is_due_is_left_over_the_limit() -> None:
     assert watch.wants_end
 
 
+@pytest.mark.parametrize(
+    ("changes", "ends"),
+    [
+        ({"clock_ms": 0, "watermark_ms": 1_000}, True),
+        ({"clock_ms": 0, "watermark_ms": 999}, False),
+        ({"clock_ms": 0, "watermark_ms": 1_000, "next_due_ms": 1_000}, False),
+        ({"clock_ms": 0, "watermark_ms": 1_000, "next_due_ms": 1_001}, True),
+        ({"clock_ms": 1_000, "next_due_ms": 1_001}, True),
+        ({"clock_ms": 1_000, "complete": False}, False),
+        ({}, False),
+    ],
+)
+def test_until_is_reached_by_the_clock_or_the_watermark_with_nothing_due_by_then(
+    changes: dict[str, Any], ends: bool
+) -> None:
+    watch = Watch(lambda _line: None, 1_000)
+    watch.on_batch(report(0, **changes))
+    assert watch.wants_end == ends
+
+
 def test_a_stop_lets_the_running_batch_finish() -> None:
     watch = Watch(lambda _line: None, None)
     watch.on_batch(report(4))

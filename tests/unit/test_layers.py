@@ -21,7 +21,7 @@ LAYERS = (
     {"cascade"},
     {"shard_step"},
     {"operator"},
-    {"deliver"},
+    {"delivery"},
     {"job"},
     {"dry_run"},
     {"cli", "demo"},
@@ -154,12 +154,6 @@ def test_every_public_name_is_where_the_package_says() -> None:
 
     assert {name for name in homes if getattr(wheel_udf, name).__name__ != name} == set()
     assert set(wheel_udf.__all__) == {*wheel_udf._HOMES, "__version__"}
-
-
-def test_a_function_with_the_name_of_its_module_stays_a_function() -> None:
-    program = "import wheel_udf.deliver; from wheel_udf import deliver; assert callable(deliver), deliver"
-
-    assert subprocess.run([sys.executable, "-c", program], cwd=PACKAGE.parent, check=False).returncode == 0
 
 
 def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:

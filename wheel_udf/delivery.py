@@ -72,7 +72,7 @@ def deliver(
         CheckpointError: The checkpoint is damaged or not one of this package.
     """
     facts = facts_of(scheduled)
-    lease = _take_lease(checkpoint)
+    lease = take_lease(checkpoint)
     try:
         identity = open_checkpoint(
             checkpoint,
@@ -88,6 +88,7 @@ def deliver(
             identity=identity,
             board=HintBoard(facts["board"]),
             bounded=trigger == AVAILABLE_NOW,
+            shard_count=facts["shards"],
             on_batch=on_batch,
         )
         writer = (
@@ -104,7 +105,7 @@ def deliver(
     return query
 
 
-def _take_lease(checkpoint: str) -> Lease:
+def take_lease(checkpoint: str) -> Lease:
     """Takes the checkpoint's lease; one that an ended query of this process still holds is given back first."""
     with _leases_lock:
         held = _leases.pop(checkpoint, None)
@@ -135,6 +136,7 @@ class _Delivery:
     identity: Identity
     board: HintBoard
     bounded: bool
+    shard_count: int
     on_batch: Callable[[BatchReport], None] | None
     shards: dict[int, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -208,5 +210,6 @@ class _Delivery:
             lateness=lateness,
             counts={name: sum(row[name] for row in shards) for name in OUTCOMES},
             held_input=held_input,
+            complete=len(shards) == self.shard_count,
             backlog=next_due_ms is not None and clock_ms is not None and next_due_ms <= clock_ms,
         )

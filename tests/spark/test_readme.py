@@ -1,0 +1,77 @@
+"""Every code block of the README works as it stands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from wheel_udf import cli
+from wheel_udf.config import load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from wheel_udf.settings import JobConfig
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+
+
+def commands() -> list[list[str]]:
+    lines = "".join(blocks("bash")).replace("\\\n", " ").splitlines()
+    return [shlex.split(line, comments=True) for line in lines if line.strip()]
+
+
+def test_the_readme_holds_code_only_in_languages_that_are_tested_here() -> None:
+    assert set(re.findall(r"^```(\w+)", README, flags=re.MULTILINE)) == {"bash", "python", "text"}
+
+
+def test_the_library_example_closes_the_order_half_an_hour_later(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (program,) = blocks("python")
+    # In a running JVM a relative path starts where the JVM was started, so the example gets its folder in full.
+    exec(compile(program.replace('"data/', f'"{tmp_path}/data/'), "README.md", "exec"), {})  # noqa: S102
+    (row,) = spark.read.format("delta").load(f"{tmp_path}/data/orders/tables/orders_to_close").collect()
+    assert (row.schedule_id, row.deliver_at.isoformat(), row.fired_at.isoformat()) == (
+        "order-7",
+        "2026-01-01T10:30:00",
+        "2026-01-01T11:00:00",
+    )
+    assert "order-7" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_each_command_names_what_exists(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    if words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    elif words[0] != "mkdir":
+        seen: list[JobConfig] = []
+        verbs = cli.Verbs(
+            run=lambda config, _until, _say: seen.append(config) or 0,
+            dry_run=lambda config, _until, _say: seen.append(config) or 0,
+        )
+        job = words.index("jobs/delay_scheduler.py")
+        assert cli.main(words[job + 1 :], verbs=verbs) == 0
+        assert [config.name for config in seen] == ["scheduler"]
+
+
+def test_the_config_of_the_readme_passes_a_dry_run(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "commands").mkdir()
+    overrides = [f"source.path={tmp_path}/commands", f"checkpoint={tmp_path}/checkpoint"]
+    assert load(str(ROOT / "conf" / "scheduler.yml"), overrides).mode == "direct"
+    sets = [word for override in overrides for word in ("--set", override)]
+    assert cli.main(["dry-run", "--config", str(ROOT / "conf" / "scheduler.yml"), *sets]) == 0
+    assert "worst-case lateness" in capsys.readouterr().out.lower()
