@@ -38,6 +38,7 @@ OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("
 
 _MEMORY_PARTS = 16
 _LARGEST_TIMELESS_PART = 65_536
+_SMALL_PART = 1_024
 
 
 @dataclass(frozen=True)
@@ -164,17 +165,20 @@ def _remember(
     """Drops the chunks of which nothing is remembered any more and adds records to the newest.
 
     The newest chunk grows to a sixteenth of the time remembered, then a new one is begun: so a batch rewrites little, and chunks are dropped
-    whole soon after the last of their records has run out.
+    whole soon after the last of their records has run out. A small chunk grows on, so that there are never many.
     """
     fresh = [chunk for chunk in chunks if memory_ms is None or clock_ms < chunk.high_ms + memory_ms]
     if records.num_rows == 0 or memory_ms == 0:
         return fresh
-    if fresh:
-        newest = fresh[-1]
-        if memory_ms is None:
-            grows = newest.rows < _LARGEST_TIMELESS_PART
-        else:
-            grows = (clock_ms - newest.low_ms) * _MEMORY_PARTS < memory_ms
-        if grows:
-            return [*fresh[:-1], Chunk.of_memory(pa.concat_tables([newest.table(), records]))]
+    if fresh and _grows(fresh[-1], clock_ms, memory_ms):
+        older = fresh.pop().table()
+        if memory_ms is not None:
+            older = older.filter(pc.greater(older["ended_at_ms"], clock_ms - memory_ms))
+        records = pa.concat_tables([older, records])
     return [*fresh, Chunk.of_memory(records)]
+
+
+def _grows(newest: Chunk, clock_ms: int, memory_ms: int | None) -> bool:
+    if memory_ms is None:
+        return newest.rows < _LARGEST_TIMELESS_PART
+    return newest.rows < _SMALL_PART or (clock_ms - newest.low_ms) * _MEMORY_PARTS < memory_ms

@@ -76,7 +76,8 @@ class HintBoard:
 
     @staticmethod
     def _replace(path: Path, content: Mapping[str, Any]) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parents[1].mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(exist_ok=True)
         draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         draft.write_text(json.dumps(content))
         draft.replace(path)

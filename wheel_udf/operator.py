@@ -30,6 +30,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import Any
+from weakref import WeakSet
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -222,8 +223,18 @@ def _command_rows(parsed: DataFrame, shards: int) -> DataFrame:
     )
 
 
+_with_clock: WeakSet[SparkSession] = WeakSet()
+
+
+def _register_clock(spark: SparkSession) -> None:
+    # Spark warns when a source is registered again in a session.
+    if spark not in _with_clock:
+        spark.dataSource.register(ClockSource)
+        _with_clock.add(spark)
+
+
 def _clock_rows(spark: SparkSession, clock: Clock, shards: int, board: HintBoard) -> DataFrame:
-    spark.dataSource.register(ClockSource)
+    _register_clock(spark)
     ticks = spark.readStream.format(CLOCK_FORMAT).options(**clock_options(clock, shards, board.folder)).load()
     texts = ("schedule_id", "destination", "headers", "error_code", "error_message", "record", "source")
     return ticks.select(

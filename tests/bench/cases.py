@@ -27,16 +27,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.bench import measure
-from tests.bench.loads import DAY_MS, SCHEMA_DDL, T0_MS, Load
+from tests.bench.loads import SCHEMA_DDL, T0_MS, Load
 from tests.bench.measure import Batch
 from tests.bench.naive import schedule_naively
 from tests.bench.report import Line, Target, slope_per_million
-from wheel_udf.clock import Clock, EventClock, ProcessingClock, SimulatedClock, wall_clock_ms
+from wheel_udf import EventClock, ProcessingClock, SimulatedClock, Wheel, deliver, schedule
+from wheel_udf.clock import Clock, wall_clock_ms
 from wheel_udf.commands import Contract, parse
-from wheel_udf.deliver import deliver
-from wheel_udf.geometry import Wheel
 from wheel_udf.metrics import BatchReport
-from wheel_udf.operator import DEFAULT_MEMORY_MS, HEADERS_TYPE, schedule
+from wheel_udf.operator import DEFAULT_MEMORY_MS, HEADERS_TYPE
 from wheel_udf.sinks import Destinations, FileSink
 
 WHEEL = Wheel(tick_ms=1_000, size=20, levels=6)

@@ -45,9 +45,16 @@ class World:
         self.reports: list[BatchReport] = []
 
     def start(
-        self, clock: Clock = END, wheel: Wheel = WHEEL, shards: int = 2, trigger: str = "available-now", **settings: Any
+        self,
+        clock: Clock = END,
+        wheel: Wheel = WHEEL,
+        shards: int = 2,
+        trigger: str = "available-now",
+        **settings: Any,
     ) -> StreamingQuery:
-        frame = schedule(read_files(self.spark, self.folder / "in"), wheel=wheel, clock=clock, shards=shards, **settings)
+        frame = schedule(
+            read_files(self.spark, self.folder / "in"), wheel=wheel, clock=clock, shards=shards, **settings
+        )
         return deliver(
             frame,
             destinations=Destinations({"*": DeltaSink(str(self.folder / "tables"), create=True)}),
@@ -71,7 +78,12 @@ class World:
         rows = self.spark.read.format("delta").load(str(folder)).orderBy("schedule_id", "seq").collect()
         seconds = T0.timestamp()
         return [
-            (row.schedule_id, row.seq, row.deliver_at.timestamp() - seconds, row.fired_at.timestamp() - seconds)
+            (
+                row.schedule_id,
+                row.seq,
+                row.deliver_at.timestamp() - seconds,
+                row.fired_at.timestamp() - seconds,
+            )
             for row in rows
         ]
 
@@ -96,7 +108,14 @@ def test_each_destination_gets_its_rows_once_and_the_account_closes(world: World
     assert (world.table("out"), world.table("other"), world.rejected()) == (OUT, OTHER, ["no_schedule_id"])
     last = world.reports[-1]
     counts = {name: count for name, count in last.counts.items() if count}
-    assert counts == {"fired": 5, "superseded": 1, "cancelled": 1, "applied": 1, "duplicate": 1, "rejected": 1}
+    assert counts == {
+        "fired": 5,
+        "superseded": 1,
+        "cancelled": 1,
+        "applied": 1,
+        "duplicate": 1,
+        "rejected": 1,
+    }
     assert (last.pending, last.backlog, last.next_due_ms) == (0, False, None)
     assert sum(report.received for report in world.reports) == 10
 

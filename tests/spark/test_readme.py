@@ -54,7 +54,9 @@ def test_the_library_example_closes_the_order_half_an_hour_later(
 def test_each_command_names_what_exists(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     if words[0] == "make":
-        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert re.search(
+            rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE
+        )
     elif words[0] != "mkdir":
         seen: list[JobConfig] = []
         verbs = cli.Verbs(

@@ -380,6 +380,37 @@ def test_of_two_schedules_with_one_version_the_earlier_due_is_kept_however_they_
     assert shard.told == {"fired": 1, "duplicate": 1}
 
 
+COPIES = {
+    "deliver_at_ms": (1, 2),
+    "destination": ("a", "b"),
+    "value": (b"", None),
+    "key": (b"k", None),
+    "headers": ("[]", None),
+    "max_lateness_ms": (50, None),
+}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("decides", COPIES)
+def test_of_two_copies_the_first_column_that_differs_decides_and_null_comes_last(
+    decides: str, order: int
+) -> None:
+    #   S1 S1, alike before the column that decides, the other way round after it
+    # ----9--->
+    #     a1, the one that is lower there
+    columns = list(COPIES)
+    kept, dropped = {"schedule_id": "a", "seq": 1}, {"schedule_id": "a", "seq": 1}
+    for column, (low, high) in COPIES.items():
+        is_after = columns.index(column) > columns.index(decides)
+        kept[column] = high if is_after else low
+        dropped[column] = high if column == decides else low
+    shard = Shard()
+    shard.batch(9, *[kept, dropped][::order])
+    assert shard.step is not None
+    assert rows_of(shard.step.fired) == [kept]
+    assert shard.told == {"fired": 1, "duplicate": 1}
+
+
 # ---- memory ---------------------------------------------------------------------------------------------------------
 
 
