@@ -38,7 +38,8 @@ what --until means, by clock and trigger (what arrives later than until is past 
   simulated   available-now  a step (or an instant of the list) for each batch while input lasts, then the clock
                              jumps on to until; the run ends
   simulated   interval       steps to until, then stops
-Without --until, available-now ends at the clock's own time and an interval runs until it is stopped.
+Without --until, available-now ends at the clock's own time and an interval runs until it is stopped. With an
+interval an idle wheel runs a batch each clock.heartbeat, so its stop may come that much later.
 
 exit codes:
   0  success; also after SIGINT (Ctrl-C) or SIGTERM: the running batch is finished, the summary printed

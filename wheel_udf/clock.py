@@ -290,23 +290,23 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._tick(start) if next_due_ms is not None and next_due_ms <= now_ms else start
 
     def _simulated(self, start: Offset, next_due_ms: int | None) -> Offset:
-        """The next instant of a list; or the first step at which something is due."""
+        """The next instant of a list, or the first step at which something is due; then until."""
         clock = self.clock
         assert isinstance(clock, SimulatedClock)
-        if clock.instants_ms:
-            return (
-                self._tick(start)
-                if start[_MARK] < len(clock.instants_ms) or self._due_by(start, next_due_ms)
-                else start
-            )
-        if next_due_ms is None or (
-            clock.until_ms is not None and start.get("instant_ms") == clock.until_ms < next_due_ms
+        now_ms, until_ms = start.get("instant_ms", clock.first_ms), clock.until_ms
+        if start[_MARK] < len(clock.instants_ms):
+            return self._tick(start)
+        if next_due_ms is not None and next_due_ms <= now_ms:
+            return {**start, _MARK: start[_MARK] + 1} if clock.instants_ms else self._tick(start)
+        if (
+            not clock.instants_ms
+            and next_due_ms is not None
+            and (until_ms is None or next_due_ms <= until_ms)
         ):
-            return start
-        return self._tick(start, counter=max(start[_MARK] + 1, clock.tick_at(next_due_ms)))
-
-    def _due_by(self, start: Offset, next_due_ms: int | None) -> bool:
-        return next_due_ms is not None and next_due_ms <= start.get("instant_ms", next_due_ms - 1)
+            return self._tick(start, counter=max(start[_MARK] + 1, clock.tick_at(next_due_ms)))
+        if until_ms is not None and now_ms < until_ms:
+            return {_MARK: start[_MARK] + 1, "instant_ms": until_ms}
+        return start
 
     def _bounded(self, start: Offset, answers: Mapping[int, Answer]) -> Offset:
         if not self.ticked:

@@ -201,6 +201,24 @@ def test_a_simulated_clock_ends_at_until(tmp_path: Path) -> None:
     assert instants == [0, 2_500]
 
 
+@pytest.mark.parametrize(
+    ("clock", "instants"),
+    [
+        (SimulatedClock(start_ms=0, step_ms=1_000, until_ms=2_500), [0, 2_500]),
+        (SimulatedClock(instants_ms=(5, 7), until_ms=2_500), [5, 7, 2_500]),
+    ],
+)
+def test_a_simulated_clock_with_nothing_pending_still_comes_to_until(
+    tmp_path: Path, clock: SimulatedClock, instants: list[int]
+) -> None:
+    run = Run(tmp_path, clock)
+    offered = []
+    while run.plan():
+        offered.append(run.offset["instant_ms"])
+        run.answer(None, None, clock_ms=offered[-1])
+    assert offered == instants
+
+
 def test_bounded_input_until_comes_after_the_first_batch_without_input_and_never_with_a_file(
     tmp_path: Path,
 ) -> None:

@@ -1,0 +1,39 @@
+"""kill -9 of the driver at each crash point of a batch, then a restart from the checkpoint."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.checker import expected, faults_of
+from tests.faults.victim import POINTS
+from tests.faults.world import files, start
+from tests.spark.streams import add_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def test_the_checker_expects_neither_beaten_nor_cancelled_rows() -> None:
+    rows = expected()
+    assert ("far04", 1, "left") not in rows
+    assert ("far04", 2, "left") in rows
+    assert not any(schedule_id == "far05" for schedule_id, _, _ in rows)
+    assert len(rows) == 40 + 15 + 6
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_driver_killed_in_the_middle_of_a_batch_loses_and_repeats_nothing(
+    spark: SparkSession, tmp_path: Path, point: str
+) -> None:
+    add_files(tmp_path / "in", *files())
+    victim = subprocess.run([sys.executable, "-m", "tests.faults.victim", str(tmp_path), point], check=False)
+    assert victim.returncode == -signal.SIGKILL
+    start(spark, tmp_path).awaitTermination()
+    assert faults_of(spark, tmp_path) == []

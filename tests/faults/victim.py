@@ -1,0 +1,64 @@
+"""A driver that kills itself, hard, at a crash point of its second batch: ``python -m tests.faults.victim FOLDER POINT``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.faults.world import start
+from wheel_udf.session import build_session
+from wheel_udf.sinks import DeltaSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from wheel_udf.metrics import BatchReport
+
+POINTS = ("before the first table", "between two tables", "before the rejects", "before the commit log")
+_BATCH = 2
+
+
+def die() -> None:
+    """No handler, no flush, no goodbye."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DeadlySink(DeltaSink):
+    """A Delta sink that kills the driver before, or after, it writes."""
+
+    point = ""
+
+    def write(self, frame: DataFrame, destination: str | None, *, app_id: str, batch_id: int) -> None:
+        """Writes, unless this is the moment to die."""
+        here = batch_id == _BATCH
+        if here and (self.point == POINTS[0] or (self.point == POINTS[2] and destination is None)):
+            die()
+        super().write(frame, destination, app_id=app_id, batch_id=batch_id)
+        if here and self.point == POINTS[1]:
+            die()
+
+
+def main(folder: str, point: str) -> None:
+    """Runs until the crash point."""
+    DeadlySink.point = point
+
+    def on_batch(report: BatchReport) -> None:
+        if report.batch_id == _BATCH and point == POINTS[3]:
+            die()
+
+    conf = {
+        "spark.sql.shuffle.partitions": 2,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    spark = build_session("victim", master="local[2]", conf=conf)
+    start(
+        spark, Path(folder), sink=lambda path: DeadlySink(path, create=True), on_batch=on_batch
+    ).awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

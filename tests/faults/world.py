@@ -1,0 +1,62 @@
+"""The run that is killed and taken up again: input, wheel and sinks, the same in the victim's process and in the test's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.spark.streams import at_ms, cancel, due, read_files
+from wheel_udf.clock import EventClock
+from wheel_udf.delivery import deliver
+from wheel_udf.geometry import Wheel
+from wheel_udf.operator import schedule
+from wheel_udf.sinks import DeltaSink, Destinations, Sink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from wheel_udf.metrics import BatchReport
+
+END_S = 9_000
+WHERE = ("left", "right")
+
+
+def files() -> list[list[dict[str, Any]]]:
+    """Four files: schedules, later versions, cancels, past due rows; two destinations; one bad row in each.
+
+    The clock of the third batch is the latest time said in the second file, 1000: there all of `near` fire, into both tables.
+    """
+    near = [due(f"near{n:02}", 500 + 10 * n, 0, destination=WHERE[n % 2]) for n in range(40)]
+    far = [due(f"far{n:02}", 2_500 + 10 * n, 0, destination=WHERE[n % 2]) for n in range(20)]
+    moved = [due(f"far{n:02}", 4_000 + n, 1_000, seq=2, destination=WHERE[n % 2]) for n in range(0, 20, 4)]
+    called_off = [cancel(f"far{n:02}", 2_000, seq=3) for n in range(1, 20, 4)]
+    past_due = [due(f"late{n}", 10, 3_000, destination=WHERE[n % 2]) for n in range(6)]
+    batches = ((0, [*near, *far]), (1_000, moved), (2_000, called_off), (3_000, past_due))
+    return [[*rows, due(None, 1, said_s)] for said_s, rows in batches]
+
+
+def start(
+    spark: SparkSession,
+    folder: Path,
+    *,
+    sink: Callable[[str], Sink] = lambda path: DeltaSink(path, create=True),
+    on_batch: Callable[[BatchReport], None] | None = None,
+) -> StreamingQuery:
+    """Starts the run over all input."""
+    frame = schedule(
+        read_files(spark, folder / "in"),
+        wheel=Wheel(tick_ms=1_000, size=20, levels=6),
+        clock=EventClock(until_ms=at_ms(END_S)),
+        shards=2,
+    )
+    return deliver(
+        frame,
+        destinations=Destinations({"*": sink(str(folder / "tables"))}),
+        rejects=sink(str(folder / "rejects")),
+        checkpoint=str(folder / "checkpoint"),
+        trigger="available-now",
+        on_batch=on_batch,
+    )
