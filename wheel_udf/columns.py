@@ -227,12 +227,11 @@ def _text_instant_ms(words: Column, *, round_up: bool) -> Column:
     with_seconds = F.regexp_replace(plain, rf"\A({_DATE}{_MINUTES})", "$1:00")
     whole = whole.when(plain.rlike(rf"\A{_DATE}{_MINUTES}{_ZONE}\z"), with_seconds)
     whole = whole.when(plain.rlike(rf"\A{_DATE}{_MINUTES}\z"), F.concat(with_seconds, F.lit("Z")))
-    stamp = whole.try_cast("timestamp")
+    floor = F.unix_millis(whole.try_cast("timestamp"))
     if not round_up:
-        return F.unix_millis(stamp)
-    # Spark reads nine digits and keeps six: what it drops must still round up.
-    dropped = plain.rlike(r"\.[0-9]{6}0*[1-9]")
-    return F.unix_millis(stamp) + ((F.unix_micros(stamp) % 1000 != 0) | dropped).cast("long")
+        return floor
+    # Asked of the text and not of the timestamp: Spark reads nine digits and keeps six, and what it drops counts too.
+    return floor + plain.rlike(r"\.[0-9]{3}0*[1-9]").cast("long")
 
 
 def duration_parts(words: Column) -> Column:

@@ -206,10 +206,11 @@ def _in_version_order(commands: pa.Table, code: Int64s) -> _Rows:
 
 def _repeats(*columns: npt.NDArray[np.generic]) -> Bools:
     """Whether a row equals the one before it; the first never does."""
-    same = np.ones(max(len(columns[0]) - 1, 0), bool)
+    same: Bools = np.zeros(len(columns[0]), bool)
+    same[1:] = True
     for column in columns:
-        same &= column[1:] == column[:-1]
-    return np.r_[False, same][: len(columns[0])]
+        same[1:] &= column[1:] == column[:-1]
+    return same
 
 
 def _drop_repeated(rows: _Rows, known: _Known, counts: Counter[str]) -> _Rows:

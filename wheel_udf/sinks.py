@@ -20,8 +20,8 @@ One bad destination is no failed batch: a name no pattern knows, a missing table
 ``create=True``), a table with other columns. What depends on the data of a row and not on the table (a CHECK constraint, a
 NOT NULL column that we may leave null) would fail the same batch again and again: such tables are refused as a whole.
 
-Cost: a commit is mostly the driver's and Delta's own bookkeeping (about 0.5 s warm on 2 cores for 1,000 rows), so several
-tables are written beside each other. A table that was found sound is not looked at again, but for its existence.
+Cost: a commit is mostly the driver's and Delta's own bookkeeping (0.2 to 0.3 s warm on 2 busy cores for 1,000 rows, see
+:mod:`wheel_udf.tables`), so several tables are written beside each other. A table that was found sound is not looked at again, but for its existence.
 
 Caveats: a batch makes one file in each table it writes (more above half a million rows), so a table written every second
 wants an OPTIMIZE now and then; that, VACUUM and other writers' appends are no conflict for appends.
@@ -88,6 +88,14 @@ def _fields(ddl: str) -> T.StructType:
     return parsed
 
 
+def _columns(destination: str | None) -> tuple[T.StructType, frozenset[str]]:
+    """The columns of a destination's rows (of the rejects' for None), and which of them always have a value."""
+    if destination is None:
+        return _fields(REJECT_SCHEMA), frozenset()
+    columns = _fields(FIRED_SCHEMA)
+    return columns, frozenset(columns.fieldNames()) - _MAY_BE_NULL
+
+
 class Sink(Protocol):
     """Where rows are written. A destination of None is the sink's own path as the one table; that is what rejects use."""
 
@@ -137,9 +145,7 @@ class DeltaSink:
             return self._absence(spark, destination, place)
         if place in self._sound:
             return None
-        columns = _fields(REJECT_SCHEMA if destination is None else FIRED_SCHEMA)
-        never_null = set() if destination is None else set(columns.fieldNames()) - _MAY_BE_NULL
-        misfit = tables.contradiction(tables.snapshot(spark, place), columns, never_null)
+        misfit = tables.contradiction(tables.snapshot(spark, place), *_columns(destination))
         if misfit is None:
             self._sound.add(place)
         return f"the table {place} does not fit: {misfit}" if misfit else None
@@ -147,14 +153,17 @@ class DeltaSink:
     def write(self, frame: DataFrame, destination: str | None, *, app_id: str, batch_id: int) -> None:
         """See :meth:`Sink.write`."""
         place = place_of(self.path, destination)
-        missing = not self._stands(frame.sparkSession, place)
-        if missing and not self._creates(destination):
+        stands = self._stands(frame.sparkSession, place)
+        if not stands and not self._creates(destination):
             raise SinkError("the table is missing", field=place, hint="make it, or say create: true")
-        transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
-        statistics = _REJECT_STATISTICS if destination is None else _FIRED_STATISTICS
-        properties = {**TABLE_PROPERTIES, **statistics} if missing else {}
         try:
-            frame.write.format("delta").mode("append").options(**transaction, **properties).save(place)
+            if stands:
+                tables.append(frame, place, *_columns(destination), app_id=app_id, batch_id=batch_id)
+            else:
+                transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
+                statistics = _REJECT_STATISTICS if destination is None else _FIRED_STATISTICS
+                options = {**transaction, **TABLE_PROPERTIES, **statistics}
+                frame.write.format("delta").mode("append").options(**options).save(place)
         except Exception:
             self._sound.discard(place)
             raise

@@ -1,9 +1,17 @@
-"""Looking at the tables of destinations: what may be a name, where its table is, what is there.
+"""The tables of destinations: what may be a name, where its table is, what is there, and one append.
 
 All of it is asked of Hadoop's file systems and of Delta's log through the session's JVM, in a few milliseconds and without
-a Spark job, since every batch asks. Delta's public Python API tells neither the transactions that a table holds nor
-its constraints; the three calls to Delta's own classes are all in :func:`snapshot`, :func:`last_transaction` and
-:func:`contradiction`, and the pinned release of delta-spark keeps them valid.
+a Spark job, since every batch asks.
+
+Decision: an append to a table that exists is a transaction of Delta's own classes and no ``DataFrameWriter``. Both make the
+same commit; but the writer's options ``txnAppId`` and ``txnVersion`` look for the last transaction by computing the table's whole
+state anew, three Spark jobs for each commit, where the checksum beside the last commit already tells it. Measured
+warm, 1,000 rows, one snapshot partition: 120 ms of CPU time by the transaction, 665 by the writer (150 without
+transaction ids). What Delta guarantees stays: the id is among what the transaction has read, so of two writers of one batch, one
+fails. Where there is no checksum (a foreign writer left none) Delta computes the state, as it would have.
+
+Caveats: these classes are not Delta's public API; the pinned release of delta-spark keeps them valid, and the tests of
+the sinks notice when another does not.
 """
 
 from __future__ import annotations
@@ -13,7 +21,7 @@ import re
 from collections.abc import Collection
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from wheel_udf.errors import SinkError
@@ -85,16 +93,77 @@ def is_foreign(spark: SparkSession, place: str, *, or_leftovers: bool) -> bool:
 
 def snapshot(spark: SparkSession, place: str) -> Any:
     """The table as it stands now (Delta's Snapshot); its version is -1 while the log holds no commit."""
-    jvm: Any = spark._jvm  # noqa: SLF001  # see above
-    none = jvm.scala.Option.empty()
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, place)  # noqa: SLF001  # see above
-    return log.update(False, none, none)  # noqa: FBT003  # stale answers are not acceptable; py4j knows no keywords
+    none = _jvm(spark).scala.Option.empty()
+    return _log(spark, place).update(False, none, none)  # noqa: FBT003  # not a stale one; py4j knows no keywords
 
 
 def last_transaction(table: Any, app_id: str) -> int | None:
     """The version of an id's last transaction in a snapshot; None if it has none."""
+    known = _known_transactions(table)
+    if known is not None:
+        return known.get(app_id)
     last = table.transactions().get(app_id)
     return int(last.get()) if last.isDefined() else None
+
+
+def _known_transactions(table: Any) -> dict[str, int] | None:
+    """All last transactions by id, if the checksum of the snapshot's version tells them."""
+    checksum = table.checksumOpt()
+    listed = checksum.get().setTransactions() if checksum.isDefined() else checksum
+    if listed.isEmpty():
+        return None
+    entries = listed.get().iterator()
+    found = {}
+    while entries.hasNext():
+        entry = entries.next()
+        found[str(entry.appId())] = int(entry.version())
+    return found
+
+
+def append(
+    frame: DataFrame,
+    place: str,
+    columns: T.StructType,
+    never_null: Collection[str],
+    *,
+    app_id: str,
+    batch_id: int,
+) -> None:
+    """Appends rows to a table that exists, unless it holds the transaction already. One atomic commit.
+
+    Args:
+        frame: Rows of `columns`.
+        place: Path or URI of the table.
+        columns: Those of the rows.
+        never_null: Names of those that always have a value.
+        app_id: Id of the transactions.
+        batch_id: Version of this one.
+
+    Raises:
+        SinkError: The table does not fit.
+    """
+    spark = frame.sparkSession
+    delta = _jvm(spark).org.apache.spark.sql.delta
+    none = _jvm(spark).scala.Option.empty()
+    transaction = _log(spark, place).startTransaction()
+    table = transaction.snapshot()
+    if _known_transactions(table) is None:
+        transaction.txnVersion(app_id)
+    else:
+        getattr(transaction.readTxn(), "$plus$eq")(app_id)
+    last = last_transaction(table, app_id)
+    if last is not None and last >= batch_id:
+        return
+    # What the writer would have checked. A change of the table between here and the commit is a conflict, and fails it.
+    misfit = contradiction(table, columns, never_null)
+    if misfit is not None:
+        raise SinkError(f"the table does not fit: {misfit}", field=place)
+    # Without a time: a table may forget old transactions (delta.setTransactionRetentionDuration), and must not forget these.
+    mark = delta.actions.SetTransaction(app_id, batch_id, none)
+    files = transaction.writeFiles(frame._jdf)  # noqa: SLF001  # see above
+    mode = _jvm(spark).org.apache.spark.sql.streaming.OutputMode.Append()
+    operation = getattr(delta, "DeltaOperations$StreamingUpdate")(mode, app_id, batch_id, none)
+    transaction.commit(files.appended(mark), operation)
 
 
 def contradiction(table: Any, columns: T.StructType, never_null: Collection[str]) -> str | None:
@@ -133,7 +202,15 @@ def contradiction(table: Any, columns: T.StructType, never_null: Collection[str]
 
 
 def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    jvm: Any = spark._jvm  # noqa: SLF001  # see above
     context: Any = spark._jsc  # noqa: SLF001  # see above
-    place = jvm.org.apache.hadoop.fs.Path(path)
+    place = _jvm(spark).org.apache.hadoop.fs.Path(path)
     return place, place.getFileSystem(context.hadoopConfiguration())
+
+
+def _log(spark: SparkSession, place: str) -> Any:
+    session = spark._jsparkSession  # noqa: SLF001  # see above
+    return _jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(session, place)
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark._jvm  # noqa: SLF001  # see above

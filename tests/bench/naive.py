@@ -49,6 +49,7 @@ def _hold(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> I
         for row in frame.itertuples(index=False):
             if latest is None or row.seq > latest[0]:
                 latest = (row.seq, row.destination, row.value, row.deliver_at_ms)
+    assert latest is not None, "a key that has not timed out has a row"
     due_ms, now_ms = latest[3], state.getCurrentWatermarkMs()
     if due_ms <= now_ms:  # Spark takes no timeout behind the watermark
         yield _fired(key[0], latest, now_ms)

@@ -84,15 +84,15 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _measured(asked: argparse.Namespace, spark: Any, folder: Path) -> int:
-    from tests.bench import cases
+    from tests.bench import cases, ground
 
     began = time.monotonic()
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - began:7.1f} s  {text}", flush=True)
 
-    sizes = cases.QUICK if asked.quick else cases.FULL
-    bench = cases.Bench(spark, folder, sizes, asked.idle_minutes, say)
+    sizes = ground.QUICK if asked.quick else ground.FULL
+    bench = ground.Bench(spark, folder, sizes, asked.idle_minutes, say)
     about = _about(spark) | {"quick": asked.quick, "idle_minutes": asked.idle_minutes, "sizes": asdict(sizes)}
     failures: dict[str, str] = {}
     cases.warm_up(bench)
@@ -118,7 +118,7 @@ def _measured(asked: argparse.Namespace, spark: Any, folder: Path) -> int:
 
 def _about(spark: Any) -> dict[str, Any]:
     """What was run, and on what."""
-    from tests.bench import cases
+    from tests.bench import ground
     from tests.bench.loads import VALUE_BYTES
 
     return {
@@ -136,8 +136,8 @@ def _about(spark: Any) -> dict[str, Any]:
             for key, value in sorted(spark.sparkContext.getConf().getAll())
             if key.startswith("spark.sql.streaming") or key in _SETTINGS
         },
-        "wheel": cases.WHEEL.fingerprint(),
-        "shards": cases.SHARDS,
+        "wheel": ground.WHEEL.fingerprint(),
+        "shards": ground.SHARDS,
         "value_bytes": VALUE_BYTES,
         "sink": "noop (all columns of all rows); idle minutes: deliver() to files",
     }

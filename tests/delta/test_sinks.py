@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from wheel_udf import tables
 from wheel_udf.checkpoint import Identity, Lease, PlannedSettings, open_checkpoint, planned_batch
 from wheel_udf.errors import SinkError
 from wheel_udf.files import _HadoopFolder
@@ -153,6 +154,50 @@ def test_the_data_the_transaction_and_the_new_table_are_one_commit(batches: Batc
     assert (kinds["txn"]["appId"], kinds["txn"]["version"]) == (APP, 7)
     assert kinds["metaData"]["configuration"]["delta.checkpointInterval"] == "100"
     assert "value" not in json.loads(kinds["add"]["stats"])["minValues"]
+
+
+def test_an_append_is_one_spark_job_because_the_last_commit_tells_the_transactions(
+    spark: SparkSession, batches: Batches
+) -> None:
+    batches.write(0, fired_row("a", "EWR"))
+    spark.sparkContext.setJobGroup("one append", "", interruptOnCancel=False)
+    try:
+        batches.write(1, fired_row("b", "EWR"))
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("one append")) == 1
+
+
+def test_a_batch_is_repeated_safely_on_a_table_whose_checksums_are_gone(
+    spark: SparkSession, batches: Batches, tmp_path: Path
+) -> None:
+    for batch_id in (0, 1):
+        batches.write(batch_id, fired_row(f"a{batch_id}", "EWR"))
+    for checksum in (tmp_path / "tables/EWR/_delta_log").glob("*.crc"):
+        checksum.unlink()
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    batches.write(1, fired_row("a1", "EWR"))
+    batches.write(2, fired_row("a2", "EWR"))
+    assert ids(spark, tmp_path / "tables/EWR") == ["a0", "a1", "a2"]
+
+
+def test_of_two_writers_of_one_batch_one_fails(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = DeltaSink(str(tmp_path), create=True)
+    rows = spark.createDataFrame([fired_row("a", "EWR")], FIRED_SCHEMA)
+    sink.write(rows, "EWR", app_id=APP, batch_id=0)
+    look = tables.contradiction
+
+    def meanwhile(*args: Any) -> str | None:  # called when the first writer's transaction has begun
+        monkeypatch.setattr(tables, "contradiction", look)
+        sink.write(rows, "EWR", app_id=APP, batch_id=1)
+        return look(*args)
+
+    monkeypatch.setattr(tables, "contradiction", meanwhile)
+    with pytest.raises(Exception, match="ConcurrentTransactionException"):
+        sink.write(rows, "EWR", app_id=APP, batch_id=1)
+    assert ids(spark, tmp_path / "EWR") == ["a", "a"]
 
 
 def test_a_batch_makes_one_file_in_the_order_of_due_times(

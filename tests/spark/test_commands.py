@@ -20,20 +20,6 @@ from wheel_udf.rules import TEXTS
 NOON = "2026-01-05T12:00:00Z"
 NOON_MS = 1_767_614_400_000
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
-COLUMNS = (
-    *(
-        "schedule_id",
-        "op",
-        "seq",
-        "seq_given",
-        "deliver_at_ms",
-        "event_time_ms",
-        "destination",
-        "key",
-        "value",
-    ),
-    *("headers", "max_lateness_ms", "error_code", "error_message", "record", "source"),
-)
 
 
 def command(**columns: Any) -> dict[str, Any]:
@@ -121,7 +107,7 @@ def test_a_bad_row_beside_good_ones_is_rejected_alone_and_keeps_its_record(spark
 
     assert [good.error_code, also_good.error_code] == [None, None]
     assert [good[name] for name in ("error_message", "record", "source")] == [None] * 3
-    assert bad == Row(**dict.fromkeys(COLUMNS)) or tuple(bad) == (
+    assert tuple(bad) == (
         *("b", 0, NOON_MS, False, NOON_MS, NOON_MS, "orders", b"k", b"v", None, None, "bad_op"),
         "not an operation: op = 'DELETE'; rule: SCHEDULE, REPLACE or CANCEL",
         bad.record,
@@ -234,7 +220,7 @@ def test_operations_are_read_in_any_case(spark: SparkSession) -> None:
         "\tcancel ",
         "DELETE",
         "cancel!",
-        "ſchedule",
+        "\u017fchedule",
     ]
     rows = parsed(spark, [command(op=op) for op in asked])
 
@@ -329,7 +315,7 @@ def test_a_version_may_be_a_float_or_decimal_that_is_whole(spark: SparkSession) 
 
 # Instants
 
-# (text, event_time_ms, deliver_at_ms)
+# Texts, each with its event time and its due time in ms.
 INSTANTS = [
     ("2026-01-05T12:00:00Z", NOON_MS, NOON_MS),
     ("2026-01-05 12:00:00", NOON_MS, NOON_MS),
@@ -509,8 +495,7 @@ def test_hostile_delays_are_now_or_rejected_and_never_wrap(
 ) -> None:
     row = one(spark, types={"delay": type_}, delay=value)
 
-    assert row.error_code or row.deliver_at_ms == expected
-    assert row.error_code == (expected if isinstance(expected, str) else None)
+    assert (row.error_code or row.deliver_at_ms) == expected
 
 
 def test_a_schedule_has_exactly_one_due_time(spark: SparkSession) -> None:
@@ -634,9 +619,9 @@ def test_destinations_are_well_formed_names_before_any_pattern_is_tried(spark: S
             "`a`",
             "a\n",
             "a\0",
-            "оrders",
+            "\u043erders",
         ),
-        *("x" * 250, "a,b", "a*", "s3://bucket/x", "C:\\x", "ａ"),
+        *("x" * 250, "a,b", "a*", "s3://bucket/x", "C:\\x", "\uff41"),
     ]
     for contract in (Contract(), Contract(destinations=("*",))):
         rows = parsed(spark, [command(destination=name) for name in [*good, *bad]], contract)
@@ -956,16 +941,17 @@ def test_what_spark_compiles_stays_small_enough_for_the_just_in_time_compiler(
     full = command(
         op="x", seq="1", deliver_at=NOON, key="k", value="v", max_lateness="1s", source_coordinates="f"
     )
-    texts = frame_of(spark, [full | {f"extra{number}": "x" for number in range(40)}])
-    texts.write.parquet(str(tmp_path / "in"))
     contract = Contract(
         max_delay_ms=DAY, max_value_bytes=9, destinations=("a*", "b"), max_ahead_ms=9, max_lateness_ms=9
     )
-    frame = spark.read.parquet(str(tmp_path / "in")).withColumn("headers", F.create_map("key", "value"))
-    plan = parse(frame, contract)._jdf.queryExecution().executedPlan()
-    debug = spark._jvm.org.apache.spark.sql.execution.debug
-    stages = getattr(debug, "package").codegenStringSeq(plan)
-    sizes = [stages.apply(number)._3().maxMethodCodeSize() for number in range(stages.size())]
+    package = getattr(spark._jvm.org.apache.spark.sql.execution.debug, "package")  # noqa: B009  # a keyword of Scala
+    extras = [F.col("op").alias(f"extra{number}") for number in range(80)]
+    frame_of(spark, [full]).select("*", *extras).write.parquet(str(tmp_path / "in"))
+    found = spark.read.parquet(str(tmp_path / "in")).withColumn("headers", F.create_map("key", "value"))
+    sizes = {}
+    for width in (0, 8, 9, 40, 80):
+        frame = found.drop(*(f"extra{number}" for number in range(width, 80)))
+        stages = package.codegenStringSeq(parse(frame, contract)._jdf.queryExecution().executedPlan())
+        sizes[width] = max(stages.apply(at)._3().maxMethodCodeSize() for at in range(stages.size()))
 
-    assert sizes
-    assert max(sizes) < 8_000
+    assert {width: size for width, size in sizes.items() if not 0 < size < 8_000} == {}

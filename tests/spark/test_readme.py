@@ -40,7 +40,7 @@ def test_the_library_example_closes_the_order_half_an_hour_later(
     monkeypatch.chdir(tmp_path)
     (program,) = blocks("python")
     # In a running JVM a relative path starts where the JVM was started, so the example gets its folder in full.
-    exec(compile(program.replace('"data/', f'"{tmp_path}/data/'), "README.md", "exec"), {})  # noqa: S102
+    exec(compile(program.replace('"data/', f'"{tmp_path}/data/'), "README.md", "exec"), {})
     (row,) = spark.read.format("delta").load(f"{tmp_path}/data/orders/tables/orders_to_close").collect()
     assert (row.schedule_id, row.deliver_at.isoformat(), row.fired_at.isoformat()) == (
         "order-7",

@@ -93,7 +93,7 @@ def test_the_table_has_figures_ratio_target_and_verdict_in_columns() -> None:
     assert table([FASTER, NOTHING]).splitlines() == [
         "case  what                       figure  beside                             ratio  target",
         "-" * 97,
-        "a     20,000 a batch      30,000 rows/s  1,000 rows/s, one key per message  30.0x  >= 20x  met",
+        "a     20,000 a batch      30,000 rows/s  1,000 rows/s, one key per message    30x  >= 20x  met",
         "d     state rows written         3 rows                                            <= 0    MISSED",
     ]
 

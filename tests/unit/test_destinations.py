@@ -27,7 +27,7 @@ HOSTILE_NAMES = [
     "a b",
     "a\n",
     "a\x00",
-    "а",  # noqa: RUF001  # Cyrillic, looks like a
+    "а",  # Cyrillic, looks like a
     "é",
     "a:b",
     "*",
