@@ -230,7 +230,7 @@ def _text_instant_ms(words: Column, *, round_up: bool) -> Column:
     floor = F.unix_millis(whole.try_cast("timestamp"))
     if not round_up:
         return floor
-    # Asked of the text and not of the timestamp: Spark reads nine digits and keeps six, and what it drops counts too.
+    # Asked of the text, not of the timestamp: Spark reads nine digits and keeps six, and all of them count.
     return floor + plain.rlike(r"\.[0-9]{3}0*[1-9]").cast("long")
 
 

@@ -36,10 +36,10 @@ U+FFFD in it). Their ``op`` is 1 if it said CANCEL; ``schedule_id`` is cut to 51
 was not UTF-8; ``destination`` is what was asked for, cut to 249 characters; ``event_time_ms`` is null where
 it was unusable, so that no clock can be moved by it; key, value and headers pass through.
 
-Cost, measured: 0.6 to 0.7 us a row on one core where instants are timestamps; 0.9 us more for instants as text,
-1.5 us more for delays, 0.4 us more for frames of over 20 columns. Two things keep it there. Projections lie
-between the steps, so that the optimizer does not copy one expression into all that use it. And no method that
-Spark makes of them is too big for Java's just-in-time compiler: see ``_interpreted``.
+Cost, measured: 0.6 to 0.7 us a row on one core where instants are timestamps; 0.9 us more for instants as
+text, 1.5 us more for delays, 0.4 us more for frames of over 20 columns. Two things keep it there. Projections
+lie between the steps, so that the optimizer does not copy one expression into all that use it. And no method
+that Spark makes of them is too big for Java's just-in-time compiler: see ``_interpreted``.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def _interpreted(column: Column, needed: Column) -> Column:
 
 
 def _uncompiled(column: Column) -> Column:
-    """The same column in a form that makes Spark compile its projection in pieces: slower, and never too big."""
+    """The same column, in a form that makes Spark compile its projection in pieces: slower, never too big."""
     return F.coalesce(column, F.get(F.transform(F.array(column), lambda same: same), F.lit(0)))
 
 

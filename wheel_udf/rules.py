@@ -1,7 +1,8 @@
 """The rules that a command can break: their order, their conditions, and what the message of each says.
 
-:data:`TEXTS` lists all codes in the order in which they are tried; the first rule broken names the row. A CANCEL
-is held to the first six only: it needs an id, a readable ``seq`` and an ``event_time`` that may move the clock.
+:data:`TEXTS` lists all codes in the order in which they are tried; the first rule broken names the row. A
+CANCEL is held to the first six only: it needs an id, a readable ``seq`` and an ``event_time`` that may move
+the clock.
 
 The conditions look at the columns of the input as they came, and at those that :mod:`wheel_udf.commands` has
 read from them, which begin with an underscore (``_made_ms`` is the event time). A condition may be null, which
