@@ -141,7 +141,7 @@ class Bench:
         place = self.folder / name.replace(" ", "_").replace(",", "")
         fill(Load(place / "commands"))
         self.say(name)
-        before = measure.cpu_seconds()
+        meter = measure.CpuMeter()
         try:
             done = measure.run(
                 build(commands(self.spark, place / "commands")), place / "checkpoint", counted=counted
@@ -153,7 +153,7 @@ class Bench:
         if out != [rows_out] * batches:
             raise BenchError(f"{name}: rows out of {batches} batches: {out}; should be {rows_out} in each")
         # Of the whole run, its first batches too: unlike the times it is hardly changed by others on the machine.
-        used = {"cpu_seconds_of_run": measure.cpu_seconds() - before, "batches_of_run": len(done)}
+        used = {"cpu_seconds_of_run": meter.seconds(), "batches_of_run": len(done)}
         self.details[name] = measure.record_of(steady) | used
         self.say(f"{name}: {measure.seconds_of(steady):.2f} s a batch")
         return steady

@@ -116,20 +116,33 @@ def record_of(batches: Sequence[Batch]) -> dict[str, Any]:
     }
 
 
-def cpu_seconds(root: int | None = None) -> float:
-    """CPU time (user and system) that a process and all its descendants have used, ended and waited-for ones included.
+class CpuMeter:
+    """CPU time (user and system) that this process and all its descendants use from now on: the driver, its JVM, the JVM's workers.
 
-    Args:
-        root: Id of the process; by default this one: the driver, with its JVM and the JVM's Python workers.
+    Each process is looked at by itself, again and again: one that ends takes its time with it unless its parent waited for it, and the
+    daemon of Spark's Python workers does not.
     """
+
+    def __init__(self) -> None:
+        self._before = _own_seconds()
+        self._latest = dict(self._before)
+
+    def seconds(self) -> float:
+        """CPU seconds since the meter was made; a process that came and went between two calls is not seen."""
+        self._latest |= _own_seconds()
+        return sum(used - self._before.get(process, 0.0) for process, used in self._latest.items())
+
+
+def _own_seconds() -> dict[int, float]:
+    """CPU seconds of this process and of each of its living descendants."""
     used, parents = _process_table()
-    root = os.getpid() if root is None else root
-    total, waiting = 0.0, [root]
+    family: dict[int, float] = {}
+    waiting = [os.getpid()]
     while waiting:
         parent = waiting.pop()
-        total += used.get(parent, 0.0)
+        family[parent] = used.get(parent, 0.0)
         waiting += [child for child, its_parent in parents.items() if its_parent == parent]
-    return total
+    return family
 
 
 def _process_table() -> tuple[dict[int, float], dict[int, int]]:
@@ -143,5 +156,5 @@ def _process_table() -> tuple[dict[int, float], dict[int, int]]:
         # The name stands in parentheses and may hold any character, so what counts begins behind the last one.
         fields = text.rpartition(")")[2].split()
         parents[int(folder.name)] = int(fields[1])
-        used[int(folder.name)] = sum(map(int, fields[11:15])) / ticks
+        used[int(folder.name)] = sum(map(int, fields[11:13])) / ticks
     return used, parents
