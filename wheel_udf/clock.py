@@ -317,7 +317,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         last = max(a.batch_id for a in answers.values())
         if not self.ended_input and any(a.held_input for a in answers.values() if a.batch_id == last):
             return self._tick(start)
-        if isinstance(self.clock, SimulatedClock) and self.clock.instants_ms and not played_out:
+        if not played_out:
             return self._tick(start)
         until_ms = self.clock.until_ms
         if until_ms is not None and not self.ended_input:

@@ -28,7 +28,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from wheel_udf.checkpoint import Identity, Lease, input_moved, open_checkpoint
 from wheel_udf.clock import is_clock_offset
-from wheel_udf.hints import HintBoard, answers_of
+from wheel_udf.hints import HintBoard, answer_of
 from wheel_udf.metrics import BatchReport, LatenessHistogram
 from wheel_udf.operator import facts_of, fired, rejects, status
 from wheel_udf.sinks import Destinations, Sink, write_batch
@@ -178,10 +178,8 @@ class _Delivery:
 
     def _post(self, statuses: list[dict[str, Any]], *, held_input: bool) -> None:
         for row in statuses:
-            answers = {
-                shard: replace(answer, held_input=held_input) for shard, answer in answers_of([row]).items()
-            }
-            self.board.post(row["query_id"], row["run"], answers)
+            answer = replace(answer_of(row), held_input=held_input)
+            self.board.post(row["query_id"], row["run"], {row["shard"]: answer})
 
     def _report(
         self, statuses: list[dict[str, Any]], batch_id: int, undeliverable: int, *, held_input: bool

@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -83,15 +83,12 @@ class HintBoard:
         draft.replace(path)
 
 
-def answers_of(statuses: Iterable[Mapping[str, Any]]) -> dict[int, Answer]:
-    """The answers that rows of status give, by shard."""
-    return {
-        status["shard"]: Answer(
-            batch_id=status["batch_id"],
-            next_due_ms=status["next_due_ms"],
-            clock_ms=status["clock_ms"],
-            watermark_ms=status["watermark_ms"],
-            held_input=status["received"] > 0,
-        )
-        for status in statuses
-    }
+def answer_of(status: Mapping[str, Any]) -> Answer:
+    """The answer that a row of status gives."""
+    return Answer(
+        batch_id=status["batch_id"],
+        next_due_ms=status["next_due_ms"],
+        clock_ms=status["clock_ms"],
+        watermark_ms=status["watermark_ms"],
+        held_input=status["received"] > 0,
+    )

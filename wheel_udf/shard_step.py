@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from wheel_udf.cascade import Step, advance
 from wheel_udf.geometry import Wheel
-from wheel_udf.hints import HintBoard, answers_of
+from wheel_udf.hints import HintBoard, answer_of
 from wheel_udf.metrics import LatenessHistogram
 from wheel_udf.state import CANCEL, COMMAND_SCHEMA, ShardState
 
@@ -34,7 +34,6 @@ OUTPUT_TYPE = (
     "kind string, schedule_id string, seq long, destination string, key binary, value binary, headers string, deliver_at_ms long, "
     "fired_at_ms long, lateness_ms long, error_code string, error_message string, record string, source string, status string"
 )
-_OUTPUT_COLUMNS = [part.split()[0] for part in OUTPUT_TYPE.split(", ")]
 _OUTPUT_DTYPES = {
     name: "Int64" if kind == "long" else "object"
     for name, kind in (part.split() for part in OUTPUT_TYPE.split(", "))
@@ -219,7 +218,7 @@ class ShardStep:
             **state.counts,
         }
         if self.board_folder is not None:
-            HintBoard(self.board_folder).post(query_id, rows.run, answers_of([status]))
+            HintBoard(self.board_folder).post(query_id, rows.run, {shard: answer_of(status)})
         return status
 
 
@@ -250,7 +249,7 @@ def _as_output(frame: pd.DataFrame) -> pd.DataFrame:
 
     Spark concatenates the frames of a batch: every one must have the same dtypes, also where a column is all null.
     """
-    return frame.reindex(columns=_OUTPUT_COLUMNS).astype(_OUTPUT_DTYPES)
+    return frame.reindex(columns=list(_OUTPUT_DTYPES)).astype(_OUTPUT_DTYPES)
 
 
 @cache
