@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo bench clean distclean
+.PHONY: help setup test lint format demo demo-kafka bench clean distclean
 
 help: ## this page
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -20,9 +20,9 @@ help: ## this page
 	@echo "First:  make demo    a year of real departures through the wheel, with a picture at the end"
 	@echo "Then:   make test    everything is checked on your machine"
 	@echo
-	@echo "Both set up $(VENV) by themselves (2 to 3 minutes, once). They need Python 3.11 to 3.14, Java 17 or newer and the network."
+	@echo "Both set up $(VENV) by themselves (3 to 4 minutes, once). They need Python 3.11 to 3.14, Java 17 or newer and the network."
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make setup PYTHON=/path/to/python3.12    with an interpreter of your choice"
 	@echo "  make test ARGS='tests/unit -k wheel'     some of the tests"
@@ -43,6 +43,9 @@ format: $(STAMP) ## let ruff put the code in order
 
 demo: $(STAMP) ## a year of real departures through the wheel
 	@$(PY) jobs/demo_departures.py $(ARGS)
+
+demo-kafka: $(STAMP) ## 20,000 commands through a real Kafka broker, with the lateness seen from outside (ARGS=--kill: kill -9 in the middle)
+	@$(PY) jobs/demo_kafka.py $(ARGS)
 
 bench: $(STAMP) ## measure the wheel against what it replaces
 	@$(PY) -m tests.bench.run $(ARGS)
@@ -66,9 +69,10 @@ $(STAMP): pyproject.toml conf/ivy.xml
 	  exit 1; \
 	fi; \
 	PYTHONDONTWRITEBYTECODE=1 $$python -m wheel_udf.jars --check-java; \
-	echo "setting up $(VENV) with $$($$python --version), 2 to 3 minutes"; \
+	echo "setting up $(VENV) with $$($$python --version), 3 to 4 minutes"; \
 	$(PY) -c "$$usable" >/dev/null 2>&1 || $$python -m venv --clear $(VENV); \
 	install="$(PY) -m pip install --quiet --disable-pip-version-check --editable .[dev]"; \
 	$$install || { echo "once more" >&2; $$install; }; \
-	$(PY) -m wheel_udf.jars; \
+	$(PY) -m wheel_udf.jars spark; \
+	$(PY) -m wheel_udf.jars broker; \
 	touch $@

@@ -18,12 +18,13 @@ _HOMES = {
     "ConfigErrors": "errors",
     "Contract": "commands",
     "ContractError": "errors",
-    "DeltaSink": "sinks",
-    "Destinations": "sinks",
+    "DeltaSink": "delta_sink",
+    "Destinations": "destinations",
     "EventClock": "clock",
-    "FileSink": "sinks",
+    "FileSink": "file_sink",
     "GeometryChangedError": "errors",
     "GeometryError": "errors",
+    "KafkaSink": "kafka_sink",
     "LeaseError": "errors",
     "ProcessingClock": "clock",
     "SessionError": "errors",
@@ -55,6 +56,7 @@ __all__ = [
     "FileSink",
     "GeometryChangedError",
     "GeometryError",
+    "KafkaSink",
     "LeaseError",
     "ProcessingClock",
     "SessionError",
@@ -78,6 +80,8 @@ if TYPE_CHECKING:
     from wheel_udf.clock import EventClock, ProcessingClock, SimulatedClock
     from wheel_udf.commands import Contract
     from wheel_udf.delivery import deliver
+    from wheel_udf.delta_sink import DeltaSink
+    from wheel_udf.destinations import Destinations
     from wheel_udf.errors import (
         CheckpointError,
         ConfigError,
@@ -91,11 +95,12 @@ if TYPE_CHECKING:
         StateTooLargeError,
         WheelError,
     )
+    from wheel_udf.file_sink import FileSink
     from wheel_udf.geometry import Wheel
+    from wheel_udf.kafka_sink import KafkaSink
     from wheel_udf.metrics import BatchReport
     from wheel_udf.operator import fired, rejects, schedule, status
     from wheel_udf.session import build_session, stop_session
-    from wheel_udf.sinks import DeltaSink, Destinations, FileSink
     from wheel_udf.timing_wheel import TimingWheel
 
 

@@ -51,6 +51,7 @@ class Step:
         fired: Released entries (``ENTRY_SCHEMA``), oldest first.
         missed: Entries released too late for their ``max_lateness_ms``, oldest first.
         changed: Whether the state must be written.
+        spread: Ids that came over several partitions (see :attr:`wheel_udf.fold.Folded.spread`).
     """
 
     state: ShardState
@@ -58,6 +59,7 @@ class Step:
     fired: pa.Table
     missed: pa.Table
     changed: bool
+    spread: int = 0
 
 
 def advance(
@@ -97,7 +99,8 @@ def advance(
     ]
     memory = _remember(state.memory_chunks, pa.concat_tables(records), clock_ms, memory_ms)
     entries = merged([*closed, *storage.place(waiting, clock_ms)])
-    return Step(state.with_chunks(clock_ms, counts, entries, memory), clock_ms, fired, missed, changed=True)
+    after = state.with_chunks(clock_ms, counts, entries, memory)
+    return Step(after, clock_ms, fired, missed, changed=True, spread=folded.spread if folded else 0)
 
 
 def _open_reached(

@@ -6,7 +6,8 @@
     delay_scheduler.py dry-run --config FILE ...                                                 checks everything, runs nothing
 
 Standard output carries the lines of :mod:`wheel_udf.job` (a line for each batch, the summary), standard error the ``error:`` lines.
-What goes wrong is told in sentences (:mod:`wheel_udf.failures`); ``--debug`` adds the stack trace.
+What goes wrong is told in sentences (:mod:`wheel_udf.failures`); ``--debug`` adds the stack trace. No line holds a secret of the config
+(:mod:`wheel_udf.secrets`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TextIO
 from wheel_udf import config as config_file
 from wheel_udf.errors import ConfigErrors
 from wheel_udf.failures import explain
+from wheel_udf.secrets import hide
 from wheel_udf.settings import JobConfig, parse_instant_ms
 
 SUCCESS = 0
@@ -41,6 +43,8 @@ what --until means, by clock and trigger (what arrives later than until is past 
 Without --until, available-now ends at the clock's own time and an interval runs until it is stopped. With an
 interval an idle wheel runs a batch each clock.heartbeat, so its stop may come that much later.
 
+secrets: ${env:NAME} and ${file:/path} in any text of the config are replaced when it is read, and printed as ***
+
 exit codes:
   0  success; also after SIGINT (Ctrl-C) or SIGTERM: the running batch is finished, the summary printed
   1  the run failed (Spark, a sink, the checkpoint is in use, anything unexpected)
@@ -51,6 +55,7 @@ examples:
   spark-submit jobs/delay_scheduler.py run --config conf/scheduler.yml --trigger available-now --until 2014-01-02
   python jobs/delay_scheduler.py dry-run --config conf/scheduler.yml --set wheel.shards=8
   ... --set 'destinations."reminders.*".path=data/out'      a key that holds dots stands in double quotes
+  ... --set 'source.options."kafka.bootstrap.servers"=${env:KAFKA}'      (in single quotes, or the shell reads it)
 """
 
 Verb = Callable[[JobConfig, int | None, Callable[[str], None]], int]
@@ -93,19 +98,19 @@ def main(
         return verb(config, arguments.until, line_printer(out or sys.stdout))
     except Exception as error:  # noqa: BLE001  # the last place that can turn an error into a sentence
         if arguments.debug:
-            traceback.print_exception(error, file=errors)
+            print(hide("".join(traceback.format_exception(error))), end="", file=errors)
         return _tell(error, errors, debug=arguments.debug)
 
 
 def line_printer(stream: TextIO) -> Callable[[str], None]:
-    """A function that writes a line and flushes it. A reader that has gone away does not end the run."""
+    """A function that writes a line, its secrets hidden, and flushes it. A reader that has gone away does not end the run."""
     gone = False
 
     def write(line: str) -> None:
         nonlocal gone
         if not gone:
             try:
-                print(line, file=stream, flush=True)
+                print(hide(line), file=stream, flush=True)
             except BrokenPipeError:
                 gone = True
 
@@ -125,7 +130,7 @@ def _tell(error: Exception, stream: TextIO, *, debug: bool) -> int:
         [str(fault) for fault in error.faults] if isinstance(error, ConfigErrors) else [failure.sentence]
     )
     for sentence in sentences:
-        print(f"error: {sentence}", file=stream)
+        print(hide(f"error: {sentence}"), file=stream)
     if not debug and failure.exit_code != USAGE:
         print("(--debug shows the stack trace)", file=stream)
     return failure.exit_code

@@ -19,9 +19,12 @@ input column            accepted types, and meaning
 ``headers``             array of structs (key, value) or map; their keys and values binary or string
 ``max_lateness``        as ``delay``, not negative; null: the contract's
 ``source_coordinates``  string: where the row came from (file and row, partition and offset), for rejects
+``source_seq``          long: the version of rows without ``seq``, from a source that has an order (Kafka's offset)
+``_corrupt_record``     string: not null says that the row could not be read at all (as Spark's own readers do)
 ======================  ==================================================================================
 
-Every column but ``schedule_id`` may be missing, which is as null. Strings may be binary, which is taken as
+Every column but ``schedule_id`` may be missing, which is as null. With a column ``source_seq`` the coordinates travel
+with good rows too, into the wheel and out again. Strings may be binary, which is taken as
 UTF-8. Extra columns are kept in ``record`` and nowhere else. A column whose type can hold no valid value (a
 boolean ``deliver_at``) raises ``ContractError`` before anything runs; numbers as instants or durations are
 refused row by row, since nulls and a delay of 0 are fine.
@@ -71,6 +74,8 @@ from wheel_udf.rules import (
 __all__ = ["CANCEL", "SCHEDULE", "Contract", "parse"]
 
 _SOURCE: Final = "source_coordinates"
+_SOURCE_SEQ: Final = "source_seq"
+_UNREADABLE: Final = "_corrupt_record"
 _NAMES: Final = (
     *(
         "schedule_id",
@@ -84,7 +89,7 @@ _NAMES: Final = (
         "value",
         "headers",
     ),
-    *("max_lateness", _SOURCE),
+    *("max_lateness", _SOURCE, _SOURCE_SEQ, _UNREADABLE),
 )
 _COMPILED_COLUMNS: Final = 20
 """Widest frame that Spark compiles whole: every column makes its methods longer (see ``_interpreted``)."""
@@ -107,8 +112,9 @@ def parse(commands: DataFrame, contract: Contract) -> DataFrame:
         cancel), ``seq`` long, ``seq_given`` boolean, ``deliver_at_ms`` long (UTC epoch ms, null for a
         cancel), ``event_time_ms`` long, ``destination`` string, ``key`` binary, ``value`` binary, ``headers``
         string (the JSON of :data:`wheel_udf.columns.HEADERS`), ``max_lateness_ms`` long; and for rejected
-        rows only ``error_code``, ``error_message``, ``record`` and ``source``, all string. A good cancel has
-        neither payload nor destination. All strings are valid UTF-8.
+        rows only ``error_code``, ``error_message``, ``record`` and ``source``, all string (``source`` of good rows
+        too where the input has ``source_seq``). A good cancel has neither payload nor destination. All strings
+        are valid UTF-8.
 
     Raises:
         ContractError: No ``schedule_id``, two columns of one name, or a type that can hold no valid value.
@@ -147,7 +153,7 @@ def _locate(schema: T.StructType) -> dict[str, int]:
             "the commands have no column schedule_id",
             field="columns found",
             value=", ".join(schema.names),
-            rule=f"columns expected: schedule_id, and as needed {', '.join(_NAMES[1:])}",
+            rule=f"columns expected: schedule_id, and as needed {', '.join(_NAMES[1:-2])}",
             hint="rename the column that holds the id",
         )
     return found
@@ -230,12 +236,13 @@ def _outcome(given: read.Inputs, contract: Contract) -> list[Column]:
         # Whatever else is wrong with the row: the clock may be made from this column.
         made_ms = F.when(~is_ahead(contract.max_ahead_ms), made_ms)
     seq_given = given["seq"].column.isNotNull() if "seq" in given else F.lit(False)
+    own_seq = given[_SOURCE_SEQ].read(read.whole_number) if _SOURCE_SEQ in given else made_ms
     asked = F.col("_destination")
     lateness_ms = F.coalesce("_lateness_ms", F.lit(contract.max_lateness_ms)).cast("long")
     return [
         F.when(rejected, readable_name).otherwise(name).alias("schedule_id"),
         F.when(schedule, SCHEDULE).otherwise(CANCEL).cast("byte").alias("op"),
-        F.when(seq_given, F.col("_seq")).otherwise(made_ms).alias("seq"),
+        F.when(seq_given, F.col("_seq")).otherwise(own_seq).alias("seq"),
         seq_given.alias("seq_given"),
         F.when(schedule & (F.abs(due_ms) <= read.MAX_INSTANT_MS), due_ms).alias("deliver_at_ms"),
         made_ms.alias("event_time_ms"),
@@ -251,14 +258,13 @@ def _rejection(given: read.Inputs, original: list[read.Input], message: Column) 
     """The columns that rejected rows alone fill; a good row computes none of them."""
     code = F.col("_code")
     source = F.make_valid_utf8(given[_SOURCE].read(read.text)) if _SOURCE in given else read.null("string")
-    record = F.struct(
-        *(_recorded(each).alias(each.name) for each in original if each.name.lower() != _SOURCE)
-    )
+    told = [each for each in original if each.name.lower() not in (_SOURCE, _SOURCE_SEQ)]
+    record = F.struct(*(_recorded(each).alias(each.name) for each in told))
     return [
         code.alias("error_code"),
         _interpreted(message, code.isNotNull()).alias("error_message"),
         _interpreted(F.to_json(record, _RECORD_OPTIONS), code.isNotNull()).alias("record"),
-        F.when(code.isNotNull(), source).alias("source"),
+        (source if _SOURCE_SEQ in given else F.when(code.isNotNull(), source)).alias("source"),
     ]
 
 

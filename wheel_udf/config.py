@@ -1,22 +1,22 @@
 """The config file of the job: a YAML mapping in, a checked :class:`JobConfig` out, or all its faults at once.
 
-Reading goes through four steps; each adds to one list of faults, which is raised as one :class:`ConfigErrors`::
+Reading goes through five steps; each adds to one list of faults, which is raised as one :class:`ConfigErrors`::
 
-    text --YAML--> mapping --overrides--> mapping --models--> JobConfig --rules across sections--> JobConfig
-         syntax,           --set a.b=c            types, bounds,         default_destination,
-         duplicate keys                           unknown keys           paths that collide
+    text --YAML--> mapping --overrides--> mapping --secrets--> mapping --models--> JobConfig --rules across sections--> JobConfig
+         syntax,           --set a.b=c            ${env:NAME}          types, bounds,         default_destination, presets,
+         duplicate keys                           ${file:/path}        unknown keys           paths and topics that collide
 
 Values. A duration is a text with a unit (``1 second``, ``PT10M``), never a bare number, and becomes an attribute that ends in
 ``_ms``. An instant is an ISO text, UTC where it names no zone. ``clock.max_ahead: none``, ``contract.memory: unlimited`` (remember for
 ever) and ``contract.max_delay: unlimited`` lift a bound. Relative paths are relative to the working directory. Unknown keys are errors;
-what belongs to a later release (the tiered mode, Kafka, limits on pending entries) is refused by name.
+what belongs to a later release (the tiered mode, limits on pending entries) is refused by name.
 
 Overrides (``--set``). ``a.b=c`` sets key ``b`` of section ``a``; the value is read as YAML, and an empty value removes the setting. A key
 that holds dots is put in double quotes (mind the shell's own quoting)::
 
     --set wheel.size=60   --set 'destinations."reminders.*".path=data/out'   --set limits.fired_per_batch=
 
-The values of settings whose name contains password, secret, token or jaas never appear in a message.
+Secrets (:mod:`wheel_udf.secrets`) never appear in a message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,13 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from wheel_udf import kafka_options
 from wheel_udf import settings as models
 from wheel_udf.errors import ConfigError, ConfigErrors
+from wheel_udf.secrets import HIDDEN, is_secret_name, redacted, resolve
 from wheel_udf.settings import JobConfig
 
-__all__ = ["JobConfig", "check", "load", "redacted"]
-
-_SECRET_NAME = re.compile(r"password|secret|token|jaas", re.IGNORECASE)
+__all__ = ["JobConfig", "check", "load"]
 
 # Keys that belong to a section of this name in a later release: (section, key) -> what they come with.
 _LATER_KEYS: dict[tuple[str, str], str] = {
@@ -91,12 +91,15 @@ def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> JobConfig:
             _apply(settings, override)
         except ConfigError as fault:
             faults.append(fault)
+    settings, unfilled = resolve(settings)
+    faults += unfilled.values()
     config = None
     try:
         config = JobConfig.model_validate(settings)
     except ValidationError as error:
-        faults += [_as_fault(detail, settings) for detail in error.errors(include_url=False)]
-    faults += _faults_across(settings)
+        details = error.errors(include_url=False)
+        faults += [_as_fault(detail, settings) for detail in details if _keys_of(detail) not in unfilled]
+    faults += [_without_secrets(fault) for fault in _faults_across(settings)]
     if config is None or faults:
         raise ConfigErrors(faults)
     return config
@@ -204,7 +207,7 @@ def _split(override: str) -> tuple[list[str], Any]:
 def _as_fault(detail: ErrorDetails, settings: dict[str, Any]) -> ConfigError:
     location = _without_tags(detail["loc"])
     path, given = _path_text(location), detail["input"]
-    value = "(not shown)" if any(_is_secret(part) for part in location) else redacted(given)
+    value = HIDDEN if any(is_secret_name(part) for part in location) else redacted(given)
     context = detail.get("ctx", {})
     kind, field = detail["type"], path
     what: str = "not a good value"
@@ -216,7 +219,7 @@ def _as_fault(detail: ErrorDetails, settings: dict[str, Any]) -> ConfigError:
         return ConfigError("a required setting is missing", field=path)
     if kind.startswith("union_tag"):
         field, rule = f"{path}.kind", _one_of(_CLOCK_KEYS)
-        value = given.get("kind") if isinstance(given, dict) else None
+        value = redacted(given.get("kind")) if isinstance(given, dict) else None
         what = (
             "a required setting is missing"
             if kind == "union_tag_not_found"
@@ -256,6 +259,16 @@ def _without_tags(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
     if location[:1] == ("clock",) and len(location) > 1 and location[1] in _CLOCK_KEYS:
         location = (location[0], *location[2:])
     return location[:-1] if location[-1:] == ("[key]",) else location
+
+
+def _without_secrets(fault: ConfigError) -> ConfigError:
+    # Now, and not where it is printed: an error cuts its value, and half a secret is not found any more.
+    value = redacted(fault.value)
+    return ConfigError(fault.what, field=fault.field, value=value, rule=fault.rule, hint=fault.hint)
+
+
+def _keys_of(detail: ErrorDetails) -> tuple[str, ...]:
+    return tuple(str(part) for part in _without_tags(detail["loc"]))
 
 
 def _path_text(location: Iterable[int | str]) -> str:
@@ -299,17 +312,6 @@ def _one_of(names: Iterable[str]) -> str:
     return f"one of {', '.join(names)}"
 
 
-def _is_secret(part: object) -> bool:
-    return isinstance(part, str) and _SECRET_NAME.search(part) is not None
-
-
-def redacted(value: Any) -> Any:
-    """The value with everything hidden that stands under a name with password, secret, token or jaas in it."""
-    if isinstance(value, Mapping):
-        return {key: "(not shown)" if _is_secret(key) else redacted(inner) for key, inner in value.items()}
-    return [redacted(inner) for inner in value] if isinstance(value, list) else value
-
-
 def _faults_across(settings: dict[str, Any]) -> Iterator[ConfigError]:
     """Rules that need two sections. They look at the raw settings, so that they speak up beside other faults."""
     contract, destinations = settings.get("contract"), settings.get("destinations")
@@ -323,12 +325,42 @@ def _faults_across(settings: dict[str, Any]) -> Iterator[ConfigError]:
                 value=default,
                 rule=f"a name that one of destinations matches: {', '.join(patterns)}",
             )
+    yield from _kafka_faults(settings)
     seen: dict[str, str] = {}
     for field, path in _paths(settings):
         if (other := seen.setdefault(str(Path(path)), field)) != field:
             yield ConfigError(
                 "one path with two uses", field=field, value=path, rule=f"not the path of {other}"
             )
+
+
+def _kafka_faults(settings: dict[str, Any]) -> Iterator[ConfigError]:
+    source, contract, rejects = (_section(settings, name) for name in ("source", "contract", "rejects"))
+    reads_kafka = source.get("format") == "kafka"
+    preset = contract.get("preset", kafka_options.DEFAULT_PRESET if reads_kafka else "columns")
+    if reads_kafka:
+        yield from kafka_options.source_faults(source)
+        if preset == "columns":
+            rule = f"one of {', '.join(kafka_options.PRESETS)} with a kafka source"
+            yield ConfigError(
+                "a Kafka record has no such columns", field="contract.preset", value=preset, rule=rule
+            )
+    elif preset in kafka_options.PRESETS and "format" in source:
+        rule = "columns, unless the source is kafka"
+        yield ConfigError("a preset of Kafka records", field="contract.preset", value=preset, rule=rule)
+    for name, sink in _section(settings, "destinations").items():
+        if isinstance(sink, dict) and sink.get("sink") == "kafka":
+            field = _path_text(("destinations", str(name)))
+            yield from kafka_options.sink_faults(sink, field, is_rejects=False)
+    if rejects.get("sink") == "kafka":
+        yield from kafka_options.sink_faults(rejects, "rejects", is_rejects=True)
+        if reads_kafka and rejects.get("topic") in kafka_options.topic_names(source):
+            what, rule = "the rejects would come back as commands", "not a topic of the source"
+            yield ConfigError(what, field="rejects.topic", value=rejects["topic"], rule=rule)
+
+
+def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    return section if isinstance(section := settings.get(name), dict) else {}
 
 
 def _paths(settings: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -18,11 +18,13 @@ differs is refused before anything runs. See :mod:`wheel_udf.checkpoint`.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -30,7 +32,7 @@ from wheel_udf.checkpoint import Identity, Lease, input_moved, open_checkpoint
 from wheel_udf.clock import is_clock_offset
 from wheel_udf.hints import HintBoard, answer_of
 from wheel_udf.metrics import BatchReport, LatenessHistogram
-from wheel_udf.operator import facts_of, fired, rejects, status
+from wheel_udf.operator import FIRED_COLUMNS, facts_of, rejects, status
 from wheel_udf.sinks import Destinations, Sink, write_batch
 from wheel_udf.state import OUTCOMES
 
@@ -155,14 +157,17 @@ class _Delivery:
             self.on_batch(self._report(statuses, batch_id, undeliverable, held_input=held_input))
 
     def _write_rows(self, frame: DataFrame, statuses: list[dict[str, Any]], batch_id: int) -> int:
-        rows_to: dict[str, int] = {}
+        rows_to: Counter[str] = Counter()
+        largest_to: dict[str, int] = {}
         for row in statuses:
-            for destination, rows in row["destinations"].items():
-                rows_to[destination] = rows_to.get(destination, 0) + rows
+            rows_to.update(row["destinations"])
+            for destination, size in row["largest"].items():
+                largest_to[destination] = max(size, largest_to.get(destination, 0))
         return write_batch(
-            fired(frame),
+            frame.where(F.col("kind") == "fired").select(*FIRED_COLUMNS, "source"),
             rejects(frame),
             rows_to=rows_to,
+            largest_to=largest_to,
             rejected=sum(row["rejected_now"] + row["missed_now"] for row in statuses),
             destinations=self.destinations,
             rejects=self.rejects,
@@ -198,6 +203,7 @@ class _Delivery:
             fired=sum(row["fired_now"] for row in statuses),
             missed=sum(row["missed_now"] for row in statuses),
             rejected=sum(row["rejected_now"] for row in statuses),
+            spread=sum(row["spread_now"] for row in statuses),
             undeliverable=undeliverable,
             pending=sum(row["pending"] for row in shards),
             next_due_ms=next_due_ms,

@@ -15,14 +15,10 @@ killed demo still holds it.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import subprocess
-import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import IO, TYPE_CHECKING
@@ -30,9 +26,10 @@ from typing import IO, TYPE_CHECKING
 import pandas as pd
 import pyarrow.dataset as ds
 
-from wheel_udf import departures, jars
+from wheel_udf import demo_parts, departures, jars
 from wheel_udf.demo_account import FIRED_COLUMNS, draw, per_hour, render, summary_counts, take_account
-from wheel_udf.errors import LeaseError, SessionError, WheelError
+from wheel_udf.demo_parts import INTERRUPTED, exclusive, job_environment, short, submit_command
+from wheel_udf.errors import SessionError, WheelError
 from wheel_udf.session import build_session, stop_session
 
 if TYPE_CHECKING:
@@ -40,13 +37,10 @@ if TYPE_CHECKING:
 
 FOLDER = Path("data/departures")
 UNTIL = "2014-01-02T00:00:00Z"  # the last reminder is due at 2014-01-01T04:56Z
-MARKER = ".demo"
 OUTPUTS = ("tables", "rejects", "checkpoint")
 PICTURE = "reminders_per_hour.png"
 
-_MARKER_TEXT = "Made by `make demo`: its next run deletes tables, rejects and checkpoint beside this file.\n"
 _LAST_LINES = 200
-_INTERRUPTED = 130
 
 
 def main(root: Path, *, say: Callable[[str], None]) -> int:
@@ -70,7 +64,7 @@ def main(root: Path, *, say: Callable[[str], None]) -> int:
         return 1
     except KeyboardInterrupt:
         say("demo: stopped")
-        return _INTERRUPTED
+        return INTERRUPTED
     verdict = "the account agrees" if agrees else "the account does NOT agree, see MISMATCH above"
     say(f"{verdict}; {perf_counter() - began_s:.0f} s in all")
     return 0 if agrees else 1
@@ -83,7 +77,7 @@ def _steps(root: Path, lock: IO[str], say: Callable[[str], None]) -> bool:
     say(f"  {prepared.commands:,} commands in {len(prepared.files)} files, in order of event time")
     clear_outputs(folder)
     command = job_command(root)
-    say(f"2 run: SPARK_CONF_DIR=conf {' '.join(_short(root, command))}")
+    say(f"2 run: SPARK_CONF_DIR=conf {' '.join(short(root, command))}")
     last_lines = run_job(root, command, lock, say)
     say("3 account: reading the tables back")
     flights = departures.read_flights(departures.flights_path())
@@ -97,71 +91,15 @@ def _steps(root: Path, lock: IO[str], say: Callable[[str], None]) -> bool:
     return all(line.agrees for line in lines)
 
 
-@contextmanager
-def exclusive(folder: Path) -> Iterator[IO[str]]:
-    """Holds the demo's folder, made if missing, for one run.
-
-    Yields:
-        The open lock file; a child process that inherits it holds the folder too.
-
-    Raises:
-        WheelError: The folder holds something and was not made by the demo.
-        LeaseError: Another demo, or a job it started, is still running there.
-    """
-    marker = folder / MARKER
-    if not marker.is_file() and folder.exists() and any(folder.iterdir()):
-        raise WheelError(
-            "the demo's folder holds something that it did not make", field=str(folder), hint="move it away"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    with marker.open("a+", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LeaseError(
-                "a demo is running already", field=str(folder), hint="wait for it, or end it"
-            ) from None
-        lock.truncate(0)
-        lock.write(_MARKER_TEXT)
-        lock.flush()
-        yield lock
-
-
 def clear_outputs(folder: Path) -> None:
-    """Removes what an earlier run wrote; the prepared commands stay.
-
-    Raises:
-        WheelError: The folder has no marker of the demo, or an output is a link to somewhere else.
-    """
-    if not (folder / MARKER).is_file():
-        raise WheelError("not a folder of the demo", field=str(folder), rule=f"holds {MARKER}")
-    for path in (folder / name for name in OUTPUTS):
-        if path.is_symlink():
-            raise WheelError("an output folder is a link", field=str(path), hint="remove the link")
-        if path.exists():
-            shutil.rmtree(path)
-    (folder / PICTURE).unlink(missing_ok=True)
+    """Removes what an earlier run wrote; the prepared commands stay. See :func:`wheel_udf.demo_parts.clear_outputs`."""
+    demo_parts.clear_outputs(folder, (*OUTPUTS, PICTURE))
 
 
 def job_command(root: Path) -> list[str]:
-    """The command line a user would type at the root, `spark-submit` from the running Python environment.
-
-    Raises:
-        SessionError: There is no spark-submit in it.
-    """
-    submit = Path(sys.executable).parent / "spark-submit"
-    if not submit.is_file():
-        raise SessionError("no spark-submit beside Python", field=str(submit), hint="run `make setup`")
-    environment = []
-    if Path(sys.prefix) != root / ".venv":  # conf/spark-defaults.conf names what `make setup` makes in .venv
-        environment = [
-            "--conf",
-            f"spark.pyspark.python={sys.executable}",
-            "--conf",
-            f"spark.jars={jars.jars_folder()}/*.jar",
-        ]
-    job = ["jobs/delay_scheduler.py", "run", "--config", "conf/departures.yml"]
-    return [str(submit), *environment, *job, "--trigger", "available-now", "--until", UNTIL]
+    """The command line a user would type at the root. See :func:`wheel_udf.demo_parts.submit_command`."""
+    arguments = ["run", "--config", "conf/departures.yml", "--trigger", "available-now", "--until", UNTIL]
+    return submit_command(root, arguments)
 
 
 def run_job(root: Path, command: Sequence[str], lock: IO[str], say: Callable[[str], None]) -> list[str]:
@@ -173,16 +111,11 @@ def run_job(root: Path, command: Sequence[str], lock: IO[str], say: Callable[[st
     Raises:
         SessionError: It did not end with exit code 0.
     """
-    environment = os.environ | {
-        "SPARK_CONF_DIR": str(root / "conf"),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONUNBUFFERED": "1",  # a pipe would hold the progress lines back
-    }
     kept: deque[str] = deque(maxlen=_LAST_LINES)
     with subprocess.Popen(
         command,
         cwd=root,
-        env=environment,
+        env=job_environment(root),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -207,10 +140,6 @@ def _pass_on(stream: IO[str], kept: deque[str], say: Callable[[str], None]) -> N
     for line in stream:
         kept.append(line.rstrip())
         say(f"  {kept[-1]}")
-
-
-def _short(root: Path, command: Sequence[str]) -> list[str]:
-    return [part.removeprefix(f"{root}/") for part in command]
 
 
 def read_commands(folder: Path) -> pd.DataFrame:

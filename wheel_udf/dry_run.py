@@ -1,8 +1,8 @@
 """The verb ``dry-run``: everything that can be known before a run, checked and told; nothing is written, no query starts.
 
 Checked, beyond the config itself: the source can be opened and has usable columns (the whole plan of the wheel is put together on it),
-destinations can be written, the checkpoint is one of this package, of the same geometry, shards and clock. All faults of destinations
-are told at once.
+destinations can be written, the checkpoint is one of this package, of the same geometry, shards and clock. Kafka clusters are asked
+for their topics. All faults of destinations are told at once.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
 
+from wheel_udf import kafka_admin, kafka_options
 from wheel_udf import settings as models
 from wheel_udf.checkpoint import last_planned, planned_batch
-from wheel_udf.errors import ConfigError, ConfigErrors
+from wheel_udf.errors import ConfigError, ConfigErrors, SinkError
 from wheel_udf.geometry import Wheel
 from wheel_udf.job import SUCCESS, Say, open_config_checkpoint, scheduled_frame, session, sink_of
 from wheel_udf.metrics import duration_text, instant_text
@@ -38,7 +39,7 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
         WheelError: What would keep the job from running.
     """
     with session(config.name) as spark:
-        columns = read_commands(spark, config.source).columns
+        columns = read_commands(spark, config.source, preset=config.contract.preset).columns
         scheduled_frame(spark, config, until_ms)
         check_destinations(spark, config)
         batches = _check_checkpoint(config)
@@ -56,21 +57,38 @@ def check_destinations(spark: SparkSession, config: JobConfig) -> None:
     Raises:
         ConfigErrors: All sinks that cannot.
     """
-    faults = []
-    for pattern, sink in config.destinations.items():
-        name = pattern.translate(_WILDCARDS)
-        if name == pattern or sink.create or sink.sink != "delta":
-            reason = sink_of(sink).missing_reason(spark, name)
-            if reason is not None:
-                hint = "make the table, or say create: true" if "missing" in reason else None
-                faults.append(
-                    ConfigError(f"cannot be written, {reason}", field=f"destinations.{pattern}", hint=hint)
-                )
-    reason = sink_of(config.rejects).missing_reason(spark, None)
-    if reason is not None:
-        faults.append(ConfigError(f"cannot be written, {reason}", field="rejects"))
+    reasons = {
+        f"destinations.{pattern}": _reason(spark, sink, pattern)
+        for pattern, sink in config.destinations.items()
+    }
+    reasons["rejects"] = _reason(spark, config.rejects, None)
+    faults = [
+        ConfigError(f"cannot be written, {reason}", field=field, hint=_hint(config, field, reason))
+        for field, reason in reasons.items()
+        if reason is not None
+    ]
     if faults:
         raise ConfigErrors(faults)
+
+
+def _reason(spark: SparkSession, sink: models.SinkConfig, pattern: str | None) -> str | None:
+    """Why a sink cannot be written; None if it can, as far as that can be known."""
+    name = None if pattern is None else pattern.translate(_WILDCARDS)
+    try:
+        if name == pattern or sink.create or sink.sink not in ("delta", "kafka"):
+            return sink_of(sink).missing_reason(spark, name)
+        if sink.sink == "kafka":
+            kafka_admin.topic_names(spark, sink.options)
+    except SinkError as fault:
+        return str(fault)
+    return None
+
+
+def _hint(config: JobConfig, field: str, reason: str) -> str | None:
+    if field == "rejects" or "missing" not in reason:
+        return None
+    sink = config.destinations[field.removeprefix("destinations.")]
+    return f"make the {'topic' if sink.sink == 'kafka' else 'table'}, or say create: true"
 
 
 def _check_checkpoint(config: JobConfig) -> str:
@@ -88,7 +106,7 @@ def report(config: JobConfig, until_ms: int | None, columns: list[str], batches:
     yield "dry run: nothing is written"
     yield f"  name          {config.name}"
     yield f"  mode          {config.mode}: all that is pending waits in Spark state, one query from source to sinks"
-    yield f"  source        {config.source.format} {config.source.location}: {', '.join(columns)}"
+    yield f"  source        {_source_text(config)}: {', '.join(columns)}"
     yield f"  clock         {clock_text(config.clock)}" + (
         f", until {instant_text(until_ms)}" if until_ms is not None else ""
     )
@@ -157,6 +175,21 @@ def _trigger_text(config: JobConfig) -> str:
     return config.trigger if config.trigger_ms is None else f"every {duration_text(config.trigger_ms)}"
 
 
+def _source_text(config: JobConfig) -> str:
+    source = config.source
+    if source.format != "kafka":
+        return f"{source.format} {source.location}"
+    topics = ", ".join(kafka_options.topic_names(source.model_dump()))
+    read = kafka_options.reader_options(source.options, source.topics)
+    named = topics or kafka_options.option(read, "subscribePattern")
+    start = kafka_options.option(read, "startingOffsets") or "a timestamp"
+    servers = kafka_options.option(read, kafka_options.SERVERS)
+    return f"kafka {servers}, topics {named}, preset {config.contract.preset}, first start from {start}"
+
+
 def _sink_text(sink: models.SinkConfig, *, always_made: bool = False) -> str:
-    made = " (made when missing)" if sink.create or always_made or sink.sink != "delta" else ""
+    made = " (made when missing)" if sink.create or always_made or sink.sink not in ("delta", "kafka") else ""
+    if sink.sink == "kafka":
+        servers = kafka_options.option(sink.options, kafka_options.SERVERS)
+        return f"kafka {servers}, topic {sink.topic or 'of the same name'}{made}"
     return f"{sink.sink} {sink.location}{made}"

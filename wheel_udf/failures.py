@@ -6,8 +6,8 @@ layers into one message. The sentence that matters is the innermost::
     [STREAM_FAILED] ... [FOREACH_BATCH_USER_FUNCTION_ERROR] ... Traceback ... wheel_udf.errors.SinkError: the table is gone: ...
                                                                               '--------------- this one ---------------'
 
-In this order: an error of our own, a file of the source that Spark could not read (named, with what to do), the last error class of
-Spark, the last ``Caused by``, the first line.
+In this order: an error of our own, a file of the source that Spark could not read (named, with what to do), what Kafka's client says (with
+what to do), the last error class of Spark, the last ``Caused by``, the first line. Secrets are hidden in all of them.
 
 Exit codes: 2 for what the user has to change (config, contract, checkpoint), 1 for what went wrong in the run.
 """
@@ -18,6 +18,7 @@ import re
 from dataclasses import dataclass
 
 from wheel_udf import errors
+from wheel_udf.secrets import hide
 
 RUN_FAILED = 1
 USER_FAULT = 2
@@ -39,6 +40,27 @@ _HEADER_DIFFERS = re.compile(
     r"(CSV header [^\n]+|Number of column in CSV header [^\n]+)\n([^\n]+)\nCSV file: (\S+)"
 )
 _NOT_PARQUET = re.compile(r"(\S+) is not a Parquet file")
+_KAFKA = re.compile(
+    r"org\.apache\.kafka\.common\.(?:errors\.|config\.)?(\w+(?:Exception|Error))(?:: ([^\n]*))?"
+)
+_KAFKA_WORDS: dict[str, tuple[str, str | None]] = {
+    "Timeout": (
+        "the Kafka cluster does not answer",
+        "check kafka.bootstrap.servers, and that the cluster is up",
+    ),
+    "Disconnect": (
+        "the Kafka cluster does not answer",
+        "check kafka.bootstrap.servers, and that the cluster is up",
+    ),
+    "UnknownTopicOrPartition": (
+        "a topic of Kafka is missing",
+        "make it again, or take it out of source.topics",
+    ),
+    "Authentication": ("Kafka refuses the login", "check the kafka.sasl and kafka.ssl options"),
+    "Authorization": ("Kafka does not allow it", "grant this user what it lacks"),
+    "ConfigException": ("an option of Kafka is wrong", "the options that begin with kafka. go to its client"),
+}
+_DATA_LOSS = re.compile(r"\[KAFKA_DATA_LOSS[A-Z0-9_.]*\] ([^\n]+)")
 _SPARK_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: ([^\n]+)", re.MULTILINE)
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*")
@@ -59,12 +81,17 @@ class Failure:
 
 def explain(error: BaseException) -> Failure:
     """Finds the sentence and the exit code for an exception of ours, of Spark's or of anybody's."""
+    failure = _explained(error)
+    return Failure(hide(failure.sentence), failure.exit_code)
+
+
+def _explained(error: BaseException) -> Failure:
     if isinstance(error, errors.WheelError):
         return Failure(str(error), _exit_code(type(error)))
     if not type(error).__module__.startswith(("pyspark.", "py4j.")):
         return Failure(f"{type(error).__name__}: {_first_line(str(error))}", RUN_FAILED)
     text = str(error).split("=== Streaming Query ===")[0]
-    return _of_ours(text) or _of_a_file(text) or _of_spark(text, type(error).__name__)
+    return _of_ours(text) or _of_a_file(text) or _of_kafka(text) or _of_spark(text, type(error).__name__)
 
 
 def _exit_code(kind: type[BaseException]) -> int:
@@ -100,6 +127,25 @@ def _of_a_file(text: str) -> Failure | None:
         )
         return Failure(str(fault), USER_FAULT)
     return None
+
+
+def _of_kafka(text: str) -> Failure | None:
+    if lost := _DATA_LOSS.search(text):
+        what = (
+            f"records of the source are gone before they were read ({_without_sqlstate(lost[1]).rstrip('.')})"
+        )
+        hint = (
+            "read what is left with source.options.failOnDataLoss: false, and know that commands are missing"
+        )
+        return Failure(str(errors.WheelError(what, hint=hint)), RUN_FAILED)
+    found = _KAFKA.findall(text)
+    if not found:
+        return None
+    name, message = found[-1]  # the innermost cause
+    no_words: tuple[str, str | None] = ("Kafka reports an error", None)
+    what, advice = next((words for part, words in _KAFKA_WORDS.items() if part in name), no_words)
+    said = _without_sqlstate(message.strip()) or name
+    return Failure(str(errors.WheelError(f"{what} ({said.rstrip('.')})", hint=advice)), RUN_FAILED)
 
 
 def _of_spark(text: str, name: str) -> Failure:

@@ -19,6 +19,9 @@ whatever the order they came in, before the clock moves. This module computes th
 Vectorised: rows are sorted by (id, version); runs of an id are worked on with shifts and cumulative sums. Cost: O(b log b) for b
 commands, plus one hash probe (about 10 ns) for each pending and each remembered id.
 
+Where rows bear no version of their own, Kafka's offset is it, and offsets of two partitions say nothing about each other. The fold goes by
+the number all the same, and counts the ids for which it saw that (:attr:`Folded.spread`): in one batch, or between a batch and what is pending.
+
 Invariants: each SCHEDULE counts once over the batches of its life, each CANCEL once; ``applied == cancelled``.
 """
 
@@ -51,12 +54,14 @@ class Folded:
         removed: For each index into the state's entry chunks, the rows that are no longer pending.
         records: Memory records to add (``MEMORY_SCHEMA``).
         counts: How much each outcome rises.
+        spread: Ids whose versions are offsets of more than one partition.
     """
 
     winners: pa.Table
     removed: dict[int, Int64s]
     records: pa.Table
     counts: Counter[str]
+    spread: int
 
 
 @dataclass
@@ -70,13 +75,14 @@ class _Known:
     ended_at: Int64s
     chunk: Int64s
     row: Int64s
+    partition: npt.NDArray[np.object_]
 
     @staticmethod
     def nothing(size: int) -> _Known:
         longs = (np.zeros(size, np.int64) for _ in range(5))
         status, op = np.zeros(size, np.int8), np.zeros(size, np.int8)
         seq, due, ended_at, chunk, row = longs
-        return _Known(status, seq, op, due, ended_at, chunk, row)
+        return _Known(status, seq, op, due, ended_at, chunk, row, np.full(size, None))
 
 
 @dataclass
@@ -106,8 +112,10 @@ def fold(state: ShardState, commands: pa.Table, now_ms: int, memory_ms: int | No
     if isinstance(ids, pa.ChunkedArray):
         ids = ids.chunk(0)
     counts: Counter[str] = Counter()
-    known = _look_up(state, ids.dictionary, now_ms, memory_ms)
+    partitions = _partitions(commands)
+    known = _look_up(state, ids.dictionary, now_ms, memory_ms, with_partition=partitions is not None)
     rows = _in_version_order(commands, ids.indices.to_numpy().astype(np.int64))
+    spread = 0 if partitions is None else _spread(rows, known, partitions[rows.at])
     rows = _drop_repeated(rows, known, counts)
     rows, matched = _drop_older(rows, known, counts)
     rows = _drop_retries(rows, known, commands, counts)
@@ -122,10 +130,13 @@ def fold(state: ShardState, commands: pa.Table, now_ms: int, memory_ms: int | No
         },
         records=_records_table(records, ids.dictionary),
         counts=counts,
+        spread=spread,
     )
 
 
-def _look_up(state: ShardState, ids: pa.Array, now_ms: int, memory_ms: int | None) -> _Known:
+def _look_up(
+    state: ShardState, ids: pa.Array, now_ms: int, memory_ms: int | None, *, with_partition: bool
+) -> _Known:
     known = _Known.nothing(len(ids))
     for chunk in state.memory_chunks:
         if memory_ms is None or now_ms < chunk.high_ms + memory_ms:
@@ -136,6 +147,9 @@ def _look_up(state: ShardState, ids: pa.Array, now_ms: int, memory_ms: int | Non
             seqs = chunk.table("seq")["seq"].to_numpy()[rows]
             known.status[codes], known.seq[codes], known.op[codes] = PENDING, seqs, SCHEDULE
             known.chunk[codes], known.row[codes] = number, rows
+            if with_partition:
+                sources = chunk.table("source")["source"].take(pa.array(rows))
+                known.partition[codes] = _without_offset(sources)
     return known
 
 
@@ -197,11 +211,35 @@ def _in_version_order(commands: pa.Table, code: Int64s) -> _Rows:
             "headers",
             "max_lateness_ms",
             "seq_given",
+            "source",
         )
         order[copies] = order[copies][
             pc.sort_indices(subset, sort_keys=[(key, "ascending") for key in keys]).to_numpy()
         ]
     return _Rows(order.astype(np.int64), code[order], seq[order], op[order])
+
+
+def _partitions(commands: pa.Table) -> npt.NDArray[np.object_] | None:
+    """The topic and partition of the commands whose version is their offset (else None); None if there is no such command."""
+    by_offset = pc.and_(pc.is_valid(commands["source"]), pc.invert(commands["seq_given"]))
+    if not pc.any(by_offset).as_py():
+        return None
+    return _without_offset(pc.if_else(by_offset, commands["source"], pa.scalar(None, pa.string())))
+
+
+def _without_offset(sources: pa.ChunkedArray) -> npt.NDArray[np.object_]:
+    """``topic/partition/`` of ``topic/partition/offset``; None of null."""
+    found: npt.NDArray[np.object_] = pc.utf8_rtrim(sources, "0123456789").to_numpy(zero_copy_only=False)
+    return found
+
+
+def _spread(rows: _Rows, known: _Known, partitions: npt.NDArray[np.object_]) -> int:
+    """How many ids have rows of several partitions, one after the other or after what is pending."""
+    before = np.r_[[None], partitions[:-1]]
+    starts = ~_repeats(rows.code)
+    before[starts] = known.partition[rows.code[starts]]
+    differs = (before != partitions) & (before != None) & (partitions != None)  # noqa: E711  # element by element
+    return len(np.unique(rows.code[differs]))
 
 
 def _repeats(*columns: npt.NDArray[np.generic]) -> Bools:

@@ -28,11 +28,14 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from wheel_udf import kafka_admin, kafka_options
 from wheel_udf import settings as models
 from wheel_udf.checkpoint import PlannedSettings, last_planned, open_checkpoint, planned_batch
 from wheel_udf.clock import Clock, EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.commands import Contract
 from wheel_udf.delivery import ONCE, deliver, take_lease
+from wheel_udf.errors import ConfigError
+from wheel_udf.kafka_sink import KafkaSink
 from wheel_udf.metrics import BatchReport, Summary, progress_line
 from wheel_udf.operator import schedule
 from wheel_udf.session import build_session, stop_session
@@ -42,6 +45,7 @@ from wheel_udf.sources import read_commands
 
 SUCCESS = 0
 _POLL_S = 0.2
+_ENDING_OFFSETS = "endingOffsets"
 
 Say = Callable[[str], None]
 Starter = Callable[[str, Callable[[BatchReport], None]], StreamingQuery]
@@ -86,7 +90,7 @@ def compose(spark: SparkSession, config: JobConfig, until_ms: int | None = None)
 def scheduled_frame(spark: SparkSession, config: JobConfig, until_ms: int | None) -> DataFrame:
     """The frame of :func:`wheel_udf.operator.schedule` over the config's source."""
     return schedule(
-        read_commands(spark, config.source),
+        read_commands(spark, config.source, preset=config.contract.preset),
         wheel=config.wheel.wheel(),
         clock=clock_of(config.clock, until_ms),
         shards=config.wheel.shards,
@@ -135,6 +139,8 @@ def destinations_of(config: JobConfig) -> Destinations:
 
 def sink_of(sink: models.SinkConfig) -> Sink:
     """The sink of a destination or of the rejects."""
+    if sink.sink == "kafka":
+        return KafkaSink(options=sink.options, create=sink.create, topic=sink.topic)
     if sink.sink == "delta":
         return DeltaSink(path=sink.location, create=sink.create)
     return FileSink(path=sink.location, format=sink.sink)
@@ -144,37 +150,64 @@ def sink_of(sink: models.SinkConfig) -> Sink:
 
 
 def row_settings(config: JobConfig, until_ms: int | None) -> dict[str, Any]:
-    """The settings that change the rows of a batch, as JSON can hold them. No options: they may hold secrets."""
-    return {
+    """The settings that change the rows of a batch, as JSON can hold them. No options but one: they may hold secrets."""
+    settings = {
         "contract": config.contract.model_dump(mode="json"),
         "clock": config.clock.model_dump(mode="json", exclude={"heartbeat_ms"}),
         "until_ms": until_ms,
         "limits": config.limits.model_dump(mode="json"),
-        "destinations": [[name, sink.sink, sink.location] for name, sink in config.destinations.items()],
-        "rejects": [config.rejects.sink, config.rejects.location],
+        "destinations": [[name, sink.sink, sink.path] for name, sink in config.destinations.items()],
+        "rejects": [config.rejects.sink, config.rejects.topic or config.rejects.path],
     }
+    end = kafka_options.option(config.source.options, _ENDING_OFFSETS)
+    return settings if end is None else settings | {"ending_offsets": end}
 
 
 def with_row_settings(config: JobConfig, recorded: Mapping[str, Any]) -> tuple[JobConfig, int | None]:
-    """The config as it was when a batch was planned, and the until of then; the rest (source, triggers, creation) is today's."""
+    """The config as it was when a batch was planned, and the until of then; the rest (source, triggers, creation, options) is today's.
+
+    Raises:
+        ConfigError: Rows of the batch went to a Kafka cluster that today's config does not have: how to reach it is not recorded.
+    """
     sinks = {
-        name: models.SinkConfig.model_construct(sink=sink, path=path, create=_creates(config, name))
+        name: _sink_of_then(config.destinations.get(name), sink, path, f"destinations.{name}")
         for name, sink, path in recorded["destinations"]
     }
-    sink, path = recorded["rejects"]
+    rejects, place = recorded["rejects"]
     changes = {
         "contract": models.ContractConfig.model_construct(**recorded["contract"]),
         "clock": type(config.clock).model_construct(**{**config.clock.model_dump(), **recorded["clock"]}),
         "limits": models.LimitsConfig.model_construct(**recorded["limits"]),
         "destinations": sinks,
-        "rejects": config.rejects.model_copy(update={"sink": sink, "path": path}),
+        "rejects": _sink_of_then(config.rejects, rejects, place, "rejects"),
+        "source": _source_of_then(config.source, recorded.get("ending_offsets")),
     }
     until_ms: int | None = recorded["until_ms"]
     return config.model_copy(update=changes), until_ms
 
 
-def _creates(config: JobConfig, name: str) -> bool:
-    return name in config.destinations and config.destinations[name].create
+def _sink_of_then(
+    today: models.SinkConfig | None, sink: str, place: str | None, field: str
+) -> models.SinkConfig:
+    """A sink as recorded: its kind, and its path or (of rejects in Kafka) topic."""
+    create = today is not None and today.create
+    if sink != "kafka":
+        return models.SinkConfig.model_construct(sink=sink, path=place, create=create)
+    if today is None or today.sink != "kafka":
+        raise ConfigError(
+            "the last run has left a planned batch with rows for Kafka",
+            field=field,
+            rule="sink: kafka with its options, until that batch is done",
+            hint="start once with the old setting and --trigger available-now, then change it",
+        )
+    return today.model_copy(update={"topic": place})
+
+
+def _source_of_then(source: models.SourceConfig, end: str | None) -> models.SourceConfig:
+    if source.format != "kafka":
+        return source
+    options = {key: value for key, value in source.options.items() if key.lower() != _ENDING_OFFSETS.lower()}
+    return source.model_copy(update={"options": options | ({} if end is None else {_ENDING_OFFSETS: end})})
 
 
 def note_settings(config: JobConfig, until_ms: int | None) -> dict[str, Any] | None:
@@ -364,4 +397,5 @@ def session(name: str) -> Iterator[SparkSession]:
         yield spark
     finally:
         if running is None:
+            kafka_admin.close_all()
             stop_session(spark)

@@ -175,6 +175,7 @@ class BatchReport:
         backlog: Whether entries that are due had to stay because of the limit.
         complete: Whether every shard has told its counts since the query started; if not, ``pending`` and ``counts`` are
             those of the shards heard so far.
+        spread: Ids whose versions were offsets of several partitions: which of them is the latest is not known.
     """
 
     batch_id: int
@@ -192,6 +193,7 @@ class BatchReport:
     held_input: bool
     backlog: bool
     complete: bool = True
+    spread: int = 0
 
 
 def progress_line(report: BatchReport) -> str:
@@ -216,6 +218,7 @@ def progress_line(report: BatchReport) -> str:
         "rejected": report.rejected,
         "missed": report.missed,
         "undeliverable": report.undeliverable,
+        "ids over several partitions": report.spread,
     }
     parts += [f"{noun} {count:,}" for noun, count in unusual.items() if count]
     if report.backlog:
@@ -241,6 +244,7 @@ class Summary:
         self.missed = 0
         self.rejected = 0
         self.undeliverable = 0
+        self.spread = 0
         self.lateness = LatenessHistogram()
         self.last: BatchReport | None = None
         self._accounted_before: int | None = None
@@ -259,6 +263,7 @@ class Summary:
         self.missed += report.missed
         self.rejected += report.rejected
         self.undeliverable += report.undeliverable
+        self.spread += report.spread
         self.lateness = self.lateness.merge(report.lateness)
         self.last = report
         if self._accounted_before is None and report.complete:
@@ -304,6 +309,9 @@ class Summary:
             f"  clock       {instant_text(self.last.clock_ms)}, next due {instant_text(self.last.next_due_ms)}",
             f"  identities  {identities}",
         ]
+        if self.spread:
+            what = f"{self.spread:,} ids came over several partitions without a seq: their order is not known"
+            lines.append(f"  warning     {what}; key them by id, or give a seq")
         return "\n".join(lines)
 
     def _count(self, key: str) -> int:

@@ -28,7 +28,11 @@ tasks and state stores a batch. Under the event clock, event times outside 1678 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -62,7 +66,7 @@ REJECT_COLUMNS = (
 _STATUS_TYPE = ", ".join(
     [
         "shard int, batch_id long, query_id string, run string, clock_ms long, watermark_ms long, next_due_ms long, pending long",
-        "received long, fired_now long, missed_now long, rejected_now long, lateness string, destinations map<string, long>",
+        "received long, fired_now long, missed_now long, rejected_now long, spread_now long, lateness string, destinations map<string, long>, largest map<string, long>",
         *(f"{name} long" for name in OUTCOMES),
     ]
 )
@@ -229,8 +233,27 @@ _with_clock: WeakSet[SparkSession] = WeakSet()
 def _register_clock(spark: SparkSession) -> None:
     # Spark warns when a source is registered again in a session.
     if spark not in _with_clock:
-        spark.dataSource.register(ClockSource)
+        with _package_on_path(spark):
+            spark.dataSource.register(ClockSource)
         _with_clock.add(spark)
+
+
+@contextmanager
+def _package_on_path(spark: SparkSession) -> Iterator[None]:
+    """Functions that Spark is given inside look for this package where the driver has found it, besides their own places.
+
+    The Python process beside the driver that runs a streaming source gets no ``--py-files`` (Spark 4.2), unlike those on executors.
+    """
+    environment: dict[str, str] = spark.sparkContext.environment
+    before = environment.get("PYTHONPATH")
+    home = str(Path(__file__).parents[1])  # a folder, or the zip itself
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [before, home]))
+    try:
+        yield
+    finally:
+        del environment["PYTHONPATH"]
+        if before is not None:
+            environment["PYTHONPATH"] = before
 
 
 def _clock_rows(spark: SparkSession, clock: Clock, shards: int, board: HintBoard) -> DataFrame:

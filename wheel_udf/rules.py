@@ -1,8 +1,8 @@
 """The rules that a command can break: their order, their conditions, and what the message of each says.
 
 :data:`TEXTS` lists all codes in the order in which they are tried; the first rule broken names the row. A
-CANCEL is held to the first six only: it needs an id, a readable ``seq`` and an ``event_time`` that may move
-the clock.
+CANCEL is held to the first seven only: it needs a readable record, an id, a readable ``seq`` and an
+``event_time`` that may move the clock.
 
 The conditions look at the columns of the input as they came, and at those that :mod:`wheel_udf.commands` has
 read from them, which begin with an underscore (``_made_ms`` is the event time). A condition may be null, which
@@ -43,6 +43,7 @@ class Text(NamedTuple):
 
 
 TEXTS: Final[Mapping[str, Text]] = {
+    "unreadable": Text("not readable", "record", "a record in the format of the source"),
     "bad_op": Text("not an operation", "op", "SCHEDULE, REPLACE or CANCEL"),
     "no_schedule_id": Text("no id", "schedule_id", _ID_RULE),
     "bad_schedule_id": Text("not an id", "schedule_id", _ID_RULE),
@@ -92,6 +93,8 @@ def common_rules(given: read.Inputs, contract: Contract) -> list[Rule]:
     ]
     if op := given.get("op"):
         rules.insert(0, Rule("bad_op", F.col("_op").isNull(), op.shown))
+    if unreadable := given.get("_corrupt_record"):
+        rules.insert(0, Rule("unreadable", unreadable.column.isNotNull(), unreadable.shown))
     if seq := given.get("seq"):
         rules.append(Rule("bad_seq", seq.column.isNotNull() & F.col("_seq").isNull(), seq.shown))
     if made := given.get("event_time"):

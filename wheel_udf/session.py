@@ -173,8 +173,10 @@ def _project_settings() -> dict[str, str]:
     folder = jars.conf_folder()
     settings = read_defaults(folder)
     settings["spark.jars"] = ",".join(_jar_files(folder, settings.get("spark.jars", "")))
-    # Names the log file by a path from the project's root; here SPARK_CONF_DIR leads to it (see _environment).
-    settings.pop("spark.driver.extraJavaOptions", None)
+    if folder is not None:
+        # The file names it by a path from the project's root, and spark-submit below pyspark would read that in any folder.
+        logging = (folder / "log4j2.properties").as_uri()
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={logging}"
     settings["spark.pyspark.python"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
     return settings
 

@@ -4,7 +4,7 @@ One class for each section, named as in the file; :mod:`wheel_udf.config` reads 
 and become attributes that end in ``_ms``; instants come as ISO texts and become UTC epoch ms; None means that there is no bound.
 
 Every rule of a section speaks on its own, also when another one has failed, so that one reading finds all faults. What belongs to a
-later release is refused by name and not as an unknown word.
+later release is refused by name and not as an unknown word. The rules of Kafka are in :mod:`wheel_udf.kafka_options`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from pydantic_core import PydanticCustomError
 from wheel_udf.durations import parse_duration_ms
 from wheel_udf.errors import ConfigError, GeometryError
 from wheel_udf.geometry import Wheel
+from wheel_udf.kafka_options import DEFAULT_PRESET
 
 AVAILABLE_NOW = "available-now"
 _DAY_MS = 86_400_000
@@ -208,29 +209,22 @@ class SourceConfig(_Section):
 
     Attributes:
         format: Spark's name of the format.
-        path: Folder of files, or a Delta table.
+        path: Folder of files, or a Delta table; None for kafka.
         schema_ddl: Key ``schema``: columns of the files as SQL DDL, instead of what is found there.
-        options: Passed to Spark's reader as they are.
+        topics: Of kafka, unless options name them.
+        options: Passed to Spark's reader as they are; for kafka see :mod:`wheel_udf.kafka_options`.
     """
 
-    format: Literal["parquet", "json", "csv", "delta"]
+    format: Literal["parquet", "json", "csv", "delta", "kafka"]
     path: _Text | None = Field(None, validate_default=True)
     schema_ddl: _Text | None = Field(None, alias="schema")
+    topics: tuple[_Text, ...] | None = None
     options: _Options = Field(default_factory=dict)
-
-    @field_validator("format", mode="before")
-    @classmethod
-    def _is_not_kafka(cls, value: object) -> object:
-        if value == "kafka":
-            raise _later(
-                "kafka sources are", "they arrive with the Kafka release", "use parquet, json, csv or delta"
-            )
-        return value
 
     @field_validator("path")
     @classmethod
     def _has_path(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is None and "format" in info.data:
+        if value is None and info.data.get("format", "kafka") != "kafka":
             raise _fault("missing", rule="the folder or table to read")
         return value
 
@@ -241,17 +235,28 @@ class SourceConfig(_Section):
             raise _fault("a delta source has its own schema", rule="schema only with parquet, json or csv")
         return value
 
+    @field_validator("topics")
+    @classmethod
+    def _kafka_only(cls, value: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        if value is not None and info.data.get("format", "kafka") != "kafka":
+            raise _fault("a setting of kafka sources", rule=f"{info.data['format']} has a path")
+        return value
+
     @property
     def location(self) -> str:
-        """The path, which every format of this release has."""
+        """The path, which every format but kafka has."""
         assert self.path is not None
         return self.path
 
 
 class ContractConfig(_Section):
-    """Section ``contract``: what a command may look like. None = no bound (``unlimited``; for ``memory`` = for ever)."""
+    """Section ``contract``: what a command may look like. None = no bound (``unlimited``; for ``memory`` = for ever).
 
-    preset: Literal["columns"] = "columns"
+    The preset says how a record becomes a command: ``columns`` by the names of its columns, the others are for Kafka
+    (:mod:`wheel_udf.presets`).
+    """
+
+    preset: Literal["columns", "native", "json", "scheduler"] = "columns"
     max_delay_ms: Annotated[
         int | None, _none_for("unlimited"), _at_least(0, "not negative, or unlimited")
     ] = Field(730 * _DAY_MS, alias="max_delay")
@@ -261,13 +266,6 @@ class ContractConfig(_Section):
     max_value_bytes: StrictInt = Field(1_048_576, ge=0)
     default_destination: _Text | None = None
     max_lateness_ms: _NotNegativeMs | None = Field(None, alias="max_lateness")
-
-    @field_validator("preset", mode="before")
-    @classmethod
-    def _is_columns(cls, value: object) -> object:
-        if value in ("json", "native", "scheduler", "compacted"):
-            raise _later(f"the preset {value} is", "it arrives with the Kafka release", "use columns")
-        return value
 
     @field_validator("default_destination")
     @classmethod
@@ -281,43 +279,43 @@ class SinkConfig(_Section):
     """A destination, or the section ``rejects``.
 
     Attributes:
-        sink: delta (a table for each destination name under ``path``) or a file format, for a first look.
-        path: The folder.
-        create: Whether a missing Delta table may be made (folders of files and the table of the rejects always are).
-        options: Of sinks that take some; none of this release does.
+        sink: delta (a table for each destination name under ``path``), kafka (a topic for each), or a file format, for a first look.
+        path: The folder; None for kafka.
+        create: Whether a missing Delta table or topic may be made (folders of files, and what rejects go to, always are).
+        topic: Of rejects that go to kafka.
+        options: Of kafka: ``kafka.bootstrap.servers`` and other settings of its producer.
     """
 
-    sink: Literal["delta", "parquet", "json", "csv"]
+    sink: Literal["delta", "kafka", "parquet", "json", "csv"]
     path: _Text | None = Field(None, validate_default=True)
     create: StrictBool = False
+    topic: _Text | None = None
     options: _Options = Field(default_factory=dict)
-
-    @field_validator("sink", mode="before")
-    @classmethod
-    def _is_not_kafka(cls, value: object) -> object:
-        if value == "kafka":
-            raise _later(
-                "kafka sinks are", "they arrive with the Kafka release", "use delta, parquet, json or csv"
-            )
-        return value
 
     @field_validator("path")
     @classmethod
     def _has_path(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is None and "sink" in info.data:
+        if value is None and info.data.get("sink", "kafka") != "kafka":
             raise _fault("missing", rule="the folder to write to")
+        return value
+
+    @field_validator("topic")
+    @classmethod
+    def _kafka_only(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("sink", "kafka") != "kafka":
+            raise _fault("a setting of kafka sinks", rule=f"{info.data['sink']} has a path")
         return value
 
     @field_validator("options")
     @classmethod
-    def _has_no_options(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        if value and "sink" in info.data:
-            raise _fault("this sink takes no options", rule="options of sinks arrive with the Kafka release")
+    def _kafka_has_options(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        if value and info.data.get("sink", "kafka") != "kafka":
+            raise _fault("this sink takes no options", rule="options only with kafka")
         return value
 
     @property
     def location(self) -> str:
-        """The path, which every sink of this release has."""
+        """The path, which every sink but kafka has."""
         assert self.path is not None
         return self.path
 
@@ -379,6 +377,16 @@ class JobConfig(_Section):
     limits: LimitsConfig = Field(default_factory=lambda: LimitsConfig.model_validate({}))
     trigger: Annotated[str, BeforeValidator(_trigger)] = "1000 milliseconds"
     checkpoint: _Text
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kafka_has_its_preset(cls, settings: object) -> object:
+        if not isinstance(settings, dict) or not isinstance(source := settings.get("source"), dict):
+            return settings
+        contract = settings.get("contract", {})
+        if source.get("format") != "kafka" or not isinstance(contract, dict):
+            return settings
+        return {**settings, "contract": {"preset": DEFAULT_PRESET, **contract}}
 
     @field_validator("mode", mode="before")
     @classmethod

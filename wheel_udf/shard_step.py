@@ -13,7 +13,7 @@ import json
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -31,15 +31,16 @@ NO_LONG = -(2**63)
 """Stands for null in the long columns that enter the operator."""
 
 OUTPUT_TYPE = (
-    "kind string, schedule_id string, seq long, destination string, key binary, value binary, headers string, deliver_at_ms long, "
-    "fired_at_ms long, lateness_ms long, error_code string, error_message string, record string, source string, status string"
+    "kind string, schedule_id string, seq long, destination string, key binary, value binary, headers string, source string, "
+    "deliver_at_ms long, fired_at_ms long, lateness_ms long, error_code string, error_message string, record string, status string"
 )
 _OUTPUT_DTYPES = {
     name: "Int64" if kind == "long" else "object"
     for name, kind in (part.split() for part in OUTPUT_TYPE.split(", "))
 }
-_PAYLOAD = ["schedule_id", "seq", "destination", "key", "value", "headers"]
-_REASON = ["error_code", "error_message", "record", "source"]
+_PAYLOAD = ["schedule_id", "seq", "destination", "key", "value", "headers", "source"]
+_SIZED = ("schedule_id", "key", "value", "headers", "source")
+_REASON = ["error_code", "error_message", "record"]
 
 
 @dataclass(frozen=True)
@@ -211,10 +212,12 @@ class ShardStep:
             "fired_now": step.fired.num_rows,
             "missed_now": step.missed.num_rows,
             "rejected_now": len(rows.rejected),
+            "spread_now": step.spread,
             "lateness": LatenessHistogram.of(
                 step.clock_ms - step.fired["deliver_at_ms"].to_numpy()
             ).to_json(),
             "destinations": _counts_of(step.fired["destination"]),
+            "largest": _largest_of(step.fired),
             **state.counts,
         }
         if self.board_folder is not None:
@@ -224,6 +227,17 @@ class ShardStep:
 
 def _counts_of(values: pa.ChunkedArray) -> dict[str, int]:
     return {pair["values"]: pair["counts"] for pair in pc.value_counts(values).to_pylist()}
+
+
+def _largest_of(entries: pa.Table) -> dict[str, int]:
+    """Bytes of the largest entry of each destination, from above: headers count as the JSON text they are here."""
+    if not entries.num_rows:
+        return {}
+    parts = [pc.binary_length(entries[name]).fill_null(0) for name in _SIZED]
+    total = reduce(pc.add, (part.cast(pa.int64()) for part in parts))
+    sizes = pa.table({"destination": entries["destination"], "bytes": total})
+    found = sizes.group_by("destination").aggregate([("bytes", "max")])
+    return dict(zip(found["destination"].to_pylist(), found["bytes_max"].to_pylist(), strict=True))
 
 
 def _released(entries: pa.Table, kind: str, clock_ms: int) -> pd.DataFrame:

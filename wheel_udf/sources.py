@@ -8,10 +8,16 @@ the rejects), with ``event_time`` filled from the source's own timestamp where i
     csv      of the header; empty folder: contract     file                   modification time of the file
     json     of the contract                           file                   modification time of the file
     delta    of the table                              the table              left null: the batch's own timestamp
+    kafka    of the preset (wheel_udf.presets)         topic/partition/offset timestamp of the record
 
 Text formats hold texts: csv and json are read as strings, and :mod:`wheel_udf.commands` reads the times and numbers in them, so that a bad
 ``seq`` is a reject and not a silent null. A line of csv or json that does not parse keeps its text in ``_corrupt_record`` and loses
 its ``schedule_id``: it becomes a reject with its text, whatever could be read of it.
+
+Kafka. A first start reads from the earliest offset unless ``startingOffsets`` says otherwise; after that the checkpoint alone knows where to
+go on. The cluster is asked before the query starts whether the topics are there (those of ``subscribePattern`` may come later), because
+Spark would wait minutes for the answer. Records have their offset as ``source_seq``, the version of commands that give none.
+Options: :mod:`wheel_udf.kafka_options`.
 
 What cannot be known before the stream runs (a later file with other types) fails the batch with Spark's own error, which
 :mod:`wheel_udf.failures` puts into a sentence.
@@ -23,6 +29,7 @@ file metadata, hence the coarse coordinates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -30,7 +37,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType, TimestampNTZType, TimestampType
 
-from wheel_udf.errors import ConfigError, ContractError
+from wheel_udf import kafka_admin, kafka_options
+from wheel_udf.errors import ConfigError, ConfigErrors, ContractError
+from wheel_udf.presets import kafka_commands
 from wheel_udf.settings import SourceConfig
 
 COORDINATES = "source_coordinates"
@@ -50,23 +59,30 @@ _JSON_DDL = ", ".join(f"{name} STRING" for name in _TEXT_COLUMNS) + (
 _CSV_DEFAULTS = {"header": "true", "enforceSchema": "false"}
 _MISSING = ("PATH_NOT_FOUND", "DELTA_SCHEMA_NOT_SET", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
 _SAMPLED_LINES = 100
+_LAST_OFFSET = 2**63 - 1
 _T = TypeVar("_T")
 
 
-def read_commands(spark: SparkSession, source: SourceConfig) -> DataFrame:
+def read_commands(
+    spark: SparkSession, source: SourceConfig, *, preset: str = kafka_options.DEFAULT_PRESET
+) -> DataFrame:
     """Opens the source as a stream of commands.
 
     Args:
         spark: The session.
         source: The section ``source`` of the config.
+        preset: How a Kafka record becomes a command (see :mod:`wheel_udf.presets`); other sources have columns.
 
     Returns:
-        A streaming frame: the source's columns and ``source_coordinates`` (string).
+        A streaming frame: the source's columns and ``source_coordinates`` (string); of Kafka also ``source_seq`` (long).
 
     Raises:
-        ConfigError: If there is nothing at the path, or ``schema`` or an option cannot be used.
+        ConfigError: If there is nothing at the path, a topic is missing, or ``schema`` or an option cannot be used.
         ContractError: If what is there has no ``schedule_id``.
+        SinkError: If the Kafka cluster does not answer.
     """
+    if source.format == "kafka":
+        return _kafka(spark, source, preset)
     options = _options(source)
     if source.format == "delta":
         frame = _existing(
@@ -78,6 +94,45 @@ def read_commands(spark: SparkSession, source: SourceConfig) -> DataFrame:
     _require_id(schema.names, source)
     reader = spark.readStream.format(source.format).options(**options).schema(schema)
     return _with_coordinates(_existing(source, lambda: reader.load(source.location)), source)
+
+
+def _kafka(spark: SparkSession, source: SourceConfig, preset: str) -> DataFrame:
+    if faults := list(kafka_options.source_faults(source.model_dump())):
+        raise ConfigErrors(faults)
+    _require_topics(spark, source)
+    options = kafka_options.reader_options(source.options, source.topics)
+    records = spark.readStream.format("kafka").options(**options).load()
+    if ends := kafka_options.ending_offsets(source.options):
+        records = records.where(_is_before(ends))
+    return kafka_commands(records, preset)
+
+
+def _require_topics(spark: SparkSession, source: SourceConfig) -> None:
+    names = kafka_options.topic_names(source.model_dump())
+    if not names:  # a pattern: whether the cluster answers at all
+        kafka_admin.topic_names(spark, source.options)
+        return
+    if missing := kafka_admin.missing_topics(spark, source.options, names):
+        raise ConfigError(
+            "there is nothing to read",
+            field="source.topics",
+            value=", ".join(missing),
+            rule="topics that exist and that this user may read",
+            hint="make them, or check the names",
+        )
+
+
+def _is_before(ends: kafka_options.Offsets) -> Column:
+    """Whether a record is before the end of its partition. Spark folds the map into a constant."""
+    pairs = [
+        (F.lit(f"{topic}/{partition}"), F.lit(offset))
+        for topic, places in ends.items()
+        for partition, offset in places.items()
+    ]
+    if not pairs:
+        return F.lit(True)
+    end = F.try_element_at(F.create_map(*chain(*pairs)), F.concat_ws("/", "topic", "partition"))
+    return F.col("offset") < F.coalesce(end.cast("long"), F.lit(_LAST_OFFSET))
 
 
 def _options(source: SourceConfig) -> dict[str, str]:

@@ -40,7 +40,7 @@ import pyarrow.compute as pc
 from wheel_udf.errors import GeometryChangedError, StateTooLargeError
 from wheel_udf.geometry import Wheel, levels_of, slots_of
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised when the layout below changes; a checkpoint of another version is refused."""
 
 GROUPS_PER_LEVEL = 32
@@ -64,9 +64,11 @@ ENTRY_SCHEMA = pa.schema(
         ("key", pa.binary()),
         ("value", pa.binary()),
         ("headers", pa.string()),
+        ("source", pa.string()),
     ]
 )
-"""A pending entry, and a released one. ``headers`` is JSON text, opaque here."""
+"""A pending entry, and a released one. ``headers`` is JSON text, opaque here; ``source`` is null but for records of Kafka,
+where it is ``topic/partition/offset``."""
 
 COMMAND_SCHEMA = pa.schema([*ENTRY_SCHEMA, ("op", pa.int8()), ("seq_given", pa.bool_())])
 """A valid command: an entry plus ``op`` (:data:`SCHEDULE` or :data:`CANCEL`) and whether the producer gave its ``seq``."""

@@ -818,6 +818,7 @@ def test_a_cancel_needs_an_id_a_version_and_an_event_time_only(spark: SparkSessi
 
 # One way to break each rule; where two of them are broken the one further up is told.
 BREAKS: dict[str, dict[str, Any]] = {
+    "unreadable": {"_corrupt_record": "{"},
     "bad_op": {"op": "?"},
     "no_schedule_id": {"schedule_id": ""},
     "bad_schedule_id": {"schedule_id": "a\0"},
@@ -851,6 +852,32 @@ def test_the_first_rule_broken_names_the_row(spark: SparkSession) -> None:
     assert [
         (first, second, row.error_code) for (first, second, _), row in zip(expected, found, strict=True)
     ] == expected
+
+
+# Commands of a source that has an order of its own
+
+
+def test_where_the_source_has_an_order_it_is_the_version_of_rows_without_one(spark: SparkSession) -> None:
+    rows = [
+        command(schedule_id="a", source_seq=41, source_coordinates="t/0/41"),
+        command(schedule_id="b", source_seq=42, source_coordinates="t/0/42", seq="7"),
+        command(schedule_id="c", source_seq=43, source_coordinates="t/0/43", op="CANCEL", event_time=None),
+    ]
+    found = parsed(spark, rows, source_seq="bigint")
+
+    assert [(row.seq, row.seq_given, row.source) for row in found] == [
+        (41, False, "t/0/41"),
+        (7, True, "t/0/42"),
+        (43, False, "t/0/43"),
+    ]
+
+
+def test_what_could_not_be_read_is_told_before_all_else_and_keeps_its_text(spark: SparkSession) -> None:
+    row = one(spark, schedule_id=None, op="?", _corrupt_record='{"a')
+
+    assert row.error_code == "unreadable"
+    assert row.error_message == "not readable: record = '{\"a'; rule: a record in the format of the source"
+    assert json.loads(row.record)["_corrupt_record"] == '{"a'
 
 
 # What is kept of a rejected row

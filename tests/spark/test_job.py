@@ -174,7 +174,7 @@ def test_a_line_that_is_no_json_is_a_reject_with_its_text(job: Job) -> None:
     (job.folder / "in" / "1.json").write_text('{"schedule_id": "a", "delay"')
     assert job("run") == 0
     (row,) = job.spark.read.format("delta").load(str(job.folder / "bad")).collect()
-    assert row.error_code == "no_schedule_id"
+    assert row.error_code == "unreadable"
     assert json.loads(row.record)["_corrupt_record"] == '{"schedule_id": "a", "delay"'
     assert row.source.endswith("/in/1.json")
 

@@ -40,6 +40,7 @@ ENTRY_COLUMNS = (
     "key",
     "value",
     "headers",
+    "source",
 )
 
 Command = dict[str, Any]
@@ -211,5 +212,14 @@ def _is_retry(command: Command, ended: Ended) -> bool:
 
 def _content(command: Command) -> tuple[tuple[bool, Any], ...]:
     """Sort key that decides which of several commands of one version is kept; what is null sorts last."""
-    names = ("deliver_at_ms", "destination", "value", "key", "headers", "max_lateness_ms", "seq_given")
+    names = (
+        "deliver_at_ms",
+        "destination",
+        "value",
+        "key",
+        "headers",
+        "max_lateness_ms",
+        "seq_given",
+        "source",
+    )
     return tuple((command[name] is None, command[name]) for name in names)

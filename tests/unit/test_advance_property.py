@@ -45,15 +45,17 @@ LIMITS = st.none() | st.integers(1, 3) | st.integers(4, 40)
 
 # Neighbours differ in one column each: where versions tie, each of them has to decide.
 PAYLOADS = tuple(
-    dict(zip(("destination", "value", "key", "headers"), payload, strict=True))
+    dict(zip(("destination", "value", "key", "headers", "source"), payload, strict=True))
     for payload in (
-        ("out", None, None, None),
-        ("out", None, None, "[]"),
-        ("out", None, b"k", "[]"),
-        ("out", None, b"", "[]"),
-        ("out", b"", b"", "[]"),
-        ("out", b"\xff\x00", b"", "[]"),
-        ("other", b"\xff\x00", b"", "[]"),
+        ("out", None, None, None, None),
+        ("out", None, None, None, "t/0/7"),
+        ("out", None, None, None, "t/1/7"),
+        ("out", None, None, "[]", "t/1/7"),
+        ("out", None, b"k", "[]", None),
+        ("out", None, b"", "[]", None),
+        ("out", b"", b"", "[]", None),
+        ("out", b"\xff\x00", b"", "[]", None),
+        ("other", b"\xff\x00", b"", "[]", None),
     )
 )
 
@@ -166,7 +168,7 @@ def commands_of(drafts: Iterable[Row], start_ms: int, now_ms: int) -> list[Row]:
         row["deliver_at_ms"] = within(INT64_MIN, since[draft["since"]] + draft["offset_ms"], INT64_MAX)
         if row["op"] == CANCEL:
             row |= dict.fromkeys(
-                ("deliver_at_ms", "max_lateness_ms", "destination", "value", "key", "headers")
+                ("deliver_at_ms", "max_lateness_ms", "destination", "value", "key", "headers", "source")
             )
         commands.append(row)
     return commands
@@ -355,7 +357,12 @@ def crowded(make: random.Random, now_ms: int, spread_ms: int) -> list[Row]:
         }
         row |= {"schedule_id": f"id-{make.randrange(300)}", "deliver_at_ms": None if is_cancel else due}
         row |= {"destination": None if is_cancel else make.choice(["out", "other"]), "max_lateness_ms": None}
-        row |= {"key": None, "headers": None, "value": None if is_cancel else make.randbytes(8)}
+        row |= {
+            "key": None,
+            "headers": None,
+            "source": None,
+            "value": None if is_cancel else make.randbytes(8),
+        }
         rows.append(row)
     return rows
 

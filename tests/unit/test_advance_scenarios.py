@@ -387,6 +387,7 @@ COPIES = {
     "key": (b"k", None),
     "headers": ("[]", None),
     "max_lateness_ms": (50, None),
+    "source": ("t/0/1", "t/0/2"),
 }
 
 

@@ -10,6 +10,7 @@ import pytest
 from wheel_udf import config
 from wheel_udf.errors import ConfigError, ConfigErrors
 from wheel_udf.geometry import Wheel
+from wheel_udf.kafka_options import ending_offsets, reader_options
 from wheel_udf.settings import JobConfig, parse_instant_ms
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +71,7 @@ def test_the_example_of_the_design_is_read_with_its_units(file: Path) -> None:
         "format": "parquet",
         "path": "data/commands",
         "schema_ddl": None,
+        "topics": None,
         "options": {"maxFilesPerTrigger": "1"},
     }
     assert (job.contract.max_delay_ms, job.contract.memory_ms) == (730 * 86_400_000, 300_000)
@@ -117,7 +119,7 @@ def test_a_config_with_three_faults_tells_three(file: Path) -> None:
     )
     assert faults_of(file) == [
         "too small: wheel.size = 1; rule: at least 2",
-        "not one of the known values: source.format = 'orc'; rule: 'parquet', 'json', 'csv' or 'delta'",
+        "not one of the known values: source.format = 'orc'; rule: 'parquet', 'json', 'csv', 'delta' or 'kafka'",
         "unknown key: triger; hint: did you mean trigger?",
     ]
 
@@ -219,26 +221,181 @@ def test_a_fault_names_its_field_its_value_and_the_rule(file: Path, override: st
         ("wheel.state_levels=2", "a setting not available in this release: wheel.state_levels"),
         ("limits.pending=10", "a setting not available in this release: limits.pending"),
         ("limits.on_limit=reject", "a setting not available in this release: limits.on_limit"),
-        (
-            "source={format: kafka, options: {a: 1}}",
-            "kafka sources are not available in this release: source.format = 'kafka'",
-        ),
-        (
-            "destinations.x={sink: kafka, options: {}}",
-            "kafka sinks are not available in this release: destinations.x.sink",
-        ),
-        (
-            "contract.preset=compacted",
-            "the preset compacted is not available in this release: contract.preset",
-        ),
     ],
 )
 def test_what_belongs_to_a_later_release_is_refused_by_name(file: Path, override: str, fault: str) -> None:
     assert fault_of(file, override).startswith(fault)
 
 
-def test_kafka_is_said_to_arrive_with_its_release(file: Path) -> None:
-    assert "they arrive with the Kafka release" in fault_of(file, "source={format: kafka}")
+KAFKA = """
+clock: {kind: processing}
+source: {format: kafka, topics: [orders, payments], options: {kafka.bootstrap.servers: "127.0.0.1:9092"}}
+destinations:
+  orders_*: {sink: kafka, options: {kafka.bootstrap.servers: "127.0.0.1:9092", kafka.acks: all}}
+  audit: {sink: delta, path: data/tables}
+rejects: {sink: kafka, topic: rejects, options: {kafka.bootstrap.servers: "127.0.0.1:9092"}}
+checkpoint: state
+"""
+
+
+@pytest.fixture
+def kafka_file(tmp_path: Path) -> Path:
+    path = tmp_path / "kafka.yml"
+    path.write_text(KAFKA)
+    return path
+
+
+def test_a_kafka_config_is_read_and_its_preset_is_native(kafka_file: Path) -> None:
+    job = load(kafka_file)
+    assert (job.source.format, job.source.topics, job.source.path) == ("kafka", ("orders", "payments"), None)
+    assert job.contract.preset == "native"
+    assert job.destinations["orders_*"].options == {
+        "kafka.bootstrap.servers": "127.0.0.1:9092",
+        "kafka.acks": "all",
+    }
+    assert (job.rejects.sink, job.rejects.topic) == ("kafka", "rejects")
+
+
+@pytest.mark.parametrize("preset", ["native", "json", "scheduler"])
+def test_a_kafka_source_takes_each_preset_of_records(kafka_file: Path, preset: str) -> None:
+    assert load(kafka_file, f"contract.preset={preset}").contract.preset == preset
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "{subscribe: 'a, b'}",
+        "{subscribePattern: 'a.*'}",
+        "{ASSIGN: '{\"a\": [0, 1]}'}",
+    ],
+)
+def test_topics_may_stand_in_the_options_of_spark(kafka_file: Path, options: str) -> None:
+    way = options.replace("{", "{kafka.bootstrap.servers: 'h:1', ", 1)
+    assert load(kafka_file, "source.topics=", f"source.options={way}").source.topics is None
+
+
+@pytest.mark.parametrize(
+    ("override", "fault"),
+    [
+        ("source.path=in", "a kafka source has none: source.path; rule: topics, or options that name them"),
+        ("source.schema=a INT", "a kafka source has none: source.schema"),
+        ("source.topics=", "no topics: source; rule: one of: topics, or the option subscribe"),
+        ("source.topics=[]", "the list of topics is empty: source.topics"),
+        ("source.topics=[a b]", "not a topic's name: source.topics = 'a b'"),
+        ("source.topics=[..]", "not a topic's name: source.topics = '..'"),
+        ("source.topics=[5]", "not a text: source.topics.0 = 5"),
+        ("source.topics=orders", "not a list: source.topics = 'orders'"),
+        ("source.options.subscribe=a", "found options.subscribe and topics: source; rule: one of"),
+        ("source.options={}", 'a required option is missing: source.options."kafka.bootstrap.servers"'),
+        ("source.options.startingOffsets=first", "not offsets: source.options.startingOffsets = 'first'"),
+        (
+            'source.options.startingOffsets=\'{"orders": {"0": -3}}\'',
+            "no such offset: source.options.startingOffsets = -3; rule: earliest, latest, or JSON",
+        ),
+        ("source.options.startingOffsets='{\"orders\": [0]}'", "not offsets: source.options.startingOffsets"),
+        ("source.options.endingOffsets=latest", "an end that moves: source.options.endingOffsets = 'latest'"),
+        (
+            'source.options.endingOffsets=\'{"orders": {"x": 1}}\'',
+            "not offsets: source.options.endingOffsets",
+        ),
+        ('source.options.endingOffsets=\'{"orders": {"0": true}}\'', "not offsets: source.options.endingOff"),
+        (
+            'source.options.endingOffsets=\'{"orders": {"0": -1}}\'',
+            "no such offset: source.options.endingOff",
+        ),
+        (
+            "source.options.endingTimestamp=5",
+            "an option that streams do not have: source.options.endingTimest",
+        ),
+        (
+            "contract.preset=columns",
+            "a Kafka record has no such columns: contract.preset = 'columns'; rule: one",
+        ),
+        ("contract.preset=compacted", "not one of the known values: contract.preset = 'compacted'"),
+        ("source={format: json, path: in}", ""),
+        (
+            "destinations.x={sink: kafka}",
+            'a required option is missing: destinations.x.options."kafka.bootstr',
+        ),
+        (
+            "destinations.orders_*.path=x",
+            "a kafka sink has none: destinations.orders_*.path; rule: the topic is",
+        ),
+        (
+            "destinations.orders_*.topic=x",
+            "a setting of the rejects: destinations.orders_*.topic; rule: the top",
+        ),
+        (
+            "destinations.orders_*.options.topic=x",
+            "an option that a kafka sink does not take: destinations.orde",
+        ),
+        (
+            "destinations.audit.topic=x",
+            "a setting of kafka sinks: destinations.audit.topic = 'x'; rule: delta h",
+        ),
+        ("destinations.audit.options={a: 1}", "this sink takes no options: destinations.audit.options"),
+        ("rejects.topic=", "missing: rejects.topic; rule: the topic for what cannot be delivered"),
+        ("rejects.topic=a/b", "not a topic's name: rejects.topic = 'a/b'"),
+        ("rejects.topic=orders", "the rejects would come back as commands: rejects.topic = 'orders'"),
+    ],
+)
+def test_a_fault_in_the_settings_of_kafka_is_told(kafka_file: Path, override: str, fault: str) -> None:
+    if not fault:
+        assert load(kafka_file, override).contract.preset == "columns"
+        return
+    assert [found[: len(fault)] for found in faults_of(kafka_file, override)] == [fault]
+
+
+def test_the_settings_of_kafka_do_not_fit_other_sources(file: Path) -> None:
+    assert fault_of(file, "contract.preset=json").startswith(
+        "a preset of Kafka records: contract.preset = 'json'; rule: columns, unless the source is kafka"
+    )
+    assert fault_of(file, "source.topics=[a]") == (
+        "a setting of kafka sources: source.topics = ['a']; rule: parquet has a path"
+    )
+
+
+def test_all_faults_of_kafka_stand_in_one_list(kafka_file: Path) -> None:
+    faults = faults_of(
+        kafka_file,
+        "source={format: kafka, path: x, options: {endingOffsets: latest, startingOffsets: soon}}",
+        "rejects={sink: kafka}",
+        "wheel.size=1",
+    )
+    assert [fault.split(":")[0] for fault in faults] == [
+        "too small",
+        "a kafka source has none",
+        "a required option is missing",
+        "no topics",
+        "not offsets",
+        "an end that moves",
+        "missing",
+        "a required option is missing",
+    ]
+
+
+def test_the_reader_starts_at_the_earliest_record_and_reads_headers() -> None:
+    options = {"kafka.bootstrap.servers": "h:1", "maxOffsetsPerTrigger": "5", "includeHeaders": "false"}
+    assert reader_options(options, ("a", "b")) == {
+        "kafka.bootstrap.servers": "h:1",
+        "maxOffsetsPerTrigger": "5",
+        "subscribe": "a,b",
+        "startingOffsets": "earliest",
+        "failOnDataLoss": "true",
+        "includeHeaders": "true",
+    }
+
+
+def test_what_the_options_say_about_start_and_loss_stays_and_the_end_is_ours() -> None:
+    end = '{"a": {"0": 2, "1": 3}}'
+    options = {"StartingTimestamp": "5", "failondataloss": "false", "subscribe": "a", "endingoffsets": end}
+    assert reader_options(options, None) == {
+        "StartingTimestamp": "5",
+        "failondataloss": "false",
+        "subscribe": "a",
+        "includeHeaders": "true",
+    }
+    assert ending_offsets(options) == {"a": {0: 2, 1: 3}}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from wheel_udf import config, demo, departures
+from wheel_udf import config, demo, demo_parts, departures
 from wheel_udf.demo_account import (
     FIRED_COLUMNS,
     TABLES,
@@ -456,7 +456,7 @@ class TestFoldersOfTheDemo:
                 (folder / name).mkdir()
                 (folder / name / "file").write_text("x")
             demo.clear_outputs(folder)
-        assert sorted(path.name for path in folder.iterdir()) == [demo.MARKER, "commands"]
+        assert sorted(path.name for path in folder.iterdir()) == [demo_parts.MARKER, "commands"]
 
     def test_a_folder_of_somebody_else_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "tables").mkdir()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wheel_udf.errors import ConfigError, SinkError
-from wheel_udf.sinks import DeltaSink, Destinations, FileSink
+from wheel_udf.sinks import DeltaSink, Destinations, FileSink, KafkaSink
 from wheel_udf.tables import is_destination_name, place_of
 
 TABLES, FILES = DeltaSink("data/tables"), FileSink("data/files")
@@ -103,3 +103,44 @@ def test_a_link_that_leads_out_of_the_root_is_refused(tmp_path: Path, scheme: st
 def test_an_unknown_file_format_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="parquet, json or csv"):
         FileSink("data/files", format="orc")
+
+
+SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+
+
+def test_a_kafka_sink_shows_no_option_because_any_of_them_may_be_a_secret() -> None:
+    sink = KafkaSink({**SERVERS, "kafka.sasl.jaas.config": "canary"}, topic="rejects")
+    assert repr(sink) == "KafkaSink(create=False, topic='rejects')"
+
+
+def test_equal_kafka_sinks_are_one_key_so_that_their_topics_are_one_write() -> None:
+    assert {KafkaSink(SERVERS): 1, KafkaSink(dict(SERVERS)): 2} == {KafkaSink(SERVERS): 2}
+    assert KafkaSink(SERVERS) != KafkaSink({**SERVERS, "kafka.acks": "1"})
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "a Kafka sink without servers: options.kafka.bootstrap.servers"),
+        ({"kafka.bootstrap.servers": ""}, "a Kafka sink without servers"),
+        ({**SERVERS, "Topic": "orders"}, "each row names its topic"),
+        ({**SERVERS, "kafka.transactional.id": "x"}, "has no transactions"),
+        (
+            {**SERVERS, "kafka.Max.Request.Size": "1 MB"},
+            "not a number of bytes: options.kafka.max.request.size",
+        ),
+    ],
+)
+def test_an_option_that_cannot_be_is_a_config_error(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        KafkaSink(options)
+
+
+def test_servers_are_found_whatever_their_case_as_spark_does() -> None:
+    assert KafkaSink({"Kafka.Bootstrap.Servers": "127.0.0.1:9092"}).topic is None
+
+
+@pytest.mark.parametrize("topic", ["", "a b", "..", "x" * 250])
+def test_the_topic_of_the_rejects_has_a_topics_name(topic: str) -> None:
+    with pytest.raises(ConfigError, match="not a topic's name"):
+        KafkaSink(SERVERS, topic=topic)

@@ -135,3 +135,32 @@ def test_what_spark_refuses_before_anything_runs_is_for_the_user_to_change() -> 
 def test_a_spark_error_without_a_class_is_its_first_line() -> None:
     failure = explain(AnalysisException("something odd\nmore"))
     assert (failure.exit_code, failure.sentence) == (2, "AnalysisException: something odd")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "[STREAM_FAILED] x\nCaused by: org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node.\n",
+            "the Kafka cluster does not answer (Timed out waiting for a node): hint: check kafka.bootstrap.servers, and that the cluster is up",
+        ),
+        (
+            "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.UnknownTopicOrPartitionException: No such topic.",
+            "a topic of Kafka is missing (No such topic): hint: make it again, or take it out of source.topics",
+        ),
+        (
+            "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed",
+            "Kafka refuses the login (Authentication failed): hint: check the kafka.sasl and kafka.ssl options",
+        ),
+        (
+            "[KAFKA_DATA_LOSS.START_OFFSET_RESET] Some data may have been lost. SQLSTATE: 22000\n",
+            (
+                "records of the source are gone before they were read (Some data may have been lost): hint: "
+                "read what is left with source.options.failOnDataLoss: false, and know that commands are missing"
+            ),
+        ),
+    ],
+)
+def test_what_kafka_says_is_told_with_what_to_do(text: str, sentence: str) -> None:
+    failure = explain(StreamingQueryException(text))
+    assert (failure.sentence, failure.exit_code) == (sentence, 1)

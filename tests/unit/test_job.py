@@ -15,8 +15,10 @@ from tests.unit.test_metrics import report
 from wheel_udf import config, job
 from wheel_udf.clock import EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.dry_run import geometry_table, lateness_text
+from wheel_udf.errors import ConfigError
 from wheel_udf.geometry import Wheel
 from wheel_udf.job import Watch, supervise
+from wheel_udf.kafka_sink import KafkaSink
 from wheel_udf.settings import JobConfig
 from wheel_udf.sinks import DeltaSink, FileSink
 
@@ -235,3 +237,50 @@ def test_the_worst_lateness_is_a_trigger_and_a_batch_and_more_where_a_limit_bind
     )
     assert "plus one batch for each 10 rows that fall due together" in lateness_text(checked())
     assert "one batch, plus the time between two runs" in lateness_text(checked(trigger="available-now"))
+
+
+KAFKA: dict[str, Any] = {"kafka.bootstrap.servers": "h:1", "kafka.ssl.key.password": "hunter2-canary"}
+
+
+def over_kafka(**changes: Any) -> JobConfig:
+    return checked(
+        **{
+            "source": {
+                "format": "kafka",
+                "topics": ["in"],
+                "options": KAFKA | {"endingOffsets": '{"in": {"0": 5}}'},
+            },
+            "destinations": {
+                "a*": {"sink": "kafka", "options": KAFKA},
+                "b": {"sink": "csv", "path": "files"},
+            },
+            "rejects": {"sink": "kafka", "topic": "bad", "options": KAFKA},
+        }
+        | changes
+    )
+
+
+def test_sinks_of_kafka_come_back_with_the_options_of_today_and_none_is_recorded() -> None:
+    recorded = json.loads(json.dumps(job.row_settings(over_kafka(), None)))
+    assert "hunter2" not in json.dumps(recorded)
+    assert (recorded["rejects"], recorded["ending_offsets"]) == (["kafka", "bad"], '{"in": {"0": 5}}')
+    today = KAFKA | {"kafka.acks": "all"}
+    now = over_kafka(
+        source={"format": "kafka", "topics": ["in"], "options": KAFKA},
+        destinations={"a*": {"sink": "kafka", "options": today}},
+        rejects={"sink": "kafka", "topic": "worse", "options": today},
+    )
+    restored, _ = job.with_row_settings(now, recorded)
+    assert job.row_settings(restored, None) == recorded
+    assert dict(job.destinations_of(restored)) == {
+        "a*": KafkaSink(today),
+        "b": FileSink("files", "csv"),
+    }
+    assert job.sink_of(restored.rejects) == KafkaSink(today, topic="bad")
+
+
+def test_a_planned_batch_for_kafka_needs_the_options_of_its_cluster() -> None:
+    recorded = job.row_settings(over_kafka(), None)
+    gone = over_kafka(destinations={"b": {"sink": "csv", "path": "files"}})
+    with pytest.raises(ConfigError, match=r"planned batch with rows for Kafka: destinations\.a\*"):
+        job.with_row_settings(gone, recorded)

@@ -15,26 +15,65 @@ PACKAGE = Path(__file__).parents[2] / "wheel_udf"
 # From the ground up. A module imports from the rows below its own, and from no other; a new module finds its row here first.
 LAYERS = (
     {"errors"},
-    {"durations", "failures", "files", "geometry", "hints", "jars", "metrics", "shards"},
+    {
+        "broker_settings",
+        "durations",
+        "files",
+        "geometry",
+        "hints",
+        "jars",
+        "kafka_options",
+        "metrics",
+        "secrets",
+        "shards",
+    },
     {
         "checkpoint",
         "columns",
         "contract",
+        "demo_parts",
         "departures",
+        "failures",
+        "kafka_plan",
+        "kafka_admin",
+        "kafka_record",
+        "kafka_topics",
+        "local_kafka",
         "session",
         "settings",
         "state",
         "tables",
         "timing_wheel",
     },
-    {"clock", "config", "demo_account", "fold", "rules", "sinks", "sources", "testing"},
-    {"cascade", "commands"},
-    {"shard_step"},
+    {
+        "clock",
+        "config",
+        "demo_account",
+        "demo_job",
+        "destinations",
+        "fold",
+        "kafka_account",
+        "presets",
+        "rules",
+        "testing",
+    },
+    {
+        "batch_writer",
+        "cascade",
+        "commands",
+        "delta_sink",
+        "file_sink",
+        "kafka_report",
+        "kafka_sink",
+        "kafka_traffic",
+        "sources",
+    },
+    {"shard_step", "sinks"},
     {"operator"},
     {"delivery"},
     {"job"},
     {"dry_run"},
-    {"cli", "demo"},
+    {"cli", "demo", "demo_kafka"},
 )
 
 # What Spark's Python workers load: numpy, pandas, pyarrow and the standard library. pyspark only inside functions.
@@ -45,6 +84,7 @@ LIBRARIES_ON_EXECUTORS = {"numpy", "pandas", "pyarrow"}
 WALL_CLOCK_READERS = {
     "clock": "the clock source is where time comes in",
     "demo": "tells at the end how many seconds the demo took",
+    "kafka_traffic": "the demo's clients, outside of the job: they measure it",
 }
 _CLOCK_FUNCTIONS = {
     "time": {

@@ -177,6 +177,53 @@ def test_a_missed_row_says_how_late_it_was() -> None:
     ]
 
 
+def offset(schedule_id: str, source: str, seq: int, **others: Any) -> dict[str, Any]:
+    """A command of Kafka's whose version is its offset."""
+    return command(schedule_id, T0 + 5_000, source=source, seq=seq, seq_given=False, **others)
+
+
+def test_an_entry_brings_its_coordinates_out_again() -> None:
+    group, what = Group(), step()
+    group.processing_ms = T0 + 9_000
+    out = run(what, group, offset("a", "orders/3/41", 41))
+    assert of_kind(out, "fired", "schedule_id", "source") == [("a", "orders/3/41")]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "spread"),
+    [
+        ([], [("a", "t/0/1", 1), ("a", "t/0/2", 2), ("b", "t/1/2", 2)], 0),
+        ([], [("a", "t/0/1", 1), ("a", "t/1/2", 2), ("a", "t/0/3", 3), ("b", "t/1/9", 9)], 1),
+        ([("a", "t/0/1", 1), ("b", "t/0/2", 2)], [("a", "t/1/1", 1), ("b", "t/0/7", 7)], 1),
+        ([("a", "t/0/7", 7)], [("a", "u/0/9", 9)], 1),
+        ([("a", "t/1/7", 7)], [("a", "t/11/9", 9)], 1),
+    ],
+    ids=["one partition each", "within a batch", "against what is pending", "two topics", "1 and 11"],
+)
+def test_ids_whose_versions_are_offsets_of_several_partitions_are_counted(
+    before: list[tuple[str, str, int]], now: list[tuple[str, str, int]], spread: int
+) -> None:
+    group, what = Group(), step()
+    group.processing_ms = T0
+    run(what, group, *(offset(*each) for each in before), tick())
+    assert status_of(run(what, group, *(offset(*each) for each in now)))["spread_now"] == spread
+
+
+def test_an_id_with_versions_of_its_own_may_come_over_any_partition() -> None:
+    group, what = Group(), step()
+    group.processing_ms = T0
+    rows = [offset("a", f"t/{n}/5", n) | {"seq_given": True} for n in range(3)]
+    assert status_of(run(what, group, *rows))["spread_now"] == 0
+
+
+def test_the_status_tells_the_largest_entry_of_each_destination() -> None:
+    group, what = Group(), step()
+    group.processing_ms = T0 + 9_000
+    rows = [command("a", T0, value=b"12345"), command("bb", T0, key=b"123", headers="[]")]
+    out = run(what, group, *rows, command("c", T0, destination="other"))
+    assert status_of(out)["largest"] == {"out": 7, "other": 1}
+
+
 def test_state_of_another_geometry_is_refused_with_both_values() -> None:
     group = Group()
     run(step(), group, command("a", T0))
@@ -190,7 +237,7 @@ def test_state_of_another_format_version_is_refused_with_both_values() -> None:
     run(step(), group, command("a", T0))
     assert group.row is not None
     group.row = (99, *group.row[1:])
-    with pytest.raises(GeometryChangedError, match=r"format version.*99.*1"):
+    with pytest.raises(GeometryChangedError, match=r"format version.*99.*2"):
         run(step(), group, tick())
 
 

@@ -1,0 +1,152 @@
+"""The inside of the Kafka bench: one query from topic to topic, in a process (and a JVM) of its own, told by its arguments.
+
+``python -m tests.bench.kafka_query wheel|pass --bootstrap B --commands TOPIC --out TOPIC... --folder F [--trigger T] [--memory-ms N]``
+
+``pass`` is the same query with the wheel taken out: records are read as commands, checked, and written to their topic at once. Each batch is a
+line of JSON in ``F/batches.jsonl``: what Spark says of its phases. It runs until its standard input is closed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from wheel_udf import Contract, Destinations, FileSink, KafkaSink, ProcessingClock, Wheel, deliver, schedule
+from wheel_udf.commands import parse
+from wheel_udf.kafka_record import delivery_records
+from wheel_udf.operator import HEADERS_TYPE
+from wheel_udf.presets import kafka_commands
+from wheel_udf.session import build_session, stop_session
+
+CORES = 2
+_LOOK_EVERY_S = 1.0
+
+
+def main() -> int:
+    """Runs the query; see the module."""
+    asked = _arguments()
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    settings: dict[str, str | float | bool] = {
+        "spark.sql.shuffle.partitions": asked.partitions,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.warehouse.dir": str(asked.folder / "warehouse"),
+    }
+    spark = build_session("wheel_udf kafka bench", master=f"local[{CORES}]", conf=settings)
+    try:
+        start = _wheel if asked.query == "wheel" else _without
+        query = start(spark, asked)
+        _report(query, asked.folder / "batches.jsonl")
+    finally:
+        stop_session(spark)
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("query", choices=("wheel", "pass"))
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--commands", required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--trigger", default="0 seconds")
+    parser.add_argument("--memory-ms", type=int, default=300_000)
+    parser.add_argument("--limit", type=int, default=None)
+    parser.add_argument("--shards", type=int, default=4)
+    parser.add_argument("--partitions", type=int, default=2)
+    return parser.parse_args()
+
+
+def _commands(spark: SparkSession, asked: argparse.Namespace) -> DataFrame:
+    options = {
+        "kafka.bootstrap.servers": asked.bootstrap,
+        "subscribe": asked.commands,
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+    }
+    return kafka_commands(spark.readStream.format("kafka").options(**options).load(), "native")
+
+
+def _wheel(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
+    scheduled = schedule(
+        _commands(spark, asked),
+        wheel=Wheel(tick_ms=1_000, size=20, levels=6),
+        clock=ProcessingClock(),
+        shards=asked.shards,
+        memory_ms=asked.memory_ms,
+        limit=asked.limit,
+    )
+    return deliver(
+        scheduled,
+        destinations=Destinations({"*": KafkaSink({"kafka.bootstrap.servers": asked.bootstrap})}),
+        rejects=FileSink(str(asked.folder / "rejects")),
+        checkpoint=str(asked.folder / "checkpoint"),
+        trigger=asked.trigger,
+        name="bench",
+        on_batch=_line,
+    )
+
+
+def _line(report: Any) -> None:
+    sys.stderr.write(
+        f"{report.batch_id} in {report.received} fired {report.fired} pending {report.pending} rejected {report.rejected}\n"
+    )
+
+
+def _without(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
+    parsed = parse(_commands(spark, asked), Contract())
+    identity = F.concat_ws("\x1f", "schedule_id", "seq", F.lit(0), "deliver_at_ms")
+    due = F.timestamp_millis("deliver_at_ms")
+    rows = parsed.where(F.col("error_code").isNull()).select(
+        "destination",
+        "key",
+        "value",
+        F.from_json("headers", HEADERS_TYPE).alias("headers"),
+        "schedule_id",
+        "seq",
+        F.md5(identity.cast("binary")).alias("fire_id"),
+        due.alias("deliver_at"),
+        due.alias("fired_at"),
+        "source",
+    )
+    writer = delivery_records(rows).writeStream.format("kafka")
+    writer = writer.option("kafka.bootstrap.servers", asked.bootstrap).trigger(processingTime=asked.trigger)
+    return writer.option("checkpointLocation", str(asked.folder / "checkpoint")).start()
+
+
+def _report(query: StreamingQuery, file: Path) -> None:
+    """Writes down each batch until the end of standard input, or of the query."""
+    told = -1
+    with file.open("w", encoding="utf-8") as lines:
+        while not query.awaitTermination(_LOOK_EVERY_S):
+            for progress in query.recentProgress:
+                if progress.batchId > told and "addBatch" in progress.durationMs:
+                    told = progress.batchId
+                    record = {
+                        "batch": told,
+                        "began": progress.timestamp,
+                        "rows": progress.numInputRows,
+                        "ms": dict(progress.durationMs),
+                    }
+                    lines.write(json.dumps(record) + "\n")
+            lines.flush()
+            if _is_input_closed():
+                query.stop()
+                return
+
+
+def _is_input_closed() -> bool:
+    import select
+
+    ready, _, _ = select.select([sys.stdin], [], [], 0)
+    return bool(ready) and not sys.stdin.read(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

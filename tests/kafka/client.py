@@ -1,0 +1,129 @@
+"""A plain Kafka client for tests: literal rows in, literal rows out, waits that end."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Self
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from wheel_udf.kafka_topics import create_topics
+
+# Long enough for a loaded machine; nobody waits for it unless something is wrong.
+PATIENCE_S = 60
+_POLL_S = 0.2
+
+Headers = list[tuple[str, bytes | None]]
+
+
+class Row(NamedTuple):
+    """A record as it came: equal to the tuple (key, value, headers, partition)."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    partition: int
+
+
+class KafkaWorld:
+    """A broker and a client for it."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def topic(
+        self, partitions: int = 1, *, config: Mapping[str, str] | None = None, prefix: str = "t"
+    ) -> str:
+        """The name of a fresh topic."""
+        name = f"{prefix}-{uuid.uuid4().hex[:12]}"
+        create_topics(self.bootstrap, [name], partitions=partitions, config=config)
+        return name
+
+    def topics(self) -> set[str]:
+        """The topics that there are, without Kafka's own."""
+        found = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=PATIENCE_S).topics
+        return {name for name in found if not name.startswith("__")}
+
+    def produce(self, topic: str, rows: Iterable[tuple]) -> None:
+        """Writes rows (key, value[, headers[, partition]]) in order; returns when the broker has them all.
+
+        Texts are written as UTF-8; headers are pairs, or a mapping. Without a partition the key decides.
+        """
+        faults: list[str] = []
+        # One request at a time keeps the order, at less cost for the broker than idempotence.
+        producer = Producer({"bootstrap.servers": self.bootstrap, "max.in.flight": 1})
+        for key, value, *more in rows:
+            headers = more[0] if more else []
+            placed = {"partition": more[1]} if len(more) > 1 else {}
+            pairs = list(headers.items()) if isinstance(headers, Mapping) else list(headers)
+            producer.produce(
+                topic,
+                key=key,
+                value=value,
+                headers=pairs,
+                on_delivery=lambda fault, _: faults.append(str(fault)) if fault else None,
+                **placed,
+            )
+        assert producer.flush(PATIENCE_S) == 0, "the broker takes no rows"
+        assert not faults, faults[0]
+
+    def consume(self, topic: str, count: int, *, patience_s: float = PATIENCE_S) -> list[Row]:
+        """The first `count` records of a topic (fewer if they do not come in time), partition by partition in order of offset."""
+        with _Reader(self.bootstrap, topic) as reader:
+            rows = reader.read(count, patience_s)
+        return [Row(m.key(), m.value(), m.headers() or [], m.partition()) for m in sorted(rows, key=_place)]
+
+    def everything(self, topic: str) -> list[Row]:
+        """All records that the topic holds at this moment."""
+        return self.consume(topic, self.count(topic))
+
+    def count(self, topic: str) -> int:
+        """How many records have been written to the topic (of transactions: their marks, too)."""
+        with _Reader(self.bootstrap, topic) as reader:
+            return sum(reader.ends())
+
+
+class _Reader:
+    """A consumer without a group: from the beginning, all partitions."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"reader-{uuid.uuid4().hex}",
+                "enable.auto.commit": False,
+            }
+        )
+        found = self._consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        self._partitions = [TopicPartition(topic, number, 0) for number in found.partitions]
+
+    def ends(self) -> list[int]:
+        return [
+            self._consumer.get_watermark_offsets(place, timeout=PATIENCE_S)[1] for place in self._partitions
+        ]
+
+    def read(self, count: int, patience_s: float) -> list[Message]:
+        self._consumer.assign(self._partitions)
+        rows: list[Message] = []
+        for _ in range(int(patience_s / _POLL_S)):
+            if len(rows) >= count:
+                break
+            for message in self._consumer.consume(count - len(rows), timeout=_POLL_S):
+                if message.error() is not None:
+                    raise KafkaException(message.error())
+                rows.append(message)
+        return rows
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+
+def _place(message: Message) -> tuple[int, int]:
+    return message.partition(), message.offset()

@@ -1,0 +1,114 @@
+"""What the demos have in common: a folder of their own, and the job as a user would start it.
+
+A demo's folder holds a marker file. Nothing is deleted in a folder without it, and the file is the lock that keeps two demos apart:
+the job inherits the lock, so one that has outlived its killed demo still holds it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from wheel_udf import jars
+from wheel_udf.errors import LeaseError, SessionError, WheelError
+
+MARKER = ".demo"
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as a shell has it."""
+
+_MARKER_TEXT = "Made by a demo of wheel_udf: its next run deletes what the last one wrote beside this file.\n"
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[IO[str]]:
+    """Holds a demo's folder, made if missing, for one run.
+
+    Yields:
+        The open lock file; a child process that inherits it holds the folder too.
+
+    Raises:
+        WheelError: The folder holds something and was not made by a demo.
+        LeaseError: Another demo, or a job it started, is still running there.
+    """
+    marker = folder / MARKER
+    if not marker.is_file() and folder.exists() and any(folder.iterdir()):
+        raise WheelError(
+            "the demo's folder holds something that it did not make", field=str(folder), hint="move it away"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with marker.open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LeaseError(
+                "a demo is running already", field=str(folder), hint="wait for it, or end it"
+            ) from None
+        lock.truncate(0)
+        lock.write(_MARKER_TEXT)
+        lock.flush()
+        yield lock
+
+
+def clear_outputs(folder: Path, names: Sequence[str]) -> None:
+    """Removes what an earlier run wrote.
+
+    Args:
+        folder: The demo's folder.
+        names: Of the files and folders in it that go.
+
+    Raises:
+        WheelError: The folder has no marker of a demo, or an output is a link to somewhere else.
+    """
+    if not (folder / MARKER).is_file():
+        raise WheelError("not a folder of the demo", field=str(folder), rule=f"holds {MARKER}")
+    for path in (folder / name for name in names):
+        if path.is_symlink():
+            raise WheelError("an output folder is a link", field=str(path), hint="remove the link")
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def submit_command(root: Path, arguments: Sequence[str]) -> list[str]:
+    """The command line of the job, with `spark-submit` from the running Python environment.
+
+    Args:
+        root: The project's root.
+        arguments: Of `jobs/delay_scheduler.py`.
+
+    Raises:
+        SessionError: There is no spark-submit in the environment.
+    """
+    submit = Path(sys.executable).parent / "spark-submit"
+    if not submit.is_file():
+        raise SessionError("no spark-submit beside Python", field=str(submit), hint="run `make setup`")
+    environment = []
+    if Path(sys.prefix) != root / ".venv":  # conf/spark-defaults.conf names what `make setup` makes in .venv
+        environment = [
+            "--conf",
+            f"spark.pyspark.python={sys.executable}",
+            "--conf",
+            f"spark.jars={jars.jars_folder()}/*.jar",
+        ]
+    return [str(submit), *environment, "jobs/delay_scheduler.py", *arguments]
+
+
+def job_environment(root: Path) -> dict[str, str]:
+    """The environment variables of the job: this process's own, and where its settings and its Python are."""
+    return os.environ | {
+        "SPARK_CONF_DIR": str(root / "conf"),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONUNBUFFERED": "1",  # a pipe would hold the progress lines back
+    }
+
+
+def short(root: Path, command: Sequence[str]) -> list[str]:
+    """A command line as a user would type it at the root."""
+    return [part.removeprefix(f"{root}/") for part in command]

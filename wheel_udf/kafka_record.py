@@ -1,0 +1,202 @@
+"""Deliveries and rejects as Kafka records, and how large Kafka takes a record to be: expressions of columns, no Python per row.
+
+A delivery: the topic is the destination, key and value are untouched, the headers are the entry's own, in their order, and then ours::
+
+    wheel-id          schedule_id                     wheel-deliver-at  2026-01-01T10:00:00.000Z
+    wheel-fire-id     the same in every repetition    wheel-fired-at    2026-01-01T10:00:00.250Z
+    wheel-seq         version of the id               wheel-source      topic/partition/offset of the command, if it is known
+
+A reject: key, value and headers of the record as they came (without a key and a value: the JSON ``record`` as the value), and then,
+each only if it is known, cut to what a header should be at most::
+
+    wheel-error-code    wheel-error-message    wheel-id    wheel-destination    wheel-source
+
+A reject that is too large for its topic loses its value, then its key, then its own headers, until it fits; the header ``wheel-dropped``
+says which (``value``, ``value,key`` or ``value,key,headers``).
+
+Of the entry's own headers those named ``wheel-*`` are dropped from a delivery, since a consumer could not tell them from ours. A header
+without a name, which Kafka does not have, gets the empty name.
+
+The size is Kafka's own upper bound (kafka-clients, ``AbstractRecords.estimateSizeInBytesUpperBound``), by which the producer refuses a record
+before it sends it; and uncompressed a batch of this one record is never larger, so the broker does not refuse it either::
+
+    61 batch + 21 record + varint(key) + key + varint(value) + value + varint(headers) + each: varint(name) + name + varint(value) + value
+    '------- constants     a varint of n takes 1 byte below 64, then 2, 3, 4, 5: seven bits a byte, one of them the sign; null is 1 byte
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+_BATCH_OVERHEAD: Final = 61
+_RECORD_OVERHEAD: Final = 21
+_VARINT_STEPS: Final = ((1 << 6, 1), (1 << 13, 2), (1 << 20, 3), (1 << 27, 4))
+
+_TEXT_LIMITS: Final = {  # characters, of up to 4 bytes in UTF-8
+    "wheel-error-code": ("error_code", 64),
+    "wheel-error-message": ("error_message", 1000),
+    "wheel-id": ("schedule_id", 512),
+    "wheel-destination": ("destination", 249),
+    "wheel-source": ("source", 512),
+}
+
+OWN_BYTES_OF_DELIVERY: Final = 2048
+"""More than a delivery has beside its key, its value and its own headers (an id has at most 512 bytes, a source 280)."""
+
+SMALLEST_REJECTS_TOPIC: Final = 10_000
+"""A topic for rejects takes records of that many bytes: any reject fits, once its payload is dropped."""
+
+_HEADER: Final = "struct<key: string, value: binary>"
+_DROPPED: Final = "wheel-dropped"
+_PAYLOAD: Final = "value,key,headers"
+
+
+def delivery_records(fired: DataFrame) -> DataFrame:
+    """Rows for Spark's Kafka writer.
+
+    Args:
+        fired: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA` and ``source``.
+
+    Returns:
+        ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value).
+    """
+    return fired.select(
+        F.col("destination").alias("topic"), "key", "value", delivery_headers().alias("headers")
+    )
+
+
+def delivery_headers() -> Column:
+    """The headers of a delivery, from the columns of a fired row."""
+    ours = F.array(
+        _header("wheel-id", F.col("schedule_id")),
+        _header("wheel-fire-id", F.col("fire_id")),
+        _header("wheel-deliver-at", iso_utc("deliver_at")),
+        _header("wheel-fired-at", iso_utc("fired_at")),
+        _header("wheel-seq", F.col("seq").cast("string")),
+    )
+    source = F.array(_header("wheel-source", F.col("source")))
+    named = F.when(F.col("source").isNull(), ours).otherwise(F.concat(ours, source))
+    kept = F.filter("headers", lambda each: ~F.coalesce(each["key"], F.lit("")).startswith("wheel-"))
+    return F.when(F.col("headers").isNull(), named).otherwise(F.concat(_all_named(kept), named))
+
+
+def reject_records(rejects: DataFrame, topic: str, limit: int) -> DataFrame:
+    """Rows for Spark's Kafka writer, each of them small enough.
+
+    Args:
+        rejects: Rows of :data:`~wheel_udf.destinations.REJECT_SCHEMA`.
+        topic: Where they go.
+        limit: Bytes of the largest record that the topic takes; at least :data:`SMALLEST_REJECTS_TOPIC`.
+
+    Returns:
+        The columns of :func:`delivery_records`.
+    """
+    whole = rejects.select(
+        "key",
+        F.when(F.col("key").isNull() & F.col("value").isNull(), F.col("record").cast("binary"))
+        .otherwise(F.col("value"))
+        .alias("value"),
+        _reject_headers().alias("ours"),
+        "headers",
+    )
+    added = F.col("ours")["key"]
+    kept = F.filter("headers", lambda each: ~F.array_contains(added, F.coalesce(each["key"], F.lit(""))))
+    own = F.when(F.col("headers").isNull(), _no_headers()).otherwise(_all_named(kept))
+    dropped = _dropped(limit).alias("dropped")
+    fitted = whole.select("key", "value", "ours", own.alias("own")).select("*", dropped)
+    is_whole = F.col("dropped").isNull()
+    headers = F.concat(
+        F.when(F.coalesce(F.col("dropped") == _PAYLOAD, F.lit(False)), _no_headers()).otherwise(F.col("own")),
+        F.col("ours"),
+        F.when(is_whole, _no_headers()).otherwise(F.array(_header(_DROPPED, F.col("dropped")))),
+    )
+    return fitted.select(
+        F.lit(topic).alias("topic"),
+        F.when(is_whole | (F.col("dropped") == "value"), F.col("key")).alias("key"),
+        F.when(is_whole, F.col("value")).alias("value"),
+        headers.alias("headers"),
+    )
+
+
+def _reject_headers() -> Column:
+    cut = (
+        _header(name, F.substring(F.col(column), 1, longest))
+        for name, (column, longest) in _TEXT_LIMITS.items()
+    )
+    return F.filter(F.array(*cut), lambda each: each["value"].isNotNull())
+
+
+def _dropped(limit: int) -> Column:
+    """What a reject has to lose, from its columns key, value, own and ours; null if nothing."""
+    key, value, own = F.col("key"), F.col("value"), F.concat("own", "ours")
+    nothing = F.lit(None).cast("binary")
+    marked = F.concat(own, F.array(_header(_DROPPED, F.lit("value,key"))))
+    return (
+        F.when(size_bound(key, value, own) <= limit, F.lit(None).cast("string"))
+        .when(size_bound(key, nothing, marked) <= limit, "value")
+        .when(size_bound(nothing, nothing, marked) <= limit, "value,key")
+        .otherwise(_PAYLOAD)
+    )
+
+
+def size_bound(key: Column, value: Column, headers: Column) -> Column:
+    """The bytes of a record, as Kafka's producer reckons them before it sends it.
+
+    Args:
+        key: Binary, or null.
+        value: Binary, or null.
+        headers: Array of (key, value), not null, no header without a name.
+
+    Returns:
+        A bigint.
+    """
+
+    def add(total: Column, header: Column) -> Column:
+        return total + _sized(_name_octets(header["key"])) + _sized(F.octet_length(header["value"]))
+
+    fixed = F.lit(_BATCH_OVERHEAD + _RECORD_OVERHEAD).cast("bigint")
+    payload = _sized(F.octet_length(key)) + _sized(F.octet_length(value)) + _varint(F.size(headers))
+    return F.aggregate(headers, fixed, add) + payload
+
+
+def _name_octets(name: Column) -> Column:
+    # A name is text to Kafka's client: what is no UTF-8 becomes U+FFFD, three bytes for at most each of its bytes.
+    return F.when(F.is_valid_utf8(name), F.octet_length(name)).otherwise(F.octet_length(name) * 3)
+
+
+def _sized(octets: Column) -> Column:
+    """The bytes of something with its length before it; its octets may be null."""
+    return F.when(octets.isNull(), F.lit(1).cast("bigint")).otherwise(octets.cast("bigint") + _varint(octets))
+
+
+def _varint(number: Column) -> Column:
+    """The bytes of a number from 0 as a varint."""
+    (first, least), *steps = _VARINT_STEPS
+    chain = F.when(number < first, least)
+    for bound, octets in steps:
+        chain = chain.when(number < bound, octets)
+    return chain.otherwise(5).cast("bigint")
+
+
+def iso_utc(column: str) -> Column:
+    """An instant as ISO 8601 text in UTC, to the millisecond, whatever the session's time zone is."""
+    style = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
+    return F.to_csv(F.struct(column), style)
+
+
+def _header(name: str, text: Column) -> Column:
+    return F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value"))
+
+
+def _no_headers() -> Column:
+    return F.array().cast(f"array<{_HEADER}>")
+
+
+def _all_named(headers: Column) -> Column:
+    def named(each: Column) -> Column:
+        return F.struct(F.coalesce(each["key"], F.lit("")).alias("key"), each["value"].alias("value"))
+
+    return F.transform(headers, named)
