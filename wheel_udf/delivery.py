@@ -33,6 +33,7 @@ from wheel_udf.clock import is_clock_offset
 from wheel_udf.hints import HintBoard, answer_of
 from wheel_udf.metrics import BatchReport, LatenessHistogram
 from wheel_udf.operator import FIRED_COLUMNS, facts_of, rejects, status
+from wheel_udf.session import quick_local_checkpoints
 from wheel_udf.sinks import Destinations, Sink, write_batch
 from wheel_udf.state import OUTCOMES
 
@@ -98,7 +99,8 @@ def deliver(
             .option("checkpointLocation", checkpoint)
             .foreachBatch(delivery.write)
         )
-        query = _triggered(writer, trigger).start()
+        with quick_local_checkpoints(scheduled.sparkSession, checkpoint):
+            query = _triggered(writer, trigger).start()
     except BaseException:
         lease.close()
         raise
@@ -182,9 +184,11 @@ class _Delivery:
         )
 
     def _post(self, statuses: list[dict[str, Any]], *, held_input: bool) -> None:
-        for row in statuses:
-            answer = replace(answer_of(row), held_input=held_input)
-            self.board.post(row["query_id"], row["run"], {row["shard"]: answer})
+        answers = {row["shard"]: replace(answer_of(row), held_input=held_input) for row in statuses}
+        query_ids = {row["query_id"] for row in statuses}
+        run = next((row["run"] for row in statuses if row["run"]), None)
+        for query_id in query_ids:
+            self.board.post(query_id, run, answers)
 
     def _report(
         self, statuses: list[dict[str, Any]], batch_id: int, undeliverable: int, *, held_input: bool

@@ -55,7 +55,7 @@ class HintBoard:
         """Posts answers by shard, and the link from a run of the source to its query."""
         for shard, answer in answers.items():
             self._replace(self.folder / query_id / f"{shard}.json", asdict(answer))
-        if run:
+        if run and not (self.folder / "runs" / run).exists():
             self._replace(self.folder / "runs" / run, {"query_id": query_id})
 
     def answers(self, run: str) -> dict[int, Answer]:

@@ -70,6 +70,8 @@ _STATUS_TYPE = ", ".join(
         *(f"{name} long" for name in OUTCOMES),
     ]
 )
+_REASON = ("error_code", "error_message", "record")
+_REASON_TYPE = ", ".join(f"{name} string" for name in _REASON)
 _EARLIEST, _LATEST = "1678-01-01 00:00:00Z", "2261-12-31 00:00:00Z"
 
 
@@ -217,13 +219,10 @@ def _command_rows(parsed: DataFrame, shards: int) -> DataFrame:
         "key",
         "value",
         "headers",
-        "error_code",
-        "error_message",
-        "record",
         "source",
+        F.when(~good, F.to_json(F.struct(*_REASON))).alias("reject"),
         F.when(good & event_at.isNotNull(), bounded).alias("event_at"),
-        F.lit(NO_LONG).alias("instant_ms"),
-        F.lit(None).cast("string").alias("run"),
+        F.lit(None).cast("string").alias("tick"),
     )
 
 
@@ -259,7 +258,8 @@ def _package_on_path(spark: SparkSession) -> Iterator[None]:
 def _clock_rows(spark: SparkSession, clock: Clock, shards: int, board: HintBoard) -> DataFrame:
     _register_clock(spark)
     ticks = spark.readStream.format(CLOCK_FORMAT).options(**clock_options(clock, shards, board.folder)).load()
-    texts = ("schedule_id", "destination", "headers", "error_code", "error_message", "record", "source")
+    texts = ("schedule_id", "destination", "headers", "source", "reject")
+    instant = F.coalesce(F.col("instant_ms").cast("string"), F.lit(""))
     return ticks.select(
         key_of_shard(F.col("shard"), shards).alias("shard"),
         *(F.lit(None).cast("string").alias(name) for name in texts),
@@ -268,37 +268,47 @@ def _clock_rows(spark: SparkSession, clock: Clock, shards: int, board: HintBoard
         F.lit(0).cast("byte").alias("op"),
         F.lit(False).alias("seq_given"),
         F.lit(None).cast("timestamp").alias("event_at"),
-        _long_or("instant_ms", NO_LONG),
-        F.coalesce("run", F.lit("")).alias("run"),
+        F.concat_ws("|", F.coalesce("run", F.lit("")), instant).alias("tick"),
     )
 
 
 def _public(released: DataFrame, facts: dict[str, Any]) -> DataFrame:
     """Turns the operator's rows into public ones: instants as timestamps, headers as an array, the ids of deliveries."""
-    is_missed = F.col("kind") == "missed"
+    kind, note = F.col("kind"), F.col("note")
+    is_fired, is_missed, is_rejected = (kind == each for each in ("fired", "missed", "rejected"))
+    due_ms, fired_at_ms = (_null_if_absent(name) for name in ("deliver_at_ms", "fired_at_ms"))
+    late_ms = F.when(is_fired | is_missed, fired_at_ms - due_ms)
     identity = F.concat_ws("\x1f", "schedule_id", "seq", F.lit(0), "deliver_at_ms")
-    about = F.struct(
-        "schedule_id", "seq", "destination", F.timestamp_millis("deliver_at_ms").alias("deliver_at")
+    about = F.struct("schedule_id", "seq", "destination", F.timestamp_millis(due_ms).alias("deliver_at"))
+    too_late = F.concat(
+        F.lit("released too late: lateness_ms = "),
+        late_ms,
+        F.lit("; rule: at most max_lateness = "),
+        note,
+        F.lit(" ms"),
     )
-    rejected_at = F.when(F.col("kind") == "rejected", F.current_timestamp()).when(
-        is_missed, F.timestamp_millis("fired_at_ms")
-    )
+    reason = F.when(is_rejected, F.from_json(note, _REASON_TYPE))
+    rejected_at = F.when(is_rejected, F.current_timestamp()).when(is_missed, F.timestamp_millis(fired_at_ms))
     return released.select(
-        F.col("kind").alias("kind", metadata={METADATA_KEY: json.dumps(facts)}),
+        kind.alias("kind", metadata={METADATA_KEY: json.dumps(facts)}),
         "schedule_id",
-        "seq",
-        F.when(F.col("kind") == "fired", F.md5(identity.cast("binary"))).alias("fire_id"),
+        F.when(kind != "status", F.col("seq")).alias("seq"),
+        F.when(is_fired, F.md5(identity.cast("binary"))).alias("fire_id"),
         "destination",
         "key",
         "value",
         F.from_json("headers", HEADERS_TYPE).alias("headers"),
-        F.timestamp_millis("deliver_at_ms").alias("deliver_at"),
-        F.timestamp_millis("fired_at_ms").alias("fired_at"),
-        "lateness_ms",
-        "error_code",
-        "error_message",
-        F.when(is_missed, F.to_json(about)).otherwise(F.col("record")).alias("record"),
+        F.timestamp_millis(due_ms).alias("deliver_at"),
+        F.timestamp_millis(fired_at_ms).alias("fired_at"),
+        late_ms.alias("lateness_ms"),
+        F.when(is_missed, "missed").otherwise(reason.error_code).alias("error_code"),
+        F.when(is_missed, too_late).otherwise(reason.error_message).alias("error_message"),
+        F.when(is_missed, F.to_json(about)).otherwise(reason.record).alias("record"),
         "source",
         rejected_at.alias("rejected_at"),
-        "status",
+        F.when(kind == "status", note).alias("status"),
     )
+
+
+def _null_if_absent(column: str) -> Column:
+    return F.when(F.col(column) != NO_LONG, F.col(column))

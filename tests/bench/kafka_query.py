@@ -23,7 +23,7 @@ from wheel_udf.commands import parse
 from wheel_udf.kafka_record import delivery_records
 from wheel_udf.operator import HEADERS_TYPE
 from wheel_udf.presets import kafka_commands
-from wheel_udf.session import build_session, stop_session
+from wheel_udf.session import build_session, quick_local_checkpoints, stop_session
 
 CORES = 2
 _LOOK_EVERY_S = 1.0
@@ -117,7 +117,9 @@ def _without(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
     )
     writer = delivery_records(rows).writeStream.format("kafka")
     writer = writer.option("kafka.bootstrap.servers", asked.bootstrap).trigger(processingTime=asked.trigger)
-    return writer.option("checkpointLocation", str(asked.folder / "checkpoint")).start()
+    checkpoint = str(asked.folder / "checkpoint")
+    with quick_local_checkpoints(spark, checkpoint):  # as deliver() does
+        return writer.option("checkpointLocation", checkpoint).start()
 
 
 def _report(query: StreamingQuery, file: Path) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.bench.report import median
+from wheel_udf.session import quick_local_checkpoints
 
 WHOLE = "triggerExecution"
 """The phase that is the whole of a batch, from its planning to its commit."""
@@ -56,12 +57,15 @@ def run(frame: DataFrame, checkpoint: Path, *, counted: Column) -> list[Batch]:
         Its batches in order, those without data included.
     """
     observed = frame.observe(_COUNTED, F.count_if(counted).alias("rows"))
-    query = (
-        observed.writeStream.format("noop")
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
+    with quick_local_checkpoints(
+        frame.sparkSession, str(checkpoint)
+    ):  # as deliver() does; for all queries alike
+        query = (
+            observed.writeStream.format("noop")
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
     try:
         query.awaitTermination()
         return _batches(query)
