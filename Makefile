@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo demo-kafka bench clean distclean
+.PHONY: help setup test lint format demo demo-kafka bench bench-kafka package clean distclean
 
 help: ## this page
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -22,7 +22,7 @@ help: ## this page
 	@echo
 	@echo "Both set up $(VENV) by themselves (3 to 4 minutes, once). They need Python 3.11 to 3.14, Java 17 or newer and the network."
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make setup PYTHON=/path/to/python3.12    with an interpreter of your choice"
 	@echo "  make test ARGS='tests/unit -k wheel'     some of the tests"
@@ -49,6 +49,14 @@ demo-kafka: $(STAMP) ## 20,000 commands through a real Kafka broker, with the la
 
 bench: $(STAMP) ## measure the wheel against what it replaces
 	@$(PY) -m tests.bench.run $(ARGS)
+
+bench-kafka: $(STAMP) ## Kafka to Kafka: lateness and throughput as a consumer sees them
+	@$(PY) -m tests.bench.kafka_run $(ARGS)
+
+package: $(STAMP) ## dist/: a wheel, and the same as wheel_udf.zip for the executors of a cluster
+	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@cp dist/wheel_udf-$$($(PY) -c 'import wheel_udf; print(wheel_udf.__version__)')-py3-none-any.whl dist/wheel_udf.zip
+	@ls dist
 
 clean: ## remove what runs have made (data, caches), keep .venv
 	rm -rf data build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis

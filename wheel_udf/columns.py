@@ -82,6 +82,17 @@ def null(kind: str) -> Column:
     return F.lit(None).cast(kind)
 
 
+def batch_ms() -> Column:
+    """The time of the batch (UTC epoch ms). In a stream Spark journals it before the batch runs: a replay sees the same.
+
+    Spark writes the time into the code that it generates, so code with a time in it is compiled anew for every batch, and runs cold.
+    A lambda is interpreted, its time is no part of any code. And since the number of a partition (shifted, it is 0) is not deterministic, the
+    optimizer makes no copies of the whole: it is asked once for each row.
+    """
+    once = F.transform(F.array(F.lit(0)), lambda _: F.unix_millis(F.current_timestamp()))
+    return F.get(once, F.shiftrightunsigned(F.spark_partition_id(), 31))
+
+
 def text(column: Column, kind: T.DataType) -> Column:
     """Text from a string or binary column (bytes are taken as UTF-8 and not checked).
 

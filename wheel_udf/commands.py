@@ -62,7 +62,6 @@ from wheel_udf.rules import (
     CANCEL,
     MAX_ID_BYTES,
     SCHEDULE,
-    batch_ms,
     common_rules,
     error_code,
     error_message,
@@ -126,6 +125,7 @@ def parse(commands: DataFrame, contract: Contract) -> DataFrame:
     ]
     given = {name: read.Input(name, *original[at][1:]) for name, at in found.items()}
     frame = commands.toDF(*(f"in{at}" for at in range(len(original))))
+    frame = frame.select("*", read.batch_ms().alias("_batch_ms"))
     name, at_ms = given["schedule_id"].read(read.identity), F.col("_at_ms")
     if len(original) > _COMPILED_COLUMNS:
         name, at_ms = _uncompiled(name), _uncompiled(at_ms)
@@ -165,7 +165,7 @@ def _read(given: read.Inputs, contract: Contract) -> list[Column]:
     def column(name: str, reader: Callable[..., Column], kind: str, **options: bool) -> Column:
         return given[name].read(reader, **options) if name in given else read.null(kind)
 
-    made_ms = batch_ms()
+    made_ms = F.col("_batch_ms")
     if made := given.get("event_time"):
         made_ms = F.when(made.column.isNull(), made_ms).otherwise(made.read(read.instant_ms, round_up=False))
     destination = column("destination", read.text, "string")

@@ -42,6 +42,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from wheel_udf import shard_step
 from wheel_udf.clock import CLOCK_FORMAT, Clock, ClockSource, EventClock, clock_options
+from wheel_udf.columns import batch_ms
 from wheel_udf.commands import Contract, parse
 from wheel_udf.errors import ConfigError, ContractError
 from wheel_udf.geometry import Wheel
@@ -288,7 +289,9 @@ def _public(released: DataFrame, facts: dict[str, Any]) -> DataFrame:
         F.lit(" ms"),
     )
     reason = F.when(is_rejected, F.from_json(note, _REASON_TYPE))
-    rejected_at = F.when(is_rejected, F.current_timestamp()).when(is_missed, F.timestamp_millis(fired_at_ms))
+    rejected_at = F.when(is_rejected, F.timestamp_millis(batch_ms())).when(
+        is_missed, F.timestamp_millis(fired_at_ms)
+    )
     return released.select(
         kind.alias("kind", metadata={METADATA_KEY: json.dumps(facts)}),
         "schedule_id",

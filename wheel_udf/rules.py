@@ -106,12 +106,7 @@ def common_rules(given: read.Inputs, contract: Contract) -> list[Rule]:
 
 def is_ahead(max_ahead_ms: int) -> Column:
     """Whether the event time lies too far beyond the time of the batch."""
-    return F.col("_made_ms") - batch_ms() > max_ahead_ms
-
-
-def batch_ms() -> Column:
-    """The time of the batch. In a stream Spark journals it before the batch runs: a replay sees the same."""
-    return F.unix_millis(F.current_timestamp())
+    return F.col("_made_ms") - F.col("_batch_ms") > max_ahead_ms
 
 
 def schedule_rules(given: read.Inputs, contract: Contract) -> list[Rule]:

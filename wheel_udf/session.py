@@ -85,7 +85,7 @@ def quick_local_checkpoints(spark: SparkSession, checkpoint: str) -> Iterator[No
     replace, so there the default stays. A setting of the user's stays too.
     """
     chosen = spark.conf.get(_FILE_MANAGER, None) is not None
-    default_system = spark._jsc.hadoopConfiguration().get("fs.defaultFS")  # type: ignore[attr-defined]
+    default_system = spark._jsc.hadoopConfiguration().get("fs.defaultFS")
     is_local = default_system.startswith("file:") or checkpoint.startswith("file:")
     if chosen or not is_local or local_folder(checkpoint) is None:
         yield

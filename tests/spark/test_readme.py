@@ -31,14 +31,14 @@ def commands() -> list[list[str]]:
 
 
 def test_the_readme_holds_code_only_in_languages_that_are_tested_here() -> None:
-    assert set(re.findall(r"^```(\w+)", README, flags=re.MULTILINE)) == {"bash", "python", "text"}
+    assert set(re.findall(r"^```(\w+)", README, flags=re.MULTILINE)) == {"bash", "python", "text", "yaml"}
 
 
 def test_the_library_example_closes_the_order_half_an_hour_later(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (program,) = blocks("python")
+    program, _ = blocks("python")  # the other is tested with a broker: tests/kafka/test_dedupe_example.py
     # In a running JVM a relative path starts where the JVM was started, so the example gets its folder in full.
     exec(compile(program.replace('"data/', f'"{tmp_path}/data/'), "README.md", "exec"), {})
     (row,) = spark.read.format("delta").load(f"{tmp_path}/data/orders/tables/orders_to_close").collect()
@@ -66,6 +66,17 @@ def test_each_command_names_what_exists(words: list[str], monkeypatch: pytest.Mo
         job = words.index("jobs/delay_scheduler.py")
         assert cli.main(words[job + 1 :], verbs=verbs) == 0
         assert [config.name for config in seen] == ["scheduler"]
+
+
+def test_the_kafka_config_of_the_readme_is_a_good_one(tmp_path: Path) -> None:
+    (text,) = blocks("yaml")
+    (tmp_path / "job.yml").write_text(text)
+    config = load(tmp_path / "job.yml")
+    assert (config.source.format, config.contract.preset, list(config.destinations)) == (
+        "kafka",
+        "native",
+        ["orders_*", "audit_*"],
+    )
 
 
 def test_the_config_of_the_readme_passes_a_dry_run(
