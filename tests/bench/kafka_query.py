@@ -58,7 +58,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--trigger", default="0 seconds")
     parser.add_argument("--memory-ms", type=int, default=300_000)
     parser.add_argument("--limit", type=int, default=None)
-    parser.add_argument("--shards", type=int, default=4)
+    parser.add_argument("--shards", type=int, default=CORES)  # each costs a batch some ms
     parser.add_argument("--partitions", type=int, default=2)
     return parser.parse_args()
 

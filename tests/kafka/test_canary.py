@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.kafka.client import KafkaWorld
+from wheel_udf.local_kafka import LocalKafka
 
 ROOT = Path(__file__).parents[2]
 CANARY = "can4ry-in-the-mine"
@@ -111,4 +115,62 @@ def test_a_login_that_cannot_work_is_told_without_a_secret(
     config["source"]["options"]["kafka.sasl.jaas.config"] = f"{CANARY} is no JAAS text"
     code, output = run_job(tmp_path, config, kafka.bootstrap, "run", "--debug")
     assert (code, "error: the options of Kafka do not make a client" in output) == (1, True), output
+    assert_nowhere(output, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[LocalKafka]:
+    """A broker that lets nobody in without a password."""
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    users = f'username="broker" password="inside" user_broker="inside" user_wheel="{CANARY}"'
+    properties = {
+        "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.client.plain.sasl.jaas.config": f"{login} {users};",
+    }
+    with LocalKafka(properties=properties) as broker:
+        yield broker
+
+
+def log_in(config: dict[str, Any], password: str) -> None:
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    options = {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f'{login} username="wheel" password="{password}";',
+    }
+    for section in (config["source"], config["destinations"]["out"]):
+        section["options"] = options
+
+
+def test_a_broker_that_asks_for_a_password_is_read_and_written(
+    guarded: LocalKafka, config: dict[str, Any], tmp_path: Path
+) -> None:
+    client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "wheel"}
+    client |= {"bootstrap.servers": guarded.bootstrap, "sasl.password": CANARY}
+    made = AdminClient(client).create_topics([NewTopic("in", 1), NewTopic("out", 1)])
+    for topic in made.values():
+        topic.result(timeout=60)
+    producer = Producer(client)
+    headers = {"wheel-id": b"a", "wheel-delay": b"0", "wheel-target": b"out"}
+    producer.produce("in", value=b"close", headers=headers)
+    assert producer.flush(60) == 0
+    log_in(config, CANARY)
+    code, output = run_job(tmp_path, config, guarded.bootstrap, "run")
+    assert code == 0, output
+    consumer = Consumer(client | {"group.id": "test", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["out"])
+    (message,) = consumer.consume(1, timeout=60)
+    consumer.close()
+    assert message.value() == b"close"
+    assert_nowhere(output, tmp_path)
+
+
+def test_a_wrong_password_is_told_and_not_shown(
+    guarded: LocalKafka, config: dict[str, Any], tmp_path: Path
+) -> None:
+    log_in(config, OTHER)
+    code, output = run_job(tmp_path, config, guarded.bootstrap, "run", "--debug")
+    assert (code, "uthentication" in output) == (1, True), output
     assert_nowhere(output, tmp_path)
