@@ -1002,3 +1002,22 @@ def test_what_spark_compiles_stays_small_enough_for_the_just_in_time_compiler(
         sizes[width] = max(stages.apply(at)._3().maxMethodCodeSize() for at in range(stages.size()))
 
     assert {width: size for width, size in sizes.items() if not 0 < size < 8_000} == {}
+
+
+# What Spark makes of it
+
+
+def generated_code(frame: DataFrame) -> list[str]:
+    stages = frame._jdf.queryExecution().debug().codegenToSeq()
+    return [stages.apply(number)._2() for number in range(stages.size())]
+
+
+def test_the_time_of_a_batch_was_part_of_the_code_so_that_every_batch_was_compiled_anew(
+    spark: SparkSession,
+) -> None:
+    rows = frame_of(spark, [command(event_time=None), command()])
+    contract = Contract(max_ahead_ms=MINUTE)
+    first, second = (generated_code(parse(rows, contract)) for _ in range(2))  # planned at two instants
+
+    assert first
+    assert first == second
