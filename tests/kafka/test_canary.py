@@ -149,8 +149,8 @@ def test_a_broker_that_asks_for_a_password_is_read_and_written(
 ) -> None:
     client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "wheel"}
     client |= {"bootstrap.servers": guarded.bootstrap, "sasl.password": CANARY}
-    made = AdminClient(client).create_topics([NewTopic("in", 1), NewTopic("out", 1)])
-    for topic in made.values():
+    admin = AdminClient(client)  # its futures end with it
+    for topic in admin.create_topics([NewTopic("in", 1), NewTopic("out", 1)]).values():
         topic.result(timeout=60)
     producer = Producer(client)
     headers = {"wheel-id": b"a", "wheel-delay": b"0", "wheel-target": b"out"}
