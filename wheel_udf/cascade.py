@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.fold import ENDED, FIRED, Folded, fold
+from wheel_udf.fold import ENDED, FIRED, Folded, fold, rank_of
 from wheel_udf.state import ENTRY_SCHEMA, MEMORY_SCHEMA, SCHEDULE, Chunk, Int64s, ShardState, Storage, merged
 
 OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("seq", "ascending")]
@@ -63,7 +63,13 @@ class Step:
 
 
 def advance(
-    state: ShardState, rows: pa.Table | None, now_ms: int, limit: int | None = None, *, memory_ms: int | None
+    state: ShardState,
+    rows: pa.Table | None,
+    now_ms: int,
+    limit: int | None = None,
+    *,
+    memory_ms: int | None,
+    stored: bool = False,
 ) -> Step:
     """Advances a shard to ``now_ms`` with a batch of commands.
 
@@ -73,6 +79,7 @@ def advance(
         now_ms: The clock; an instant behind the state's holds it.
         limit: Most entries to release, at least 1; ``None`` for no bound. The rest stays due.
         memory_ms: How long ended ids are remembered, from their end; ``None`` for ever.
+        stored: Whether entries may wait in a slot store, out of this shard's sight.
     """
     clock_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
     quiet = rows is None or rows.num_rows == 0
@@ -80,7 +87,7 @@ def advance(
         nothing = ENTRY_SCHEMA.empty_table()
         return Step(state, clock_ms, nothing, nothing, changed=False)
 
-    folded = None if quiet else fold(state, rows, clock_ms, memory_ms)
+    folded = None if quiet else fold(state, rows, clock_ms, memory_ms, stored=stored)
     storage = Storage(state.wheel)
     closed, opened = _open_reached(state, storage, folded, clock_ms)
     due, waiting = _split_due(opened, clock_ms, limit)
@@ -99,7 +106,8 @@ def advance(
     ]
     memory = _remember(state.memory_chunks, pa.concat_tables(records), clock_ms, memory_ms)
     entries = merged([*closed, *storage.place(waiting, clock_ms)])
-    after = state.with_chunks(clock_ms, counts, entries, memory)
+    far = state.far + (folded.far if folded else 0)
+    after = state.with_chunks(clock_ms, far, counts, entries, memory)
     return Step(after, clock_ms, fired, missed, changed=True, spread=folded.spread if folded else 0)
 
 
@@ -156,9 +164,9 @@ def _split_missed(due: pa.Table, clock_ms: int) -> tuple[pa.Table, pa.Table]:
 def _released(entries: pa.Table, status: int, clock_ms: int) -> pa.Table:
     rows = entries.num_rows
     due = entries["deliver_at_ms"] if status == FIRED else pa.nulls(rows, pa.int64())
-    constants = [np.full(rows, value) for value in (SCHEDULE, status, clock_ms)]
-    op, ended, now = (pa.array(column) for column in constants)
-    columns = [entries["schedule_id"], entries["seq"], op, ended, due, now]
+    rank = rank_of(entries["amend"].to_numpy(), SCHEDULE)
+    ended, now = (pa.array(np.full(rows, value)) for value in (status, clock_ms))
+    columns = [entries["schedule_id"], entries["seq"], pa.array(rank), ended, due, now]
     return pa.table(columns, names=MEMORY_SCHEMA.names).cast(MEMORY_SCHEMA)
 
 

@@ -1,7 +1,7 @@
 """Folding a batch of commands: which of them win, and how each of them ends.
 
-The commands of a batch take effect one by one in version order, ``(seq, kind)`` with SCHEDULE below CANCEL at an equal ``seq``,
-whatever the order they came in, before the clock moves. This module computes the result of that sequence for all ids at once::
+The commands of a batch take effect one by one in version order, ``(seq, amend, kind)`` with SCHEDULE below CANCEL at an equal ``seq`` and
+``amend``, whatever the order they came in, before the clock moves. This module computes the result of that sequence for all ids at once::
 
     known of an id          command           outcome
     nothing                 SCHEDULE          pending
@@ -22,7 +22,22 @@ commands, plus one hash probe (about 10 ns) for each pending and each remembered
 Where rows bear no version of their own, Kafka's offset is it, and offsets of two partitions say nothing about each other. The fold goes by
 the number all the same, and counts the ids for which it saw that (:attr:`Folded.spread`): in one batch, or between a batch and what is pending.
 
-Invariants: each SCHEDULE counts once over the batches of its life, each CANCEL once; ``applied == cancelled``.
+Where far entries wait in a slot store (``stored``), the shard is told of each (FAR) and remembers its version as that of any other id, so that it
+beats an older entry here; the entry itself comes later (MOVED) or has ended there (GONE_...)::
+
+    known of an id          row               outcome
+    pending (1)             FAR 2             superseded; known is FAR (2)
+    FAR (2)                 SCHEDULE 1        superseded
+    FAR (2)                 CANCEL 2 or 3     waiting, until the store says what it ended: applied
+    FAR (2)                 SCHEDULE 2 or 3   pending; the far one ends in the store
+    FAR (2), or nothing     MOVED 2           pending
+    CANCEL waiting (3)      MOVED 2           cancelled, and the CANCEL applied
+
+A FAR row itself is never an outcome: its entry gets one when it fires or ends. There a waiting CANCEL may have an entry in the store, so
+nothing but such an entry ends its waiting: a later SCHEDULE or CANCEL does not make it superseded.
+
+Invariants: each SCHEDULE counts once over the batches of its life, each CANCEL once; ``applied == cancelled`` (with a store: ``applied <= cancelled``, for
+a CANCEL that had been counted and forgotten before its entry came to light stays counted as what it was).
 """
 
 from __future__ import annotations
@@ -36,13 +51,34 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.state import CANCEL, ENTRY_SCHEMA, MEMORY_SCHEMA, SCHEDULE, Chunk, Int64s, ShardState
+from wheel_udf.state import (
+    CANCEL,
+    COMMAND,
+    ENTRY_SCHEMA,
+    FAR,
+    GONE_CANCELLED,
+    GONE_DUPLICATE,
+    GONE_SUPERSEDED,
+    MEMORY_SCHEMA,
+    MOVED,
+    SCHEDULE,
+    Chunk,
+    Int64s,
+    ShardState,
+)
 
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.int8]
+Int32s = npt.NDArray[np.int32]
 
-NOTHING, WAITING, ENDED, FIRED, PENDING = 0, 1, 2, 3, 4
-"""What is known of an id. A memory record's ``status`` is one of WAITING, ENDED (cancelled or missed) and FIRED."""
+NOTHING, WAITING, IN_STORE, ENDED, FIRED, PENDING = range(6)
+"""What is known of an id. A memory record's ``status`` is one of WAITING, IN_STORE, ENDED (cancelled or missed) and FIRED."""
+
+_ENDED_IN_STORE = {
+    GONE_CANCELLED: "cancelled",
+    GONE_SUPERSEDED: "superseded",
+    GONE_DUPLICATE: "duplicate",
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +91,7 @@ class Folded:
         records: Memory records to add (``MEMORY_SCHEMA``).
         counts: How much each outcome rises.
         spread: Ids whose versions are offsets of more than one partition.
+        far: How many more entries are in the slot store, as far as this shard was told.
     """
 
     winners: pa.Table
@@ -62,6 +99,7 @@ class Folded:
     records: pa.Table
     counts: Counter[str]
     spread: int
+    far: int
 
 
 @dataclass
@@ -70,7 +108,7 @@ class _Known:
 
     status: Bytes
     seq: Int64s
-    op: Bytes
+    rank: Int32s
     due: Int64s
     ended_at: Int64s
     chunk: Int64s
@@ -80,9 +118,9 @@ class _Known:
     @staticmethod
     def nothing(size: int) -> _Known:
         longs = (np.zeros(size, np.int64) for _ in range(5))
-        status, op = np.zeros(size, np.int8), np.zeros(size, np.int8)
+        status, rank = np.zeros(size, np.int8), np.zeros(size, np.int32)
         seq, due, ended_at, chunk, row = longs
-        return _Known(status, seq, op, due, ended_at, chunk, row, np.full(size, None))
+        return _Known(status, seq, rank, due, ended_at, chunk, row, np.full(size, None))
 
 
 @dataclass
@@ -92,13 +130,25 @@ class _Rows:
     at: Int64s
     code: Int64s
     seq: Int64s
-    op: Bytes
+    rank: Int32s
+    act: Bytes
+
+    @property
+    def op(self) -> Int32s:
+        return self.rank & 1
 
     def where(self, keep: Bools) -> _Rows:
-        return _Rows(self.at[keep], self.code[keep], self.seq[keep], self.op[keep])
+        return _Rows(self.at[keep], self.code[keep], self.seq[keep], self.rank[keep], self.act[keep])
 
 
-def fold(state: ShardState, commands: pa.Table, now_ms: int, memory_ms: int | None) -> Folded:
+def rank_of(amend: npt.NDArray[np.integer], op: npt.NDArray[np.integer] | int) -> Int32s:
+    """``(amend, op)`` as one number of the same order."""
+    return np.asarray(2 * amend.astype(np.int32) + op, dtype=np.int32)
+
+
+def fold(
+    state: ShardState, commands: pa.Table, now_ms: int, memory_ms: int | None, *, stored: bool = False
+) -> Folded:
     """Folds the valid commands of a batch into what a shard knows.
 
     Args:
@@ -106,12 +156,18 @@ def fold(state: ShardState, commands: pa.Table, now_ms: int, memory_ms: int | No
         commands: ``COMMAND_SCHEMA``, any order, at least one row.
         now_ms: The clock of the batch; decides what is still remembered.
         memory_ms: How long an ended id is remembered; ``None`` for ever.
+        stored: Whether entries may wait in a slot store.
     """
+    counts: Counter[str] = Counter()
+    gone = MEMORY_SCHEMA.empty_table()
+    far = 0
+    if stored:
+        far = _far(commands["act"].to_numpy())
+        commands, gone = _end_in_store(commands, now_ms, counts)
     commands = commands.combine_chunks()
     ids = pc.dictionary_encode(commands["schedule_id"]).combine_chunks()
     if isinstance(ids, pa.ChunkedArray):
         ids = ids.chunk(0)
-    counts: Counter[str] = Counter()
     partitions = _partitions(commands)
     known = _look_up(state, ids.dictionary, now_ms, memory_ms, with_partition=partitions is not None)
     rows = _in_version_order(commands, ids.indices.to_numpy().astype(np.int64))
@@ -119,19 +175,56 @@ def fold(state: ShardState, commands: pa.Table, now_ms: int, memory_ms: int | No
     rows = _drop_repeated(rows, known, counts)
     rows, matched = _drop_older(rows, known, counts)
     rows = _drop_retries(rows, known, commands, counts)
-    winners, records = _settle(rows, known, now_ms, counts)
+    winners, records = _settle(rows, known, now_ms, counts, stored=stored)
     touched = np.unique(rows.code[known.status[rows.code] == PENDING])
-    records = [_record_columns(matched, known.seq[matched], known.ended_at[matched], ENDED, known), *records]
+    met = _record_columns(
+        matched, known.seq[matched], known.rank[matched], known.ended_at[matched], ENDED, known
+    )
+    _settle_in_store(state, gone.num_rows, counts)
     return Folded(
         winners=commands.select(ENTRY_SCHEMA.names).take(pa.array(winners)),
         removed={
             int(c): np.sort(known.row[touched][known.chunk[touched] == c])
             for c in np.unique(known.chunk[touched])
         },
-        records=_records_table(records, ids.dictionary),
+        records=pa.concat_tables([_records_table([met, *records], ids.dictionary), gone]),
         counts=counts,
         spread=spread,
+        far=far,
     )
+
+
+def _far(acts: Bytes) -> int:
+    """How many more entries are in the store after these rows."""
+    return int((acts == FAR).sum()) - int((acts >= MOVED).sum())
+
+
+def _end_in_store(commands: pa.Table, now_ms: int, counts: Counter[str]) -> tuple[pa.Table, pa.Table]:
+    """Counts what has ended in the store; answers the other rows, and memory records of the CANCELs that ended something."""
+    acts = commands["act"].to_numpy()
+    for act, outcome in _ENDED_IN_STORE.items():
+        counts[outcome] += int((acts == act).sum())
+    by_cancel = commands.filter(pa.array(acts == GONE_CANCELLED))
+    size = by_cancel.num_rows
+    rank = rank_of(by_cancel["amend"].to_numpy(), CANCEL)
+    ended = pa.array(np.full(size, ENDED, np.int8))
+    now = pa.array(np.full(size, now_ms, np.int64))
+    columns = [
+        by_cancel["schedule_id"],
+        by_cancel["seq"],
+        pa.array(rank),
+        ended,
+        pa.nulls(size, pa.int64()),
+        now,
+    ]
+    records = pa.table(columns, schema=MEMORY_SCHEMA)
+    return commands.filter(pa.array(acts < GONE_CANCELLED)), records
+
+
+def _settle_in_store(state: ShardState, cancelled: int, counts: Counter[str]) -> None:
+    """Turns waiting CANCELs into applied ones, for entries that they ended in the store."""
+    met = min(cancelled, state.counts["waiting"] + counts["waiting"])
+    counts.update(applied=met, waiting=-met)
 
 
 def _look_up(
@@ -145,7 +238,12 @@ def _look_up(
         codes, rows = _matches(chunk, ids)
         if len(codes):
             seqs = chunk.table("seq")["seq"].to_numpy()[rows]
-            known.status[codes], known.seq[codes], known.op[codes] = PENDING, seqs, SCHEDULE
+            amends = chunk.table("amend")["amend"].to_numpy()[rows]
+            known.status[codes], known.seq[codes], known.rank[codes] = (
+                PENDING,
+                seqs,
+                rank_of(amends, SCHEDULE),
+            )
             known.chunk[codes], known.row[codes] = number, rows
             if with_partition:
                 sources = chunk.table("source")["source"].take(pa.array(rows))
@@ -158,20 +256,20 @@ def _look_up_memory(chunk: Chunk, ids: pa.Array, known: _Known, now_ms: int, mem
     if not len(codes):
         return
     table = chunk.table().take(pa.array(at))
-    seq, op, status = (table[name].to_numpy() for name in ("seq", "op", "status"))
+    seq, rank, status = (table[name].to_numpy() for name in ("seq", "rank", "status"))
     ended_at = table["ended_at_ms"].to_numpy()
     due = table["deliver_at_ms"].fill_null(0).to_numpy()
     fresh = np.ones(len(codes), bool) if memory_ms is None else now_ms - ended_at < memory_ms
     # An id may be remembered several times over; its highest version says what is known, and of one version the later status.
-    order = np.lexsort((status, op, seq, codes))
+    order = np.lexsort((status, rank, seq, codes))
     order = order[fresh[order]]
     last = order[np.r_[codes[order][1:] != codes[order][:-1], True][: len(order)]]
     code = codes[last]
     better = (known.status[code] == NOTHING) | _later(
-        (seq[last], op[last], status[last]), (known.seq[code], known.op[code], known.status[code])
+        (seq[last], rank[last], status[last]), (known.seq[code], known.rank[code], known.status[code])
     )
     last, code = last[better], code[better]
-    known.status[code], known.seq[code], known.op[code] = status[last], seq[last], op[last]
+    known.status[code], known.seq[code], known.rank[code] = status[last], seq[last], rank[last]
     known.due[code], known.ended_at[code] = due[last], ended_at[last]
 
 
@@ -193,17 +291,22 @@ def _later(left: Sequence[npt.NDArray[np.generic]], right: Sequence[npt.NDArray[
 
 
 def _in_version_order(commands: pa.Table, code: Int64s) -> _Rows:
-    seq, op = commands["seq"].to_numpy(), commands["op"].to_numpy()
-    order = np.lexsort((op, seq, code))
-    again = _repeats(code[order], seq[order], op[order])
+    seq, act = commands["seq"].to_numpy(), commands["act"].to_numpy()
+    rank = rank_of(commands["amend"].to_numpy(), commands["op"].to_numpy())
+    is_far = act == FAR
+    order = np.lexsort((is_far, rank, seq, code))
+    again = _repeats(code[order], seq[order], rank[order])
     if again.any():
         # Of several copies one is kept; which one must not hang on the order of arrival, that a replay may change.
         copies = again | np.r_[again[1:], False]
         subset = commands.take(pa.array(order[copies])).append_column("code", pa.array(code[order[copies]]))
+        subset = subset.append_column("rank", pa.array(rank[order[copies]]))
+        subset = subset.append_column("is_far", pa.array(is_far[order[copies]]))
         keys = (
             "code",
             "seq",
-            "op",
+            "rank",
+            "is_far",
             "deliver_at_ms",
             "destination",
             "value",
@@ -216,7 +319,7 @@ def _in_version_order(commands: pa.Table, code: Int64s) -> _Rows:
         order[copies] = order[copies][
             pc.sort_indices(subset, sort_keys=[(key, "ascending") for key in keys]).to_numpy()
         ]
-    return _Rows(order.astype(np.int64), code[order], seq[order], op[order])
+    return _Rows(order.astype(np.int64), code[order], seq[order], rank[order], act[order])
 
 
 def _partitions(commands: pa.Table) -> npt.NDArray[np.object_] | None:
@@ -253,29 +356,33 @@ def _repeats(*columns: npt.NDArray[np.generic]) -> Bools:
 
 def _drop_repeated(rows: _Rows, known: _Known, counts: Counter[str]) -> _Rows:
     is_known = known.status[rows.code] != NOTHING
-    same_as_known = is_known & (rows.seq == known.seq[rows.code]) & (rows.op == known.op[rows.code])
-    repeated = same_as_known | _repeats(rows.code, rows.seq, rows.op)
-    _count(counts, rows.op[repeated], "duplicate", "cancel_duplicate")
+    same_as_known = is_known & (rows.seq == known.seq[rows.code]) & (rows.rank == known.rank[rows.code])
+    # Of two equal versions the one that is due first is kept, so one that is here beats one in the store.
+    same_as_known &= (known.status[rows.code] != IN_STORE) | (rows.act == FAR)
+    repeated = same_as_known | _repeats(rows.code, rows.seq, rows.rank)
+    _count(counts, rows, repeated, "duplicate", "cancel_duplicate")
     return rows.where(~repeated)
 
 
 def _drop_older(rows: _Rows, known: _Known, counts: Counter[str]) -> tuple[_Rows, Int64s]:
     """Takes out what is below the known version; also answers the codes whose waiting CANCEL met its schedule."""
     code = rows.code
-    older = (known.status[code] != NOTHING) & _later((known.seq[code], known.op[code]), (rows.seq, rows.op))
-    met = older & (rows.op == SCHEDULE) & (known.status[code] == WAITING)
+    older = (known.status[code] != NOTHING) & _later(
+        (known.seq[code], known.rank[code]), (rows.seq, rows.rank)
+    )
+    met = older & (rows.op == SCHEDULE) & (rows.act != FAR) & (known.status[code] == WAITING)
     matched, first = np.unique(code[met], return_index=True)
     known.status[matched] = ENDED
     meets = len(first)
     counts.update(cancelled=meets, applied=meets, waiting=-meets)
-    _count(counts, rows.op[older], "superseded", "cancel_superseded")
+    _count(counts, rows, older, "superseded", "cancel_superseded")
     counts["superseded"] -= meets
     return rows.where(~older), matched
 
 
 def _drop_retries(rows: _Rows, known: _Known, commands: pa.Table, counts: Counter[str]) -> _Rows:
     """Takes out a producer's retries: no seq given, and the due time of what has fired, before any other schedule of the id."""
-    candidates = (rows.op == SCHEDULE) & (known.status[rows.code] == FIRED)
+    candidates = (rows.op == SCHEDULE) & (rows.act == COMMAND) & (known.status[rows.code] == FIRED)
     if not candidates.any():
         return rows
     asked = commands["deliver_at_ms"].fill_null(0).to_numpy()[rows.at]
@@ -296,52 +403,62 @@ def _before_in_run(flags: Bools, code: Int64s) -> Int64s:
     return np.asarray(before - np.repeat(before[starts], np.diff(np.r_[starts, len(code)])), dtype=np.int64)
 
 
-def _settle(rows: _Rows, known: _Known, now_ms: int, counts: Counter[str]) -> tuple[Int64s, list[pa.Table]]:
+def _settle(
+    rows: _Rows, known: _Known, now_ms: int, counts: Counter[str], *, stored: bool
+) -> tuple[Int64s, list[pa.Table]]:
     """Ends the rows above the known version; answers the winners' places in the batch and the memory records."""
     status = known.status[rows.code]
     follows = _repeats(rows.code)
     is_last = np.r_[~follows[1:], True][: len(follows)]
     schedule = rows.op == SCHEDULE
-    next_op = np.r_[rows.op[1:], np.int8(0)][: len(follows)]
-    counts["superseded"] += int((schedule & ~is_last & (next_op == SCHEDULE)).sum())
-    counts["cancelled"] += int((schedule & ~is_last & (next_op == CANCEL)).sum())
+    entry = schedule & (rows.act != FAR)
+    next_op = np.r_[rows.op[1:], np.int32(0)][: len(follows)]
+    counts["superseded"] += int((entry & ~is_last & (next_op == SCHEDULE)).sum())
+    counts["cancelled"] += int((entry & ~is_last & (next_op == CANCEL)).sum())
 
     cancel = ~schedule
-    after_schedule = cancel & follows & np.r_[False, schedule[:-1]][: len(follows)]
+    after_entry, after_far = (
+        cancel & follows & np.r_[False, each[:-1]][: len(follows)] for each in (entry, schedule & ~entry)
+    )
     leading = cancel & (_before_in_run(schedule, rows.code) == 0)
     on_entry = leading & ~follows & (status == PENDING)
-    unmet = leading & np.isin(status, (NOTHING, WAITING))
-    applied = after_schedule | on_entry
+    unmet = (leading & np.isin(status, (NOTHING, WAITING, IN_STORE))) | after_far
+    applied = after_entry | on_entry
+    waits = unmet if stored else unmet & is_last
     counts["applied"] += int(applied.sum())
-    counts["waiting"] += int((unmet & is_last).sum())
-    counts["cancel_superseded"] += int((unmet & ~is_last).sum())
+    counts["waiting"] += int(waits.sum())
+    counts["cancel_superseded"] += int((unmet & ~waits).sum())
     counts["late"] += int((cancel & ~applied & ~unmet).sum())
 
     # What was known before the batch ends through the first row above it.
     counts["cancelled"] += int(on_entry.sum())
     counts["superseded"] += int((schedule & ~follows & (status == PENDING)).sum())
-    overtaken = int((~follows & (status == WAITING)).sum())
-    counts.update(waiting=-overtaken, cancel_superseded=overtaken)
+    if not stored:
+        overtaken = int((~follows & (status == WAITING)).sum())
+        counts.update(waiting=-overtaken, cancel_superseded=overtaken)
 
-    final = cancel & is_last
+    final = is_last & ~entry
     outcome = np.where(unmet, WAITING, np.where(leading & (status == FIRED), FIRED, ENDED))
+    outcome = np.where(schedule, IN_STORE, outcome)
     now = np.full(len(rows.code), now_ms, np.int64)
     records = [
-        _record_columns(rows.code[chosen], rows.seq[chosen], now[chosen], kind, known)
-        for kind in (WAITING, ENDED, FIRED)
+        _record_columns(rows.code[chosen], rows.seq[chosen], rows.rank[chosen], now[chosen], kind, known)
+        for kind in (WAITING, IN_STORE, ENDED, FIRED)
         if (chosen := final & (outcome == kind)).any()
     ]
-    return rows.at[schedule & is_last], records
+    return rows.at[entry & is_last], records
 
 
-def _record_columns(code: Int64s, seq: Int64s, ended_at: Int64s, status: int, known: _Known) -> pa.Table:
-    """Memory records of CANCELs, with the id's code in place of the id."""
+def _record_columns(
+    code: Int64s, seq: Int64s, rank: Int32s, ended_at: Int64s, status: int, known: _Known
+) -> pa.Table:
+    """Memory records of one status, with the id's code in place of the id."""
     due = pa.array(known.due[code]) if status == FIRED else pa.nulls(len(code), pa.int64())
     return pa.table(
         {
             "code": pa.array(code),
             "seq": pa.array(seq),
-            "op": pa.array(np.full(len(code), CANCEL, np.int8)),
+            "rank": pa.array(rank),
             "status": pa.array(np.full(len(code), status, np.int8)),
             "deliver_at_ms": due,
             "ended_at_ms": pa.array(ended_at),
@@ -355,6 +472,10 @@ def _records_table(parts: Sequence[pa.Table], ids: pa.Array) -> pa.Table:
     return named.cast(MEMORY_SCHEMA)
 
 
-def _count(counts: Counter[str], ops: Bytes, schedule_outcome: str, cancel_outcome: str) -> None:
+def _count(
+    counts: Counter[str], rows: _Rows, chosen: Bools, schedule_outcome: str, cancel_outcome: str
+) -> None:
+    """Counts the chosen rows; one that tells of the store has its outcome there."""
+    ops = rows.op[chosen & (rows.act != FAR)]
     cancels = int((ops == CANCEL).sum())
     counts.update({schedule_outcome: len(ops) - cancels, cancel_outcome: cancels})

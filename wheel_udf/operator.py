@@ -47,7 +47,7 @@ from wheel_udf.commands import Contract, parse
 from wheel_udf.errors import ConfigError, ContractError
 from wheel_udf.geometry import Wheel
 from wheel_udf.hints import HintBoard
-from wheel_udf.shard_step import NO_LONG, ShardStep
+from wheel_udf.shard_step import NO_LONG, ShardStep, form_of
 from wheel_udf.shards import key_of_shard, shard_keys, shard_of_id
 from wheel_udf.state import OUTCOMES, STATE_COLUMNS
 
@@ -66,7 +66,7 @@ REJECT_COLUMNS = (
 
 _STATUS_TYPE = ", ".join(
     [
-        "shard int, batch_id long, query_id string, run string, clock_ms long, watermark_ms long, next_due_ms long, pending long",
+        "shard int, batch_id long, query_id string, run string, clock_ms long, watermark_ms long, next_due_ms long, pending long, far long",
         "received long, fired_now long, missed_now long, rejected_now long, spread_now long, lateness string, destinations map<string, long>, largest map<string, long>",
         *(f"{name} long" for name in OUTCOMES),
     ]
@@ -211,9 +211,10 @@ def _command_rows(parsed: DataFrame, shards: int) -> DataFrame:
     return parsed.select(
         key_of_shard(shard_of_id(F.col("schedule_id"), shards), shards).alias("shard"),
         "schedule_id",
-        F.coalesce("op", F.lit(0).cast("byte")).alias("op"),
+        form_of(F.coalesce("op", F.lit(0)), F.coalesce(F.col("seq_given").cast("int"), F.lit(0)))
+        .cast("int")
+        .alias("form"),
         _long_or("seq", 0),
-        F.coalesce("seq_given", F.lit(False)).alias("seq_given"),
         _long_or("deliver_at_ms", NO_LONG),
         _long_or("max_lateness_ms", NO_LONG),
         "destination",
@@ -266,8 +267,7 @@ def _clock_rows(spark: SparkSession, clock: Clock, shards: int, board: HintBoard
         *(F.lit(None).cast("string").alias(name) for name in texts),
         *(F.lit(None).cast("binary").alias(name) for name in ("key", "value")),
         *(F.lit(NO_LONG).alias(name) for name in ("seq", "deliver_at_ms", "max_lateness_ms")),
-        F.lit(0).cast("byte").alias("op"),
-        F.lit(False).alias("seq_given"),
+        F.lit(0).alias("form"),
         F.lit(None).cast("timestamp").alias("event_at"),
         F.concat_ws("|", F.coalesce("run", F.lit("")), instant).alias("tick"),
     )
@@ -279,7 +279,8 @@ def _public(released: DataFrame, facts: dict[str, Any]) -> DataFrame:
     is_fired, is_missed, is_rejected = (kind == each for each in ("fired", "missed", "rejected"))
     due_ms, fired_at_ms = (_null_if_absent(name) for name in ("deliver_at_ms", "fired_at_ms"))
     late_ms = F.when(is_fired | is_missed, fired_at_ms - due_ms)
-    identity = F.concat_ws("\x1f", "schedule_id", "seq", F.lit(0), "deliver_at_ms")
+    amend = F.coalesce(note, F.lit("0"))
+    identity = F.concat_ws("\x1f", "schedule_id", "seq", amend, "deliver_at_ms")
     about = F.struct("schedule_id", "seq", "destination", F.timestamp_millis(due_ms).alias("deliver_at"))
     too_late = F.concat(
         F.lit("released too late: lateness_ms = "),

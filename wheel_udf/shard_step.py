@@ -27,7 +27,7 @@ from wheel_udf.cascade import Step, advance
 from wheel_udf.geometry import Wheel
 from wheel_udf.hints import HintBoard, answer_of
 from wheel_udf.metrics import LatenessHistogram
-from wheel_udf.state import CANCEL, COMMAND_SCHEMA, ShardState
+from wheel_udf.state import CANCEL, COMMAND_SCHEMA, FAR, ShardState
 
 NO_LONG = -(2**63)
 """Stands for null in the long columns that enter and leave the operator."""
@@ -36,16 +36,42 @@ OUTPUT_TYPE = (
     "kind string, schedule_id string, seq long, destination string, key binary, value binary, headers string, source string, "
     "deliver_at_ms long, fired_at_ms long, note string"
 )
-"""``note`` is opaque here: of a rejected row what its ``reject`` was, of a missed one its ``max_lateness_ms``, of a status row its JSON."""
+"""``note`` is opaque here: of a rejected row what its ``reject`` was, of a missed one its ``max_lateness_ms``, of a fired one its ``amend``
+where it is not 0, of a status row its JSON."""
 
 _ARROW_TYPES = {"string": pa.string(), "binary": pa.binary(), "long": pa.int64()}
 _OUTPUT_SCHEMA = pa.schema(
     [(name, _ARROW_TYPES[kind]) for name, kind in (part.split() for part in OUTPUT_TYPE.split(", "))]
 )
-_INPUT_SCHEMA = pa.schema([*COMMAND_SCHEMA, ("reject", pa.string()), ("tick", pa.string())])
+_FORM = ("op", "seq_given", "act", "amend")
+"""What travels packed into one column, ``form``: see :func:`form_of`."""
+_INPUT_SCHEMA = pa.schema(
+    [
+        *(field for field in COMMAND_SCHEMA if field.name not in _FORM),
+        ("form", pa.int32()),
+        ("reject", pa.string()),
+        ("tick", pa.string()),
+    ]
+)
 _PAYLOAD = ("schedule_id", "seq", "destination", "key", "value", "headers", "source", "deliver_at_ms")
 _SIZED = ("schedule_id", "key", "value", "headers", "source")
 _ABSENT = {"deliver_at_ms", "max_lateness_ms"}
+
+
+def form_of(op: Any, seq_given: Any, act: Any = 0, amend: Any = 0) -> Any:
+    """``op`` (1 bit), ``seq_given`` (1), ``act`` (3) and ``amend`` (the rest) as one number; of ints, numpy arrays or Spark columns."""
+    return op + 2 * seq_given + 4 * act + 32 * amend
+
+
+def _with_form(rows: pa.Table) -> pa.Table:
+    """Commands with their form unpacked, ``COMMAND_SCHEMA``."""
+    form = rows["form"].to_numpy()
+    parts = {"op": form & 1, "seq_given": (form >> 1 & 1).astype(bool), "act": form >> 2 & 7, "amend": form >> 5}
+    arrays = [
+        pa.array(parts[field.name], field.type) if field.name in parts else rows[field.name]
+        for field in COMMAND_SCHEMA
+    ]
+    return pa.table(arrays, schema=COMMAND_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -68,8 +94,9 @@ class Rows:
 
     @property
     def received(self) -> int:
-        """How many commands came, good and bad."""
-        return int(self.commands.num_rows + self.rejected.num_rows)
+        """How many commands came, good and bad; what the store tells of was counted when it came."""
+        told = int((self.commands["act"].to_numpy() > FAR).sum())
+        return int(self.commands.num_rows + self.rejected.num_rows) - told
 
 
 def told_apart(frames: Iterable[pd.DataFrame]) -> Rows:
@@ -90,7 +117,7 @@ def told_apart(frames: Iterable[pd.DataFrame]) -> Rows:
         if rows["reject"].null_count < rows.num_rows:
             rejected.append(rows.filter(rows["reject"].is_valid()))
             rows = rows.filter(rows["reject"].is_null())
-        commands.append(rows.select(COMMAND_SCHEMA.names))
+        commands.append(_with_form(rows))
         if "event_at" in frame and not pd.isna(at := frame["event_at"].max()):  # only good commands have one
             latest.append(int(at.value // 1_000_000))
     runs, _, instants = zip(*(tick.partition("|") for tick in ticks), strict=True) if ticks else ((), (), ())
@@ -126,6 +153,7 @@ class ShardStep:
         memory_ms: How long ended ids are remembered; ``None`` for ever.
         limit: Most rows released in a batch, all shards together.
         board_folder: Where to post answers; ``None`` where the driver's folder is out of reach.
+        stored: Whether entries may wait in a slot store.
     """
 
     wheel: Wheel
@@ -137,6 +165,7 @@ class ShardStep:
     memory_ms: int | None
     limit: int | None
     board_folder: str | None
+    stored: bool = False
 
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], group: Any
@@ -156,10 +185,11 @@ class ShardStep:
             self._now_ms(state, rows, group),
             self._share(shard),
             memory_ms=self.memory_ms,
+            stored=self.stored,
         )
         state, rejects = step.state, rows.rejected.num_rows
         if rejects:
-            cancels = pc.sum(pc.equal(rows.rejected["op"], CANCEL)).as_py()
+            cancels = int((rows.rejected["form"].to_numpy() & 1 == CANCEL).sum())
             state = state.counting(rejected=rejects - cancels, cancel_rejected=cancels)
         if step.changed or rejects:
             group.update(state.to_row(self.shards))
@@ -199,6 +229,7 @@ class ShardStep:
             "watermark_ms": watermark_ms,
             "next_due_ms": state.next_due_ms,
             "pending": state.pending,
+            "far": state.far,
             "received": rows.received,
             "fired_now": step.fired.num_rows,
             "missed_now": step.missed.num_rows,
@@ -235,7 +266,7 @@ def _output(step: Step, rejected: pa.Table, status: str) -> pd.DataFrame:
     """All rows of a group as one frame: each frame costs pyspark as much as some hundred rows, and so does each column."""
     bounds = step.missed["max_lateness_ms"].cast(pa.string())
     parts = [
-        _part("fired", step.fired, fired_at_ms=step.clock_ms),
+        _part("fired", step.fired, fired_at_ms=step.clock_ms, note=_amend_of(step.fired)),
         _part("missed", step.missed, fired_at_ms=step.clock_ms, note=bounds),
         _part("rejected", rejected, note=rejected["reject"]),
         _part("status", None, note=pa.array([status])),
@@ -243,6 +274,13 @@ def _output(step: Step, rejected: pa.Table, status: str) -> pd.DataFrame:
     table = pa.concat_tables(part for part in parts if part.num_rows)
     frame: pd.DataFrame = table.to_pandas(use_threads=False, split_blocks=True)
     return frame
+
+
+def _amend_of(entries: pa.Table) -> pa.ChunkedArray | None:
+    amend = entries["amend"]
+    if not pc.any(pc.not_equal(amend, 0)).as_py():
+        return None
+    return pc.if_else(pc.equal(amend, 0), pa.scalar(None, pa.string()), amend.cast(pa.string()))
 
 
 def _part(

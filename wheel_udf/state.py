@@ -40,7 +40,7 @@ import pyarrow.compute as pc
 from wheel_udf.errors import GeometryChangedError, StateTooLargeError
 from wheel_udf.geometry import Wheel, levels_of, slots_of
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Raised when the layout below changes; a checkpoint of another version is refused."""
 
 GROUPS_PER_LEVEL = 32
@@ -58,6 +58,7 @@ ENTRY_SCHEMA = pa.schema(
     [
         ("schedule_id", pa.string()),
         ("seq", pa.int64()),
+        ("amend", pa.int32()),
         ("deliver_at_ms", pa.int64()),
         ("max_lateness_ms", pa.int64()),
         ("destination", pa.string()),
@@ -67,25 +68,33 @@ ENTRY_SCHEMA = pa.schema(
         ("source", pa.string()),
     ]
 )
-"""A pending entry, and a released one. ``headers`` is JSON text, opaque here; ``source`` is null but for records of Kafka,
+"""A pending entry, and a released one. ``amend`` counts what the project's own API did to this ``seq``; ``headers`` is JSON text, opaque here; ``source`` is null but for records of Kafka,
 where it is ``topic/partition/offset``."""
 
-COMMAND_SCHEMA = pa.schema([*ENTRY_SCHEMA, ("op", pa.int8()), ("seq_given", pa.bool_())])
-"""A valid command: an entry plus ``op`` (:data:`SCHEDULE` or :data:`CANCEL`) and whether the producer gave its ``seq``."""
+COMMAND_SCHEMA = pa.schema(
+    [*ENTRY_SCHEMA, ("op", pa.int8()), ("seq_given", pa.bool_()), ("act", pa.int8())]
+)
+"""A valid command: an entry plus ``op`` (:data:`SCHEDULE` or :data:`CANCEL`), whether the producer gave its ``seq``, and what
+the row is to the wheel (:data:`COMMAND`, but where entries wait in a slot store)."""
 
 MEMORY_SCHEMA = pa.schema(
     [
         ("schedule_id", pa.string()),
         ("seq", pa.int64()),
-        ("op", pa.int8()),
+        ("rank", pa.int32()),
         ("status", pa.int8()),
         ("deliver_at_ms", pa.int64()),
         ("ended_at_ms", pa.int64()),
     ]
 )
-"""What is remembered of an ended id: its version ``(seq, op)``, how it ended, and the due time of what fired (else null)."""
+"""What is remembered of an ended id: its version ``(seq, rank)`` with ``rank = 2 * amend + op``, how it ended, and the due time of
+what fired (else null)."""
 
 SCHEDULE, CANCEL = 0, 1
+
+COMMAND, FAR, MOVED, GONE_CANCELLED, GONE_SUPERSEDED, GONE_DUPLICATE = range(6)
+"""What a row is to the wheel (``act``). Where far entries wait in a slot store (the tiered mode), a row can also say: this version has gone
+to the store (FAR, no payload); here it comes (MOVED); it has ended in the store. Of GONE_CANCELLED the version is the CANCEL's."""
 
 SCHEDULE_OUTCOMES = ("fired", "missed", "cancelled", "superseded", "duplicate", "rejected")
 CANCEL_OUTCOMES = ("applied", "waiting", "late", "cancel_superseded", "cancel_duplicate", "cancel_rejected")
@@ -191,6 +200,7 @@ class ShardState:
         clock_ms: The last clock written; ``None`` before the first.
         next_due_ms: Earliest ``deliver_at_ms`` pending; ``None`` when nothing is.
         pending: Number of pending entries.
+        far: Number of entries that were told of as gone to the slot store and have neither come nor ended since.
         counts: Rows by outcome since the beginning, a key for each of :data:`OUTCOMES`.
         data: The chunks, encoded; decoded once, when first asked for.
     """
@@ -199,6 +209,7 @@ class ShardState:
     clock_ms: int | None = None
     next_due_ms: int | None = None
     pending: int = 0
+    far: int = 0
     counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
     data: bytes = b""
 
@@ -228,14 +239,20 @@ class ShardState:
         return pa.concat_tables(tables) if tables else ENTRY_SCHEMA.empty_table()
 
     def with_chunks(
-        self, clock_ms: int, counts: Mapping[str, int], entries: Sequence[Chunk], memory: Sequence[Chunk]
+        self,
+        clock_ms: int,
+        far: int,
+        counts: Mapping[str, int],
+        entries: Sequence[Chunk],
+        memory: Sequence[Chunk],
     ) -> ShardState:
-        """The state that holds these chunks at this clock; the scalars follow from the chunks."""
+        """The state that holds these chunks at this clock; the other scalars follow from the chunks."""
         return ShardState(
             wheel=self.wheel,
             clock_ms=clock_ms,
             next_due_ms=min((chunk.low_ms for chunk in entries), default=None),
             pending=sum(chunk.rows for chunk in entries),
+            far=far,
             counts=counts,
             data=_chunks_to_bytes([*entries, *memory]),
         )
@@ -265,6 +282,7 @@ class ShardState:
             self.clock_ms,
             self.next_due_ms,
             self.pending,
+            self.far,
             *counters,
             self.data,
         )
@@ -276,11 +294,11 @@ class ShardState:
         Raises:
             GeometryChangedError: The row was written by another format version, geometry or shard count; says both.
         """
-        version, stored, clock_ms, next_due_ms, pending, *counters, data = row
+        version, stored, clock_ms, next_due_ms, pending, far, *counters, data = row
         _refuse_other("format version of the state", version, FORMAT_VERSION)
         _refuse_other("geometry of the wheel", stored, fingerprint(wheel, shards))
         counts = dict(zip(OUTCOMES, counters, strict=True))
-        return ShardState(wheel, clock_ms, next_due_ms, pending, counts, bytes(data))
+        return ShardState(wheel, clock_ms, next_due_ms, pending, far, counts, bytes(data))
 
     def to_bytes(self, shards: int = 1) -> bytes:
         """The whole state as bytes, for tests and tools; Spark stores :meth:`to_row`."""
@@ -306,6 +324,7 @@ STATE_COLUMNS: Mapping[str, str] = {
     "clock_ms": "long",
     "next_due_ms": "long",
     "pending": "long",
+    "far": "long",
     **dict.fromkeys(OUTCOMES, "long"),
     "chunks": "binary",
 }

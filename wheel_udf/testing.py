@@ -65,7 +65,7 @@ def commands_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
     Args:
         rows: One mapping for each command. `schedule_id` is required, and `deliver_at_ms` unless it is a CANCEL. Defaults of
-            the rest: `op` SCHEDULE (its number, or SCHEDULE, REPLACE, CANCEL as text), `seq` 0, `seq_given` whether the row
+            the rest: `op` SCHEDULE (its number, or SCHEDULE, REPLACE, CANCEL as text), `seq`, `amend` and `act` 0, `seq_given` whether the row
             names a `seq`, `destination` "out" (a CANCEL has none), and null.
 
     Returns:
@@ -94,13 +94,14 @@ def rows_of(table: pa.Table | None) -> list[dict[str, Any]]:
 def _filled(row: Mapping[str, Any], columns: list[str]) -> dict[str, Any]:
     op = _op(row.get("op", SCHEDULE))
     defaults: dict[str, Any] = dict.fromkeys(columns)
-    defaults |= {"seq": 0, "seq_given": "seq" in row, "destination": "out" if op == SCHEDULE else None}
+    defaults |= {"seq": 0, "amend": 0, "act": 0, "seq_given": "seq" in row, "destination": "out" if op == SCHEDULE else None}
     filled = defaults | dict(row) | {"op": op}
     if unknown := sorted(filled.keys() - set(columns)):
         raise ContractError(
             "a command has a column that no command has", field=unknown[0], rule=", ".join(columns)
         )
-    required = ("schedule_id", "deliver_at_ms") if op == SCHEDULE else ("schedule_id",)
+    tells = filled["act"] not in (0, 2)  # a row about an entry of the slot store has no payload
+    required = ("schedule_id", "deliver_at_ms") if op == SCHEDULE and not tells else ("schedule_id",)
     for name in required:
         if filled[name] is None:
             raise ContractError(

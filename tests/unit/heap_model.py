@@ -7,7 +7,7 @@ real step fast can go wrong here. It is slow on purpose.
 
 One batch, in this order::
 
-    commands of the batch --- without repeats ---> in version order (seq, SCHEDULE < CANCEL), one by one
+    commands of the batch --- without repeats ---> in version order (seq, amend, SCHEDULE < CANCEL), one by one
                                                         |
     clock := max(clock, now) --- release what is due, oldest first, at most `limit`
 
@@ -34,6 +34,7 @@ CANCEL_OUTCOMES = ("applied", "waiting", "late", "cancel_superseded", "cancel_du
 ENTRY_COLUMNS = (
     "schedule_id",
     "seq",
+    "amend",
     "deliver_at_ms",
     "max_lateness_ms",
     "destination",
@@ -105,7 +106,7 @@ class HeapModel:
             is_cancel = command["op"] == CANCEL
             self.cancels_in += is_cancel
             self.schedules_in += not is_cancel
-            name = (command["schedule_id"], command["seq"], command["op"])
+            name = (command["schedule_id"], *_version(command))
             if name in kept:
                 self._count("cancel_duplicate" if is_cancel else "duplicate")
             else:
@@ -168,11 +169,11 @@ class HeapModel:
         fired: list[Row] = []
         missed: list[Row] = []
         while heap and heap[0][0] <= now and (limit is None or len(fired) + len(missed) < limit):
-            due, raw_id, seq = heapq.heappop(heap)
+            due, raw_id, _ = heapq.heappop(heap)
             schedule_id = raw_id.decode()
             entry = self._pending.pop(schedule_id)
             is_missed = entry["max_lateness_ms"] is not None and now - due > entry["max_lateness_ms"]
-            self._end(schedule_id, Ended((seq, SCHEDULE), now, fired_due_ms=None if is_missed else due))
+            self._end(schedule_id, Ended(_version(entry), now, fired_due_ms=None if is_missed else due))
             self._count("missed" if is_missed else "fired")
             (missed if is_missed else fired).append({name: entry[name] for name in ENTRY_COLUMNS})
         return fired, missed
@@ -198,7 +199,7 @@ class HeapModel:
 
 
 def _version(command: Command) -> Version:
-    return command["seq"], command["op"]
+    return command["seq"], 2 * command["amend"] + command["op"]
 
 
 def _release_order(entry: Command) -> tuple[int, bytes, int]:

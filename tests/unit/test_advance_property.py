@@ -118,6 +118,7 @@ def drafts(wheel: Wheel) -> st.SearchStrategy[Row]:
             "schedule_id": st.sampled_from(("a", "b", "c", "é")),
             "op": st.sampled_from((SCHEDULE, SCHEDULE, SCHEDULE, CANCEL)),
             "seq": st.integers(0, 6) | st.sampled_from((-1, INT64_MIN, INT64_MAX)),
+            "amend": st.sampled_from((0, 0, 0, 1, 2)),
             "seq_given": st.booleans(),
             "since": st.sampled_from(("start", "now", "now", "zero")),
             "offset_ms": distances(wheel) | st.sampled_from(HOSTILE_MS),
@@ -163,7 +164,7 @@ def commands_of(drafts: Iterable[Row], start_ms: int, now_ms: int) -> list[Row]:
     since = {"start": start_ms, "now": now_ms, "zero": 0}
     commands = []
     for draft in drafts:
-        row = {name: draft[name] for name in ("schedule_id", "op", "seq", "seq_given", "max_lateness_ms")}
+        row = {name: draft[name] for name in ("schedule_id", "op", "seq", "amend", "seq_given", "max_lateness_ms")}
         row |= draft["payload"]
         row["deliver_at_ms"] = within(INT64_MIN, since[draft["since"]] + draft["offset_ms"], INT64_MAX)
         if row["op"] == CANCEL:
@@ -278,7 +279,7 @@ def test_the_order_of_the_rows_within_a_batch_never_shows(run: Run) -> None:
 def test_which_of_several_copies_of_one_version_is_kept_hangs_on_their_content_alone(
     copies: list[Row],
 ) -> None:
-    version = {"schedule_id": "a", "seq": 1, "op": SCHEDULE}
+    version = {"schedule_id": "a", "seq": 1, "amend": 0, "op": SCHEDULE}
     rows = [version | copy["payload"] | {n: copy[n] for n in copy if n != "payload"} for copy in copies]
     for order in itertools.permutations(rows):
         pair = Pair(Wheel(1, 20, 3), None)
@@ -353,6 +354,7 @@ def crowded(make: random.Random, now_ms: int, spread_ms: int) -> list[Row]:
         row = {
             "op": CANCEL if is_cancel else SCHEDULE,
             "seq": make.randrange(50),
+            "amend": make.choice([0, 0, 0, 1]),
             "seq_given": make.random() < 0.5,
         }
         row |= {"schedule_id": f"id-{make.randrange(300)}", "deliver_at_ms": None if is_cancel else due}

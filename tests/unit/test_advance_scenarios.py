@@ -400,7 +400,8 @@ def test_of_two_copies_the_first_column_that_differs_decides_and_null_comes_last
     # ----9--->
     #     a1, the one that is lower there
     columns = list(COPIES)
-    kept, dropped = {"schedule_id": "a", "seq": 1}, {"schedule_id": "a", "seq": 1}
+    version = {"schedule_id": "a", "seq": 1, "amend": 0}
+    kept, dropped = dict(version), dict(version)
     for column, (low, high) in COPIES.items():
         is_after = columns.index(column) > columns.index(decides)
         kept[column] = high if is_after else low

@@ -11,7 +11,7 @@ import pytest
 
 from wheel_udf.errors import GeometryChangedError
 from wheel_udf.geometry import Wheel
-from wheel_udf.shard_step import NO_LONG, ShardStep
+from wheel_udf.shard_step import NO_LONG, ShardStep, form_of
 from wheel_udf.shards import shard_keys
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def step(clock_kind: str = "processing", **settings: Any) -> ShardStep:
 
 def command(schedule_id: str, deliver_at_ms: int, **others: Any) -> dict[str, Any]:
     row = dict.fromkeys(("destination", "key", "value", "headers", "source", "reject", "tick"))
-    row |= {"op": 0, "seq": 1, "seq_given": True, "max_lateness_ms": NO_LONG}
+    form = form_of(others.pop("op", 0), others.pop("seq_given", 1), others.pop("act", 0), others.pop("amend", 0))
+    row |= {"form": form, "seq": 1, "max_lateness_ms": NO_LONG}
     return row | {"schedule_id": schedule_id, "deliver_at_ms": deliver_at_ms, "destination": "out"} | others
 
 
@@ -72,7 +73,7 @@ def tick(instant_ms: int | str = "") -> dict[str, Any]:
 
 
 def frames(rows: list[dict[str, Any]], chunks: int = 1) -> Iterator[pd.DataFrame]:
-    frame = pd.DataFrame(rows).astype({"op": np.int8, "seq": np.int64, "deliver_at_ms": np.int64})
+    frame = pd.DataFrame(rows).astype({"form": np.int32, "seq": np.int64, "deliver_at_ms": np.int64})
     return iter([frame.iloc[part] for part in np.array_split(np.arange(len(rows)), chunks)])
 
 
@@ -175,7 +176,7 @@ def test_a_missed_row_says_what_its_bound_was() -> None:
 
 def offset(schedule_id: str, source: str, seq: int, **others: Any) -> dict[str, Any]:
     """A command of Kafka's whose version is its offset."""
-    return command(schedule_id, T0 + 5_000, source=source, seq=seq, seq_given=False, **others)
+    return command(schedule_id, T0 + 5_000, source=source, seq=seq, **{"seq_given": False} | others)
 
 
 def test_an_entry_brings_its_coordinates_out_again() -> None:
@@ -208,7 +209,7 @@ def test_ids_whose_versions_are_offsets_of_several_partitions_are_counted(
 def test_an_id_with_versions_of_its_own_may_come_over_any_partition() -> None:
     group, what = Group(), step()
     group.processing_ms = T0
-    rows = [offset("a", f"t/{n}/5", n) | {"seq_given": True} for n in range(3)]
+    rows = [offset("a", f"t/{n}/5", n, seq_given=True) for n in range(3)]
     assert status_of(run(what, group, *rows))["spread_now"] == 0
 
 
@@ -233,7 +234,7 @@ def test_state_of_another_format_version_is_refused_with_both_values() -> None:
     run(step(), group, command("a", T0))
     assert group.row is not None
     group.row = (99, *group.row[1:])
-    with pytest.raises(GeometryChangedError, match=r"format version.*99.*2"):
+    with pytest.raises(GeometryChangedError, match=r"format version.*99.*3"):
         run(step(), group, tick())
 
 
