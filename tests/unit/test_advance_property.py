@@ -227,7 +227,7 @@ class Pair:
     def never_early_never_twice(self, fired: list[Row], clock_ms: int) -> None:
         for row in fired:
             assert row["deliver_at_ms"] <= clock_ms
-            name = (row["schedule_id"], row["seq"])
+            name = (row["schedule_id"], (row["seq"], row["amend"]))
             if name in self.fired_at_ms:
                 assert self.memory_ms is not None, "fired twice although remembered for ever"
                 assert clock_ms >= self.fired_at_ms[name] + self.memory_ms, "fired twice although remembered"
