@@ -51,6 +51,8 @@ CLOCK_FORMAT = "wheel-clock"
 CLOCK_SCHEMA = "shard int, instant_ms long, run string"
 _ARROW_SCHEMA = pa.schema([("shard", pa.int32()), ("instant_ms", pa.int64()), ("run", pa.string())])
 _MARK = "wheel_clock"
+INSTANT_BEFORE_ALL_MS = -(2**62)
+"""Where the clock of a store stands before the first instant was published."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +156,23 @@ class SimulatedClock:
         return self.start_ms, self.step_ms
 
 
+@dataclass(frozen=True, kw_only=True)
+class StoreClock:
+    """The clock of the near side of a slot store: what the keeper of the store publishes, and never past its cursor.
+
+    Each instant travels in the clock's offset, so a replay sees the same. In every batch that brings commits of the store the clock moves too.
+
+    Attributes:
+        token: Where the keeper publishes (:meth:`wheel_udf.hints.HintBoard.publish`).
+        heartbeat_ms: Longest time without a batch.
+    """
+
+    token: str
+    heartbeat_ms: int = 60_000
+    until_ms: int | None = None
+    kind = "store"
+
+
 Clock = EventClock | ProcessingClock | SimulatedClock
 
 
@@ -164,7 +183,7 @@ def _at_least(field: str, value: int | None, least: int) -> None:
         )
 
 
-def clock_options(clock: Clock, shards: int, folder: Path) -> dict[str, str]:
+def clock_options(clock: Clock | StoreClock, shards: int, folder: Path) -> dict[str, str]:
     """The options of the clock source for this clock."""
     return {
         "clock": json.dumps(asdict(clock) | {"kind": clock.kind}),
@@ -173,13 +192,14 @@ def clock_options(clock: Clock, shards: int, folder: Path) -> dict[str, str]:
     }
 
 
-def clock_from_json(text: str) -> Clock:
+def clock_from_json(text: str) -> Clock | StoreClock:
     """The inverse of what :func:`clock_options` writes."""
     fields = json.loads(text)
-    kinds: dict[str, type[Clock]] = {
+    kinds: dict[str, type[Clock | StoreClock]] = {
         "event": EventClock,
         "processing": ProcessingClock,
         "simulated": SimulatedClock,
+        "store": StoreClock,
     }
     return kinds[fields.pop("kind")](**fields)
 
@@ -231,13 +251,14 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     An offset is ``{wheel_clock: counter}``, with ``instant_ms`` where the clock itself carries the time (a simulated instant, or until).
     """
 
-    def __init__(self, clock: Clock, shards: int, board: HintBoard) -> None:
+    def __init__(self, clock: Clock | StoreClock, shards: int, board: HintBoard) -> None:
         self.clock, self.shards, self.board = clock, shards, board
         self.run = uuid.uuid4().hex
         self.bounded = False
         self.ticked = False
         self.ended_input = False
         self.offered_at_ms = _elapsed_ms()
+        self.covered = -1
 
     def initialOffset(self) -> Offset:
         """The offset before the first tick."""
@@ -250,7 +271,10 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002  # Spark's signature
         """A later offset when time must move on, else `start` itself."""
         answers = self.board.answers(self.run) if self.ticked else {}
-        offer = self._bounded(start, answers) if self.bounded else self._unbounded(start, answers)
+        if isinstance(self.clock, StoreClock):
+            offer = self._published(start, self.clock, answers)
+        else:
+            offer = self._bounded(start, answers) if self.bounded else self._unbounded(start, answers)
         if offer != start:
             self.ticked = True
             self.offered_at_ms = _elapsed_ms()
@@ -307,6 +331,31 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if until_ms is not None and now_ms < until_ms:
             return {_MARK: start[_MARK] + 1, "instant_ms": until_ms}
         return start
+
+    def _published(self, start: Offset, clock: StoreClock, answers: Mapping[int, Answer]) -> Offset:
+        """What the keeper of a store has published, if time must move on."""
+        published = self.board.published(clock.token)
+        if published is None:
+            return start
+        told_ms = wall_clock_ms() if published.clock_ms is None else published.clock_ms
+        standing_ms = start.get("instant_ms", INSTANT_BEFORE_ALL_MS)
+        now_ms = max(standing_ms, min(told_ms, published.cursor_ms - 1))
+        next_due_ms = min(
+            (a.next_due_ms for a in answers.values() if a.next_due_ms is not None), default=None
+        )
+        until_ms = published.until_ms
+        moves = (
+            len(answers) < self.shards
+            or published.version > self.covered
+            or (next_due_ms is not None and next_due_ms <= now_ms)
+            or _elapsed_ms() - self.offered_at_ms >= clock.heartbeat_ms
+            or (until_ms is not None and standing_ms < min(until_ms, now_ms))
+        )
+        if not moves:
+            return start
+        self.covered = published.version
+        # The version goes along: a batch with this offset, or a later one, has read the store up to there.
+        return {_MARK: start[_MARK] + 1, "instant_ms": now_ms, "version": published.version}
 
     def _bounded(self, start: Offset, answers: Mapping[int, Answer]) -> Offset:
         if not self.ticked:

@@ -42,9 +42,6 @@ __all__ = ["JobConfig", "check", "load"]
 
 # Keys that belong to a section of this name in a later release: (section, key) -> what they come with.
 _LATER_KEYS: dict[tuple[str, str], str] = {
-    ("", "store"): "the tiered mode",
-    ("wheel", "state_levels"): "the tiered mode (in mode direct all levels are in state)",
-    ("wheel", "state_horizon"): "the tiered mode (in mode direct all levels are in state)",
     ("limits", "pending"): "the limits on pending entries",
     ("limits", "per_destination"): "the limits on pending entries",
     ("limits", "per_slot"): "the limits on pending entries",
@@ -326,6 +323,7 @@ def _faults_across(settings: dict[str, Any]) -> Iterator[ConfigError]:
                 rule=f"a name that one of destinations matches: {', '.join(patterns)}",
             )
     yield from _kafka_faults(settings)
+    yield from _mode_faults(settings)
     seen: dict[str, str] = {}
     for field, path in _paths(settings):
         if (other := seen.setdefault(str(Path(path)), field)) != field:
@@ -359,12 +357,58 @@ def _kafka_faults(settings: dict[str, Any]) -> Iterator[ConfigError]:
             yield ConfigError(what, field="rejects.topic", value=rejects["topic"], rule=rule)
 
 
+def _mode_faults(settings: dict[str, Any]) -> Iterator[ConfigError]:
+    """What belongs to one mode and not to the other."""
+    mode, wheel, clock = (
+        settings.get("mode", "direct"),
+        _section(settings, "wheel"),
+        _section(settings, "clock"),
+    )
+    if mode != "tiered":
+        given = [("store", settings.get("store"))]
+        given += [(f"wheel.{name}", wheel.get(name)) for name in ("state_levels", "state_horizon")]
+        for field, value in given:
+            if value is not None:
+                rule = "mode: tiered (in mode direct all levels are in Spark's state)"
+                yield ConfigError(
+                    "a setting of the tiered mode", field=field, value=redacted(value), rule=rule
+                )
+        return
+    if "store" not in settings:
+        yield ConfigError(
+            "a required setting is missing",
+            field="store",
+            rule="mode: tiered keeps its far levels at store.path",
+        )
+    if clock.get("kind") == "simulated":
+        hint = "event with until plays bounded input to its end without waiting"
+        yield ConfigError(
+            "no clock of the tiered mode",
+            field="clock.kind",
+            value="simulated",
+            rule="event or processing",
+            hint=hint,
+        )
+    try:
+        models.WheelConfig.model_validate(wheel).layout()
+    except ValidationError:
+        pass  # its own faults are told by the section
+    except ConfigError as fault:
+        yield ConfigError(
+            fault.what,
+            field=f"wheel.{(fault.field or '').removesuffix('_ms')}",
+            value=fault.value,
+            rule=fault.rule,
+            hint=fault.hint,
+        )
+
+
 def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:
     return section if isinstance(section := settings.get(name), dict) else {}
 
 
 def _paths(settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for section in ("source", "rejects"):
+    for section in ("source", "rejects", "store"):
         if isinstance(inner := settings.get(section), dict) and isinstance(inner.get("path"), str):
             yield f"{section}.path", inner["path"]
     if isinstance(settings.get("checkpoint"), str):

@@ -100,7 +100,7 @@ def deliver(
             .foreachBatch(delivery.write)
         )
         with quick_local_checkpoints(scheduled.sparkSession, checkpoint):
-            query = _triggered(writer, trigger).start()
+            query = start_with(writer, trigger)
     except BaseException:
         lease.close()
         raise
@@ -122,12 +122,13 @@ def take_lease(checkpoint: str) -> Lease:
     return Lease(checkpoint).__enter__()
 
 
-def _triggered(writer: DataStreamWriter, trigger: str) -> DataStreamWriter:
+def start_with(writer: DataStreamWriter, trigger: str) -> StreamingQuery:
+    """Starts a query with a trigger in words: an interval, ``available-now`` or ``once``."""
     if trigger == AVAILABLE_NOW:
-        return writer.trigger(availableNow=True)
+        return writer.trigger(availableNow=True).start()
     if trigger == ONCE:
-        return writer.trigger(once=True)
-    return writer.trigger(processingTime=trigger)
+        return writer.trigger(once=True).start()
+    return writer.trigger(processingTime=trigger).start()
 
 
 @dataclass

@@ -5,6 +5,7 @@ non-empty bucket of *every* shard before it may let a trigger pass. Each shard's
 
     <folder>/<query id>/<shard>.json     the last answer of a shard
     <folder>/runs/<run>                  which query a run of the clock source belongs to
+    <folder>/stores/<token>.json         what the keeper of a slot store has come to (see Published)
 
 An answer that is absent or another query's counts as "due now": the board may be lost at any time and only a tick is spent.
 """
@@ -41,6 +42,23 @@ class Answer:
     held_input: bool
 
 
+@dataclass(frozen=True)
+class Published:
+    """What the keeper of a slot store tells the clock of its near side.
+
+    Attributes:
+        cursor_ms: All entries due before it are on the near side, in the log of the store or further on.
+        clock_ms: What time it is; ``None``: what the wall clock says.
+        version: Version of the store that this covers.
+        until_ms: Where the clock is to go even if nothing is due there; ``None``: nowhere.
+    """
+
+    cursor_ms: int
+    clock_ms: int | None
+    version: int
+    until_ms: int | None = None
+
+
 class HintBoard:
     """Where shards post their answers and the clock source reads them: small files in a folder, replaced atomically.
 
@@ -66,6 +84,21 @@ class HintBoard:
             return {int(file.stem): Answer(**json.loads(file.read_text())) for file in files}
         except FileNotFoundError:
             return {}
+
+    def publish(self, token: str, published: Published) -> None:
+        """Tells the clock of a store's near side what the keeper of the store has come to."""
+        self._replace(self.folder / "stores" / f"{token}.json", asdict(published))
+
+    def published(self, token: str) -> Published | None:
+        """What was published last; None before the first time."""
+        try:
+            return Published(**json.loads((self.folder / "stores" / f"{token}.json").read_text()))
+        except FileNotFoundError:
+            return None
+
+    def withdraw(self, token: str) -> None:
+        """Removes what was published."""
+        (self.folder / "stores" / f"{token}.json").unlink(missing_ok=True)
 
     def forget(self, run: str) -> None:
         """Removes what belongs to a run that has ended."""

@@ -26,7 +26,6 @@ from types import FrameType
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from wheel_udf import kafka_admin, kafka_options
 from wheel_udf import settings as models
@@ -42,13 +41,14 @@ from wheel_udf.session import build_session, stop_session
 from wheel_udf.settings import JobConfig
 from wheel_udf.sinks import DeltaSink, Destinations, FileSink, Sink
 from wheel_udf.sources import read_commands
+from wheel_udf.tiered import Outlet, TieredRun, TieredWheel, start_tiered
 
 SUCCESS = 0
 _POLL_S = 0.2
 _ENDING_OFFSETS = "endingOffsets"
 
 Say = Callable[[str], None]
-Starter = Callable[[str, Callable[[BatchReport], None]], StreamingQuery]
+Starter = Callable[[str, Callable[[BatchReport], None]], "Query"]
 """(trigger, what to do with each report) -> the running query."""
 
 
@@ -70,14 +70,45 @@ def compose(spark: SparkSession, config: JobConfig, until_ms: int | None = None)
         ConfigError: The source cannot be opened.
         ContractError: The source does not fit the command contract.
     """
+    if config.mode == "tiered":
+        return _compose_tiered(spark, config, until_ms)
     scheduled = scheduled_frame(spark, config, until_ms)
     destinations, rejects = destinations_of(config), sink_of(config.rejects)
 
-    def start(trigger: str, on_batch: Callable[[BatchReport], None]) -> StreamingQuery:
+    def start(trigger: str, on_batch: Callable[[BatchReport], None]) -> Query:
         return deliver(
             scheduled,
             destinations=destinations,
             rejects=rejects,
+            checkpoint=config.checkpoint,
+            trigger=trigger,
+            name=config.name,
+            on_batch=on_batch,
+        )
+
+    return start
+
+
+def _compose_tiered(spark: SparkSession, config: JobConfig, until_ms: int | None) -> Starter:
+    assert config.store is not None, "checked with the config"
+    commands = read_commands(spark, config.source, preset=config.contract.preset)
+    clock = clock_of(config.clock, until_ms)
+    assert not isinstance(clock, SimulatedClock), "checked with the config"
+    what = TieredWheel(
+        layout=config.wheel.layout(),
+        store=config.store.path,
+        clock=clock,
+        shards=config.wheel.shards,
+        contract=contract_of(config),
+        memory_ms=config.contract.memory_ms,
+        limit=config.limits.fired_per_batch,
+    )
+
+    def start(trigger: str, on_batch: Callable[[BatchReport], None]) -> TieredRun:
+        return start_tiered(
+            commands,
+            what,
+            outlet=Outlet(destinations_of(config), sink_of(config.rejects)),
             checkpoint=config.checkpoint,
             trigger=trigger,
             name=config.name,
@@ -222,6 +253,9 @@ def note_settings(config: JobConfig, until_ms: int | None) -> dict[str, Any] | N
         LeaseError: The checkpoint is in use.
     """
     now = row_settings(config, until_ms)
+    if config.mode == "tiered":
+        _note_tiered(config, now)
+        return None
     # The lease as deliver() takes it: one that an ended query of this process still holds is given back first.
     with closing(take_lease(config.checkpoint)):
         open_config_checkpoint(config)
@@ -231,6 +265,26 @@ def note_settings(config: JobConfig, until_ms: int | None) -> dict[str, Any] | N
         newest = last_planned(config.checkpoint)
         journal.record(now, 0 if newest is None else newest + 1)
     return recorded if recorded != now else None
+
+
+def _note_tiered(config: JobConfig, now: dict[str, Any]) -> None:
+    """As :func:`note_settings`, of the wheel's half of a tiered run; of another batch than today's it is not done for the user."""
+    checkpoint = f"{config.checkpoint}/wheel"
+    if last_planned(checkpoint) is None:
+        return
+    with closing(take_lease(checkpoint)):
+        journal, planned = PlannedSettings(checkpoint), planned_batch(checkpoint)
+        recorded = journal.settings_of(planned) if planned is not None else None
+        if recorded not in (None, now):
+            raise ConfigError(
+                "the last run has left a planned batch under other settings",
+                field="checkpoint",
+                value=checkpoint,
+                rule="that batch is done with the settings it was planned with",
+                hint="start once with the old settings, then change them",
+            )
+        newest = last_planned(checkpoint)
+        journal.record(now, 0 if newest is None else newest + 1)
 
 
 def open_config_checkpoint(config: JobConfig) -> None:

@@ -41,7 +41,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from wheel_udf import shard_step
-from wheel_udf.clock import CLOCK_FORMAT, Clock, ClockSource, EventClock, clock_options
+from wheel_udf.clock import CLOCK_FORMAT, Clock, ClockSource, EventClock, StoreClock, clock_options
 from wheel_udf.columns import batch_ms
 from wheel_udf.commands import Contract, parse
 from wheel_udf.errors import ConfigError, ContractError
@@ -108,11 +108,58 @@ def schedule(
     contract = contract or Contract()
     if isinstance(clock, EventClock):
         contract = replace(contract, max_ahead_ms=clock.max_ahead_ms)
-    board = HintBoard()
-    spark = commands.sparkSession
-    rows = _command_rows(parse(commands, contract), shards).unionByName(
-        _clock_rows(spark, clock, shards, board)
+    rows = _command_rows(parse(commands, contract), shards)
+    return _through_the_wheel(
+        rows, wheel=wheel, clock=clock, shards=shards, memory_ms=memory_ms, limit=limit, stored=False
     )
+
+
+def schedule_stored(
+    near: DataFrame,
+    *,
+    wheel: Wheel,
+    clock: StoreClock,
+    shards: int = 4,
+    memory_ms: int | None = DEFAULT_MEMORY_MS,
+    limit: int | None = None,
+) -> DataFrame:
+    """The near side of a slot store: as :func:`schedule`, of the rows that a store's near partitions bring.
+
+    Args:
+        near: :meth:`wheel_udf.slot_store.SlotStore.near_stream`: commands that were parsed when they came, and what the store tells.
+        wheel: The geometry.
+        clock: The clock that the store's keeper publishes.
+        shards: As in :func:`schedule`.
+        memory_ms: As in :func:`schedule`.
+        limit: As in :func:`schedule`.
+
+    Returns:
+        As :func:`schedule`.
+
+    Raises:
+        ConfigError: A setting is out of its bounds.
+    """
+    _check_settings(near, shards, memory_ms, limit)
+    rows = _stored_rows(near, shards)
+    return _through_the_wheel(
+        rows, wheel=wheel, clock=clock, shards=shards, memory_ms=memory_ms, limit=limit, stored=True
+    )
+
+
+def _through_the_wheel(
+    rows: DataFrame,
+    *,
+    wheel: Wheel,
+    clock: Clock | StoreClock,
+    shards: int,
+    memory_ms: int | None,
+    limit: int | None,
+    stored: bool,
+) -> DataFrame:
+    """Command rows and clock rows, by shard, through the step."""
+    board, spark = HintBoard(), rows.sparkSession
+    # The clock first: Spark asks the sources in this order, so what a published instant covers is in the log when that is read.
+    rows = _clock_rows(spark, clock, shards, board).unionByName(rows)
     if isinstance(clock, EventClock):
         rows = rows.withWatermark("event_at", f"{clock.delay_ms} milliseconds")
     else:
@@ -127,6 +174,7 @@ def schedule(
         memory_ms=memory_ms,
         limit=limit,
         board_folder=str(board.folder) if _is_local(spark) else None,
+        stored=stored,
     )
     released = rows.groupBy("shard").applyInPandasWithState(
         step,
@@ -228,6 +276,33 @@ def _command_rows(parsed: DataFrame, shards: int) -> DataFrame:
     )
 
 
+def _stored_rows(near: DataFrame, shards: int) -> DataFrame:
+    """The rows of a store's near partitions as the step takes them."""
+    return near.select(
+        key_of_shard(shard_of_id(F.col("schedule_id"), shards), shards).alias("shard"),
+        "schedule_id",
+        form_of(
+            F.coalesce("op", F.lit(0)),
+            F.coalesce(F.col("seq_given").cast("int"), F.lit(0)),
+            F.col("act").cast("int"),
+            F.coalesce("amend", F.lit(0)),
+        )
+        .cast("int")
+        .alias("form"),
+        _long_or("seq", 0),
+        _long_or("deliver_at_ms", NO_LONG),
+        _long_or("max_lateness_ms", NO_LONG),
+        "destination",
+        "key",
+        "value",
+        "headers",
+        "source",
+        "reject",
+        F.lit(None).cast("timestamp").alias("event_at"),
+        F.lit(None).cast("string").alias("tick"),
+    )
+
+
 _with_clock: WeakSet[SparkSession] = WeakSet()
 
 
@@ -257,7 +332,7 @@ def _package_on_path(spark: SparkSession) -> Iterator[None]:
             environment["PYTHONPATH"] = before
 
 
-def _clock_rows(spark: SparkSession, clock: Clock, shards: int, board: HintBoard) -> DataFrame:
+def _clock_rows(spark: SparkSession, clock: Clock | StoreClock, shards: int, board: HintBoard) -> DataFrame:
     _register_clock(spark)
     ticks = spark.readStream.format(CLOCK_FORMAT).options(**clock_options(clock, shards, board.folder)).load()
     texts = ("schedule_id", "destination", "headers", "source", "reject")

@@ -33,6 +33,7 @@ from wheel_udf.durations import parse_duration_ms
 from wheel_udf.errors import ConfigError, GeometryError
 from wheel_udf.geometry import Wheel
 from wheel_udf.kafka_options import DEFAULT_PRESET
+from wheel_udf.store_layout import StoreLayout
 
 AVAILABLE_NOW = "available-now"
 _DAY_MS = 86_400_000
@@ -45,10 +46,6 @@ def _fault(what: str, *, rule: str | None = None, hint: str | None = None) -> Py
     context = {key: text for key, text in (("rule", rule), ("hint", hint)) if text is not None}
     # The message goes in as a context value: as a template it would be searched for braces.
     return PydanticCustomError("setting", "{what}", {"what": what, **context})
-
-
-def _later(what: str, when: str, hint: str | None = None) -> PydanticCustomError:
-    return _fault(f"{what} not available in this release", rule=when, hint=hint)
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -139,12 +136,19 @@ class _Section(BaseModel):
 
 
 class WheelConfig(_Section):
-    """Section ``wheel``: the geometry and the number of shards. Durations in ms."""
+    """Section ``wheel``: the geometry and the number of shards. Durations in ms.
+
+    Attributes:
+        state_levels: Of the tiered mode: how many of the levels, from the lowest, are in Spark's state. None: half of them.
+        state_horizon_ms: Of the tiered mode with ``state_levels: 0``: how much of the time to come is in Spark's state at once.
+    """
 
     tick_ms: _PositiveMs = Field(1_000, alias="tick")
     size: StrictInt = Field(20, ge=2)
     levels: StrictInt = Field(6, ge=1, le=62)
     shards: StrictInt = Field(4, ge=1, le=1024)
+    state_levels: StrictInt | None = Field(None, ge=0)
+    state_horizon_ms: _PositiveMs | None = Field(None, alias="state_horizon")
 
     @model_validator(mode="after")
     def _fits_int64(self) -> WheelConfig:
@@ -159,6 +163,15 @@ class WheelConfig(_Section):
     def wheel(self) -> Wheel:
         """The geometry."""
         return Wheel(tick_ms=self.tick_ms, size=self.size, levels=self.levels)
+
+    def layout(self) -> StoreLayout:
+        """What of it is in the store, in the tiered mode.
+
+        Raises:
+            ConfigError: These levels cannot be split so.
+        """
+        levels = self.levels // 2 if self.state_levels is None else self.state_levels
+        return StoreLayout(self.wheel(), levels, self.state_horizon_ms)
 
 
 class EventClockConfig(_Section):
@@ -320,6 +333,12 @@ class SinkConfig(_Section):
         return self.path
 
 
+class StoreConfig(_Section):
+    """Section ``store``, of the tiered mode: where the slot store is."""
+
+    path: _Text
+
+
 class LimitsConfig(_Section):
     """Section ``limits``: bounds on the work of a batch. None = no bound."""
 
@@ -358,14 +377,15 @@ class JobConfig(_Section):
 
     Attributes:
         name: Label of the query in metrics and transaction ids.
-        mode: direct: all levels in state, one query.
+        mode: direct: all levels in state, one query. tiered: far levels in the slot store.
+        store: Of the tiered mode.
         destinations: Allow-list: name or pattern to sink, in the order of the file.
         trigger: ``available-now`` or ``<n> milliseconds``.
         checkpoint: The query's identity.
     """
 
     name: StrictStr = "wheel"
-    mode: Literal["direct"] = "direct"
+    mode: Literal["direct", "tiered"] = "direct"
     wheel: WheelConfig = Field(default_factory=lambda: WheelConfig.model_validate({}))
     clock: ClockConfig
     source: SourceConfig
@@ -377,6 +397,7 @@ class JobConfig(_Section):
     limits: LimitsConfig = Field(default_factory=lambda: LimitsConfig.model_validate({}))
     trigger: Annotated[str, BeforeValidator(_trigger)] = "1000 milliseconds"
     checkpoint: _Text
+    store: StoreConfig | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -387,15 +408,6 @@ class JobConfig(_Section):
         if source.get("format") != "kafka" or not isinstance(contract, dict):
             return settings
         return {**settings, "contract": {"preset": DEFAULT_PRESET, **contract}}
-
-    @field_validator("mode", mode="before")
-    @classmethod
-    def _is_direct(cls, value: object) -> object:
-        if value == "tiered":
-            raise _later(
-                "the tiered mode is", "direct", "direct keeps all levels in state and needs no store"
-            )
-        return value
 
     @field_validator("name")
     @classmethod

@@ -66,7 +66,12 @@ def form_of(op: Any, seq_given: Any, act: Any = 0, amend: Any = 0) -> Any:
 def _with_form(rows: pa.Table) -> pa.Table:
     """Commands with their form unpacked, ``COMMAND_SCHEMA``."""
     form = rows["form"].to_numpy()
-    parts = {"op": form & 1, "seq_given": (form >> 1 & 1).astype(bool), "act": form >> 2 & 7, "amend": form >> 5}
+    parts = {
+        "op": form & 1,
+        "seq_given": (form >> 1 & 1).astype(bool),
+        "act": form >> 2 & 7,
+        "amend": form >> 5,
+    }
     arrays = [
         pa.array(parts[field.name], field.type) if field.name in parts else rows[field.name]
         for field in COMMAND_SCHEMA
@@ -147,7 +152,7 @@ class ShardStep:
         wheel: The geometry.
         shards: Number of shards.
         keys: Grouping key of each shard, by its number.
-        clock_kind: ``event``, ``processing`` or ``simulated``.
+        clock_kind: ``event``, ``processing``, ``simulated`` or ``store``; the last two bring their instants in clock rows.
         first_ms: Where a simulated clock stands before its first row.
         delay_ms: Distance of the watermark from the largest event time.
         memory_ms: How long ended ids are remembered; ``None`` for ever.
@@ -197,7 +202,7 @@ class ShardStep:
         yield _output(step, rows.rejected, status)
 
     def _now_ms(self, state: ShardState, rows: Rows, group: Any) -> int:
-        if self.clock_kind == "simulated":
+        if self.clock_kind in ("simulated", "store"):
             standing = self.first_ms if state.clock_ms is None else state.clock_ms
             return standing if rows.instant_ms is None else rows.instant_ms
         now_ms = int(

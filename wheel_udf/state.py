@@ -71,9 +71,7 @@ ENTRY_SCHEMA = pa.schema(
 """A pending entry, and a released one. ``amend`` counts what the project's own API did to this ``seq``; ``headers`` is JSON text, opaque here; ``source`` is null but for records of Kafka,
 where it is ``topic/partition/offset``."""
 
-COMMAND_SCHEMA = pa.schema(
-    [*ENTRY_SCHEMA, ("op", pa.int8()), ("seq_given", pa.bool_()), ("act", pa.int8())]
-)
+COMMAND_SCHEMA = pa.schema([*ENTRY_SCHEMA, ("op", pa.int8()), ("seq_given", pa.bool_()), ("act", pa.int8())])
 """A valid command: an entry plus ``op`` (:data:`SCHEDULE` or :data:`CANCEL`), whether the producer gave its ``seq``, and what
 the row is to the wheel (:data:`COMMAND`, but where entries wait in a slot store)."""
 

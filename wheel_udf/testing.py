@@ -94,7 +94,13 @@ def rows_of(table: pa.Table | None) -> list[dict[str, Any]]:
 def _filled(row: Mapping[str, Any], columns: list[str]) -> dict[str, Any]:
     op = _op(row.get("op", SCHEDULE))
     defaults: dict[str, Any] = dict.fromkeys(columns)
-    defaults |= {"seq": 0, "amend": 0, "act": 0, "seq_given": "seq" in row, "destination": "out" if op == SCHEDULE else None}
+    defaults |= {
+        "seq": 0,
+        "amend": 0,
+        "act": 0,
+        "seq_given": "seq" in row,
+        "destination": "out" if op == SCHEDULE else None,
+    }
     filled = defaults | dict(row) | {"op": op}
     if unknown := sorted(filled.keys() - set(columns)):
         raise ContractError(

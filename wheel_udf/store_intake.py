@@ -1,0 +1,83 @@
+"""The way into the slot store: commands as they come, one commit for each batch.
+
+::
+
+    command                      rows of its commit                                             who reads them
+    SCHEDULE due before cursor   level 0: the entry                                             the wheel, from the stream of level 0
+    SCHEDULE due later           level k: the entry; level 0: FAR (id and version alone)        the cascade; the wheel
+    CANCEL                       level 0                                                        the wheel, and the cascade's look at versions
+    rejected                     level 0, with its reason                                       the wheel, which counts and delivers it
+
+So whatever comes, the wheel hears of it in the same commit, and an entry in the store is told of by its version: it beats an older one that waits
+in the wheel, and a CANCEL that comes later finds that something is known. Rows of one batch and the clock that follows from them are one
+commit; a batch that Spark repeats is skipped by its transaction.
+
+Cost: one Spark job a batch, whose rows go through one shuffle into files (see :mod:`wheel_udf.slot_store`). The largest event time, from which the
+event clock is made, is read from the statistics of the files just written.
+
+Caveats: the cursor by which rows are placed is the keeper's, under its lock, so no row is placed behind a hand-over that is under way.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from wheel_udf.slot_store import STORE_SCHEMA
+from wheel_udf.state import CANCEL, COMMAND, FAR
+from wheel_udf.store_layout import NEAR, StoreLayout
+
+_PAYLOAD = ("key", "value", "headers")
+_REASON = ("error_code", "error_message", "record")
+
+
+def id_hash(schedule_id: Column) -> Column:
+    """What the versions of an id are first looked up by: 8 bytes instead of a text."""
+    return F.xxhash64(schedule_id)
+
+
+def stored_rows(parsed: DataFrame, layout: StoreLayout, *, cursor_ms: int, arrived: int) -> DataFrame:
+    """The rows of the store for parsed commands.
+
+    Args:
+        parsed: What :func:`wheel_udf.commands.parse` made of a batch.
+        layout: Of the store.
+        cursor_ms: By which they are placed.
+        arrived: Number of the batch.
+
+    Returns:
+        A frame of :data:`~wheel_udf.slot_store.STORE_SCHEMA`: one row for each command, two for one that goes to a far level.
+    """
+    good = F.col("error_code").isNull()
+    is_entry = good & (F.col("op") != CANCEL)
+    # What has no due time lies with what is due last on the near side.
+    due = F.when(is_entry, F.col("deliver_at_ms")).otherwise(F.lit(cursor_ms - 1))
+    placed = parsed.withColumn("_level", layout.level_column(due, cursor_ms))
+    placed = placed.withColumn("_slot", layout.slot_column(F.col("_level"), due, cursor_ms))
+    twice = F.when(F.col("_level") != NEAR, F.array(F.lit(False), F.lit(True))).otherwise(
+        F.array(F.lit(False))
+    )
+    placed = placed.withColumn("_told", F.explode(twice))
+    told, here = F.col("_told"), ~F.col("_told")
+    columns = {
+        "level": F.when(told, NEAR).otherwise(F.col("_level")).cast("int"),
+        "slot": F.when(told, layout.slot_of(NEAR, cursor_ms - 1, cursor_ms))
+        .otherwise(F.col("_slot"))
+        .cast("long"),
+        "act": F.when(told, FAR).otherwise(COMMAND).cast("byte"),
+        "schedule_id": F.col("schedule_id"),
+        "id_hash": id_hash(F.col("schedule_id")),
+        "seq": F.col("seq"),
+        "amend": F.lit(0),
+        "op": F.col("op"),
+        "seq_given": F.col("seq_given"),
+        "deliver_at_ms": F.col("deliver_at_ms"),
+        "max_lateness_ms": F.when(here, F.col("max_lateness_ms")),
+        "destination": F.col("destination"),
+        **{name: F.when(here, F.col(name)) for name in _PAYLOAD},
+        "source": F.col("source"),
+        "reject": F.when(~good, F.to_json(F.struct(*_REASON))),
+        "event_time_ms": F.when(good & here, F.col("event_time_ms")),
+        "arrived": F.lit(arrived).cast("long"),
+    }
+    return placed.select(*(columns[name].alias(name) for name in STORE_SCHEMA.names))

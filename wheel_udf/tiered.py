@@ -1,0 +1,398 @@
+"""The tiered mode: far levels in the slot store, near levels in Spark's state; what a batch costs does not follow what is pending.
+
+::
+
+    commands --intake query--> slot store --near rows--> wheel query --> destinations, rejects
+                                 ^     |                     ^
+                                 |     `--- cursor, clock ---' (published after each commit)
+                               keeper: hands far slots over when the clock comes near, drops what is done
+
+Three activities of one process. The *intake* is a streaming query of its own and can rest while the others go on. The *keeper*
+(:mod:`wheel_udf.store_keeper`) runs on a thread. The *wheel* is the query of the direct mode over the store's near rows; its clock is what the keeper
+publishes, never past the cursor, so that no slot is late by its own hand-over::
+
+    clock        what is published                                          when nothing comes
+    processing   nothing: the wall clock                                    it goes on
+    event        largest event time of what is committed, less the delay    it stands
+
+Bounded input (``available-now``): the intake ends by itself; then the clock goes on to ``until`` (if given), slot by slot, and the wheel ends when it
+has read everything and released what is due.
+
+Restart: both checkpoints lie in the folder of the run (``intake``, ``wheel``); cursor and clock come from the store's log. The folder, the
+store and each other are bound together by the id of the intake's transactions: a store that another checkpoint has written is refused, since
+the wheel would not know what has fired of it.
+
+Caveats: the simulated clock belongs to the direct mode. The keeper's thread is in the driver; while the driver is busy with a hand-over of millions of
+rows, intake batches go on until its commit, which they wait for.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from wheel_udf.checkpoint import Identity, Lease, last_planned, open_checkpoint
+from wheel_udf.clock import EventClock, ProcessingClock, StoreClock, wall_clock_ms
+from wheel_udf.commands import Contract, parse
+from wheel_udf.delivery import AVAILABLE_NOW, deliver, start_with, take_lease
+from wheel_udf.errors import StoreError
+from wheel_udf.geometry import Wheel
+from wheel_udf.hints import HintBoard, Published
+from wheel_udf.metrics import BatchReport
+from wheel_udf.operator import DEFAULT_MEMORY_MS, schedule_stored
+from wheel_udf.session import quick_local_checkpoints
+from wheel_udf.sinks import Destinations, Sink
+from wheel_udf.slot_store import SlotStore
+from wheel_udf.store_keeper import HandedOver, Keeper
+from wheel_udf.store_layout import StoreLayout
+
+_POLL_S = 0.1
+_WHEEL_TRIGGER = "200 milliseconds"
+_RETIRE_EVERY_POLLS = 100
+_PATIENCE_S = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class TieredWheel:
+    """What a tiered run is made of; see :func:`start_tiered`.
+
+    Attributes:
+        layout: Which levels are where.
+        store: Place of the slot store.
+        clock: What time it is.
+        shards: How many independent wheels share the ids.
+        contract: Bounds and defaults of the commands.
+        memory_ms: How long an ended id is remembered; ``None`` for ever.
+        limit: Most rows released in a batch; ``None`` for no bound.
+    """
+
+    layout: StoreLayout
+    store: str
+    clock: EventClock | ProcessingClock
+    shards: int = 4
+    contract: Contract = Contract()  # noqa: RUF009  # frozen
+    memory_ms: int | None = DEFAULT_MEMORY_MS
+    limit: int | None = None
+
+    @property
+    def wheel(self) -> Wheel:
+        """The geometry."""
+        return self.layout.wheel
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """Where rows go.
+
+    Attributes:
+        destinations: Where each named destination is.
+        rejects: Where rows go that cannot be used or delivered.
+    """
+
+    destinations: Destinations
+    rejects: Sink
+
+
+def start_tiered(
+    commands: DataFrame,
+    what: TieredWheel,
+    *,
+    outlet: Outlet,
+    checkpoint: str,
+    trigger: str = "1 second",
+    name: str = "wheel",
+    on_batch: Callable[[BatchReport], None] | None = None,
+) -> TieredRun:
+    """Starts intake, keeper and wheel.
+
+    Args:
+        commands: As for :func:`~wheel_udf.operator.schedule`.
+        what: Layout, store, clock and limits.
+        outlet: Where rows go.
+        checkpoint: Folder of the run's progress and state.
+        trigger: An interval such as ``"1 second"``, or ``"available-now"``.
+        name: Label in metrics and of new transaction ids.
+        on_batch: Called after each batch of the wheel.
+
+    Returns:
+        The running whole.
+
+    Raises:
+        ContractError: The commands do not fit the contract.
+        StoreError: The store cannot be used, or belongs to another checkpoint.
+        GeometryChangedError: Store or checkpoint were made with another layout, shard count or clock.
+        LeaseError: Store or checkpoint are in use.
+        CheckpointError: The checkpoint is damaged.
+    """
+    spark = commands.sparkSession
+    contract = what.contract
+    if isinstance(what.clock, EventClock):
+        contract = replace(contract, max_ahead_ms=what.clock.max_ahead_ms)
+    parsed = parse(commands, contract)
+    store = SlotStore.open(spark, what.store, what.layout, create=True)
+    leases = [Lease(f"{store.path}/_wheel").__enter__()]
+    try:
+        leases.append(take_lease(f"{checkpoint}/intake"))
+        identity = _identity(checkpoint, name, what)
+        _require_one_another(store, checkpoint, identity)
+        run = TieredRun(store, what, identity, leases, bounded=trigger == AVAILABLE_NOW)
+    except BaseException:
+        for lease in leases:
+            lease.close()
+        raise
+    try:
+        near = schedule_stored(
+            store.near_stream(),
+            wheel=what.wheel,
+            clock=StoreClock(token=run.token, heartbeat_ms=what.clock.heartbeat_ms),
+            shards=what.shards,
+            memory_ms=what.memory_ms,
+            limit=what.limit,
+        )
+        wheel = deliver(
+            near,
+            destinations=outlet.destinations,
+            rejects=outlet.rejects,
+            checkpoint=f"{checkpoint}/wheel",
+            trigger=_WHEEL_TRIGGER if run.bounded else trigger,
+            name=name,
+            on_batch=lambda report: run.note(report, on_batch),
+        )
+        run.begin(wheel, _intake(parsed, run, f"{checkpoint}/intake", trigger, name))
+    except BaseException:
+        run.stop()
+        raise
+    return run
+
+
+def _identity(checkpoint: str, name: str, what: TieredWheel) -> Identity:
+    return open_checkpoint(
+        f"{checkpoint}/intake",
+        name=name,
+        wheel_fingerprint=what.layout.fingerprint(),
+        shards=what.shards,
+        clock_kind=what.clock.kind,
+    )
+
+
+def _require_one_another(store: SlotStore, checkpoint: str, identity: Identity) -> None:
+    """Refuses a store of another checkpoint, and a checkpoint of another store."""
+    owners = {app_id.rpartition("-")[0] for app_id in store.head().batches}
+    if owners - {identity.app_id}:
+        raise StoreError(
+            "the slot store belongs to another checkpoint",
+            field=store.path,
+            value=", ".join(sorted(owners)),
+            rule=f"written by {identity.app_id}",
+            hint="what has fired of it is known to that checkpoint alone: go on with that, or begin an empty store",
+        )
+    if not owners and last_planned(f"{checkpoint}/intake") not in (None, 0):
+        raise StoreError(
+            "the checkpoint has filled another slot store",
+            field=store.path,
+            value="an empty store",
+            rule=f"written by {identity.app_id}",
+            hint="say where that store is; what is pending is in it",
+        )
+
+
+def _intake(parsed: DataFrame, run: TieredRun, checkpoint: str, trigger: str, name: str) -> StreamingQuery:
+    def take_in(frame: DataFrame, batch_id: int) -> None:
+        run.keeper.take_in(frame, batch_id, run.clock_of)
+
+    writer = parsed.writeStream.queryName(f"{name}-intake").option("checkpointLocation", checkpoint)
+    with quick_local_checkpoints(parsed.sparkSession, checkpoint):
+        return start_with(writer.foreachBatch(take_in), trigger)
+
+
+class TieredRun:
+    """The running whole; answers like a streaming query (``awaitTermination``, ``stop``, ``status``, ``lastProgress``)."""
+
+    def __init__(
+        self,
+        store: SlotStore,
+        what: TieredWheel,
+        identity: Identity,
+        leases: list[Lease],
+        *,
+        bounded: bool,
+    ) -> None:
+        self.what, self.bounded, self.token = what, bounded, uuid.uuid4().hex
+        self.board = HintBoard()
+        self.wheel: StreamingQuery | None = None
+        self.intake: StreamingQuery | None = None
+        self.handed_over: list[HandedOver] = []
+        self._leases = leases
+        self._end = threading.Event()
+        self._over = threading.Event()
+        self._fault: BaseException | None = None
+        self._last_report: BatchReport | None = None
+        self._retirable: tuple[int, int] | None = None
+        self.keeper = Keeper(store, app_id=identity.app_id, on_change=self._publish)
+        if isinstance(what.clock, ProcessingClock):
+            self.keeper.start(wall_clock_ms())
+        self._publish(self.keeper)
+        self._thread = threading.Thread(target=self._keep, name="wheel-keeper", daemon=True)
+
+    def begin(self, wheel: StreamingQuery, intake: StreamingQuery) -> None:
+        """Takes the two queries and starts the keeper's thread."""
+        self.wheel, self.intake = wheel, intake
+        self._thread.start()
+
+    # ---- what time it is ---------------------------------------------------------------------------------------------
+
+    def clock_of(self, largest_event_ms: int | None) -> int | None:
+        """The event clock that follows from the largest event time of a batch; None where events make no clock."""
+        if not isinstance(self.what.clock, EventClock):
+            return wall_clock_ms() if self.keeper.cursor_ms is None else None
+        return None if largest_event_ms is None else largest_event_ms - self.what.clock.delay_ms
+
+    @property
+    def input_has_ended(self) -> bool:
+        """Whether the input was bounded and is all in the store."""
+        return self.bounded and self.intake is not None and not self.intake.isActive
+
+    def _until_ms(self) -> int | None:
+        return self.what.clock.until_ms if self.input_has_ended else None
+
+    def _told_clock_ms(self) -> int | None:
+        """What is published as the clock; None: the wall clock, or nothing yet."""
+        instants = [self._until_ms()]
+        if isinstance(self.what.clock, EventClock):
+            instants.append(self.keeper.clock_ms)
+        return max((at for at in instants if at is not None), default=None)
+
+    def _now_ms(self) -> int | None:
+        told_ms = self._told_clock_ms()
+        if told_ms is None and isinstance(self.what.clock, ProcessingClock):
+            return wall_clock_ms()
+        return told_ms
+
+    def _publish(self, keeper: Keeper) -> None:
+        told_ms = self._told_clock_ms()
+        if keeper.cursor_ms is None or (told_ms is None and isinstance(self.what.clock, EventClock)):
+            return
+        published = Published(keeper.cursor_ms, told_ms, keeper.version, self._until_ms())
+        self.board.publish(self.token, published)
+
+    # ---- keeping -----------------------------------------------------------------------------------------------------
+
+    def note(self, report: BatchReport, on_batch: Callable[[BatchReport], None] | None) -> None:
+        """Takes a report of the wheel and passes it on."""
+        if on_batch is not None:
+            on_batch(report)
+        self._last_report = report
+
+    def _keep(self) -> None:
+        try:
+            ended, polls = False, 0
+            while not self._end.wait(_POLL_S) and self._runs():
+                if self.input_has_ended and not ended:
+                    ended = True
+                    self._publish(self.keeper)
+                now_ms = self._now_ms()
+                if now_ms is not None:
+                    self._step(now_ms)
+                polls += 1
+                if polls % _RETIRE_EVERY_POLLS == 0:
+                    self._retire()
+                if ended and self._is_done():
+                    break
+        except BaseException as fault:  # noqa: BLE001  # it ends in awaitTermination, on the caller's thread
+            self._fault = fault
+        finally:
+            self._shut_down()
+
+    def _runs(self) -> bool:
+        """Whether both queries go on, or have ended as they should; a failed one is a fault of the whole."""
+        assert self.wheel is not None, "begun"
+        assert self.intake is not None, "begun"
+        for query in (self.wheel, self.intake):
+            if not query.isActive and query.exception() is not None:
+                self._fault = query.exception()
+                return False
+        return self.wheel.isActive and (self.intake.isActive or self.bounded)
+
+    def _step(self, now_ms: int) -> None:
+        done = self.keeper.step(now_ms)
+        if done is not None:
+            self.handed_over.append(done)
+
+    def _retire(self) -> None:
+        """Retires windows, once the wheel has read all that was in the store when they were found to be done."""
+        report, position = self._last_report, self._position()
+        if report is None or position is None:
+            return
+        if self._retirable is not None and position[0] >= self._retirable[0]:
+            self.keeper.retire(self._retirable[1], self.what.memory_ms)
+            self._retirable = None
+        if self._retirable is None and report.complete and report.clock_ms is not None:
+            due = [at for at in (report.next_due_ms, report.clock_ms) if at is not None]
+            self._retirable = (self.keeper.version, min(due))
+
+    def _position(self) -> tuple[int, int] | None:
+        """Of the last committed batch of the wheel: the version of the store that it covers, and its clock (ms)."""
+        progress = self.wheel.lastProgress if self.wheel is not None else None
+        if progress is None:
+            return None
+        for source in progress["sources"]:
+            offset = source["endOffset"]
+            if isinstance(offset, Mapping) and "version" in offset and "instant_ms" in offset:
+                return int(offset["version"]), int(offset["instant_ms"])
+        return None
+
+    def _is_done(self) -> bool:
+        """Whether the wheel has read all of a bounded input and released what is due at the end."""
+        position, report, end_ms = self._position(), self._last_report, self._now_ms()
+        if end_ms is None:
+            return True  # nothing ever came
+        if position is None or report is None or position[0] < self.keeper.version:
+            return False
+        return position[1] >= end_ms and not report.backlog
+
+    def _shut_down(self) -> None:
+        for query in (self.intake, self.wheel):
+            if query is not None and query.isActive:
+                query.stop()
+        for lease in self._leases:
+            lease.close()
+        self.board.withdraw(self.token)
+        self._over.set()
+
+    # ---- like a query ------------------------------------------------------------------------------------------------
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802  # Spark's name
+        """Whether it goes on."""
+        return not self._over.is_set()
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """That of the wheel."""
+        return {} if self.wheel is None else self.wheel.status
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802  # Spark's name
+        """That of the wheel."""
+        return None if self.wheel is None else self.wheel.lastProgress
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802  # Spark's name
+        """Waits for the end, at most so many seconds; whether it has come. Raises what ended it, if anything did."""
+        over = self._over.wait(timeout)
+        if over and self._fault is not None:
+            raise self._fault
+        return over if timeout is not None else None
+
+    def stop(self) -> None:
+        """Stops intake, keeper and wheel."""
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join(_PATIENCE_S)
+        else:
+            self._shut_down()
