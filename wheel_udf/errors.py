@@ -106,6 +106,14 @@ class SinkError(WheelError):
     """A destination that cannot be written at all."""
 
 
+class StoreError(WheelError):
+    """The slot store cannot be used: missing, foreign, or not fit for what is to be written."""
+
+
+class CursorMovedError(StoreError):
+    """The cursor of the slot store is not where the rows were placed by; none of them was written."""
+
+
 class StateTooLargeError(WheelError):
     """The state of one shard would not fit into a row of Spark's state store."""
 

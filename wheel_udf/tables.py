@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -93,17 +93,32 @@ def is_foreign(spark: SparkSession, place: str, *, or_leftovers: bool) -> bool:
 
 def snapshot(spark: SparkSession, place: str) -> Any:
     """The table as it stands now (Delta's Snapshot); its version is -1 while the log holds no commit."""
-    none = _jvm(spark).scala.Option.empty()
-    return _log(spark, place).update(False, none, none)  # noqa: FBT003  # not a stale one; py4j knows no keywords
+    none = jvm(spark).scala.Option.empty()
+    return delta_log(spark, place).update(False, none, none)  # noqa: FBT003  # not a stale one; py4j knows no keywords
 
 
 def last_transaction(table: Any, app_id: str) -> int | None:
     """The version of an id's last transaction in a snapshot; None if it has none."""
+    return transactions(table).get(app_id)
+
+
+def transactions(table: Any) -> dict[str, int]:
+    """The last transactions of all ids in a snapshot; from the checksum if there is one, else Delta computes the table's state."""
     known = _known_transactions(table)
     if known is not None:
-        return known.get(app_id)
-    last = table.transactions().get(app_id)
-    return int(last.get()) if last.isDefined() else None
+        return known
+    entries = table.transactions().iterator()
+    found = {}
+    while entries.hasNext():
+        entry = entries.next()
+        found[str(entry.productElement(0))] = int(entry.productElement(1))
+    return found
+
+
+def depend_on(transaction: Any, app_ids: Iterable[str]) -> None:
+    """Adds transaction ids to what a transaction has read: a commit of another that carries one of them is a conflict."""
+    for app_id in app_ids:
+        getattr(transaction.readTxn(), "$plus$eq")(app_id)
 
 
 def _known_transactions(table: Any) -> dict[str, int] | None:
@@ -143,14 +158,11 @@ def append(
         SinkError: The table does not fit.
     """
     spark = frame.sparkSession
-    delta = _jvm(spark).org.apache.spark.sql.delta
-    none = _jvm(spark).scala.Option.empty()
-    transaction = _log(spark, place).startTransaction()
+    delta = jvm(spark).org.apache.spark.sql.delta
+    none = jvm(spark).scala.Option.empty()
+    transaction = delta_log(spark, place).startTransaction()
     table = transaction.snapshot()
-    if _known_transactions(table) is None:
-        transaction.txnVersion(app_id)
-    else:
-        getattr(transaction.readTxn(), "$plus$eq")(app_id)
+    depend_on(transaction, [app_id])
     last = last_transaction(table, app_id)
     if last is not None and last >= batch_id:
         return
@@ -161,9 +173,39 @@ def append(
     # Without a time: a table may forget old transactions (delta.setTransactionRetentionDuration), and must not forget these.
     mark = delta.actions.SetTransaction(app_id, batch_id, none)
     files = transaction.writeFiles(frame._jdf)  # noqa: SLF001  # see above
-    mode = _jvm(spark).org.apache.spark.sql.streaming.OutputMode.Append()
-    operation = getattr(delta, "DeltaOperations$StreamingUpdate")(mode, app_id, batch_id, none)
-    transaction.commit(files.appended(mark), operation)
+    transaction.commit(files.appended(mark), streaming_update(spark, app_id, batch_id))
+
+
+def streaming_update(spark: SparkSession, app_id: str, batch_id: int) -> Any:
+    """What the history of a table says of an append."""
+    machine = jvm(spark)
+    mode = machine.org.apache.spark.sql.streaming.OutputMode.Append()
+    operation = getattr(machine.org.apache.spark.sql.delta, "DeltaOperations$StreamingUpdate")
+    return operation(mode, app_id, batch_id, machine.scala.Option.empty())
+
+
+def listed_files(table: Any) -> Any:
+    """The files of a snapshot (a Scala Seq of AddFile) if its checksum lists them, as Delta has it do up to 50; else None."""
+    checksum = table.checksumOpt()
+    listed = checksum.get().allFiles() if checksum.isDefined() else checksum
+    return listed.get() if listed.isDefined() else None
+
+
+def changes_after(spark: SparkSession, place: str, version: int) -> list[dict[str, Any]]:
+    """All actions of the commits after a version, as JSON has their fields."""
+    machine = jvm(spark)
+    commits = delta_log(spark, place).getChanges(version + 1, machine.scala.Option.empty(), True)  # noqa: FBT003  # see snapshot
+    found = []
+    while commits.hasNext():
+        found += as_json(spark, commits.next().productElement(1))
+    return found
+
+
+def as_json(spark: SparkSession, actions: Any) -> list[dict[str, Any]]:
+    """A Scala Seq of Delta's actions as JSON has their fields: one call over py4j, where asking each would be several."""
+    mapper = jvm(spark).org.apache.spark.sql.delta.util.JsonUtils.mapper()
+    parsed: list[dict[str, Any]] = json.loads(mapper.writeValueAsString(actions))
+    return parsed
 
 
 def contradiction(table: Any, columns: T.StructType, never_null: Collection[str]) -> str | None:
@@ -203,14 +245,16 @@ def contradiction(table: Any, columns: T.StructType, never_null: Collection[str]
 
 def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
     context: Any = spark._jsc  # noqa: SLF001  # see above
-    place = _jvm(spark).org.apache.hadoop.fs.Path(path)
+    place = jvm(spark).org.apache.hadoop.fs.Path(path)
     return place, place.getFileSystem(context.hadoopConfiguration())
 
 
-def _log(spark: SparkSession, place: str) -> Any:
+def delta_log(spark: SparkSession, place: str) -> Any:
+    """Delta's own log of a table."""
     session = spark._jsparkSession  # noqa: SLF001  # see above
-    return _jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(session, place)
+    return jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(session, place)
 
 
-def _jvm(spark: SparkSession) -> Any:
+def jvm(spark: SparkSession) -> Any:
+    """The session's JVM, by py4j."""
     return spark._jvm  # noqa: SLF001  # see above

@@ -42,6 +42,7 @@ LAYERS = (
         "session",
         "settings",
         "state",
+        "store_layout",
         "tables",
         "timing_wheel",
     },
@@ -66,6 +67,7 @@ LAYERS = (
         "kafka_report",
         "kafka_sink",
         "kafka_traffic",
+        "slot_store",
         "sources",
     },
     {"shard_step", "sinks"},
@@ -77,7 +79,18 @@ LAYERS = (
 )
 
 # What Spark's Python workers load: numpy, pandas, pyarrow and the standard library. pyspark only inside functions.
-ON_EXECUTORS = {"errors", "geometry", "state", "fold", "cascade", "shard_step", "shards", "hints", "metrics"}
+ON_EXECUTORS = {
+    "cascade",
+    "errors",
+    "fold",
+    "geometry",
+    "hints",
+    "metrics",
+    "shard_step",
+    "shards",
+    "state",
+    "store_layout",
+}
 LIBRARIES_ON_EXECUTORS = {"numpy", "pandas", "pyarrow"}
 
 # Who reads a wall clock, and why that cannot change which rows fire when.
