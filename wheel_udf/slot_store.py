@@ -31,7 +31,7 @@ of an append from a frame of 2 to 4 tasks::
 ``coalesce(1)`` costs as little, but what makes the frame would run in its one task, too.
 
 Cost: head() is the listing of a log and the checksum beside its last commit, no Spark job. An append is one write job and one commit. partitions()
-and drop() read Delta's list of files: with up to 50 files it is in the checksum, beyond it is one small job, O(files).
+and drop() know the files from :mod:`wheel_udf.delta_files`: O(what changed since the last call), without a job but for the first call.
 
 Caveats: see :mod:`wheel_udf.tables` for Delta's classes behind this. The statistics of a commit's files are what ``largest_event_ms`` is
 read from, so ``spark.databricks.delta.stats.collect`` has to stay on. Files of an append that was refused late stay in the folder until a VACUUM.
@@ -59,6 +59,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from wheel_udf import tables
+from wheel_udf.delta_files import File, FileList, is_addition, place_of, stats_of
 from wheel_udf.errors import CursorMovedError, GeometryChangedError, StoreError
 from wheel_udf.store_layout import NEAR, StoreLayout
 
@@ -200,6 +201,7 @@ class SlotStore:
 
     def __init__(self, spark: SparkSession, path: str, layout: StoreLayout) -> None:
         self.spark, self.path, self.layout = spark, path.rstrip("/") or "/", layout
+        self._files = FileList(spark, self.path)
 
     @staticmethod
     def open(spark: SparkSession, path: str, layout: StoreLayout, *, create: bool) -> SlotStore:
@@ -314,18 +316,12 @@ class SlotStore:
 
     def partitions(self) -> list[Partition]:
         """All partitions that hold rows, by level and slot; from the log, no data is read."""
-        table = self._snapshot()
-        listed = tables.listed_files(table)
-        if listed is not None:
-            return _counted(tables.as_json(self.spark, listed))
-        return [Partition(*row) for row in self._count_by_job(table)]
-
-    def _count_by_job(self, table: Any) -> list[T.Row]:
-        files = DataFrame(table.allFiles().toDF(), self.spark)
-        place = [F.col(f"partitionValues.{name}").cast("long").alias(name) for name in PARTITIONED_BY]
-        rows = F.get_json_object("stats", "$.numRecords").cast("long").alias("rows")
-        counted = files.select(*place, rows, "size").coalesce(1).groupBy(*PARTITIONED_BY)
-        return counted.agg(F.count("*"), F.sum("rows"), F.sum("size")).orderBy(*PARTITIONED_BY).collect()
+        totals: dict[tuple[int, int], list[int]] = {}
+        for file in self._files.current().values():
+            total = totals.setdefault(file.place, [0, 0, 0])
+            for number, more in enumerate((1, file.rows, file.bytes)):
+                total[number] += more
+        return [Partition(*place, *total) for place, total in sorted(totals.items())]
 
     # ---- writing -----------------------------------------------------------------------------------------------------
 
@@ -429,34 +425,31 @@ class SlotStore:
         wanted = frozenset(partitions)
         for _ in range(_MOST_TRIES if wanted else 0):
             transaction = self._log().startTransaction()
-            files = self._files_of(transaction.snapshot(), wanted)
-            listed = {
-                str(file["path"]): number
-                for number, file in enumerate(tables.as_json(self.spark, files))
-                if _place_of(file) in wanted
-            }
-            gone = listed.keys() - self._late(wanted, read_version, listed.keys())
+            # Asked after the transaction began: what is missing from the list since then is a conflict, and no removal of nothing.
+            there = {path: file for path, file in self._files.current().items() if file.place in wanted}
+            gone = there.keys() - self._late(wanted, read_version, there)
             if not gone:
                 return
-            removals = self._seq([files.apply(listed[path]).remove() for path in sorted(gone)])
-            # Not DELETE: that wants to be told the counts of a job that there was none of.
-            operation = getattr(getattr(self._delta(), "DeltaOperations$ManualUpdate$"), "MODULE$")
             with suppress(*_OTHER_REMOVAL):
-                transaction.commit(removals, operation)
+                self._commit_removal(transaction, [(path, there[path]) for path in sorted(gone)])
                 return
         if wanted:
             raise StoreError(
                 "others change the same partitions all the time", field=self.path, value=_MOST_TRIES
             )
 
-    def _files_of(self, table: Any, wanted: Iterable[tuple[int, int]]) -> Any:
-        """Delta's entries of the files in some partitions (and of others, where asking costs more than it saves)."""
-        listed = tables.listed_files(table)
-        if listed is not None:
-            return listed
-        places = ", ".join(f"('{level}', '{slot}')" for level, slot in sorted(wanted))
-        inside = f"(partitionValues['level'], partitionValues['slot']) IN ({places})"
-        return tables.jvm(self.spark).PythonUtils.toSeq(table.allFiles().filter(inside).collectAsList())
+    def _commit_removal(self, transaction: Any, gone: Sequence[tuple[str, File]]) -> None:
+        # As DELETE and with its counts: after an operation of no such name Delta writes no checksum, and who then
+        # asks for the head has to compute the table's state.
+        counts = {
+            "numRemovedFiles": len(gone),
+            "numDeletedRows": sum(file.rows for _, file in gone),
+            "numCopiedRows": 0,
+        }
+        tables.tell_counts(self.spark, transaction, counts)
+        operation = getattr(self._delta(), "DeltaOperations$Delete")(self._seq([]))
+        actions = [self._delta().actions.Action.fromJson(file.as_add(path)).remove() for path, file in gone]
+        transaction.commit(self._seq(actions), operation)
 
     def _late(
         self, wanted: frozenset[tuple[int, int]], version: int | None, there: Collection[str]
@@ -466,8 +459,9 @@ class SlotStore:
             return set()
         added = [
             action
-            for action in tables.changes_after(self.spark, self.path, version)
-            if "modificationTime" in action and _place_of(action) in wanted
+            for _, actions in tables.commits_after(self.spark, self.path, version)
+            for action in actions
+            if is_addition(action) and place_of(action) in wanted
         ]
         late = {str(action["path"]) for action in added if action["dataChange"]}
         if late.difference(there) and any(not action["dataChange"] for action in added):
@@ -506,11 +500,11 @@ class _Written:
 
     @property
     def largest_event_ms(self) -> int | None:
-        found = (_stats(file).get("maxValues", {}).get("event_time_ms") for file in self.listed)
+        found = (stats_of(file).get("maxValues", {}).get("event_time_ms") for file in self.listed)
         return max((int(value) for value in found if value is not None), default=None)
 
     def told(self, clock_ms: int | None, *, written: bool = True) -> Appended:
-        rows = sum(int(_stats(file)["numRecords"]) for file in self.listed)
+        rows = sum(int(stats_of(file)["numRecords"]) for file in self.listed)
         size = sum(int(file["size"]) for file in self.listed)
         return Appended(
             written=written,
@@ -520,25 +514,6 @@ class _Written:
             largest_event_ms=self.largest_event_ms,
             clock_ms=clock_ms,
         )
-
-
-def _stats(file: Mapping[str, Any]) -> dict[str, Any]:
-    stats: dict[str, Any] = json.loads(file["stats"])
-    return stats
-
-
-def _place_of(file: Mapping[str, Any]) -> tuple[int, int]:
-    values = file["partitionValues"]
-    return int(values["level"]), int(values["slot"])
-
-
-def _counted(files: Iterable[Mapping[str, Any]]) -> list[Partition]:
-    totals: dict[tuple[int, int], list[int]] = {}
-    for file in files:
-        total = totals.setdefault(_place_of(file), [0, 0, 0])
-        for number, more in enumerate((1, int(_stats(file)["numRecords"]), int(file["size"]))):
-            total[number] += more
-    return [Partition(*place, *total) for place, total in sorted(totals.items())]
 
 
 def _moves(marks: Mapping[str, int], to: Mapping[str, int | None]) -> dict[str, int]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -191,14 +191,29 @@ def listed_files(table: Any) -> Any:
     return listed.get() if listed.isDefined() else None
 
 
-def changes_after(spark: SparkSession, place: str, version: int) -> list[dict[str, Any]]:
-    """All actions of the commits after a version, as JSON has their fields."""
+def commits_after(spark: SparkSession, place: str, version: int) -> list[tuple[int, list[dict[str, Any]]]]:
+    """The commits after a version, by rising version: all actions, as JSON has their fields."""
     machine = jvm(spark)
     commits = delta_log(spark, place).getChanges(version + 1, machine.scala.Option.empty(), True)  # noqa: FBT003  # see snapshot
     found = []
     while commits.hasNext():
-        found += as_json(spark, commits.next().productElement(1))
+        commit = commits.next()
+        found.append((int(commit.productElement(0)), as_json(spark, commit.productElement(1))))
     return found
+
+
+def tell_counts(spark: SparkSession, transaction: Any, counts: Mapping[str, int]) -> None:
+    """Gives a transaction the counts that Delta's history shows, where no job of its own has counted."""
+    machine = jvm(spark)
+    context: Any = spark._jsc  # noqa: SLF001  # see above
+    metrics = {}
+    for name, count in counts.items():
+        metrics[name] = machine.org.apache.spark.sql.execution.metric.SQLMetrics.createMetric(
+            context.sc(), name
+        )
+        metrics[name].set(count)
+    session = spark._jsparkSession  # noqa: SLF001  # see above
+    transaction.registerSQLMetrics(session, machine.PythonUtils.toScalaMap(metrics))
 
 
 def as_json(spark: SparkSession, actions: Any) -> list[dict[str, Any]]:

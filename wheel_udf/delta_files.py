@@ -1,0 +1,132 @@
+"""Which files a Delta table with partitions of (level, slot) holds now: read once in full, then kept by what each commit adds and removes.
+
+Delta itself computes a table's state anew for each version, as Spark jobs over its whole log, and a slot store has a version for every batch.
+Here the state is a dict from path to a few numbers, and a commit changes it as the log says::
+
+    current()   version 7, in full          {a: level 2 slot 190, b: level 2 slot 191}
+    current()   commit 8 adds c             {a, b, c}                                      read: one small JSON file
+    current()   commit 9 removes a, b       {c}                                            read: one small JSON file
+
+Cost: the first call takes what Delta lists beside its last commit (up to 50 files), else reads a short log from its beginning, else runs one
+job, O(files); each further call is O(actions of the new commits). About 300 bytes for a file. Where the log was cleaned up since the last
+call (it is kept for days), the first call is made again. Measured on 2 busy cores, 765 files: 34 s for the first job of a cold session, 0.1 to
+0.2 s for each call after a commit, where a job each time took 1 to 4 s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from wheel_udf import tables
+
+_SHORT_LOG = 200  # commits: reading so many small files takes less than a job over them
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A data file.
+
+    Attributes:
+        place: Its partition, (level, slot).
+        rows: How many rows.
+        bytes: Its size.
+    """
+
+    place: tuple[int, int]
+    rows: int
+    bytes: int
+
+    def as_add(self, path: str) -> str:
+        """The file as an action of Delta's log, with as much as a removal needs."""
+        values = {name: str(value) for name, value in zip(("level", "slot"), self.place, strict=True)}
+        stats = json.dumps({"numRecords": self.rows})
+        add = {
+            "path": path,
+            "partitionValues": values,
+            "size": self.bytes,
+            "modificationTime": 0,
+            "dataChange": True,
+        }
+        return json.dumps({"add": {**add, "stats": stats}})
+
+
+class FileList:
+    """The files of one table, by their path in its log.
+
+    Args:
+        spark: The session.
+        path: Place of the table.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark, self._path = spark, path
+        self._version: int | None = None
+        self._files: dict[str, File] = {}
+
+    def current(self) -> Mapping[str, File]:
+        """The files as they are now; not to be kept over the next call."""
+        if self._version is None or not self._follow(self._version):
+            self._read_all()
+        return self._files
+
+    def _follow(self, version: int) -> bool:
+        """Applies the commits since a version; False if they are no longer there to be read."""
+        try:
+            commits = tables.commits_after(self._spark, self._path, version)
+        except (Py4JJavaError, PySparkException):
+            return False
+        for number, actions in commits:
+            self._apply(actions)
+            self._version = number
+        return True
+
+    def _apply(self, actions: Iterable[Mapping[str, Any]]) -> None:
+        for action in actions:
+            if is_removal(action):
+                self._files.pop(str(action["path"]), None)
+            elif is_addition(action):
+                self._files[str(action["path"])] = _file(action)
+
+    def _read_all(self) -> None:
+        table = tables.snapshot(self._spark, self._path)
+        listed = tables.listed_files(table)
+        self._files = {}
+        if listed is None and table.version() <= _SHORT_LOG and self._follow(-1):
+            return
+        if listed is None:
+            listed = tables.jvm(self._spark).PythonUtils.toSeq(table.allFiles().collectAsList())
+        self._files = {str(file["path"]): _file(file) for file in tables.as_json(self._spark, listed)}
+        self._version = int(table.version())
+
+
+def is_addition(action: Mapping[str, Any]) -> bool:
+    """Whether an action of the log adds a file."""
+    return "path" in action and "modificationTime" in action
+
+
+def is_removal(action: Mapping[str, Any]) -> bool:
+    """Whether an action of the log removes a file."""
+    return "path" in action and "deletionTimestamp" in action
+
+
+def place_of(file: Mapping[str, Any]) -> tuple[int, int]:
+    """(level, slot) of an action on a file."""
+    values = file["partitionValues"]
+    return int(values["level"]), int(values["slot"])
+
+
+def stats_of(file: Mapping[str, Any]) -> dict[str, Any]:
+    """The statistics of an added file."""
+    stats: dict[str, Any] = json.loads(file["stats"])
+    return stats
+
+
+def _file(action: Mapping[str, Any]) -> File:
+    return File(place_of(action), int(stats_of(action)["numRecords"]), int(action["size"]))
