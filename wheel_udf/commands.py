@@ -34,9 +34,9 @@ value and not a null, and breaks the rule of its column (but for ``op``). A due 
 hold is ``beyond_max_delay``, whatever the contract says.
 
 Rejected rows carry the original row as JSON in ``record``: instants in UTC, nulls left out, texts and bytes
-as text where they are UTF-8 and else as ``base64:...`` (nested bytes are plain base64, nested broken text has
-U+FFFD in it). Their ``op`` is 1 if it said CANCEL; ``schedule_id`` is cut to 512 characters and null if it
-was not UTF-8; ``destination`` is what was asked for, cut to 249 characters; ``event_time_ms`` is null where
+as text where they are UTF-8 and else as ``base64:...``, those in structs and in arrays of structs too (bytes in
+other arrays and in maps are plain base64, broken text there has U+FFFD in it). Their ``op`` is 1 if it said
+CANCEL; ``schedule_id`` is cut to 512 characters and null if it was not UTF-8; ``destination`` is what was asked for, cut to 249 characters; ``event_time_ms`` is null where
 it was unusable, so that no clock can be moved by it; key, value and headers pass through.
 
 Cost, measured: 0.6 to 0.7 us a row on one core where instants are timestamps; 0.9 us more for instants as
@@ -259,7 +259,7 @@ def _rejection(given: read.Inputs, original: list[read.Input], message: Column) 
     code = F.col("_code")
     source = F.make_valid_utf8(given[_SOURCE].read(read.text)) if _SOURCE in given else read.null("string")
     told = [each for each in original if each.name.lower() not in (_SOURCE, _SOURCE_SEQ)]
-    record = F.struct(*(_recorded(each).alias(each.name) for each in told))
+    record = F.struct(*(_recorded(each.column, each.kind).alias(each.name) for each in told))
     return [
         code.alias("error_code"),
         _interpreted(message, code.isNotNull()).alias("error_message"),
@@ -268,10 +268,15 @@ def _rejection(given: read.Inputs, original: list[read.Input], message: Column) 
     ]
 
 
-def _recorded(original: read.Input) -> Column:
-    """Text and bytes as they are, or in base64 if JSON would not keep them."""
-    if not isinstance(original.kind, T.StringType | T.CharType | T.VarcharType | T.BinaryType):
-        return original.column
-    readable = F.is_valid_utf8(original.shown) & ~F.startswith(original.shown, F.lit("base64:"))
-    coded = F.concat(F.lit("base64:"), F.base64(original.column.cast("binary")))
-    return F.when(readable, original.shown).otherwise(coded)
+def _recorded(column: Column, kind: T.DataType) -> Column:
+    """Texts and bytes, in structs and arrays of structs too, as they are, or in base64 if JSON would not keep them."""
+    if isinstance(kind, T.StructType):
+        fields = (_recorded(column.getField(each.name), each.dataType).alias(each.name) for each in kind)
+        return F.when(column.isNotNull(), F.struct(*fields))
+    if isinstance(kind, T.ArrayType) and not isinstance(kind.elementType, T.AtomicType):
+        return F.transform(column, lambda each: _recorded(each, kind.elementType))
+    if not isinstance(kind, T.StringType | T.CharType | T.VarcharType | T.BinaryType):
+        return column
+    words = column.cast("string")
+    readable = F.is_valid_utf8(words) & ~F.startswith(words, F.lit("base64:"))
+    return F.when(readable, words).otherwise(F.concat(F.lit("base64:"), F.base64(column.cast("binary"))))

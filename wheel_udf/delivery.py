@@ -17,6 +17,7 @@ differs is refused before anything runs. See :mod:`wheel_udf.checkpoint`.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ from wheel_udf.checkpoint import Identity, Lease, input_moved, open_checkpoint
 from wheel_udf.clock import is_clock_offset
 from wheel_udf.hints import HintBoard, answer_of
 from wheel_udf.metrics import BatchReport, LatenessHistogram
-from wheel_udf.operator import FIRED_COLUMNS, facts_of, rejects, status
+from wheel_udf.operator import FIRED_COLUMNS, facts_of, rejects
 from wheel_udf.session import quick_local_checkpoints
 from wheel_udf.sinks import Destinations, Sink, write_batch
 from wheel_udf.state import OUTCOMES
@@ -131,6 +132,12 @@ def start_with(writer: DataStreamWriter, trigger: str) -> StreamingQuery:
     return writer.trigger(processingTime=trigger).start()
 
 
+def _statuses(frame: DataFrame) -> list[dict[str, Any]]:
+    # As text: to Spark the thirty columns of operator.status() are a plan to be made in every batch.
+    rows = frame.where(F.col("kind") == "status").select("status").collect()
+    return [json.loads(row.status) for row in rows]
+
+
 @dataclass
 class _Delivery:
     """Writes the batches of one query."""
@@ -149,7 +156,7 @@ class _Delivery:
         """Writes one micro-batch (called by Spark, again with the same rows if it failed)."""
         frame = frame.persist()
         try:
-            statuses = [row.asDict() for row in status(frame).collect()]
+            statuses = _statuses(frame)
             undeliverable = self._write_rows(frame, statuses, batch_id)
         finally:
             frame.unpersist()

@@ -56,6 +56,7 @@ _NATIVE: Final = {
 }
 _OURS: Final = "wheel-"
 _SCHEDULERS: Final = "scheduler-"
+_KNOWN: Final = tuple(_NATIVE.values())
 _JSON_FIELDS: Final = (
     *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
     *("destination", "key", "value", "headers", "max_lateness"),
@@ -100,7 +101,7 @@ def _native(records: DataFrame) -> DataFrame:
         "value": F.col("value"),
         "headers": _others(),
     }
-    return given.select(*_named(columns), *_source(_past("headers")))
+    return given.select(*_named(columns), *_source("headers"))
 
 
 def _scheduler(records: DataFrame) -> DataFrame:
@@ -126,7 +127,7 @@ def _scheduler(records: DataFrame) -> DataFrame:
         "value": F.col("value"),
         "headers": _others(),
     }
-    return given.select(*_named(columns), *_source(_past("headers")))
+    return given.select(*_named(columns), *_source("headers"))
 
 
 def _json(records: DataFrame) -> DataFrame:
@@ -153,7 +154,7 @@ def _json(records: DataFrame) -> DataFrame:
         "headers": F.coalesce(F.when(~F.col("_bad"), asked), _others()),
         "_corrupt_record": F.when(F.col("_bad"), F.coalesce(_readable(F.col("value")), F.lit("null"))),
     }
-    return frame.select(*_named(columns), *_source(_past("key", "value", "headers")))
+    return frame.select(*_named(columns), *_source("key", "value", "headers"))
 
 
 # --- parts of a record ------------------------------------------------------------------------------------------------
@@ -163,11 +164,14 @@ def _with_headers(records: DataFrame, *prefixes: str, last: bool = True) -> Data
     """Adds the names and values of the headers, the one that counts first, and the headers that travel."""
     headers = F.reverse("headers") if last else F.col("headers")
     travels = F.filter("headers", lambda each: _travels(each.getField("key"), prefixes))
+    # Spark interprets a lambda, and most records have no other headers.
+    names = F.col("headers").getField("key")
+    others = F.size(F.array_except(names, F.array(*map(F.lit, _KNOWN)))) > 0
     return records.select(
         "*",
         headers.getField("key").alias("_names"),
         headers.getField("value").alias("_values"),
-        travels.alias("_travelling"),
+        F.when(others, travels).alias("_travelling"),
     )
 
 
@@ -211,28 +215,13 @@ def _named(columns: dict[str, Column]) -> list[Column]:
     return [column.alias(name) for name, column in columns.items()]
 
 
-def _source(past: list[Column]) -> list[Column]:
-    """Where the row is from, and what of it the other columns do not keep."""
+def _source(*past: str) -> list[Column]:
+    """Where the row is from, and the parts of the record that the other columns do not keep."""
     return [
         F.concat_ws("/", "topic", "partition", "offset").alias("source_coordinates"),
         F.col("offset").alias("source_seq"),
         F.struct("topic", "partition", "offset", "timestamp", *past).alias("kafka"),
     ]
-
-
-def _past(*parts: str) -> list[Column]:
-    """Parts of the record as they were, for people: texts where they are UTF-8."""
-    shown = {"key": _readable(F.col("key")), "value": _readable(F.col("value")), "headers": _shown_headers()}
-    return [shown[part].alias(part) for part in parts]
-
-
-def _shown_headers() -> Column:
-    return F.transform(
-        "headers",
-        lambda each: F.struct(
-            each.getField("key").alias("key"), _readable(each.getField("value")).alias("value")
-        ),
-    )
 
 
 def _readable(octets: Column) -> Column:

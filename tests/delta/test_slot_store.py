@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from wheel_udf import tables
+from wheel_udf import delta_files, tables
 from wheel_udf.errors import CursorMovedError, GeometryChangedError, StoreError
 from wheel_udf.geometry import Wheel
 from wheel_udf.slot_store import STORE_DDL, STORE_SCHEMA, Appended, Head, SlotStore
@@ -331,13 +331,15 @@ def test_a_frame_with_other_columns_and_an_app_id_of_the_store_s_own_are_refused
 # --- partitions and drop ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["the checksum lists the files", "a job lists the files"])
-def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param.startswith("a job"):
+@pytest.fixture(params=["the checksum lists the files", "the log is read", "a job lists the files"])
+def any_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not request.param.startswith("the checksum"):
         monkeypatch.setattr(tables, "listed_files", lambda _: None)
+    if request.param.startswith("a job"):
+        monkeypatch.setattr(delta_files, "_SHORT_LOG", -1)
 
 
-@pytest.mark.usefixtures("either_way")
+@pytest.mark.usefixtures("any_way")
 def test_partitions_are_counted_from_the_log(store: SlotStore, frame: Callable[..., DataFrame]) -> None:
     store.append(
         frame(row(0, 180, "a"), row(2, 190, "b"), row(2, 190, "c"), row(2, -3, "d")), app_id="i", batch_id=0
@@ -357,7 +359,40 @@ def test_partitions_are_counted_from_the_log(store: SlotStore, frame: Callable[.
         assert p.bytes == sum(file.stat().st_size for file in files)
 
 
-@pytest.mark.usefixtures("either_way")
+def test_partitions_follow_what_others_append_drop_and_compact(
+    spark: SparkSession, store: SlotStore, frame: Callable[..., DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = SlotStore.open(spark, store.path, LAYOUT, create=False)
+    store.append(frame(row(2, 190, "a"), row(2, 191, "b")), app_id="i", batch_id=0)
+    assert [(p.slot, p.files, p.rows) for p in store.partitions()] == [(190, 1, 1), (191, 1, 1)]
+    # From here on the commits alone are read.
+    monkeypatch.setattr(store._files, "_read_all", lambda: pytest.fail("read in full again"))
+
+    other.append(frame(row(2, 191, "c"), row(3, 10, "d")), app_id="i", batch_id=1)
+    other.drop([(2, 190)])
+    assert [(p.slot, p.files, p.rows) for p in store.partitions()] == [(191, 2, 2), (10, 1, 1)]
+
+    spark.sql(f"OPTIMIZE delta.`{store.path}`")
+    assert [(p.slot, p.files, p.rows) for p in store.partitions()] == [(191, 1, 2), (10, 1, 1)]
+    store.drop([(2, 191)])
+    assert ids(store.rows()) == ["d"]
+    assert [(p.slot, p.files, p.rows) for p in store.partitions()] == [(10, 1, 1)]
+
+
+def test_partitions_are_read_in_full_again_where_the_log_has_been_cleaned_up(
+    spark: SparkSession, store: SlotStore, frame: Callable[..., DataFrame]
+) -> None:
+    assert store.partitions() == []
+    for number, name in enumerate("abc"):
+        store.append(frame(row(2, 190, name)), app_id="i", batch_id=number)
+    tables.delta_log(spark, store.path).checkpoint()
+    for version in range(3):
+        Path(store.path, "_delta_log", f"{version:020}.json").unlink()
+
+    assert [(p.slot, p.files, p.rows) for p in store.partitions()] == [(190, 3, 3)]
+
+
+@pytest.mark.usefixtures("any_way")
 def test_a_drop_removes_whole_partitions_by_one_commit_of_metadata_and_no_others(
     store: SlotStore, frame: Callable[..., DataFrame]
 ) -> None:
@@ -374,7 +409,12 @@ def test_a_drop_removes_whole_partitions_by_one_commit_of_metadata_and_no_others
     assert ids(store.rows(version=2)) == ["a", "b", "c", "d", "e", "f"]
     kinds = [kind for action in commits(store)[-1] for kind in action]
     assert sorted(kinds) == ["commitInfo", "remove", "remove", "remove"], "no data file is written"
+    counts = commits(store)[-1][0]["commitInfo"]["operationMetrics"]
+    assert (counts["numRemovedFiles"], counts["numDeletedRows"]) == ("3", "3")
     assert store.head() == Head(3, HOUR, 1, {"i": 1})
+    assert tables._known_transactions(store._snapshot()) is not None, (
+        "the head is still found beside the commit"
+    )
 
     store.drop([(2, 190), (2, -3), (2, 77)])
     store.drop([])
@@ -386,21 +426,21 @@ def test_of_two_drops_at_a_time_both_end_with_the_partitions_gone(
 ) -> None:
     store.append(frame(row(2, 190, "a"), row(2, 191, "b"), row(2, 192, "c")), app_id="i", batch_id=0)
     other = SlotStore.open(spark, store.path, LAYOUT, create=False)
-    files_of = store._files_of
+    current = store._files.current
 
-    def late(*args: Any) -> Any:
+    def late() -> Any:
         monkeypatch.undo()
-        found = files_of(*args)
+        found = dict(current())
         other.drop([(2, 190)])
         return found
 
-    monkeypatch.setattr(store, "_files_of", late)
+    monkeypatch.setattr(store._files, "current", late)
     store.drop([(2, 190), (2, 191)])
 
     assert ids(store.rows()) == ["c"]
 
 
-@pytest.mark.usefixtures("either_way")
+@pytest.mark.usefixtures("any_way")
 def test_what_came_after_the_version_that_was_read_is_not_dropped(
     spark: SparkSession, store: SlotStore, frame: Callable[..., DataFrame]
 ) -> None:

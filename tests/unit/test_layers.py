@@ -49,6 +49,7 @@ LAYERS = (
     {
         "clock",
         "config",
+        "delta_files",
         "demo_account",
         "demo_job",
         "destinations",
