@@ -164,7 +164,10 @@ def commands_of(drafts: Iterable[Row], start_ms: int, now_ms: int) -> list[Row]:
     since = {"start": start_ms, "now": now_ms, "zero": 0}
     commands = []
     for draft in drafts:
-        row = {name: draft[name] for name in ("schedule_id", "op", "seq", "amend", "seq_given", "max_lateness_ms")}
+        row = {
+            name: draft[name]
+            for name in ("schedule_id", "op", "seq", "amend", "seq_given", "max_lateness_ms")
+        }
         row |= draft["payload"]
         row["deliver_at_ms"] = within(INT64_MIN, since[draft["since"]] + draft["offset_ms"], INT64_MAX)
         if row["op"] == CANCEL:

@@ -96,7 +96,11 @@ def test_what_is_told_of_counts_as_far_and_as_nothing_else_until_it_comes() -> N
         ([told(2), moved(2, 9)], [("a", 2)], {"fired": 1}),
         ([told(2), moved(2, 9), cancel(2)], [], {"cancelled": 1, "applied": 1}),
         ([told(2), cancel(2), gone(GONE_CANCELLED, 2)], [], {"cancelled": 1, "applied": 1}),
-        ([told(2), told(3), gone(GONE_SUPERSEDED, 2), moved(3, 9)], [("a", 3)], {"superseded": 1, "fired": 1}),
+        (
+            [told(2), told(3), gone(GONE_SUPERSEDED, 2), moved(3, 9)],
+            [("a", 3)],
+            {"superseded": 1, "fired": 1},
+        ),
         ([told(2), told(2), moved(2, 9), gone(GONE_DUPLICATE, 2)], [("a", 2)], {"duplicate": 1, "fired": 1}),
         ([cancel(3), told(5), moved(5, 9)], [("a", 5)], {"waiting": 1, "fired": 1}),
     ],
@@ -178,23 +182,34 @@ class Tiered:
             return gone(GONE_DUPLICATE, row["seq"], row["schedule_id"])
         seen.add(name)
         higher = sorted(
-            (seq, op) for each, seq, op in self.versions if each == name[0] and (seq, op) > (row["seq"], SCHEDULE)
+            (seq, op)
+            for each, seq, op in self.versions
+            if each == name[0] and (seq, op) > (row["seq"], SCHEDULE)
         )
         if not higher:
             return row | {"act": MOVED}
         seq, op = higher[0]
-        return gone(GONE_CANCELLED if op == CANCEL else GONE_SUPERSEDED, seq if op == CANCEL else row["seq"], name[0])
+        return gone(
+            GONE_CANCELLED if op == CANCEL else GONE_SUPERSEDED, seq if op == CANCEL else row["seq"], name[0]
+        )
 
 
 def _command(schedule_id: str, seq: int, *, is_cancel: bool) -> Row:
     # The due time follows from the version: of two equal versions the store keeps the one that is due first, the wheel the first that comes.
-    return cancel(seq, schedule_id) if is_cancel else near(seq, seq * 7919 % 400 + len(schedule_id), schedule_id)
+    return (
+        cancel(seq, schedule_id) if is_cancel else near(seq, seq * 7919 % 400 + len(schedule_id), schedule_id)
+    )
 
 
 commands = st.builds(
-    _command, st.sampled_from(("a", "bb", "ccc")), st.integers(0, 12), is_cancel=st.sampled_from((False, False, True))
+    _command,
+    st.sampled_from(("a", "bb", "ccc")),
+    st.integers(0, 12),
+    is_cancel=st.sampled_from((False, False, True)),
 )
-moves = st.lists(st.tuples(st.lists(commands, max_size=5), st.integers(0, 60), st.integers(0, 3)), max_size=14)
+moves = st.lists(
+    st.tuples(st.lists(commands, max_size=5), st.integers(0, 60), st.integers(0, 3)), max_size=14
+)
 
 
 @settings(max_examples=400, deadline=None)

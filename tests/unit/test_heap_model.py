@@ -17,7 +17,14 @@ from wheel_udf.testing import ManualClock, commands_table, rows_of
 
 
 def schedule(schedule_id: str, seq: int, due: int, **rest: Any) -> dict[str, Any]:
-    row = {"schedule_id": schedule_id, "op": SCHEDULE, "seq": seq, "amend": 0, "seq_given": True, "deliver_at_ms": due}
+    row = {
+        "schedule_id": schedule_id,
+        "op": SCHEDULE,
+        "seq": seq,
+        "amend": 0,
+        "seq_given": True,
+        "deliver_at_ms": due,
+    }
     nothing = dict.fromkeys(("max_lateness_ms", "key", "value", "headers", "source"))
     return row | nothing | {"destination": "out"} | rest
 

@@ -63,7 +63,9 @@ def step(clock_kind: str = "processing", **settings: Any) -> ShardStep:
 
 def command(schedule_id: str, deliver_at_ms: int, **others: Any) -> dict[str, Any]:
     row = dict.fromkeys(("destination", "key", "value", "headers", "source", "reject", "tick"))
-    form = form_of(others.pop("op", 0), others.pop("seq_given", 1), others.pop("act", 0), others.pop("amend", 0))
+    form = form_of(
+        others.pop("op", 0), others.pop("seq_given", 1), others.pop("act", 0), others.pop("amend", 0)
+    )
     row |= {"form": form, "seq": 1, "max_lateness_ms": NO_LONG}
     return row | {"schedule_id": schedule_id, "deliver_at_ms": deliver_at_ms, "destination": "out"} | others
 
