@@ -92,11 +92,14 @@ def _hint(config: JobConfig, field: str, reason: str) -> str | None:
 
 
 def _check_checkpoint(config: JobConfig) -> str:
-    newest = last_planned(config.checkpoint)
+    tiered = config.mode == "tiered"
+    checkpoint = f"{config.checkpoint}/wheel" if tiered else config.checkpoint
+    newest = last_planned(checkpoint)
     if newest is None:
         return "new: the first start makes it"
-    open_config_checkpoint(config)
-    if planned_batch(config.checkpoint) is not None:
+    if not tiered:
+        open_config_checkpoint(config)
+    if planned_batch(checkpoint) is not None:
         return f"goes on with batch {newest}, which was planned and not committed"
     return f"goes on after batch {newest}"
 
@@ -105,7 +108,7 @@ def report(config: JobConfig, until_ms: int | None, columns: list[str], batches:
     """The lines that tell what a run would do."""
     yield "dry run: nothing is written"
     yield f"  name          {config.name}"
-    yield f"  mode          {config.mode}: all that is pending waits in Spark state, one query from source to sinks"
+    yield f"  mode          {config.mode}: {_mode_text(config)}"
     yield f"  source        {_source_text(config)}: {', '.join(columns)}"
     yield f"  clock         {clock_text(config.clock)}" + (
         f", until {instant_text(until_ms)}" if until_ms is not None else ""
@@ -122,6 +125,16 @@ def report(config: JobConfig, until_ms: int | None, columns: list[str], batches:
     wheel = config.wheel.wheel()
     yield f"  wheel         {wheel.levels} levels of {wheel.size} buckets, {config.wheel.shards} shards"
     yield from geometry_table(wheel)
+
+
+def _mode_text(config: JobConfig) -> str:
+    if config.store is None:
+        return "all that is pending waits in Spark state, one query from source to sinks"
+    layout = config.wheel.layout()
+    return (
+        f"what is due within {duration_text(layout.window_ms)} or so waits in Spark state, the rest in the slot store {config.store.path}, "
+        "so that what a batch costs does not follow what is pending"
+    )
 
 
 def geometry_table(wheel: Wheel) -> Iterator[str]:

@@ -88,7 +88,14 @@ def test_a_short_config_gets_the_defaults_of_the_design(tmp_path: Path) -> None:
         "rejects: {sink: json, path: bad}\ncheckpoint: state\n"
     )
     job = load(file)
-    assert job.wheel.model_dump() == {"tick_ms": 1_000, "size": 20, "levels": 6, "shards": 4}
+    assert job.wheel.model_dump() == {
+        "tick_ms": 1_000,
+        "size": 20,
+        "levels": 6,
+        "shards": 4,
+        "state_levels": None,
+        "state_horizon_ms": None,
+    }
     assert job.clock.model_dump() == {
         "kind": "event",
         "delay_ms": 0,
@@ -213,18 +220,55 @@ def test_a_fault_names_its_field_its_value_and_the_rule(file: Path, override: st
 @pytest.mark.parametrize(
     ("override", "fault"),
     [
-        ("mode=tiered", "the tiered mode is not available in this release: mode = 'tiered'"),
-        (
-            "store={path: x}",
-            "a setting not available in this release: store; rule: it arrives with the tiered mode",
-        ),
-        ("wheel.state_levels=2", "a setting not available in this release: wheel.state_levels"),
         ("limits.pending=10", "a setting not available in this release: limits.pending"),
         ("limits.on_limit=reject", "a setting not available in this release: limits.on_limit"),
     ],
 )
 def test_what_belongs_to_a_later_release_is_refused_by_name(file: Path, override: str, fault: str) -> None:
     assert fault_of(file, override).startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("override", "fault"),
+    [
+        ("store={path: x}", "a setting of the tiered mode: store = {'path': 'x'}; rule: mode: tiered"),
+        ("wheel.state_levels=2", "a setting of the tiered mode: wheel.state_levels = 2; rule: mode: tiered"),
+        ("wheel.state_horizon=1 minute", "a setting of the tiered mode: wheel.state_horizon = '1 minute'"),
+        ("mode=tiered", "a required setting is missing: store; rule: mode: tiered keeps its far levels at"),
+        ("mode=half", "not one of the known values: mode = 'half'; rule: 'direct' or 'tiered'"),
+    ],
+)
+def test_what_belongs_to_one_mode_is_refused_in_the_other(file: Path, override: str, fault: str) -> None:
+    assert any(found.startswith(fault) for found in faults_of(file, override))
+
+
+TIERED = ("mode=tiered", "store.path=data/store")
+
+
+@pytest.mark.parametrize(
+    ("override", "fault"),
+    [
+        ("store={}", "a required setting is missing: store.path"),
+        ("store.path=data/rejects", "one path with two uses: store.path = 'data/rejects'"),
+        ("wheel.state_levels=6", "these levels cannot be kept in the state: wheel.state_levels = 6"),
+        ("wheel.state_levels=0", "the state's horizon cannot be so: wheel.state_horizon = 'not given'"),
+        ("wheel.state_horizon=1 minute", "the state's horizon cannot be so: wheel.state_horizon = 60000"),
+        ("wheel.levels=1", "the state's horizon cannot be so: wheel.state_horizon = 'not given'"),
+        (
+            "clock={kind: simulated, start: 2026-01-01, step: 1 second}",
+            "no clock of the tiered mode: clock.kind = 'simulated'; rule: event or processing",
+        ),
+    ],
+)
+def test_a_fault_of_the_tiered_mode_names_its_field(file: Path, override: str, fault: str) -> None:
+    assert any(found.startswith(fault) for found in faults_of(file, *TIERED, override))
+
+
+def test_half_of_the_levels_are_in_the_state_unless_the_config_says_how_many(file: Path) -> None:
+    assert load(file, *TIERED).wheel.layout().far_levels == range(4, 7)
+    assert load(file, *TIERED, "wheel.state_levels=5").wheel.layout().far_levels == range(6, 7)
+    slots = [*TIERED, "wheel.state_levels=0", "wheel.state_horizon=1 minute"]
+    assert load(file, *slots, "wheel.size=7200", "wheel.levels=1").wheel.layout().window_ms == 60_000
 
 
 KAFKA = """
