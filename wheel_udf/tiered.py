@@ -28,6 +28,7 @@ rows, intake batches go on until its commit, which they wait for.
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -211,6 +212,14 @@ def _intake(parsed: DataFrame, run: TieredRun, checkpoint: str, trigger: str, na
         return start_with(writer.foreachBatch(take_in), trigger)
 
 
+def _offset(told: Any) -> Any:
+    """An offset of a progress report, which has it as JSON text or read already."""
+    try:
+        return json.loads(told) if isinstance(told, str) else told
+    except ValueError:
+        return None
+
+
 class TieredRun:
     """The running whole; answers like a streaming query (``awaitTermination``, ``stop``, ``status``, ``lastProgress``)."""
 
@@ -342,7 +351,7 @@ class TieredRun:
         if progress is None:
             return None
         for source in progress["sources"]:
-            offset = source["endOffset"]
+            offset = _offset(source["endOffset"])
             if isinstance(offset, Mapping) and "version" in offset and "instant_ms" in offset:
                 return int(offset["version"]), int(offset["instant_ms"])
         return None
