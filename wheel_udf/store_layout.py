@@ -272,6 +272,8 @@ class StoreLayout:
         near_due = F.when(due.isNotNull() & cursor.isNotNull(), F.greatest(due, earliest))
         near = geometry.slot_column(self._partitions, 1, near_due)
         far = geometry.slot_column(self._partitions, number - self.state_levels, due)
+        if isinstance(level, int):  # Spark warns of conditions between two literals
+            return near if level == NEAR else far
         return F.when(number == NEAR, near).otherwise(far)
 
 
