@@ -299,9 +299,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _unbounded(self, start: Offset, answers: Mapping[int, Answer]) -> Offset:
         if len(answers) < self.shards:
             return self._tick(start)
-        next_due_ms = min(
-            (a.next_due_ms for a in answers.values() if a.next_due_ms is not None), default=None
-        )
+        next_due_ms = _next_due_ms(answers)
         if isinstance(self.clock, SimulatedClock):
             return self._simulated(start, next_due_ms)
         if _elapsed_ms() - self.offered_at_ms >= self.clock.heartbeat_ms:
@@ -340,9 +338,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         told_ms = wall_clock_ms() if published.clock_ms is None else published.clock_ms
         standing_ms = start.get("instant_ms", INSTANT_BEFORE_ALL_MS)
         now_ms = max(standing_ms, min(told_ms, published.cursor_ms - 1))
-        next_due_ms = min(
-            (a.next_due_ms for a in answers.values() if a.next_due_ms is not None), default=None
-        )
+        next_due_ms = _next_due_ms(answers)
         until_ms = published.until_ms
         moves = (
             len(answers) < self.shards
@@ -383,6 +379,11 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(self.clock, SimulatedClock):
             return {_MARK: counter}
         return {_MARK: counter, "instant_ms": self.clock.instant_of(counter)}
+
+
+def _next_due_ms(answers: Mapping[int, Answer]) -> int | None:
+    """Earliest entry pending in any shard; None when nothing is."""
+    return min((a.next_due_ms for a in answers.values() if a.next_due_ms is not None), default=None)
 
 
 def wall_clock_ms() -> int:

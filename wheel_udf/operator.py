@@ -256,39 +256,34 @@ def _command_rows(parsed: DataFrame, shards: int) -> DataFrame:
     bounded = F.greatest(
         F.least(event_at, F.lit(_LATEST).cast("timestamp")), F.lit(_EARLIEST).cast("timestamp")
     )
-    return parsed.select(
-        key_of_shard(shard_of_id(F.col("schedule_id"), shards), shards).alias("shard"),
-        "schedule_id",
-        form_of(F.coalesce("op", F.lit(0)), F.coalesce(F.col("seq_given").cast("int"), F.lit(0)))
-        .cast("int")
-        .alias("form"),
-        _long_or("seq", 0),
-        _long_or("deliver_at_ms", NO_LONG),
-        _long_or("max_lateness_ms", NO_LONG),
-        "destination",
-        "key",
-        "value",
-        "headers",
-        "source",
-        F.when(~good, F.to_json(F.struct(*_REASON))).alias("reject"),
-        F.when(good & event_at.isNotNull(), bounded).alias("event_at"),
-        F.lit(None).cast("string").alias("tick"),
+    return _rows_of_step(
+        parsed,
+        shards,
+        form=form_of(_int_or_0("op"), _int_or_0("seq_given")),
+        reject=F.when(~good, F.to_json(F.struct(*_REASON))),
+        event_at=F.when(good & event_at.isNotNull(), bounded),
     )
 
 
 def _stored_rows(near: DataFrame, shards: int) -> DataFrame:
     """The rows of a store's near partitions as the step takes them."""
-    return near.select(
+    form = form_of(*(_int_or_0(name) for name in ("op", "seq_given", "act", "amend")))
+    no_event = F.lit(None).cast("timestamp")
+    return _rows_of_step(near, shards, form=form, reject=F.col("reject"), event_at=no_event)
+
+
+def _int_or_0(column: str) -> Column:
+    return F.coalesce(F.col(column).cast("int"), F.lit(0))
+
+
+def _rows_of_step(
+    rows: DataFrame, shards: int, *, form: Column, reject: Column, event_at: Column
+) -> DataFrame:
+    """Commands, wherever they come from, as the step takes them."""
+    return rows.select(
         key_of_shard(shard_of_id(F.col("schedule_id"), shards), shards).alias("shard"),
         "schedule_id",
-        form_of(
-            F.coalesce("op", F.lit(0)),
-            F.coalesce(F.col("seq_given").cast("int"), F.lit(0)),
-            F.col("act").cast("int"),
-            F.coalesce("amend", F.lit(0)),
-        )
-        .cast("int")
-        .alias("form"),
+        form.cast("int").alias("form"),
         _long_or("seq", 0),
         _long_or("deliver_at_ms", NO_LONG),
         _long_or("max_lateness_ms", NO_LONG),
@@ -297,8 +292,8 @@ def _stored_rows(near: DataFrame, shards: int) -> DataFrame:
         "value",
         "headers",
         "source",
-        "reject",
-        F.lit(None).cast("timestamp").alias("event_at"),
+        reject.alias("reject"),
+        event_at.alias("event_at"),
         F.lit(None).cast("string").alias("tick"),
     )
 

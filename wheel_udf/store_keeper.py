@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from wheel_udf.slot_store import STORE_SCHEMA, Head, Partition, SlotStore
+from wheel_udf.slot_store import STORE_SCHEMA, ClockOf, Head, Partition, SlotStore
 from wheel_udf.state import COMMAND, GONE_CANCELLED, MOVED
 from wheel_udf.store_intake import stored_rows
 from wheel_udf.store_layout import NEAR
@@ -40,8 +40,6 @@ from wheel_udf.store_versions import verdicts, with_version
 
 MARKS = -1
 """Level of the partitions of marks: versions that outlive their rows."""
-
-Clock = Callable[[int | None], int | None]
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Keeper:
 
     # ---- intake ------------------------------------------------------------------------------------------------------
 
-    def take_in(self, parsed: DataFrame, batch_id: int, clock_of: Clock) -> int:
+    def take_in(self, parsed: DataFrame, batch_id: int, clock_of: ClockOf) -> int:
         """Commits a batch of parsed commands.
 
         Args:
@@ -108,7 +106,7 @@ class Keeper:
             self._committed(clock_ms=done.clock_ms)
             return done.rows
 
-    def _first_clock(self, parsed: DataFrame, clock_of: Clock) -> int:
+    def _first_clock(self, parsed: DataFrame, clock_of: ClockOf) -> int:
         good = parsed.where(F.col("error_code").isNull())
         latest_ms = good.agg(F.max("event_time_ms")).collect()[0][0]
         clock_ms = clock_of(latest_ms)
