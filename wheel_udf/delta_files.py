@@ -25,6 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from wheel_udf import tables
+from wheel_udf.java import scala_seq
 
 _SHORT_LOG = 200  # commits: reading so many small files takes less than a job over them
 
@@ -101,7 +102,7 @@ class FileList:
         if listed is None and table.version() <= _SHORT_LOG and self._follow(-1):
             return
         if listed is None:
-            listed = tables.jvm(self._spark).PythonUtils.toSeq(table.allFiles().collectAsList())
+            listed = scala_seq(self._spark, table.allFiles().collectAsList())
         self._files = {str(file["path"]): _file(file) for file in tables.as_json(self._spark, listed)}
         self._version = int(table.version())
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from wheel_udf.errors import CheckpointError
+from wheel_udf.java import java_class
 
 
 class Folder(Protocol):
@@ -80,6 +81,9 @@ class _LocalFolder:
             os.close(handle)
 
 
+_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
+
+
 class _HadoopFolder:
     """Thin: Spark's own manager of checkpoint files does the work, so what can hold Spark's logs can hold ours."""
 
@@ -89,15 +93,13 @@ class _HadoopFolder:
         session = SparkSession.getActiveSession()
         if session is None:
             raise CheckpointError("this path needs a running Spark session", field="checkpoint", value=folder)
-        jvm: Any = session._jvm  # noqa: SLF001  # the way to Hadoop
-        context: Any = session._jsc  # noqa: SLF001  # the same
-        self._path = jvm.org.apache.hadoop.fs.Path
+        context: Any = session._jsc  # noqa: SLF001  # the way to Hadoop
+        self._path = java_class(session, "org.apache.hadoop.fs.Path")
         self.folder = folder
         self._system = self._path(folder).getFileSystem(context.hadoopConfiguration())
-        package = jvm.org.apache.spark.sql.execution.streaming.checkpointing
-        companion = getattr(getattr(package, "CheckpointFileManager$"), "MODULE$")
+        companion = getattr(java_class(session, _FILE_MANAGER), "MODULE$")
         self._manager = companion.create(self._path(folder), context.hadoopConfiguration())
-        self._io = jvm.org.apache.commons.io.IOUtils
+        self._io = java_class(session, "org.apache.commons.io.IOUtils")
 
     def name(self, name: str = "") -> str:
         return f"{self.folder}/{name}" if name else self.folder

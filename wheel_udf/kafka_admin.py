@@ -26,6 +26,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from wheel_udf.errors import SinkError
+from wheel_udf.java import java_class
 from wheel_udf.secrets import hide, remember_options
 
 TIMEOUT_MS: Final = 10_000
@@ -134,7 +135,7 @@ class _Question:
     """One caller's way to one cluster."""
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str], timeout_ms: int) -> None:
-        self._jvm: Any = spark._jvm  # noqa: SLF001  # the way to Kafka's own client
+        self._spark = spark
         self._timeout_ms = timeout_ms
         self._servers = next((value for key, value in options.items() if key.lower() == _SERVERS), "")
         remember_options(options)
@@ -147,10 +148,9 @@ class _Question:
         self._client = self._cached()
 
     def describe(self, topics: list[str]) -> dict[str, TopicInfo]:
-        kafka = self._jvm.org.apache.kafka
-        settings = kafka.clients.admin.DescribeTopicsOptions()
+        settings = self._kafka("clients.admin.DescribeTopicsOptions")()
         settings.includeAuthorizedOperations(True)  # noqa: FBT003  # a Java method
-        futures = self._client.describeTopics(_java_list(self._jvm, topics), settings).topicNameValues()
+        futures = self._client.describeTopics(self._list(topics), settings).topicNameValues()
         found: dict[str, Any] = {}
         for topic in topics:
             try:
@@ -171,12 +171,12 @@ class _Question:
 
     def _configs(self, topics: list[str]) -> dict[str, Any]:
         """The configurations of those topics where this user may see them."""
-        config = self._jvm.org.apache.kafka.common.config
-        kind = getattr(config, "ConfigResource$Type").TOPIC
-        resources = {topic: config.ConfigResource(kind, topic) for topic in topics}
+        kind = self._kafka("common.config.ConfigResource$Type").TOPIC
+        resource_of = self._kafka("common.config.ConfigResource")
+        resources = {topic: resource_of(kind, topic) for topic in topics}
         if not resources:
             return {}
-        futures = self._client.describeConfigs(_java_list(self._jvm, resources.values())).values()
+        futures = self._client.describeConfigs(self._list(resources.values())).values()
         configs = {}
         for topic, resource in resources.items():
             try:
@@ -193,12 +193,11 @@ class _Question:
             raise self._unreachable(fault) from None
 
     def create(self, topic: str, partitions: int) -> None:
-        admin = self._jvm.org.apache.kafka.clients.admin
-        optional, number = self._jvm.java.util.Optional, self._jvm.java.lang.Integer
+        optional, number = self._java("java.util.Optional"), self._java("java.lang.Integer")
         count = optional.empty() if partitions < 1 else optional.of(number.valueOf(partitions))
-        fresh = admin.NewTopic(topic, count, optional.empty())
+        fresh = self._kafka("clients.admin.NewTopic")(topic, count, optional.empty())
         try:
-            self._answer(self._client.createTopics(_java_list(self._jvm, [fresh])).all())
+            self._answer(self._client.createTopics(self._list([fresh])).all())
         except Py4JJavaError as fault:
             if _class_of(fault) != "TopicExistsException":
                 raise self._unreachable(fault, what=f"the topic {topic} cannot be made") from None
@@ -206,7 +205,7 @@ class _Question:
     def _cached(self) -> Any:
         with _clients_lock:
             if self._key not in _clients:
-                _clients[self._key] = self._connect(), self._jvm.java.time.Duration.ofMillis(0)
+                _clients[self._key] = self._connect(), self._java("java.time.Duration").ofMillis(0)
             return _clients[self._key][0]
 
     def _drop(self) -> None:
@@ -216,20 +215,32 @@ class _Question:
             client.close(patience)
 
     def _connect(self) -> Any:
-        known = self._jvm.org.apache.kafka.clients.admin.AdminClientConfig.configNames()
-        properties = self._jvm.java.util.Properties()
+        known = self._kafka("clients.admin.AdminClientConfig").configNames()
+        properties = self._java("java.util.Properties")()
         for key, value in self._settings.items():
             if key in known or key.startswith(("sasl.", "ssl.")):  # the others are for consumers or producers
                 properties.setProperty(key, value)
         properties.setProperty("default.api.timeout.ms", str(self._timeout_ms))
         properties.setProperty("request.timeout.ms", str(self._timeout_ms))
         try:
-            return self._jvm.org.apache.kafka.clients.admin.Admin.create(properties)
+            return self._kafka("clients.admin.Admin").create(properties)
         except Py4JJavaError as fault:
             raise self._unreachable(fault, what="the options of Kafka do not make a client") from None
 
     def _answer(self, future: Any) -> Any:
-        return future.get(self._timeout_ms, self._jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
+        return future.get(self._timeout_ms, self._java("java.util.concurrent.TimeUnit").MILLISECONDS)
+
+    def _list(self, items: Collection[Any]) -> Any:
+        made = self._java("java.util.ArrayList")()
+        for item in items:
+            made.add(item)
+        return made
+
+    def _kafka(self, name: str) -> Any:
+        return self._java(f"org.apache.kafka.{name}")
+
+    def _java(self, name: str) -> Any:
+        return java_class(self._spark, name)
 
     def _unreachable(
         self, fault: Py4JJavaError, what: str = "the Kafka cluster does not answer"
@@ -248,13 +259,6 @@ def _may_write(description: Any) -> bool | None:
     if allowed is None or allowed.isEmpty():
         return None
     return any(operation.toString() in {"WRITE", "ALL"} for operation in allowed)
-
-
-def _java_list(jvm: Any, items: Collection[Any]) -> Any:
-    made = jvm.java.util.ArrayList()
-    for item in items:
-        made.add(item)
-    return made
 
 
 def _causes(fault: Py4JJavaError) -> list[Any]:

@@ -61,6 +61,7 @@ from pyspark.sql import types as T
 from wheel_udf import tables
 from wheel_udf.delta_files import File, FileList, is_addition, place_of, stats_of
 from wheel_udf.errors import CursorMovedError, GeometryChangedError, StoreError
+from wheel_udf.java import scala_map, scala_none, scala_seq, scala_some
 from wheel_udf.store_layout import NEAR, StoreLayout
 
 FORMAT_VERSION: Final = 1
@@ -243,19 +244,19 @@ class SlotStore:
             return
         metadata = self._metadata()
         transaction.updateMetadata(metadata, False)  # noqa: FBT003  # the session's defaults hold, too; py4j knows no keywords
-        none = tables.jvm(self.spark).scala.Option.empty()
-        operation = getattr(self._delta(), "DeltaOperations$CreateTable")(metadata, False, False, none)  # noqa: FBT003
+        none = scala_none(self.spark)
+        operation = self._delta("DeltaOperations$CreateTable")(metadata, False, False, none)  # noqa: FBT003
         # Of two creations at a time one is told; a table is there either way, and is looked at next.
         with suppress(*_OTHER_CREATION):
             transaction.commit(self._seq([]), operation)
 
     def _metadata(self) -> Any:
-        kind = self._delta().actions.Metadata
+        kind = self._delta("actions.Metadata")
         properties = {**TABLE_PROPERTIES, _LAYOUT: self.layout.fingerprint(), _FORMAT: str(FORMAT_VERSION)}
         # By position: id, name, description, format, schema, partition columns, properties, time of creation.
         default = {number: getattr(kind, f"apply$default${number}")() for number in (1, 2, 3, 4, 8)}
         schema, by = STORE_SCHEMA.json(), self._seq(PARTITIONED_BY)
-        configuration = tables.jvm(self.spark).PythonUtils.toScalaMap(properties)
+        configuration = scala_map(self.spark, properties)
         return kind(default[1], default[2], default[3], default[4], schema, by, configuration, default[8])
 
     def _require_ours(self) -> None:
@@ -397,19 +398,19 @@ class SlotStore:
             )
         sized = frame.select(*STORE_SCHEMA.names).hint("rebalance", *(F.col(name) for name in PARTITIONED_BY))
         session: Any = self.spark._jsparkSession  # noqa: SLF001  # see the module tables
-        options = tables.jvm(self.spark).PythonUtils.toScalaMap({"compression": "zstd"})
-        delta_options = self._delta().DeltaOptions(options, session.sessionState().conf())
-        some = tables.jvm(self.spark).scala.Option.apply(delta_options)
+        options = scala_map(self.spark, {"compression": "zstd"})
+        delta_options = self._delta("DeltaOptions")(options, session.sessionState().conf())
+        some = scala_some(self.spark, delta_options)
         files = transaction.writeFiles(sized._jdf, some)  # noqa: SLF001
         return _Written(files, tables.as_json(self.spark, files))
 
     def _commit(
         self, transaction: Any, written: _Written, app_id: str, batch_id: int, moved: Mapping[str, int]
     ) -> None:
-        actions, none = written.files, tables.jvm(self.spark).scala.Option.empty()
+        actions, none = written.files, scala_none(self.spark)
         for name, value in {app_id: batch_id, **moved}.items():
             # Without a time, as in tables.append: the table must not forget these.
-            actions = actions.appended(self._delta().actions.SetTransaction(name, value, none))
+            actions = actions.appended(self._delta("actions.SetTransaction")(name, value, none))
         transaction.commit(actions, tables.streaming_update(self.spark, app_id, batch_id))
 
     def drop(self, partitions: Iterable[tuple[int, int]], *, read_version: int | None = None) -> None:
@@ -447,8 +448,8 @@ class SlotStore:
             "numCopiedRows": 0,
         }
         tables.tell_counts(self.spark, transaction, counts)
-        operation = getattr(self._delta(), "DeltaOperations$Delete")(self._seq([]))
-        actions = [self._delta().actions.Action.fromJson(file.as_add(path)).remove() for path, file in gone]
+        operation = self._delta("DeltaOperations$Delete")(self._seq([]))
+        actions = [self._delta("actions.Action").fromJson(file.as_add(path)).remove() for path, file in gone]
         transaction.commit(self._seq(actions), operation)
 
     def _late(
@@ -479,11 +480,11 @@ class SlotStore:
     def _snapshot(self) -> Any:
         return tables.snapshot(self.spark, self.path)
 
-    def _delta(self) -> Any:
-        return tables.jvm(self.spark).org.apache.spark.sql.delta
+    def _delta(self, name: str) -> Any:
+        return tables.delta_class(self.spark, name)
 
     def _seq(self, items: Sequence[Any]) -> Any:
-        return tables.jvm(self.spark).PythonUtils.toSeq(list(items))
+        return scala_seq(self.spark, items)
 
 
 @dataclass(frozen=True, slots=True)

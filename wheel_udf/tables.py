@@ -26,10 +26,12 @@ from pyspark.sql import types as T
 
 from wheel_udf.errors import SinkError
 from wheel_udf.files import local_folder
+from wheel_udf.java import java_class, scala_map, scala_none
 
 NAME_RULE: Final = "1 to 249 of A-Z a-z 0-9 . _ -, not . or .."
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LOG: Final = "_delta_log"
+_SQL_METRICS: Final = "org.apache.spark.sql.execution.metric.SQLMetrics"
 _LEFTOVERS: Final = re.compile(r"_delta_log|part-.*\.parquet|\..*")
 
 
@@ -93,7 +95,7 @@ def is_foreign(spark: SparkSession, place: str, *, or_leftovers: bool) -> bool:
 
 def snapshot(spark: SparkSession, place: str) -> Any:
     """The table as it stands now (Delta's Snapshot); its version is -1 while the log holds no commit."""
-    none = jvm(spark).scala.Option.empty()
+    none = scala_none(spark)
     return delta_log(spark, place).update(False, none, none)  # noqa: FBT003  # not a stale one; py4j knows no keywords
 
 
@@ -158,8 +160,6 @@ def append(
         SinkError: The table does not fit.
     """
     spark = frame.sparkSession
-    delta = jvm(spark).org.apache.spark.sql.delta
-    none = jvm(spark).scala.Option.empty()
     transaction = delta_log(spark, place).startTransaction()
     table = transaction.snapshot()
     depend_on(transaction, [app_id])
@@ -171,17 +171,16 @@ def append(
     if misfit is not None:
         raise SinkError(f"the table does not fit: {misfit}", field=place)
     # Without a time: a table may forget old transactions (delta.setTransactionRetentionDuration), and must not forget these.
-    mark = delta.actions.SetTransaction(app_id, batch_id, none)
+    mark = delta_class(spark, "actions.SetTransaction")(app_id, batch_id, scala_none(spark))
     files = transaction.writeFiles(frame._jdf)  # noqa: SLF001  # see above
     transaction.commit(files.appended(mark), streaming_update(spark, app_id, batch_id))
 
 
 def streaming_update(spark: SparkSession, app_id: str, batch_id: int) -> Any:
     """What the history of a table says of an append."""
-    machine = jvm(spark)
-    mode = machine.org.apache.spark.sql.streaming.OutputMode.Append()
-    operation = getattr(machine.org.apache.spark.sql.delta, "DeltaOperations$StreamingUpdate")
-    return operation(mode, app_id, batch_id, machine.scala.Option.empty())
+    mode = java_class(spark, "org.apache.spark.sql.streaming.OutputMode").Append()
+    operation = delta_class(spark, "DeltaOperations$StreamingUpdate")
+    return operation(mode, app_id, batch_id, scala_none(spark))
 
 
 def listed_files(table: Any) -> Any:
@@ -193,8 +192,7 @@ def listed_files(table: Any) -> Any:
 
 def commits_after(spark: SparkSession, place: str, version: int) -> list[tuple[int, list[dict[str, Any]]]]:
     """The commits after a version, by rising version: all actions, as JSON has their fields."""
-    machine = jvm(spark)
-    commits = delta_log(spark, place).getChanges(version + 1, machine.scala.Option.empty(), True)  # noqa: FBT003  # see snapshot
+    commits = delta_log(spark, place).getChanges(version + 1, scala_none(spark), True)  # noqa: FBT003  # see snapshot
     found = []
     while commits.hasNext():
         commit = commits.next()
@@ -204,21 +202,18 @@ def commits_after(spark: SparkSession, place: str, version: int) -> list[tuple[i
 
 def tell_counts(spark: SparkSession, transaction: Any, counts: Mapping[str, int]) -> None:
     """Gives a transaction the counts that Delta's history shows, where no job of its own has counted."""
-    machine = jvm(spark)
     context: Any = spark._jsc  # noqa: SLF001  # see above
     metrics = {}
     for name, count in counts.items():
-        metrics[name] = machine.org.apache.spark.sql.execution.metric.SQLMetrics.createMetric(
-            context.sc(), name
-        )
+        metrics[name] = java_class(spark, _SQL_METRICS).createMetric(context.sc(), name)
         metrics[name].set(count)
     session = spark._jsparkSession  # noqa: SLF001  # see above
-    transaction.registerSQLMetrics(session, machine.PythonUtils.toScalaMap(metrics))
+    transaction.registerSQLMetrics(session, scala_map(spark, metrics))
 
 
 def as_json(spark: SparkSession, actions: Any) -> list[dict[str, Any]]:
     """A Scala Seq of Delta's actions as JSON has their fields: one call over py4j, where asking each would be several."""
-    mapper = jvm(spark).org.apache.spark.sql.delta.util.JsonUtils.mapper()
+    mapper = delta_class(spark, "util.JsonUtils").mapper()
     parsed: list[dict[str, Any]] = json.loads(mapper.writeValueAsString(actions))
     return parsed
 
@@ -260,16 +255,16 @@ def contradiction(table: Any, columns: T.StructType, never_null: Collection[str]
 
 def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
     context: Any = spark._jsc  # noqa: SLF001  # see above
-    place = jvm(spark).org.apache.hadoop.fs.Path(path)
+    place = java_class(spark, "org.apache.hadoop.fs.Path")(path)
     return place, place.getFileSystem(context.hadoopConfiguration())
 
 
 def delta_log(spark: SparkSession, place: str) -> Any:
     """Delta's own log of a table."""
     session = spark._jsparkSession  # noqa: SLF001  # see above
-    return jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(session, place)
+    return delta_class(spark, "DeltaLog").forTable(session, place)
 
 
-def jvm(spark: SparkSession) -> Any:
-    """The session's JVM, by py4j."""
-    return spark._jvm  # noqa: SLF001  # see above
+def delta_class(spark: SparkSession, name: str) -> Any:
+    """A class of Delta's, by its name in ``org.apache.spark.sql.delta``."""
+    return java_class(spark, f"org.apache.spark.sql.delta.{name}")
