@@ -39,6 +39,8 @@ from pyspark.sql import functions as F
 
 from wheel_udf.destinations import (
     FIRED_SCHEMA,
+    OLDEST_FIRST,
+    ORDER,
     REJECT_SCHEMA,
     SOURCE,
     Destinations,
@@ -48,6 +50,7 @@ from wheel_udf.destinations import (
     fields,
 )
 from wheel_udf.errors import SinkError
+from wheel_udf.prepared import Prepared
 from wheel_udf.secrets import hide
 
 ROWS_PER_FILE: Final = 500_000
@@ -125,8 +128,11 @@ def write_batch(  # noqa: PLR0913  # rows, what is known of them, places, identi
 
 
 def _with_source(fired_rows: DataFrame) -> DataFrame:
-    source = F.col(SOURCE) if SOURCE in fired_rows.columns else F.lit(None).cast("string").alias(SOURCE)
-    return fired_rows.select(*fields(FIRED_SCHEMA).fieldNames(), source)
+    return (
+        fired_rows
+        if SOURCE in fired_rows.columns
+        else fired_rows.withColumn(SOURCE, F.lit(None).cast("string"))
+    )
 
 
 def _refusal(spark: SparkSession, sink: Sink | None, name: str, app_id: str, batch_id: int) -> str | None:
@@ -144,10 +150,8 @@ def _refusal(spark: SparkSession, sink: Sink | None, name: str, app_id: str, bat
 def _table_tasks(
     fired: DataFrame, sinks: Mapping[str, Sink], waiting: Mapping[str, int], app_id: str, batch_id: int
 ) -> list[_Task]:
-    columns = fields(FIRED_SCHEMA).fieldNames()
-
     def task(name: str, sink: Sink) -> _Task:
-        rows = _in_order(fired.where(F.col("destination") == name).select(*columns), waiting[name])
+        rows = _in_order(_FIRED_ROWS.select(fired.where(F.col("destination") == name)), waiting[name])
         return _Task([name], partial(_write_table, sink, rows, name, app_id, batch_id))
 
     return [task(name, sink) for name, sink in sinks.items() if not isinstance(sink, JointSink)]
@@ -171,10 +175,12 @@ def _joint_tasks(
 
 def _in_order(frame: DataFrame, rows: int) -> DataFrame:
     """One file, sorted; a large batch several, each a range of the order."""
-    order = ("deliver_at", "schedule_id", "seq")
     files = -(-rows // ROWS_PER_FILE)
-    spread = frame.coalesce(1) if files <= 1 else frame.repartitionByRange(files, *order)
-    return spread.sortWithinPartitions(*order)
+    spread = frame.coalesce(1) if files <= 1 else frame.repartitionByRange(files, *ORDER)
+    return OLDEST_FIRST.sort_within_partitions(spread)
+
+
+_FIRED_ROWS = Prepared(lambda: [F.col(name) for name in fields(FIRED_SCHEMA).fieldNames()])
 
 
 def _write_table(sink: Sink, rows: DataFrame, name: str, app_id: str, batch_id: int) -> LeftOut:

@@ -33,13 +33,16 @@ from wheel_udf.checkpoint import Identity, Lease, input_moved, open_checkpoint
 from wheel_udf.clock import is_clock_offset
 from wheel_udf.hints import HintBoard, answer_of
 from wheel_udf.metrics import BatchReport, LatenessHistogram
-from wheel_udf.operator import FIRED_COLUMNS, facts_of, rejects
+from wheel_udf.operator import delivered, facts_of, rejects
+from wheel_udf.prepared import Prepared
 from wheel_udf.session import quick_local_checkpoints
 from wheel_udf.sinks import Destinations, Sink, write_batch
 from wheel_udf.state import OUTCOMES
 
 AVAILABLE_NOW = "available-now"
 ONCE = "once"
+
+_STATUS = Prepared(lambda: [F.col("status")])
 
 _leases: dict[str, tuple[Lease, StreamingQuery]] = {}
 _leases_lock = threading.Lock()
@@ -134,7 +137,7 @@ def start_with(writer: DataStreamWriter, trigger: str) -> StreamingQuery:
 
 def _statuses(frame: DataFrame) -> list[dict[str, Any]]:
     # As text: to Spark the thirty columns of operator.status() are a plan to be made in every batch.
-    rows = frame.where(F.col("kind") == "status").select("status").collect()
+    rows = _STATUS.select(frame.where("kind = 'status'")).collect()
     return [json.loads(row.status) for row in rows]
 
 
@@ -174,7 +177,7 @@ class _Delivery:
             for destination, size in row["largest"].items():
                 largest_to[destination] = max(size, largest_to.get(destination, 0))
         return write_batch(
-            frame.where(F.col("kind") == "fired").select(*FIRED_COLUMNS, "source"),
+            delivered(frame),
             rejects(frame),
             rows_to=rows_to,
             largest_to=largest_to,

@@ -12,12 +12,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Final, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from wheel_udf.errors import ConfigError
+from wheel_udf.prepared import Prepared
 from wheel_udf.tables import NAME_RULE, is_destination_name
 
 _HEADERS: Final = "headers array<struct<key: string, value: binary>>"
@@ -38,6 +41,12 @@ SOURCE: Final = "source"
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._*?-]{1,249}")
 
 
+ORDER: Final = ("deliver_at", "schedule_id", "seq")
+"""The order of rows in a file, and of records in a partition."""
+OLDEST_FIRST: Final = Prepared(lambda: [F.col(name) for name in ORDER])
+
+
+@cache
 def fields(ddl: str) -> T.StructType:
     """The columns of a DDL text."""
     parsed = T.DataType.fromDDL(ddl)

@@ -31,6 +31,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from wheel_udf.prepared import Prepared
+
 _BATCH_OVERHEAD: Final = 61
 _RECORD_OVERHEAD: Final = 21
 _VARINT_STEPS: Final = ((1 << 6, 1), (1 << 13, 2), (1 << 20, 3), (1 << 27, 4))
@@ -63,9 +65,7 @@ def delivery_records(fired: DataFrame) -> DataFrame:
     Returns:
         ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value).
     """
-    return fired.select(
-        F.col("destination").alias("topic"), "key", "value", delivery_headers().alias("headers")
-    )
+    return _DELIVERY.select(fired)
 
 
 def delivery_headers() -> Column:
@@ -81,6 +81,16 @@ def delivery_headers() -> Column:
     named = F.when(F.col("source").isNull(), ours).otherwise(F.concat(ours, source))
     kept = F.filter("headers", lambda each: ~F.coalesce(each["key"], F.lit("")).startswith("wheel-"))
     return F.when(F.col("headers").isNull(), named).otherwise(F.concat(_all_named(kept), named))
+
+
+_DELIVERY = Prepared(
+    lambda: [
+        F.col("destination").alias("topic"),
+        F.col("key"),
+        F.col("value"),
+        delivery_headers().alias("headers"),
+    ]
+)
 
 
 def reject_records(rejects: DataFrame, topic: str, limit: int) -> DataFrame:

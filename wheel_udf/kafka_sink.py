@@ -38,7 +38,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from wheel_udf import kafka_admin
-from wheel_udf.destinations import LeftOut
+from wheel_udf.destinations import OLDEST_FIRST, LeftOut
 from wheel_udf.errors import ConfigError, SinkError
 from wheel_udf.kafka_admin import TopicInfo
 from wheel_udf.kafka_record import (
@@ -175,7 +175,7 @@ class KafkaSink:
             rows = explained.where(F.col("error_message").isNull()) if count else rows
         if look.infos:
             # Oldest first: the shards of a partition stand one after the other.
-            ordered = rows.sortWithinPartitions("deliver_at", "schedule_id", "seq")
+            ordered = OLDEST_FIRST.sort_within_partitions(rows)
             self._produce(delivery_records(ordered), look.infos.values())
         return LeftOut(look.reasons, refused if count else None, count)
 

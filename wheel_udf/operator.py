@@ -47,6 +47,7 @@ from wheel_udf.commands import Contract, parse
 from wheel_udf.errors import ConfigError, ContractError
 from wheel_udf.geometry import Wheel
 from wheel_udf.hints import HintBoard
+from wheel_udf.prepared import Prepared
 from wheel_udf.shard_step import NO_LONG, ShardStep, form_of
 from wheel_udf.shards import key_of_shard, shard_keys, shard_of_id
 from wheel_udf.state import OUTCOMES, STATE_COLUMNS
@@ -189,18 +190,27 @@ def _through_the_wheel(
 
 def fired(scheduled: DataFrame) -> DataFrame:
     """The released rows, with the columns of a delivery (:data:`FIRED_COLUMNS`)."""
-    return scheduled.where(F.col("kind") == "fired").select(*FIRED_COLUMNS)
+    return scheduled.where("kind = 'fired'").select(*FIRED_COLUMNS)
 
 
 def rejects(scheduled: DataFrame) -> DataFrame:
     """The rows that could not be used, and those that were missed, each with its reason (:data:`REJECT_COLUMNS`)."""
-    return scheduled.where(F.col("kind").isin("rejected", "missed")).select(*REJECT_COLUMNS)
+    return _REJECT_ROWS.select(scheduled.where("kind IN ('rejected', 'missed')"))
+
+
+def delivered(scheduled: DataFrame) -> DataFrame:
+    """The released rows as a batch is written: :func:`fired` and their ``source``."""
+    return _DELIVERED_ROWS.select(scheduled.where("kind = 'fired'"))
 
 
 def status(scheduled: DataFrame) -> DataFrame:
     """One row per touched shard and batch: clock, next due, pending, and all counts by outcome since the beginning."""
     parsed = F.from_json("status", _STATUS_TYPE)
     return scheduled.where(F.col("kind") == "status").select(parsed.alias("status")).select("status.*")
+
+
+_REJECT_ROWS = Prepared(lambda: [F.col(name) for name in REJECT_COLUMNS])
+_DELIVERED_ROWS = Prepared(lambda: [F.col(name) for name in (*FIRED_COLUMNS, "source")])
 
 
 def facts_of(scheduled: DataFrame) -> dict[str, Any]:

@@ -27,7 +27,7 @@ LAYERS = (
         "secrets",
         "shards",
     },
-    {"store_layout"},
+    {"prepared", "store_layout"},
     {
         "checkpoint",
         "columns",
