@@ -30,7 +30,7 @@ help: ## this page
 setup: $(STAMP) ## the environment in .venv: Python packages and JVM jars (again only when pyproject.toml or conf/ivy.xml change)
 
 test: $(STAMP) ## all tests (ARGS=... goes to pytest)
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest --numprocesses=auto --maxprocesses=2 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP) ## ruff (rules and format) and mypy --strict
 	@$(PY) -m ruff check .

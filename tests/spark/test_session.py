@@ -99,7 +99,7 @@ def _submit(tmp_path: Path, options: list[str], **environment: str) -> subproces
     inherited = {
         key: value
         for key, value in os.environ.items()
-        if not key.startswith(("SPARK", "PYSPARK", "VIRTUAL_ENV"))
+        if not key.startswith(("SPARK", "PYSPARK", "VIRTUAL_ENV", "JDK_JAVA"))
     }
     return subprocess.run(
         command,
