@@ -127,6 +127,16 @@ def last_planned(path: str) -> int | None:
     return _newest(open_folder(path), "offsets")
 
 
+def committed_offsets(path: str) -> list[Any] | None:
+    """Where the sources stood after the newest committed batch, as JSON values; None before the first one."""
+    files = open_folder(path)
+    committed = _newest(files, "commits")
+    if committed is None:
+        return None
+    offsets = _offsets(files, committed, files.read(f"offsets/{committed}") or b"")
+    return [_value(text) for text in offsets.values()]
+
+
 def input_moved(path: str, batch_id: int, is_clock: Callable[[str], bool]) -> bool:
     """Whether a batch holds input: an offset of any source but the clock is another than in the batch before.
 

@@ -4,6 +4,7 @@
 
     delay_scheduler.py run     --config FILE [--set a.b=c]... [--trigger T] [--until INSTANT]    runs the wheel
     delay_scheduler.py dry-run --config FILE ...                                                 checks everything, runs nothing
+    delay_scheduler.py pending | forecast | cancel | move | reroute | acts --config FILE ...     what is pending (wheel_udf.desk)
 
 Standard output carries the lines of :mod:`wheel_udf.job` (a line for each batch, the summary), standard error the ``error:`` lines.
 What goes wrong is told in sentences (:mod:`wheel_udf.failures`); ``--debug`` adds the stack trace. No line holds a secret of the config
@@ -24,6 +25,9 @@ from wheel_udf.errors import ConfigErrors
 from wheel_udf.failures import explain
 from wheel_udf.secrets import hide
 from wheel_udf.settings import JobConfig, parse_instant_ms
+
+DESK_VERBS = ("pending", "forecast", "cancel", "move", "reroute", "acts")
+"""The verbs of :mod:`wheel_udf.desk`."""
 
 SUCCESS = 0
 USAGE = 2
@@ -86,13 +90,16 @@ def main(
         The exit code: 0 success, 1 the run failed, 2 something to change (usage, config, contract, checkpoint).
     """
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parse(argv)
     except SystemExit as end:  # argparse has said why, or has printed the help
         return end.code if isinstance(end.code, int) else USAGE
     errors = err or sys.stderr
     try:
-        overrides = [*arguments.set, *([f"trigger={arguments.trigger}"] if arguments.trigger else [])]
+        trigger = getattr(arguments, "trigger", None)
+        overrides = [*arguments.set, *([f"trigger={trigger}"] if trigger else [])]
         config = config_file.load(arguments.config, overrides)
+        if arguments.verb in DESK_VERBS:
+            return _desk(config, arguments, line_printer(out or sys.stdout))
         chosen = verbs or _verbs()
         verb = chosen.run if arguments.verb == "run" else chosen.dry_run
         return verb(config, arguments.until, line_printer(out or sys.stdout))
@@ -115,6 +122,20 @@ def line_printer(stream: TextIO) -> Callable[[str], None]:
                 gone = True
 
     return write
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    if argv and argv[0] in DESK_VERBS:
+        from wheel_udf import desk
+
+        return desk.parse(argv)
+    return _parser().parse_args(argv)
+
+
+def _desk(config: JobConfig, arguments: argparse.Namespace, say: Callable[[str], None]) -> int:
+    from wheel_udf import desk
+
+    return desk.run(config, arguments, say)
 
 
 def _verbs() -> Verbs:
@@ -146,8 +167,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "verb",
-        choices=("run", "dry-run"),
-        help="run the job; or check config, source, destinations and checkpoint, print the geometry, and end",
+        choices=("run", "dry-run", *DESK_VERBS),
+        metavar="VERB",
+        help="run: runs the job; dry-run: checks config, source, destinations and checkpoint, prints the geometry, and ends; "
+        "pending, forecast, cancel, move, reroute, acts: what is pending (VERB --help)",
     )
     parser.add_argument("--config", required=True, metavar="FILE", help="the YAML file of the job")
     parser.add_argument(

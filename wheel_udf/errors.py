@@ -110,6 +110,10 @@ class StoreError(WheelError):
     """The slot store cannot be used: missing, foreign, or not fit for what is to be written."""
 
 
+class ActError(WheelError):
+    """What was asked for pending entries cannot be done."""
+
+
 class CursorMovedError(StoreError):
     """The cursor of the slot store is not where the rows were placed by; none of them was written."""
 

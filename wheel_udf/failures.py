@@ -29,6 +29,7 @@ _USER_FAULTS = (
     errors.GeometryError,
     errors.GeometryChangedError,
     errors.CheckpointError,
+    errors.ActError,
 )
 _WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "FOREACH_USER_FUNCTION_ERROR"}
 _OURS = re.compile(r"^(?:\S+: )?wheel_udf\.errors\.(\w+): (.+)", re.MULTILINE)

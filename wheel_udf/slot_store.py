@@ -172,6 +172,7 @@ class Appended:
 
     Attributes:
         written: False if the table had this batch already; then nothing was written and the numbers are 0.
+        version: Of the table: the append's own, or the one that was found to have it.
         rows: How many rows.
         files: How many files.
         bytes: Their size.
@@ -180,6 +181,7 @@ class Appended:
     """
 
     written: bool
+    version: int
     rows: int
     files: int
     bytes: int
@@ -306,6 +308,25 @@ class SlotStore:
             reader = reader.option("versionAsOf", version)
         return reader.load(self.path)
 
+    def added_since(self, version: int) -> DataFrame:
+        """The rows of the files that were added with new data after a version; without the partitions' columns.
+
+        Reads those files and no others. O(actions of the commits since).
+        """
+        commits = tables.commits_after(self.spark, self.path, version)
+        added = [
+            f"{self.path}/{action['path']}"
+            for _, actions in commits
+            for action in actions
+            if is_addition(action) and action["dataChange"]
+        ]
+        columns = T.StructType([column for column in STORE_SCHEMA if column.name not in PARTITIONED_BY])
+        return (
+            self.spark.read.schema(columns).parquet(*added)
+            if added
+            else self.spark.createDataFrame([], columns)
+        )
+
     def near_stream(self) -> DataFrame:
         """The near rows as a stream, each append's rows once; drops and compactions are no change to it.
 
@@ -361,9 +382,10 @@ class SlotStore:
         written: _Written | None = None
         for _ in range(_MOST_TRIES):
             transaction = self._log().startTransaction()
-            marks = tables.transactions(transaction.snapshot())
+            before = transaction.snapshot()
+            marks = tables.transactions(before)
             if marks.get(app_id, batch_id - 1) >= batch_id:
-                return _Written(None, []).told(marks.get(CLOCK), written=False)
+                return _Written(None, []).told(int(before.version()), marks.get(CLOCK), written=False)
             self._require_cursor(marks, expect_cursor_ms)
             tables.depend_on(transaction, [app_id, *asked])
             written = written or self._write(transaction, frame)
@@ -371,8 +393,8 @@ class SlotStore:
             news = _moves(marks, {CURSOR: cursor_ms, CLOCK: clock})
             # Files are not bound to the transaction that wrote them: another try does not write them again.
             with suppress(ConcurrentTransactionException):
-                self._commit(transaction, written, app_id, batch_id, news)
-                return written.told({**marks, **news}.get(CLOCK))
+                version = self._commit(transaction, written, app_id, batch_id, news)
+                return written.told(version, {**marks, **news}.get(CLOCK))
         raise StoreError(
             "others move the cursor or the clock all the time", field=self.path, value=_MOST_TRIES
         )
@@ -406,12 +428,12 @@ class SlotStore:
 
     def _commit(
         self, transaction: Any, written: _Written, app_id: str, batch_id: int, moved: Mapping[str, int]
-    ) -> None:
+    ) -> int:
         actions, none = written.files, scala_none(self.spark)
         for name, value in {app_id: batch_id, **moved}.items():
             # Without a time, as in tables.append: the table must not forget these.
             actions = actions.appended(self._delta("actions.SetTransaction")(name, value, none))
-        transaction.commit(actions, tables.streaming_update(self.spark, app_id, batch_id))
+        return int(transaction.commit(actions, tables.streaming_update(self.spark, app_id, batch_id)))
 
     def drop(self, partitions: Iterable[tuple[int, int]], *, read_version: int | None = None) -> None:
         """Removes whole partitions in one commit of metadata, and nothing else; what is gone already is no fault.
@@ -438,6 +460,39 @@ class SlotStore:
             raise StoreError(
                 "others change the same partitions all the time", field=self.path, value=_MOST_TRIES
             )
+
+    def rearrange(self, frame: DataFrame, partitions: Iterable[tuple[int, int]], *, read_version: int) -> int:
+        """Puts the rows of partitions into other files, in one commit that changes no data: no stream sees it.
+
+        Args:
+            frame: The rows, with the places that they are to have from now on.
+            partitions: Levels and slots where they are.
+            read_version: The version in which they were read. Files added after it stay where they are.
+
+        Returns:
+            How many files were emptied.
+
+        Raises:
+            StoreError: As :meth:`drop`.
+        """
+        wanted = frozenset(partitions)
+        transaction = self._log().startTransaction()
+        there = {path: file for path, file in self._files.current().items() if file.place in wanted}
+        gone = there.keys() - self._late(wanted, read_version, there)
+        written = self._write(transaction, frame)
+        action = self._delta("actions.Action")
+        added = [
+            action.fromJson(json.dumps({"add": {**file, "dataChange": False}})) for file in written.listed
+        ]
+        now_ms = int(transaction.clock().getTimeMillis())
+        removed = [
+            action.fromJson(there[path].as_add(path)).removeWithTimestamp(now_ms, False)  # noqa: FBT003  # py4j knows no keywords
+            for path in sorted(gone)
+        ]
+        none, empty = scala_none(self.spark), self._seq([])
+        operation = self._delta("DeltaOperations$Optimize")(empty, empty, False, none, False)  # noqa: FBT003  # the same
+        transaction.commit(self._seq([*added, *removed]), operation)
+        return len(gone)
 
     def _commit_removal(self, transaction: Any, gone: Sequence[tuple[str, File]]) -> None:
         # As DELETE and with its counts: after an operation of no such name Delta writes no checksum, and who then
@@ -504,11 +559,12 @@ class _Written:
         found = (stats_of(file).get("maxValues", {}).get("event_time_ms") for file in self.listed)
         return max((int(value) for value in found if value is not None), default=None)
 
-    def told(self, clock_ms: int | None, *, written: bool = True) -> Appended:
+    def told(self, version: int, clock_ms: int | None, *, written: bool = True) -> Appended:
         rows = sum(int(stats_of(file)["numRecords"]) for file in self.listed)
         size = sum(int(file["size"]) for file in self.listed)
         return Appended(
             written=written,
+            version=version,
             rows=rows,
             files=len(self.listed),
             bytes=size,

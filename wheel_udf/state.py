@@ -169,6 +169,12 @@ _DIRECTORY_SCHEMA = pa.schema(
 )
 
 
+def entries_of_text(text: str) -> pa.Table:
+    """All pending entries (``ENTRY_SCHEMA``) of a shard's state, from the column ``chunks`` of its row."""
+    tables = [chunk.table() for chunk in _chunks_from_text(text) if chunk.level != _MEMORY_LEVEL]
+    return pa.concat_tables(tables) if tables else ENTRY_SCHEMA.empty_table()
+
+
 def _chunks_to_text(chunks: Sequence[Chunk]) -> str:
     """The directory's text, a blank, and the texts of the chunks, end to end."""
     columns = [
@@ -242,8 +248,7 @@ class ShardState:
 
     def entries(self) -> pa.Table:
         """All pending entries (``ENTRY_SCHEMA``), in no order; for looking, not for the hot path."""
-        tables = [chunk.table() for chunk in self.entry_chunks]
-        return pa.concat_tables(tables) if tables else ENTRY_SCHEMA.empty_table()
+        return entries_of_text(self.text)
 
     def with_chunks(
         self,

@@ -5,12 +5,17 @@
     command                      rows of its commit                                             who reads them
     SCHEDULE due before cursor   level 0: the entry                                             the wheel, from the stream of level 0
     SCHEDULE due later           level k: the entry; level 0: FAR (id and version alone)        the cascade; the wheel
+    the same, of a small batch   the inbox: the entry; level 0: FAR                             the keeper, which places it; the wheel
     CANCEL                       level 0                                                        the wheel, and the cascade's look at versions
     rejected                     level 0, with its reason                                       the wheel, which counts and delivers it
 
 So whatever comes, the wheel hears of it in the same commit, and an entry in the store is told of by its version: it beats an older one that waits
 in the wheel, and a CANCEL that comes later finds that something is known. Rows of one batch and the clock that follows from them are one
 commit; a batch that Spark repeats is skipped by its transaction.
+
+The inbox: files are what a commit costs (30 ms of CPU each), and a batch of a thousand commands over the whole horizon touches some fifty slots. So the far
+entries of small batches go to one file, and many such files are placed at once, in one commit that changes no data (:meth:`wheel_udf.store_keeper.Keeper.tidy`),
+or at the next hand-over if that comes first.
 
 Cost: one Spark job a batch, whose rows go through one shuffle into files (see :mod:`wheel_udf.slot_store`). The largest event time, from which the
 event clock is made, is read from the statistics of the files just written.
@@ -25,7 +30,7 @@ from pyspark.sql import functions as F
 
 from wheel_udf.slot_store import STORE_SCHEMA
 from wheel_udf.state import CANCEL, COMMAND, FAR
-from wheel_udf.store_layout import NEAR, StoreLayout
+from wheel_udf.store_layout import INBOX, NEAR, StoreLayout
 
 _PAYLOAD = ("key", "value", "headers")
 _REASON = ("error_code", "error_message", "record")
@@ -36,14 +41,17 @@ def id_hash(schedule_id: Column) -> Column:
     return F.xxhash64(schedule_id)
 
 
-def stored_rows(parsed: DataFrame, layout: StoreLayout, *, cursor_ms: int, arrived: int) -> DataFrame:
+def stored_rows(
+    parsed: DataFrame, layout: StoreLayout, *, cursor_ms: int, arrived: int, inbox: bool = False
+) -> DataFrame:
     """The rows of the store for parsed commands.
 
     Args:
-        parsed: What :func:`wheel_udf.commands.parse` made of a batch.
+        parsed: What :func:`wheel_udf.commands.parse` made of a batch; a column ``amend`` may stand beside it.
         layout: Of the store.
         cursor_ms: By which they are placed.
         arrived: Number of the batch.
+        inbox: Put far entries into the inbox instead of their slots.
 
     Returns:
         A frame of :data:`~wheel_udf.slot_store.STORE_SCHEMA`: one row for each command, two for one that goes to a far level.
@@ -52,8 +60,13 @@ def stored_rows(parsed: DataFrame, layout: StoreLayout, *, cursor_ms: int, arriv
     is_entry = good & (F.col("op") != CANCEL)
     # What has no due time lies with what is due last on the near side.
     due = F.when(is_entry, F.col("deliver_at_ms")).otherwise(F.lit(cursor_ms - 1))
-    placed = parsed.withColumn("_level", layout.level_column(due, cursor_ms))
-    placed = placed.withColumn("_slot", layout.slot_column(F.col("_level"), due, cursor_ms))
+    if inbox:
+        placed = parsed.withColumn("_level", F.when(due < cursor_ms, NEAR).otherwise(INBOX))
+        slot = F.when(due < cursor_ms, layout.slot_column(NEAR, due, cursor_ms)).otherwise(0)
+    else:
+        placed = parsed.withColumn("_level", layout.level_column(due, cursor_ms))
+        slot = layout.slot_column(F.col("_level"), due, cursor_ms)
+    placed = placed.withColumn("_slot", slot)
     twice = F.when(F.col("_level") != NEAR, F.array(F.lit(False), F.lit(True))).otherwise(
         F.array(F.lit(False))
     )
@@ -68,7 +81,7 @@ def stored_rows(parsed: DataFrame, layout: StoreLayout, *, cursor_ms: int, arriv
         "schedule_id": F.col("schedule_id"),
         "id_hash": id_hash(F.col("schedule_id")),
         "seq": F.col("seq"),
-        "amend": F.lit(0),
+        "amend": F.col("amend") if "amend" in parsed.columns else F.lit(0),
         "op": F.col("op"),
         "seq_given": F.col("seq_given"),
         "deliver_at_ms": F.col("deliver_at_ms"),

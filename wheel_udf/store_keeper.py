@@ -2,7 +2,7 @@
 
 A hand-over moves the *cursor*, the instant before which everything is on the near side, from one window's bound to another::
 
-    1  the new cursor holds for the intake            from now on what is due before it goes near
+    1  the new cursor holds for the intake            from now on what is due before it goes near; then the inbox is emptied into slots
     2  reached slots are read, versions compared      at one version of the table, while the intake goes on
     3  one commit: near rows, what has ended,         if commands came meanwhile, versions are compared once more, and no command
        rows for lower levels, the cursor              comes between that look and the commit
@@ -32,14 +32,17 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from wheel_udf.slot_store import STORE_SCHEMA, ClockOf, Head, Partition, SlotStore
+from wheel_udf.slot_store import STORE_SCHEMA, Appended, ClockOf, Head, Partition, SlotStore
 from wheel_udf.state import COMMAND, GONE_CANCELLED, MOVED
 from wheel_udf.store_intake import stored_rows
-from wheel_udf.store_layout import NEAR
+from wheel_udf.store_layout import INBOX, MARKS, NEAR, is_far_column
 from wheel_udf.store_versions import verdicts, with_version
 
-MARKS = -1
-"""Level of the partitions of marks: versions that outlive their rows."""
+_PLACED_AT_ONCE_ROWS = 50_000
+"""A batch of so many rows is placed in its slots at once; the far entries of smaller ones go to the inbox."""
+
+_INBOX_FILES = 64
+"""So many files in the inbox are placed together."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,9 @@ class Keeper:
         head = store.head()
         self.version, self.cursor_ms, self.clock_ms = head.version, head.cursor_ms, head.clock_ms
         self._placing_ms = head.cursor_ms
+        # How large batches are is not known yet, and a small one in fifty files is no harm once.
+        self._is_small = False
+        self._in_inbox = sum(p.files for p in store.partitions() if p.level == INBOX)
         self._drop_handed_over()
 
     # ---- intake ------------------------------------------------------------------------------------------------------
@@ -95,7 +101,9 @@ class Keeper:
             if self._placing_ms is None:
                 self.start(self._first_clock(parsed, clock_of))
             assert self._placing_ms is not None
-            rows = stored_rows(parsed, self.layout, cursor_ms=self._placing_ms, arrived=batch_id)
+            rows = stored_rows(
+                parsed, self.layout, cursor_ms=self._placing_ms, arrived=batch_id, inbox=self._is_small
+            )
             done = self.store.append(
                 rows,
                 app_id=self._intake_id,
@@ -103,7 +111,10 @@ class Keeper:
                 clock_ms=clock_of,
                 expect_cursor_ms=self.cursor_ms,
             )
-            self._committed(clock_ms=done.clock_ms)
+            # The next batch will be about as large.
+            self._in_inbox += self._is_small
+            self._is_small = done.rows < _PLACED_AT_ONCE_ROWS
+            self._committed(done, clock_ms=done.clock_ms)
             return done.rows
 
     def _first_clock(self, parsed: DataFrame, clock_of: ClockOf) -> int:
@@ -131,7 +142,8 @@ class Keeper:
     def _hand_over(self, cursor_ms: int) -> HandedOver:
         with self._lock:
             self._placing_ms = cursor_ms
-            head = self.store.head()
+        self._empty_inbox()
+        head = self.store.head()
         reached = self._reached(cursor_ms)
         moved = self._moved(head, reached, cursor_ms)
         try:
@@ -148,11 +160,7 @@ class Keeper:
         return HandedOver(cursor_ms, len(reached), sum(partition.rows for partition in reached))
 
     def _reached(self, cursor_ms: int) -> list[Partition]:
-        return [
-            p
-            for p in self.store.partitions()
-            if p.level > NEAR and self.layout.reached(p.level, p.slot, cursor_ms)
-        ]
+        return [p for p in self.store.partitions() if self.layout.reached(p.level, p.slot, cursor_ms)]
 
     def _moved(self, head: Head, reached: Sequence[Partition], cursor_ms: int) -> _Moved | None:
         if not reached:
@@ -167,8 +175,8 @@ class Keeper:
 
     def _placed(self, later: DataFrame, leaving: DataFrame, ended: DataFrame, cursor_ms: int) -> DataFrame:
         """Everything that a hand-over writes, each row in its place."""
-        due, level = F.col("deliver_at_ms"), self.layout.level_column(F.col("deliver_at_ms"), cursor_ms)
-        lower = later.withColumns({"slot": self.layout.slot_column(level, due, cursor_ms), "level": level})
+        due = F.col("deliver_at_ms")
+        lower = self._lower(later, cursor_ms)
         going = leaving.join(F.broadcast(ended.select("uid")), "uid", "left_anti")
         going = going.withColumns(
             {
@@ -191,19 +199,21 @@ class Keeper:
         names = STORE_SCHEMA.names
         return lower.select(names).unionByName(going.select(names)).unionByName(gone).unionByName(own)
 
+    def _lower(self, later: DataFrame, cursor_ms: int) -> DataFrame:
+        """Entries in their places by a cursor that they lie behind."""
+        due, level = F.col("deliver_at_ms"), self.layout.level_column(F.col("deliver_at_ms"), cursor_ms)
+        return later.withColumns({"slot": self.layout.slot_column(level, due, cursor_ms), "level": level})
+
     def _news_since(self, head: Head, leaving: DataFrame) -> bool:
         """Whether commands on the leaving ids have come since their versions were compared."""
-        if self.store.head().batches.get(self._intake_id) == head.batches.get(self._intake_id):
-            return False
-        last = head.batches.get(self._intake_id, -1)
-        new = with_version(self.store.rows()).where(F.col("arrived") > last)
+        new = with_version(self.store.added_since(head.version))
         ids = F.broadcast(leaving.select("id_hash").distinct())
         return not new.join(ids, "id_hash", "left_semi").isEmpty()
 
     def _move_cursor(self, rows: DataFrame | None, cursor_ms: int) -> None:
-        self.store.append(rows, app_id=self._cascade_id, batch_id=cursor_ms, cursor_ms=cursor_ms)
+        done = self.store.append(rows, app_id=self._cascade_id, batch_id=cursor_ms, cursor_ms=cursor_ms)
         self.cursor_ms = cursor_ms
-        self._committed()
+        self._committed(done)
 
     def _drop_handed_over(self) -> None:
         """Drops what a run that was cut off between the commit of a hand-over and the drop has left."""
@@ -214,11 +224,31 @@ class Keeper:
         if partitions:
             self.store.drop([(p.level, p.slot) for p in partitions], read_version=version)
 
-    def _committed(self, clock_ms: int | None = None) -> None:
-        self.version = self.store.head().version
+    def _committed(self, done: Appended, clock_ms: int | None = None) -> None:
+        self.version = done.version
         if clock_ms is not None:
             self.clock_ms = clock_ms
         self._on_change(self)
+
+    # ---- the inbox ---------------------------------------------------------------------------------------------------
+
+    def tidy(self) -> int:
+        """Places what lies in the inbox, if that is many files.
+
+        Returns:
+            How many files were emptied.
+        """
+        return self._empty_inbox() if self._in_inbox >= _INBOX_FILES else 0
+
+    def _empty_inbox(self) -> int:
+        with self._lock:
+            waits, self._in_inbox = self._in_inbox, 0
+            version, cursor_ms = self.store.head().version, self.cursor_ms
+        if not waits or cursor_ms is None:
+            return 0
+        # By the cursor that the store has: by a new one some would be near, and rows go there in a commit that streams see.
+        waiting = self.store.rows(version=version).where(F.col("level") == INBOX)
+        return self.store.rearrange(self._lower(waiting, cursor_ms), [(INBOX, 0)], read_version=version)
 
     # ---- retirement --------------------------------------------------------------------------------------------------
 
@@ -251,7 +281,7 @@ class Keeper:
 
     def _marks(self, head: Head, old: Sequence[Partition], generation: int) -> DataFrame | None:
         rows = self.store.rows(version=head.version)
-        far_ids = rows.where(F.col("level") > NEAR).select("id_hash")
+        far_ids = rows.where(is_far_column(F.col("level"))).select("id_hash")
         versions = (
             with_version(rows.where(_in(old)))
             .select("id_hash", "schedule_id", "seq", "amend", "op")

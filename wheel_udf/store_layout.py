@@ -58,6 +58,23 @@ if TYPE_CHECKING:
 NEAR: Final = 0
 """The level of rows that belong to Spark's state."""
 
+MARKS: Final = -1
+"""The level of versions that outlive their rows (:mod:`wheel_udf.store_keeper`)."""
+
+INBOX: Final = -2
+"""The level of far entries that have no slot yet (:mod:`wheel_udf.store_intake`)."""
+
+
+def is_far(level: int) -> bool:
+    """Whether rows of a level are entries that wait in the store."""
+    return level > NEAR or level == INBOX
+
+
+def is_far_column(level: Column) -> Column:
+    """:func:`is_far` as a Spark expression."""
+    return (level > NEAR) | (level == INBOX)
+
+
 _WINDOWS_PER_INTERVAL: Final = 32
 _LONGEST_LEAD_MS: Final = 60_000
 
@@ -198,12 +215,12 @@ class StoreLayout:
     def reached(self, level: int, slot: int, cursor_ms: int) -> bool:
         """Whether a far partition has to be placed anew when the cursor moves here: it starts before it.
 
-        False for level 0: what is near stays so.
+        False for what is near, for marks, which stay as they are, and for the inbox, which is emptied before.
 
         Raises:
-            GeometryError: Neither 0 nor a far level.
+            GeometryError: The store has no such level.
         """
-        return level != NEAR and slot * self.width_ms(level) < cursor_ms
+        return level > NEAR and slot * self.width_ms(level) < cursor_ms
 
     # ---- places: plain int -------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from wheel_udf.state import (
     MOVED,
     SCHEDULE,
 )
+from wheel_udf.store_layout import is_far_column
 
 _ID = ("id_hash", "schedule_id")
 _VERSION = ("seq", "amend", "op")
@@ -79,7 +80,7 @@ def with_version(rows: DataFrame) -> DataFrame:
 def _matching(leaving: DataFrame, others: DataFrame) -> DataFrame:
     """The other rows of the ids that leave; a stray match of two hashes is told apart by the id later."""
     ids = F.broadcast(leaving.select("id_hash").distinct())
-    place = F.when(F.col("level") > 0, _LATER).otherwise(_BEFORE)
+    place = F.when(is_far_column(F.col("level")), _LATER).otherwise(_BEFORE)
     return _slim(with_version(others).join(ids, "id_hash", "left_semi"), place, F.lit(None).cast("long"))
 
 

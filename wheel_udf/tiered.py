@@ -332,6 +332,8 @@ class TieredRun:
         done = self.keeper.step(now_ms)
         if done is not None:
             self.handed_over.append(done)
+        else:
+            self.keeper.tidy()
 
     def _retire(self) -> None:
         """Retires windows, once the wheel has read all that was in the store when they were found to be done."""

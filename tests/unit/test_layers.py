@@ -72,12 +72,12 @@ LAYERS = (
         "slot_store",
         "sources",
     },
-    {"shard_step", "sinks", "store_intake"},
-    {"operator", "store_keeper"},
+    {"pending", "shard_step", "sinks", "store_intake"},
+    {"acts", "operator", "store_keeper"},
     {"delivery"},
     {"tiered"},
     {"job"},
-    {"dry_run"},
+    {"desk", "dry_run"},
     {"cli", "demo", "demo_kafka"},
 )
 

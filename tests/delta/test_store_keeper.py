@@ -1,0 +1,200 @@
+"""The keeper of a slot store on real tables, without queries around it: inbox, hand-over and its crash points, retirement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.streams import T0_MS, at, at_ms
+from wheel_udf import store_keeper
+from wheel_udf.commands import Contract, parse
+from wheel_udf.geometry import Wheel
+from wheel_udf.slot_store import SlotStore
+from wheel_udf.state import COMMAND, FAR, GONE_CANCELLED, GONE_SUPERSEDED, MOVED
+from wheel_udf.store_keeper import Keeper
+from wheel_udf.store_layout import INBOX, MARKS, NEAR, StoreLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+LAYOUT = StoreLayout(Wheel(tick_ms=1_000, size=20, levels=4), state_levels=1)
+COMMANDS = "schedule_id string, op string, seq long, deliver_at timestamp, destination string"
+PLACE = ("level", "act", "schedule_id", "seq")
+
+
+class World:
+    """A store, its keeper, and commands by the batch. The first cursor is 20 s; times are seconds after the tests' beginning."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.batch = spark, 0
+        self.store = SlotStore.open(spark, str(folder / "store"), LAYOUT, create=True)
+        self.keeper = self.new_keeper()
+
+    def new_keeper(self) -> Keeper:
+        return Keeper(self.store, app_id="us", on_change=lambda _: None)
+
+    def take_in(self, *rows: tuple[str, str, int, int | None]) -> None:
+        """A batch of (id, op, seq, due in seconds)."""
+        given = [
+            (name, op, seq, None if due_s is None else at(due_s), "out") for name, op, seq, due_s in rows
+        ]
+        parsed = parse(self.spark.createDataFrame(given, COMMANDS).coalesce(1), Contract())
+        self.keeper.take_in(parsed, self.batch, lambda _: T0_MS)
+        self.batch += 1
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return sorted(tuple(row) for row in self.store.rows().select(*PLACE).collect())
+
+    def near(self) -> list[tuple[Any, ...]]:
+        """What the stream of the near rows has brought, from the beginning."""
+        query = self.store.near_stream().writeStream.format("memory").queryName("near")
+        query.trigger(availableNow=True).start().awaitTermination()
+        found = sorted(tuple(row) for row in self.spark.table("near").select(*PLACE[1:]).collect())
+        self.spark.catalog.dropTempView("near")
+        return found
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> World:
+    return World(spark, tmp_path)
+
+
+def test_small_batches_wait_in_one_file_each_and_are_placed_together_unseen_by_the_stream(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_keeper, "_INBOX_FILES", 2)
+    world.take_in(("first", "schedule", 1, 100))
+    assert world.keeper.tidy() == 0
+    for number, due_s in enumerate((30, 500, 9_000)):
+        world.take_in((f"a{number}", "schedule", 1, due_s), (f"b{number}", "schedule", 1, due_s))
+    inbox = next(p for p in world.store.partitions() if p.level == INBOX)
+    assert (inbox.files, inbox.rows) == (3, 6)
+
+    assert world.keeper.tidy() == 3
+    levels = {name: level for level, act, name, _ in world.rows() if act == COMMAND}
+    assert levels == {"first": 2, "a0": 2, "b0": 2, "a1": 3, "b1": 3, "a2": 4, "b2": 4}
+    assert world.near() == [(FAR, name, 1) for name in sorted(levels)]
+    assert world.keeper.tidy() == 0
+
+
+def test_what_comes_while_the_inbox_is_emptied_stays_in_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_keeper, "_INBOX_FILES", 1)
+    world.take_in(("first", "schedule", 1, 100))
+    world.take_in(("a", "schedule", 1, 30))
+    rearrange = world.store.rearrange
+
+    def while_another_comes(*args: Any, **named: Any) -> int:
+        world.take_in(("late", "schedule", 1, 40))
+        return rearrange(*args, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "rearrange", while_another_comes)
+        assert world.keeper.tidy() == 1
+    assert (INBOX, COMMAND, "late", 1) in world.rows()
+    assert world.keeper.tidy() == 1
+    entries = [row for row in world.rows() if row[1] == COMMAND]
+    assert entries == [(2, COMMAND, name, 1) for name in ("a", "first", "late")]
+
+
+def test_a_hand_over_takes_the_inbox_along_and_leaves_each_entry_once(world: World) -> None:
+    world.take_in(("first", "schedule", 1, 100))
+    world.take_in(("soon", "schedule", 1, 30), ("later", "schedule", 1, 900))
+    done = world.keeper.step(at_ms(20))
+    assert done is not None
+    assert (done.cursor_ms, done.slots, done.rows) == (at_ms(40), 1, 1)
+    assert [row for row in world.rows() if row[1] != FAR] == [
+        (NEAR, MOVED, "soon", 1),
+        (2, COMMAND, "first", 1),
+        (3, COMMAND, "later", 1),
+    ]
+
+
+@pytest.mark.parametrize("cut_off", ["before the commit", "before the drop"])
+def test_a_hand_over_that_is_cut_off_loses_and_repeats_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, cut_off: str
+) -> None:
+    world.take_in(
+        ("soon", "schedule", 1, 30), ("old", "schedule", 1, 35), ("old", "schedule", 2, 390), ("x", "schedule", 1, 430)
+    )  # fmt: skip
+
+    def dies(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "append" if cut_off == "before the commit" else "drop", dies)
+        with pytest.raises(KeyboardInterrupt):
+            world.keeper.step(at_ms(20))
+    world.keeper = world.new_keeper()
+    world.keeper.step(at_ms(20))
+    assert [row for row in world.rows() if row[1] != FAR] == [
+        (NEAR, MOVED, "soon", 1),
+        (NEAR, GONE_SUPERSEDED, "old", 1),
+        (2, COMMAND, "old", 2),
+        (3, COMMAND, "x", 1),
+    ]
+
+
+def _before_the_look(world: World, patch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    act()
+
+
+def _before_the_commit(world: World, patch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    news, acts = world.keeper._news_since, [act]
+
+    def meanwhile(*args: Any) -> bool:
+        while acts:
+            acts.pop()()
+        return news(*args)
+
+    patch.setattr(world.keeper, "_news_since", meanwhile)
+
+
+@pytest.mark.parametrize("moment", [_before_the_look, _before_the_commit])
+def test_a_cancel_in_flight_ends_the_entry_on_its_way_from_the_store_to_the_state(
+    world: World, monkeypatch: pytest.MonkeyPatch, moment: Callable[..., None]
+) -> None:
+    world.take_in(("soon", "schedule", 1, 30), ("other", "schedule", 1, 31))
+    moment(world, monkeypatch, lambda: world.take_in(("soon", "cancel", 2, None)))
+    world.keeper.step(at_ms(20))
+    assert [row for row in world.rows() if row[1] in (MOVED, GONE_CANCELLED)] == [
+        (NEAR, MOVED, "other", 1),
+        (NEAR, GONE_CANCELLED, "soon", 2),
+    ]
+
+
+def test_a_cancel_after_the_hand_over_reaches_the_wheel_behind_its_entry(world: World) -> None:
+    world.take_in(("soon", "schedule", 1, 30))
+    world.keeper.step(at_ms(20))
+    moved_in = world.keeper.version
+    world.take_in(("soon", "cancel", 2, None))
+    assert world.near() == [(COMMAND, "soon", 2), (FAR, "soon", 1), (MOVED, "soon", 1)]
+    assert world.keeper.version > moved_in
+
+
+def test_a_window_is_retired_when_it_is_done_and_leaves_the_versions_that_are_waited_for(
+    world: World,
+) -> None:
+    # `a` was replaced by a near one, and so was `b`; the far entry of `a` is still there when its window is retired.
+    world.take_in(("a", "schedule", 1, 9_000), ("b", "schedule", 1, 30))
+    world.take_in(("a", "schedule", 2, 5), ("b", "schedule", 2, 6), ("c", "schedule", 1, 7))
+    world.keeper.step(at_ms(20))
+    world.keeper.step(at_ms(60))
+    assert world.keeper.retire(at_ms(60), memory_ms=100_000) == 0, (
+        "what is remembered may still be compared with"
+    )
+    assert world.keeper.retire(at_ms(60), memory_ms=0) > 0
+    assert [row for row in world.rows() if row[0] <= NEAR] == [
+        (MARKS, COMMAND, "a", 2),
+    ]
+    assert [row for row in world.rows() if row[0] > NEAR] == [(4, COMMAND, "a", 1)]
+    assert world.keeper.retire(at_ms(60), memory_ms=0) == 0
+
+    world.keeper.step(at_ms(8_995))
+    gone = [row for row in world.rows() if row[1] == GONE_SUPERSEDED]
+    assert gone == [(NEAR, GONE_SUPERSEDED, "a", 1)]

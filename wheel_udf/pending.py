@@ -1,0 +1,197 @@
+"""What is pending, as a table: :func:`pending` of a running or stopped wheel, direct or tiered, without touching it.
+
+Direct: the entries are in Spark's state. Its reader (the source ``statestore``) gives the state after the last committed batch, a row for each
+shard; the chunks are opened in Python workers, shard by shard, as Arrow.
+
+Tiered: far entries are in the store, near ones in the state, and both bear versions. Of the rows of an id in the store the highest version counts::
+
+    the highest version is         pending
+    SCHEDULE, far                  yes
+    SCHEDULE, near, due later      yes: nothing is released before it is due
+    SCHEDULE, near, due by now     if the state still holds it (a backlog), or the wheel has not read it yet
+    CANCEL                         no
+
+"Now" is the clock of the state. The table is read at one version and the state after the last committed batch, so the answer is that of a moment,
+give or take the batch under way.
+
+Cost: direct, O(pending). Tiered, one pass over the ids and versions in the store (no payloads), and what is asked for of the rows; few ids have
+several versions, and those alone are put in order. :func:`stored` reads the log and no data.
+
+Caveats: the wheel drops near rows when it has forgotten their ids (``memory``); a command so late that it would beat none of them any more counts as new, here as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from wheel_udf.checkpoint import committed_offsets
+from wheel_udf.slot_store import SlotStore
+from wheel_udf.state import SCHEDULE, entries_of_text
+from wheel_udf.store_layout import is_far, is_far_column
+from wheel_udf.store_versions import with_version
+
+PENDING_COLUMNS: Final = (
+    "schedule_id", "seq", "amend", "deliver_at", "destination", "key", "value", "headers", "max_lateness_ms", "source", "place",
+)  # fmt: skip
+"""``headers`` is JSON text; ``place`` is where the entry waits: ``state``, or ``store``."""
+
+_ENTRY: Final = (
+    "schedule_id string, seq long, amend int, deliver_at_ms long, max_lateness_ms long, destination string, "
+    "key binary, value binary, headers string, source string"
+)
+_VERSION: Final = ("seq", "amend", "op")
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """Where a wheel keeps what it holds.
+
+    Attributes:
+        checkpoint: Of the run.
+        store: In the tiered mode, its slot store.
+    """
+
+    checkpoint: str
+    store: SlotStore | None = None
+
+    @property
+    def query(self) -> str:
+        """The checkpoint of the query with the wheel's state."""
+        return self.checkpoint if self.store is None else f"{self.checkpoint}/wheel"
+
+
+def pending(spark: SparkSession, wheel: Wheel) -> DataFrame:
+    """The entries that wait for their due time.
+
+    Args:
+        spark: A session.
+        wheel: Where they are.
+
+    Returns:
+        A row for each, with :data:`PENDING_COLUMNS`, in no order.
+
+    Raises:
+        CheckpointError: The checkpoint is damaged.
+    """
+    if wheel.store is None:
+        return _public(in_state(spark, wheel.query), F.lit("state"))
+    rows = _pending_in_store(spark, wheel.store, wheel.query)
+    return _public(rows, F.when(is_far_column(F.col("level")), "store").otherwise("state"))
+
+
+def stored(store: SlotStore) -> int:
+    """How many far rows are in a store: from its log, no data is read. Replaced and cancelled ones count until their time comes near."""
+    return sum(partition.rows for partition in store.partitions() if is_far(partition.level))
+
+
+def _public(rows: DataFrame, place: Column) -> DataFrame:
+    due = F.timestamp_millis("deliver_at_ms").alias("deliver_at")
+    named = {"deliver_at": due, "place": place.alias("place")}
+    return rows.select(*(named.get(name, F.col(name)) for name in PENDING_COLUMNS))
+
+
+# ---- the state -------------------------------------------------------------------------------------------------------
+
+
+def in_state(spark: SparkSession, checkpoint: str) -> DataFrame:
+    """The entries in the state of a query, after its last committed batch; the columns of ``ENTRY_SCHEMA``."""
+    if committed_offsets(checkpoint) is None:
+        return spark.createDataFrame([], _ENTRY)
+    texts = _states(spark, checkpoint).select("value.groupState.chunks")
+    return texts.mapInArrow(_entries, _ENTRY)
+
+
+def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for text in batch.column(0).to_pylist():
+            yield from entries_of_text(text).to_batches()
+
+
+def _states(spark: SparkSession, checkpoint: str) -> DataFrame:
+    return spark.read.format("statestore").load(checkpoint)
+
+
+def _clock_ms(spark: SparkSession, checkpoint: str) -> int | None:
+    clock_ms: int | None = (
+        _states(spark, checkpoint).agg(F.max("value.groupState.clock_ms").alias("at")).collect()[0].at
+    )
+    return clock_ms
+
+
+# ---- the store -------------------------------------------------------------------------------------------------------
+
+
+def _pending_in_store(spark: SparkSession, store: SlotStore, checkpoint: str) -> DataFrame:
+    """Rows of the store that are pending, with its columns."""
+    # The state first: what has left the store since then is then looked for in neither.
+    read_to, clock_ms = _position(spark, checkpoint)
+    head = store.head()
+    far, due = is_far_column(F.col("level")), F.col("deliver_at_ms")
+    rows = with_version(store.rows(version=head.version))
+    if head.cursor_ms is not None:
+        # Handed over, and not dropped yet.
+        rows = rows.where(~far | (due >= head.cursor_ms))
+    entries = _winners(rows)
+    if clock_ms is None:
+        return entries
+    by_now = ~far & (due <= clock_ms)
+    alive = in_state(spark, checkpoint).select("schedule_id", "seq", "amend")
+    unread = store.added_since(read_to).select(
+        "schedule_id", "seq", F.coalesce("amend", F.lit(0)).alias("amend")
+    )
+    waiting = entries.where(by_now).join(
+        alive.unionByName(unread).distinct(), ["schedule_id", "seq", "amend"], "left_semi"
+    )
+    return entries.where(~by_now).unionByName(waiting)
+
+
+def _winners(rows: DataFrame) -> DataFrame:
+    """Of the rows that bear versions, the entries that no other row of their id beats."""
+    is_entry = (F.col("op") == SCHEDULE) & F.col("deliver_at_ms").isNotNull()
+    several = rows.groupBy("id_hash").agg(F.count(F.lit(1)).alias("rows")).where("rows > 1").select("id_hash")
+    alone = rows.where(is_entry).join(several, "id_hash", "left_anti")
+    together = rows.join(several, "id_hash", "left_semi")
+    best_first = (
+        Window.partitionBy("id_hash", "schedule_id")
+        .orderBy(*(F.desc(name) for name in _VERSION), F.asc_nulls_last("deliver_at_ms"), "arrived")
+    )  # fmt: skip
+    best = together.withColumn("_rank", F.row_number().over(best_first)).where("_rank = 1").drop("_rank")
+    return alone.unionByName(best.where(is_entry).select(alone.columns))
+
+
+def _position(spark: SparkSession, checkpoint: str) -> tuple[int, int | None]:
+    """Of the wheel's last committed batch: the version of the store up to which it has read, and its clock; None before the first."""
+    offsets = committed_offsets(checkpoint)
+    if offsets is None:
+        return -1, None
+    table = next(offset for offset in offsets if isinstance(offset, dict) and "reservoirVersion" in offset)
+    # Delta notes the next version with an index below 0, or the files read of the version itself.
+    read_to = int(table["reservoirVersion"]) - (int(table["index"]) < 0)
+    return read_to, _clock_ms(spark, checkpoint)
+
+
+# ---- what is coming --------------------------------------------------------------------------------------------------
+
+
+def forecast(rows: DataFrame, every: str = "1 minute") -> DataFrame:
+    """The load to come: how much falls due when, by destination.
+
+    Args:
+        rows: Of :func:`pending`.
+        every: Width of a step, as Spark's ``window`` takes it.
+
+    Returns:
+        ``due_from`` timestamp, ``destination`` string, ``rows`` long, ``bytes`` long (keys and values), in order; steps without rows are left out.
+    """
+    size = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
+    steps = rows.groupBy(F.window("deliver_at", every).alias("step"), "destination")
+    found = steps.agg(F.count(F.lit(1)).alias("rows"), F.sum(size.cast("long")).alias("bytes"))
+    return found.select(F.col("step.start").alias("due_from"), "destination", "rows", "bytes").orderBy(
+        "due_from", "destination"
+    )
