@@ -41,7 +41,7 @@ format: $(STAMP) ## let ruff put the code in order
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-demo: $(STAMP) ## a year of real departures through the wheel
+demo: $(STAMP) ## a year of real departures through the wheel (ARGS=--tiered: most of it in a slot store)
 	@$(PY) jobs/demo_departures.py $(ARGS)
 
 demo-kafka: $(STAMP) ## 20,000 commands through a real Kafka broker, with the lateness seen from outside (ARGS=--kill: kill -9 in the middle)

@@ -12,4 +12,4 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from wheel_udf.demo import main
 
 if __name__ == "__main__":
-    sys.exit(main(Path(__file__).resolve().parents[1], say=partial(print, flush=True)))
+    sys.exit(main(sys.argv[1:], Path(__file__).resolve().parents[1], say=partial(print, flush=True)))

@@ -15,6 +15,7 @@ killed demo still holds it.
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 from collections import deque
@@ -37,28 +38,30 @@ if TYPE_CHECKING:
 
 FOLDER = Path("data/departures")
 UNTIL = "2014-01-02T00:00:00Z"  # the last reminder is due at 2014-01-01T04:56Z
-OUTPUTS = ("tables", "rejects", "checkpoint")
+OUTPUTS = ("tables", "rejects", "checkpoint", "store")
 PICTURE = "reminders_per_hour.png"
 
 _LAST_LINES = 200
 
 
-def main(root: Path, *, say: Callable[[str], None]) -> int:
+def main(argv: Sequence[str], root: Path, *, say: Callable[[str], None]) -> int:
     """Runs the demo.
 
     Args:
+        argv: Arguments without the program's name.
         root: The project's root, where `conf`, `jobs` and `data` are.
         say: Takes each line meant for the user.
 
     Returns:
         Exit code: 0 if the account agrees, 1 if it does not or a step failed, 130 after Ctrl-C.
     """
+    tiered = _arguments(argv).tiered
     began_s = perf_counter()
     os.environ.pop("SPARK_HOME", None)  # another Spark on this machine would win over the pinned one
     try:
         jars.find_java()  # before any work: all but the first step needs it
         with exclusive(root / FOLDER) as lock:
-            agrees = _steps(root, lock, say)
+            agrees = _steps(root, lock, say, tiered=tiered)
     except (WheelError, OSError) as error:
         say(f"demo: {error}")
         return 1
@@ -70,13 +73,27 @@ def main(root: Path, *, say: Callable[[str], None]) -> int:
     return 0 if agrees else 1
 
 
-def _steps(root: Path, lock: IO[str], say: Callable[[str], None]) -> bool:
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="demo_departures.py",
+        description="A year of real departures through the wheel.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--tiered",
+        action="store_true",
+        help="far levels in a slot store instead of Spark's state: the same account",
+    )
+    return parser.parse_args(argv)
+
+
+def _steps(root: Path, lock: IO[str], say: Callable[[str], None], *, tiered: bool) -> bool:
     folder = root / FOLDER
     say(f"1 prepare: the departures as commands, in {FOLDER}/commands")
     prepared = departures.prepare(folder / "commands")
     say(f"  {prepared.commands:,} commands in {len(prepared.files)} files, in order of event time")
     clear_outputs(folder)
-    command = job_command(root)
+    command = job_command(root, tiered=tiered)
     say(f"2 run: SPARK_CONF_DIR=conf {' '.join(short(root, command))}")
     last_lines = run_job(root, command, lock, say)
     say("3 account: reading the tables back")
@@ -96,9 +113,11 @@ def clear_outputs(folder: Path) -> None:
     demo_parts.clear_outputs(folder, (*OUTPUTS, PICTURE))
 
 
-def job_command(root: Path) -> list[str]:
+def job_command(root: Path, *, tiered: bool = False) -> list[str]:
     """The command line a user would type at the root. See :func:`wheel_udf.demo_parts.submit_command`."""
     arguments = ["run", "--config", "conf/departures.yml", "--trigger", "available-now", "--until", UNTIL]
+    if tiered:
+        arguments += ["--set", "mode=tiered", "--set", f"store.path={FOLDER}/store"]
     return submit_command(root, arguments)
 
 

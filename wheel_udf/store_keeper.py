@@ -170,7 +170,8 @@ class Keeper:
         slots = rows.where(here)
         near = F.col("deliver_at_ms") < cursor_ms
         leaving = slots.where(near).withColumn("uid", F.monotonically_increasing_id()).persist()
-        ended = verdicts(leaving, rows.where(~here)).persist()
+        # All other rows: what stays behind in a reached slot can beat what leaves it.
+        ended = verdicts(leaving, rows.where(~(here & near) | (here & near).isNull())).persist()
         return _Moved(leaving, ended, self._placed(slots.where(~near), leaving, ended, cursor_ms))
 
     def _placed(self, later: DataFrame, leaving: DataFrame, ended: DataFrame, cursor_ms: int) -> DataFrame:

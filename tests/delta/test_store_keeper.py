@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.streams import T0_MS, at, at_ms
+from tests.spark.streams import T0_MS, at_ms
 from wheel_udf import store_keeper
-from wheel_udf.commands import Contract, parse
 from wheel_udf.geometry import Wheel
 from wheel_udf.slot_store import SlotStore
 from wheel_udf.state import COMMAND, FAR, GONE_CANCELLED, GONE_SUPERSEDED, MOVED
@@ -22,7 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LAYOUT = StoreLayout(Wheel(tick_ms=1_000, size=20, levels=4), state_levels=1)
-COMMANDS = "schedule_id string, op string, seq long, deliver_at timestamp, destination string"
+PARSED = (
+    "schedule_id string, op byte, seq long, seq_given boolean, deliver_at_ms long, event_time_ms long, destination string, key binary, "
+    "value binary, headers string, max_lateness_ms long, error_code string, error_message string, record string, source string"
+)
+"""What :func:`wheel_udf.commands.parse` makes of commands."""
 PLACE = ("level", "act", "schedule_id", "seq")
 
 
@@ -40,9 +43,19 @@ class World:
     def take_in(self, *rows: tuple[str, str, int, int | None]) -> None:
         """A batch of (id, op, seq, due in seconds)."""
         given = [
-            (name, op, seq, None if due_s is None else at(due_s), "out") for name, op, seq, due_s in rows
+            (
+                name,
+                int(op == "cancel"),
+                seq,
+                True,
+                None if due_s is None else at_ms(due_s),
+                T0_MS,
+                "out",
+                *[None] * 8,
+            )
+            for name, op, seq, due_s in rows
         ]
-        parsed = parse(self.spark.createDataFrame(given, COMMANDS).coalesce(1), Contract())
+        parsed = self.spark.createDataFrame(given, PARSED).coalesce(1)
         self.keeper.take_in(parsed, self.batch, lambda _: T0_MS)
         self.batch += 1
 
@@ -137,6 +150,17 @@ def test_a_hand_over_that_is_cut_off_loses_and_repeats_nothing(
         (NEAR, GONE_SUPERSEDED, "old", 1),
         (2, COMMAND, "old", 2),
         (3, COMMAND, "x", 1),
+    ]
+
+
+def test_an_entry_is_beaten_by_a_later_one_that_stays_behind_in_its_slot(world: World) -> None:
+    # Both on level 3, [400, 800) s; the cursor reaches that slot and only the older version is near.
+    world.take_in(("a", "schedule", 1, 430), ("a", "schedule", 2, 790))
+    assert {row[0] for row in world.rows()} == {NEAR, 3}
+    world.keeper.step(at_ms(420))
+    assert [row for row in world.rows() if row[1] != FAR] == [
+        (NEAR, GONE_SUPERSEDED, "a", 1),
+        (2, COMMAND, "a", 2),
     ]
 
 

@@ -1,4 +1,4 @@
-"""kill -9 of the driver at each crash point of a batch, then a restart from the checkpoint."""
+"""kill -9 of the driver at each crash point of a batch, a restart from the checkpoint each time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
-
-import pytest
 
 from tests.faults.checker import expected, faults_of
 from tests.faults.victim import POINTS
@@ -28,12 +26,14 @@ def test_the_checker_expects_neither_beaten_nor_cancelled_rows() -> None:
     assert len(rows) == 40 + 15 + 6
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_a_driver_killed_in_the_middle_of_a_batch_loses_and_repeats_nothing(
-    spark: SparkSession, tmp_path: Path, point: str
+def test_a_driver_killed_at_each_point_of_a_batch_in_turn_loses_and_repeats_nothing(
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     add_files(tmp_path / "in", *files())
-    victim = subprocess.run([sys.executable, "-m", "tests.faults.victim", str(tmp_path), point], check=False)
-    assert victim.returncode == -signal.SIGKILL
+    for point in POINTS:
+        victim = subprocess.run(
+            [sys.executable, "-m", "tests.faults.victim", str(tmp_path), point], check=False
+        )
+        assert victim.returncode == -signal.SIGKILL, point
     start(spark, tmp_path).awaitTermination()
     assert faults_of(spark, tmp_path) == []

@@ -443,9 +443,11 @@ def test_the_config_names_the_folders_that_the_demo_clears() -> None:
     settings = config.load(ROOT / "conf" / "departures.yml")
     sink = settings.destinations["reminders_*"]
     assert settings.source.path == str(demo.FOLDER / "commands")
+    *outputs, store = demo.OUTPUTS
     assert [sink.path, settings.rejects.path, settings.checkpoint] == [
-        str(demo.FOLDER / name) for name in demo.OUTPUTS
+        str(demo.FOLDER / name) for name in outputs
     ]
+    assert store == "store"
 
 
 class TestFoldersOfTheDemo:
@@ -524,6 +526,14 @@ class TestTheJobOfTheDemo:
             *("jobs/delay_scheduler.py", "run", "--config", "conf/departures.yml"),
             *("--trigger", "available-now", "--until", "2014-01-02T00:00:00Z"),
         ]
+
+    def test_the_tiered_mode_is_two_more_settings(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "spark-submit").touch()
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+        direct, tiered = (demo.job_command(tmp_path, tiered=tiered) for tiered in (False, True))
+        assert tiered == [*direct, "--set", "mode=tiered", "--set", "store.path=data/departures/store"]
 
     def test_a_python_without_spark_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
