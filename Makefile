@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo demo-kafka bench bench-kafka package clean distclean
+.PHONY: help setup test lint format demo demo-kafka bench bench-kafka bench-store package clean distclean
 
 help: ## this page
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -52,6 +52,9 @@ bench: $(STAMP) ## measure the wheel against what it replaces
 
 bench-kafka: $(STAMP) ## Kafka to Kafka: lateness and throughput as a consumer sees them
 	@$(PY) -m tests.bench.kafka_run $(ARGS)
+
+bench-store: $(STAMP) ## the slot store at rising numbers of pending entries
+	@$(PY) -m tests.bench.store_run $(ARGS)
 
 package: $(STAMP) ## dist/: a wheel, and the same as wheel_udf.zip for the executors of a cluster
 	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
