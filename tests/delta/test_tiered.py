@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.streams import add_files, at_ms, cancel, due, read_files
+from tests.spark.streams import T0_MS, add_files, at_ms, cancel, due, read_files
+from wheel_udf.cli import main
 from wheel_udf.clock import EventClock
 from wheel_udf.errors import LeaseError, StoreError
-from wheel_udf.geometry import Wheel
+from wheel_udf.geometry import Wheel as Geometry
+from wheel_udf.pending import Wheel, pending
 from wheel_udf.sinks import DeltaSink, Destinations
 from wheel_udf.slot_store import SlotStore
 from wheel_udf.store_layout import StoreLayout
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
     from wheel_udf.metrics import BatchReport
 
-LAYOUT = StoreLayout(Wheel(tick_ms=1_000, size=20, levels=4), state_levels=1)
+LAYOUT = StoreLayout(Geometry(tick_ms=1_000, size=20, levels=4), state_levels=1)
 
 # said at   0         10         40         200
 #           a at 5               a at 45                    fires twice, a version each
@@ -30,6 +34,8 @@ LAYOUT = StoreLayout(Wheel(tick_ms=1_000, size=20, levels=4), state_levels=1)
 #           c at 100  cancel                                cancelled while it is far
 #           d at 3000                       cancel          the same, from a higher level
 #           e at 300  e at 30                               far and replaced by a near one
+#
+# and between the two runs, from the command line: one more cancelled, one moved to later, one to sooner, one rerouted
 FIRST: list[list[dict[str, Any]]] = [
     [
         due("a", 5, 0),
@@ -37,6 +43,11 @@ FIRST: list[list[dict[str, Any]]] = [
         due("c", 100, 0),
         due("d", 3_000, 0),
         due("e", 300, 0),
+        due("near", 15, 0),
+        due("called off", 600, 0),
+        due("moved", 400, 0),
+        due("hurried", 700, 0),
+        due("rerouted", 800, 0, value=b"v"),
         due(None, 1, 0),
     ],
     [cancel("c", 10, seq=2), due("e", 30, 10, seq=2)],
@@ -74,6 +85,40 @@ class World:
         assert rows.where("fired_at < deliver_at").isEmpty()
         return sorted((row.schedule_id, row.seq, row.deliver_at.timestamp()) for row in rows.collect())
 
+    def config(self) -> Path:
+        """The same as a job's config, for the verbs of the command line."""
+        place = {name: str(self.folder / name) for name in ("in", "tables", "rejects", "store", "checkpoint")}
+        settings = {
+            "name": "desk",
+            "mode": "tiered",
+            "wheel": {"tick": "1 second", "size": 20, "levels": 4, "shards": 2, "state_levels": 1},
+            "clock": {"kind": "event", "max_ahead": "none"},
+            "source": {"format": "parquet", "path": place["in"], "schema": "schedule_id string"},
+            "destinations": {"*": {"sink": "delta", "path": place["tables"], "create": True}},
+            "rejects": {"sink": "delta", "path": place["rejects"]},
+            "store": {"path": place["store"]},
+            "checkpoint": place["checkpoint"],
+        }
+        file = self.folder / "job.yml"
+        file.write_text(json.dumps(settings), encoding="utf-8")
+        return file
+
+    def say(self, verb: str, *arguments: str) -> list[str]:
+        """What a verb of the command line says, after its exit code."""
+        out, err = io.StringIO(), io.StringIO()
+        code = main([verb, "--config", str(self.config()), *arguments], out=out, err=err)
+        return [str(code), *out.getvalue().splitlines(), *err.getvalue().splitlines()]
+
+    def pending(self) -> list[tuple[str, int, int, str]]:
+        """(id, seq, due in seconds, place), by due time."""
+        store = SlotStore.open(self.spark, str(self.folder / "store"), LAYOUT, create=False)
+        rows = pending(self.spark, Wheel(str(self.folder / "checkpoint"), store)).collect()
+        found = [
+            (row.schedule_id, row.seq, int(row.deliver_at.timestamp() - T0_MS / 1_000), row.place)
+            for row in rows
+        ]
+        return sorted(found, key=lambda row: (row[2], row[0]))
+
 
 def test_far_entries_are_replaced_cancelled_and_fired_over_a_restart_and_the_account_closes(
     spark: SparkSession, tmp_path: Path
@@ -82,6 +127,7 @@ def test_far_entries_are_replaced_cancelled_and_fired_over_a_restart_and_the_acc
     add_files(tmp_path / "in", *FIRST)
     world.start().awaitTermination()
     assert [each[:2] for each in world.fired()] == [("a", 1)]
+    _look_and_act(world)
 
     add_files(tmp_path / "in", *SECOND)
     run = world.start(until_s=4_000)
@@ -89,19 +135,82 @@ def test_far_entries_are_replaced_cancelled_and_fired_over_a_restart_and_the_acc
         world.start(checkpoint="other")
     run.awaitTermination()
     in_s = [(name, seq, int(at - at_ms(0) / 1_000)) for name, seq, at in world.fired()]
-    assert in_s == [("a", 1, 5), ("a", 2, 45), ("b", 2, 500), ("e", 2, 30)]
+    assert in_s == [
+        ("a", 1, 5),
+        ("a", 2, 45),
+        ("b", 2, 500),
+        ("e", 2, 30),
+        ("hurried", 1, 32),
+        ("moved", 1, 500),
+        ("near", 1, 15),
+    ]
+    elsewhere = spark.read.format("delta").load(str(tmp_path / "tables" / "elsewhere"))
+    assert [row.schedule_id for row in elsewhere.collect()] == ["rerouted"]
     report = world.reports[-1]
     assert {name: count for name, count in report.counts.items() if count} == {
-        "fired": 4,
-        "superseded": 2,
-        "cancelled": 2,
-        "applied": 2,
+        "fired": 8,
+        "superseded": 5,
+        "cancelled": 3,
+        "applied": 3,
         "rejected": 1,
     }
     assert report.pending == 0
+    assert world.pending() == []
     assert spark.read.format("delta").load(str(tmp_path / "rejects")).count() == 1
     store = SlotStore.open(spark, str(tmp_path / "store"), LAYOUT, create=False)
     assert [partition for partition in store.partitions() if partition.level > 0] == []
 
     with pytest.raises(StoreError, match="belongs to another checkpoint"):
         world.start(checkpoint="other")
+
+
+def _look_and_act(world: World) -> None:
+    before = [
+        ("near", 1, 15, "state"),
+        ("e", 2, 30, "store"),
+        ("b", 1, 50, "store"),
+        ("moved", 1, 400, "store"),
+        ("called off", 1, 600, "store"),
+        ("hurried", 1, 700, "store"),
+        ("rerouted", 1, 800, "store"),
+        ("d", 1, 3_000, "store"),
+    ]
+    assert world.pending() == before
+    assert world.say("pending", "--count") == ["0", "pending 8", "stored 9"], (
+        "the cheap count has `c`, which is cancelled"
+    )
+    code, *lines = world.say("pending", "--id", "rerouted", "--payload")
+    assert (code, len(lines)) == ("0", 1), lines
+    shown = json.loads(lines[0])
+    assert (shown["schedule_id"], shown["place"], shown["value"]) == ("rerouted", "store", "v")
+    meant = world.say("cancel", "--where", "destination = 'out'", "--dry-run")
+    assert meant == ["0", "cancel: 8 pending would be meant, nothing was changed"]
+    assert world.say("cancel")[1].startswith("error: an act without ids and without a predicate")
+    assert world.say("move", "--id", "d", "--to", "banana")[0] == "2"
+
+    assert world.say("cancel", "--id", "called off", "--id", "a", "--id", "nobody") == [
+        "0",
+        "cancel: 1 pending are meant",
+    ]
+    world.say("move", "--id", "moved", "--to", "deliver_at + interval 100 seconds")
+    world.say("move", "--where", "schedule_id LIKE 'hurr%'", "--to", "timestamp'2024-01-01 00:00:32'")
+    world.say("reroute", "--id", "rerouted", "--to", "elsewhere")
+    assert world.pending() == [
+        ("near", 1, 15, "state"),
+        ("e", 2, 30, "store"),
+        ("hurried", 1, 32, "store"),
+        ("b", 1, 50, "store"),
+        ("moved", 1, 500, "store"),
+        ("rerouted", 1, 800, "store"),
+        ("d", 1, 3_000, "store"),
+    ]
+    assert [json.loads(line)["act"] for line in world.say("acts")[1:]] == [
+        "cancel",
+        "move",
+        "move",
+        "reroute",
+    ]
+    picture = world.folder / "pictures" / "coming.png"
+    lines = world.say("forecast", "--every", "1 hour", "--png", str(picture))
+    assert [json.loads(line)["rows"] for line in lines[1:-1]] == [1, 6]
+    assert picture.stat().st_size > 5_000
