@@ -177,7 +177,13 @@ def draw(steps: DataFrame, file: Path) -> None:
         **({"others": table[list(largest[8:])].sum(axis=1)} if len(largest) > 8 else {})
     )
     figure, axes = plt.subplots(figsize=(10, 4), layout="constrained")
-    axes.stackplot(named.index, named.to_numpy().T, labels=list(named.columns), step="post")
+    # Bars, since steps without rows are left out: a line would run on over them. The steps are as wide as the nearest two are apart.
+    apart = named.index.to_series().diff().min()
+    base = 0 * named.iloc[:, 0]
+    for destination in named.columns:
+        width = apart if len(named) > 1 else 0.01  # days
+        axes.bar(named.index, named[destination], width=width, bottom=base, align="edge", label=destination)
+        base = base + named[destination]
     axes.set(title="what falls due, by destination", xlabel="due (UTC)", ylabel="rows a step")
     axes.legend(loc="upper right", fontsize="small")
     figure.autofmt_xdate()
