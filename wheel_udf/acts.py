@@ -211,7 +211,7 @@ def _act(spark: SparkSession, wheel: Wheel, picked: Picked, change: _Change, *, 
 def _append(store: SlotStore, chosen: DataFrame) -> int:
     for _ in range(_MOST_TRIES):
         head = store.head()
-        owner = next(app_id.rpartition("-")[0] for app_id in head.batches)
+        owner = next(iter(head.owners))  # a store belongs to one checkpoint
         app_id = f"{owner}-acts"
         batch = head.batches.get(app_id, -1) + 1
         assert head.cursor_ms is not None, "something is pending"

@@ -21,13 +21,11 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from wheel_udf import config as config_file
+from wheel_udf import desk_arguments
 from wheel_udf.errors import ConfigErrors
 from wheel_udf.failures import explain
 from wheel_udf.secrets import hide
 from wheel_udf.settings import JobConfig, parse_instant_ms
-
-DESK_VERBS = ("pending", "forecast", "cancel", "move", "reroute", "acts")
-"""The verbs of :mod:`wheel_udf.desk`."""
 
 SUCCESS = 0
 USAGE = 2
@@ -98,7 +96,7 @@ def main(
         trigger = getattr(arguments, "trigger", None)
         overrides = [*arguments.set, *([f"trigger={trigger}"] if trigger else [])]
         config = config_file.load(arguments.config, overrides)
-        if arguments.verb in DESK_VERBS:
+        if arguments.verb in desk_arguments.VERBS:
             return _desk(config, arguments, line_printer(out or sys.stdout))
         chosen = verbs or _verbs()
         verb = chosen.run if arguments.verb == "run" else chosen.dry_run
@@ -125,11 +123,13 @@ def line_printer(stream: TextIO) -> Callable[[str], None]:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    if argv and argv[0] in DESK_VERBS:
-        from wheel_udf import desk
-
-        return desk.parse(argv)
-    return _parser().parse_args(argv)
+    if argv and argv[0] in desk_arguments.VERBS:
+        return desk_arguments.parse(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.verb in desk_arguments.VERBS:  # found behind options, which are those of `run`
+        parser.error(f"the verb {arguments.verb} comes first: {parser.prog} {arguments.verb} --config ...")
+    return arguments
 
 
 def _desk(config: JobConfig, arguments: argparse.Namespace, say: Callable[[str], None]) -> int:
@@ -167,19 +167,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "verb",
-        choices=("run", "dry-run", *DESK_VERBS),
+        choices=("run", "dry-run", *desk_arguments.VERBS),
         metavar="VERB",
         help="run: runs the job; dry-run: checks config, source, destinations and checkpoint, prints the geometry, and ends; "
-        "pending, forecast, cancel, move, reroute, acts: what is pending (VERB --help)",
+        f"{', '.join(desk_arguments.VERBS)}: what is pending (VERB --help)",
     )
-    parser.add_argument("--config", required=True, metavar="FILE", help="the YAML file of the job")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="a.b=c",
-        help="sets a value of the config; repeatable; an empty value removes the setting",
-    )
+    desk_arguments.add_common(parser)
     parser.add_argument("--trigger", metavar="T", help='an interval such as "5 seconds", or available-now')
     parser.add_argument(
         "--until",
@@ -187,7 +180,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="INSTANT",
         help="runs the clock on to this ISO instant (UTC where it names no zone); see below",
     )
-    parser.add_argument("--debug", action="store_true", help="shows the stack trace of an error")
     return parser
 
 

@@ -10,15 +10,14 @@
     delay_scheduler.py acts     --config FILE
 
 They read the config of the job and run beside it, or while it rests. Rows are printed as JSON, a line each, without key and value unless ``--payload`` asks
-for them. ``--dry-run`` counts and changes nothing.
+for them. ``--dry-run`` counts and changes nothing. The arguments: :mod:`wheel_udf.desk_arguments`.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -30,63 +29,7 @@ from wheel_udf.pending import Wheel, forecast, pending, stored
 from wheel_udf.settings import JobConfig
 from wheel_udf.slot_store import SlotStore
 
-VERBS: Final = {
-    "pending": "what is pending: list, get by id, count",
-    "forecast": "the load to come, by step of time and destination, as lines and as a picture",
-    "cancel": "ends pending entries without firing them (tiered mode)",
-    "move": "gives pending entries another due time (tiered mode)",
-    "reroute": "gives pending entries another destination (tiered mode)",
-    "acts": "what has been cancelled, moved and rerouted, by whom and when",
-}
-_COLUMNS = "schedule_id, seq, deliver_at, destination, key, value, headers, max_lateness_ms, source, place"
-
 Say = Callable[[str], None]
-
-
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The arguments of these verbs; ends the process on a fault, as argparse does."""
-    common = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    common.add_argument("--config", required=True, metavar="FILE", help="the YAML file of the job")
-    common.add_argument(
-        "--set", action="append", default=[], metavar="a.b=c", help="sets a value of the config; repeatable"
-    )
-    common.add_argument("--debug", action="store_true", help="shows the stack trace of an error")
-    which = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    which.add_argument("--id", action="append", metavar="ID", help="a schedule_id; repeatable")
-    which.add_argument("--where", metavar="SQL", help=f"true for the rows that are meant, over: {_COLUMNS}")
-    dry = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    dry.add_argument("--dry-run", action="store_true", help="counts what is meant and changes nothing")
-    top = argparse.ArgumentParser(prog="delay_scheduler.py", allow_abbrev=False)
-    verbs = top.add_subparsers(dest="verb", required=True)
-
-    def verb(name: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
-        return verbs.add_parser(
-            name, parents=[common, *parents], help=VERBS[name], description=VERBS[name], allow_abbrev=False
-        )
-
-    listed = verb("pending", which)
-    listed.add_argument(
-        "--limit", type=int, default=20, metavar="N", help="most rows, by due time (default 20)"
-    )
-    listed.add_argument(
-        "--count", action="store_true", help="only how many, exactly; and how many the store holds"
-    )
-    listed.add_argument("--payload", action="store_true", help="key and value too, as text")
-    coming = verb("forecast", which)
-    coming.add_argument(
-        "--every", default="1 minute", metavar="TIME", help="width of a step (default 1 minute)"
-    )
-    coming.add_argument("--png", type=Path, metavar="FILE", help="draws it")
-    verb("cancel", which, dry)
-    verb("move", which, dry).add_argument(
-        "--to",
-        required=True,
-        metavar="SQL",
-        help="a timestamp: \"timestamp'2026-01-01 10:00:00'\", 'deliver_at + interval 1 hour'",
-    )
-    verb("reroute", which, dry).add_argument("--to", required=True, metavar="NAME", help="a destination")
-    verb("acts")
-    return top.parse_args(argv)
 
 
 def run(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
@@ -94,7 +37,7 @@ def run(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
 
     Args:
         config: The checked config of the job.
-        asked: Of :func:`parse`.
+        asked: Of :func:`wheel_udf.desk_arguments.parse`.
         say: Takes the lines.
 
     Returns:
@@ -179,9 +122,9 @@ def draw(steps: DataFrame, file: Path) -> None:
     figure, axes = plt.subplots(figsize=(10, 4), layout="constrained")
     # Bars, since steps without rows are left out: a line would run on over them. The steps are as wide as the nearest two are apart.
     apart = named.index.to_series().diff().min()
+    width = apart if len(named) > 1 else 0.01  # days
     base = 0 * named.iloc[:, 0]
     for destination in named.columns:
-        width = apart if len(named) > 1 else 0.01  # days
         axes.bar(named.index, named[destination], width=width, bottom=base, align="edge", label=destination)
         base = base + named[destination]
     axes.set(title="what falls due, by destination", xlabel="due (UTC)", ylabel="rows a step")

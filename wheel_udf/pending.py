@@ -29,23 +29,20 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.checkpoint import committed_offsets
 from wheel_udf.slot_store import SlotStore
-from wheel_udf.state import SCHEDULE, entries_of_text
+from wheel_udf.state import ENTRY_SCHEMA, SCHEDULE, entries_of_text
 from wheel_udf.store_layout import is_far, is_far_column
-from wheel_udf.store_versions import with_version
+from wheel_udf.store_versions import VERSION, with_version
 
 PENDING_COLUMNS: Final = (
     "schedule_id", "seq", "amend", "deliver_at", "destination", "key", "value", "headers", "max_lateness_ms", "source", "place",
 )  # fmt: skip
 """``headers`` is JSON text; ``place`` is where the entry waits: ``state``, or ``store``."""
 
-_ENTRY: Final = (
-    "schedule_id string, seq long, amend int, deliver_at_ms long, max_lateness_ms long, destination string, "
-    "key binary, value binary, headers string, source string"
-)
-_VERSION: Final = ("seq", "amend", "op")
+_ENTRY: Final = from_arrow_schema(ENTRY_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -159,7 +156,7 @@ def _winners(rows: DataFrame) -> DataFrame:
     together = rows.join(several, "id_hash", "left_semi")
     best_first = (
         Window.partitionBy("id_hash", "schedule_id")
-        .orderBy(*(F.desc(name) for name in _VERSION), F.asc_nulls_last("deliver_at_ms"), "arrived")
+        .orderBy(*(F.desc(name) for name in VERSION), F.asc_nulls_last("deliver_at_ms"), "arrived")
     )  # fmt: skip
     best = together.withColumn("_rank", F.row_number().over(best_first)).where("_rank = 1").drop("_rank")
     return alone.unionByName(best.where(is_entry).select(alone.columns))

@@ -146,6 +146,11 @@ class Head:
     clock_ms: int | None
     batches: Mapping[str, int]
 
+    @property
+    def owners(self) -> frozenset[str]:
+        """Who has written: the app ids without what stands behind their last dash (``intake``, ``cascade``, ``acts``)."""
+        return frozenset(app_id.rpartition("-")[0] for app_id in self.batches)
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:
@@ -449,12 +454,11 @@ class SlotStore:
         for _ in range(_MOST_TRIES if wanted else 0):
             transaction = self._log().startTransaction()
             # Asked after the transaction began: what is missing from the list since then is a conflict, and no removal of nothing.
-            there = {path: file for path, file in self._files.current().items() if file.place in wanted}
-            gone = there.keys() - self._late(wanted, read_version, there)
+            gone = self._removable(wanted, read_version)
             if not gone:
                 return
             with suppress(*_OTHER_REMOVAL):
-                self._commit_removal(transaction, [(path, there[path]) for path in sorted(gone)])
+                self._commit_removal(transaction, gone)
                 return
         if wanted:
             raise StoreError(
@@ -475,10 +479,8 @@ class SlotStore:
         Raises:
             StoreError: As :meth:`drop`.
         """
-        wanted = frozenset(partitions)
         transaction = self._log().startTransaction()
-        there = {path: file for path, file in self._files.current().items() if file.place in wanted}
-        gone = there.keys() - self._late(wanted, read_version, there)
+        gone = self._removable(frozenset(partitions), read_version)
         written = self._write(transaction, frame)
         action = self._delta("actions.Action")
         added = [
@@ -486,8 +488,8 @@ class SlotStore:
         ]
         now_ms = int(transaction.clock().getTimeMillis())
         removed = [
-            action.fromJson(there[path].as_add(path)).removeWithTimestamp(now_ms, False)  # noqa: FBT003  # py4j knows no keywords
-            for path in sorted(gone)
+            action.fromJson(file.as_add(path)).removeWithTimestamp(now_ms, False)  # noqa: FBT003  # py4j knows no keywords
+            for path, file in gone
         ]
         none, empty = scala_none(self.spark), self._seq([])
         operation = self._delta("DeltaOperations$Optimize")(empty, empty, False, none, False)  # noqa: FBT003  # the same
@@ -506,6 +508,14 @@ class SlotStore:
         operation = self._delta("DeltaOperations$Delete")(self._seq([]))
         actions = [self._delta("actions.Action").fromJson(file.as_add(path)).remove() for path, file in gone]
         transaction.commit(self._seq(actions), operation)
+
+    def _removable(
+        self, wanted: frozenset[tuple[int, int]], read_version: int | None
+    ) -> list[tuple[str, File]]:
+        """The files of partitions but those that were added after a version, by path."""
+        there = {path: file for path, file in self._files.current().items() if file.place in wanted}
+        gone = there.keys() - self._late(wanted, read_version, there)
+        return [(path, there[path]) for path in sorted(gone)]
 
     def _late(
         self, wanted: frozenset[tuple[int, int]], version: int | None, there: Collection[str]

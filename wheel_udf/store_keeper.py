@@ -167,12 +167,11 @@ class Keeper:
             return None
         rows = self.store.rows(version=head.version)
         here = _in(reached)
-        slots = rows.where(here)
         near = F.col("deliver_at_ms") < cursor_ms
-        leaving = slots.where(near).withColumn("uid", F.monotonically_increasing_id()).persist()
+        leaving = rows.where(here & near).withColumn("uid", F.monotonically_increasing_id()).persist()
         # All other rows: what stays behind in a reached slot can beat what leaves it.
-        ended = verdicts(leaving, rows.where(~(here & near) | (here & near).isNull())).persist()
-        return _Moved(leaving, ended, self._placed(slots.where(~near), leaving, ended, cursor_ms))
+        ended = verdicts(leaving, rows.where(~(here & near))).persist()
+        return _Moved(leaving, ended, self._placed(rows.where(here & ~near), leaving, ended, cursor_ms))
 
     def _placed(self, later: DataFrame, leaving: DataFrame, ended: DataFrame, cursor_ms: int) -> DataFrame:
         """Everything that a hand-over writes, each row in its place."""
@@ -243,10 +242,10 @@ class Keeper:
 
     def _empty_inbox(self) -> int:
         with self._lock:
-            waits, self._in_inbox = self._in_inbox, 0
-            version, cursor_ms = self.store.head().version, self.cursor_ms
-        if not waits or cursor_ms is None:
-            return 0
+            cursor_ms = self.cursor_ms
+            if not self._in_inbox or cursor_ms is None:
+                return 0
+            version, self._in_inbox = self.store.head().version, 0
         # By the cursor that the store has: by a new one some would be near, and rows go there in a commit that streams see.
         waiting = self.store.rows(version=version).where(F.col("level") == INBOX)
         return self.store.rearrange(self._lower(waiting, cursor_ms), [(INBOX, 0)], read_version=version)

@@ -33,7 +33,8 @@ from wheel_udf.state import (
 from wheel_udf.store_layout import is_far_column
 
 _ID = ("id_hash", "schedule_id")
-_VERSION = ("seq", "amend", "op")
+VERSION = ("seq", "amend", "op")
+"""The columns of a version, the weightiest first."""
 _HAS_VERSION = (COMMAND, MOVED, GONE_SUPERSEDED, GONE_DUPLICATE)
 """Rows that bear a version of their own. A FAR row repeats that of an entry; a GONE_CANCELLED bears that of a CANCEL."""
 
@@ -55,20 +56,20 @@ def verdicts(leaving: DataFrame, others: DataFrame) -> DataFrame:
     by_id = Window.partitionBy(*_ID)
     # Few ids have a second version: the others need no order.
     known = known.withColumn("versions", F.count(F.lit(1)).over(by_id)).where(F.col("versions") > 1)
-    in_order = by_id.orderBy(*_VERSION, "place", "deliver_at_ms", "arrived", "uid")
-    same = [F.col(name) == F.lag(name).over(in_order) for name in _VERSION]
+    in_order = by_id.orderBy(*VERSION, "place", "deliver_at_ms", "arrived", "uid")
+    same = [F.col(name) == F.lag(name).over(in_order) for name in VERSION]
     known = known.withColumn("again", F.coalesce(same[0] & same[1] & same[2], F.lit(False)))
     ours = F.col("uid").isNotNull()
-    again = known.where(ours & F.col("again")).select(*_told(GONE_DUPLICATE, _VERSION))
+    again = known.where(ours & F.col("again")).select(*_told(GONE_DUPLICATE, VERSION))
     first = known.where(~F.col("again"))
-    for name in _VERSION:
+    for name in VERSION:
         first = first.withColumn(f"next_{name}", F.lead(name).over(in_order))
     beaten = first.where(ours & F.col("next_op").isNotNull())
     by_cancel = F.col("next_op") == CANCEL
     cancelled = beaten.where(by_cancel).select(
-        *_told(GONE_CANCELLED, tuple(f"next_{name}" for name in _VERSION))
+        *_told(GONE_CANCELLED, tuple(f"next_{name}" for name in VERSION))
     )
-    superseded = beaten.where(~by_cancel).select(*_told(GONE_SUPERSEDED, _VERSION))
+    superseded = beaten.where(~by_cancel).select(*_told(GONE_SUPERSEDED, VERSION))
     return again.unionByName(cancelled).unionByName(superseded)
 
 
@@ -95,6 +96,6 @@ def _slim(rows: DataFrame, place: Column, uid: Column) -> DataFrame:
 
 
 def _told(act: int, version: tuple[str, ...]) -> list[Column]:
-    names = [F.col(source).alias(name) for source, name in zip(version, _VERSION, strict=True)]
+    names = [F.col(source).alias(name) for source, name in zip(version, VERSION, strict=True)]
     own = [F.col("seq").alias("own_seq"), F.col("amend").alias("own_amend")]
     return [F.col("uid"), *map(F.col, _ID), F.lit(act).cast("byte").alias("act"), *own, *names]

@@ -184,7 +184,7 @@ def _identity(checkpoint: str, name: str, what: TieredWheel) -> Identity:
 
 def _require_one_another(store: SlotStore, checkpoint: str, identity: Identity) -> None:
     """Refuses a store of another checkpoint, and a checkpoint of another store."""
-    owners = {app_id.rpartition("-")[0] for app_id in store.head().batches}
+    owners = store.head().owners
     if owners - {identity.app_id}:
         raise StoreError(
             "the slot store belongs to another checkpoint",

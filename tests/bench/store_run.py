@@ -10,7 +10,7 @@ For each number a store of its own is filled by the keeper as an intake query wo
 bytes each), and then, with the same arrivals and the same due rows everywhere, so that only the far pending differ:
 
 ===========  ===================================================================================================================
-small batch  CPU and wall of 1,000 commands taken in (median of 15): what a batch of a quiet stream costs
+small batch  seconds that 1,000 commands take to be taken in (median of 15): what a batch of a quiet stream costs
 hand-over    of one window with 20,000 entries: read, versions compared with all of the store, written, dropped
 stored       the cheap count; exact: the count without what is beaten
 cancel       of a tenth of what is pending, by predicate: picked, written, noted

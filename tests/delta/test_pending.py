@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.delta.test_tiered import LAYOUT
-from tests.spark.streams import T0_MS, add_files, at, cancel, due, read_files
+from tests.spark.streams import add_files, at, cancel, due, read_files, waiting
 from wheel_udf import acts
 from wheel_udf.acts import Picked
 from wheel_udf.clock import EventClock
@@ -23,17 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def found(spark: SparkSession, wheel: Wheel) -> list[tuple[str, int, int, str]]:
-    """(id, seq, due in seconds, place), by due time."""
-    rows = pending(spark, wheel).orderBy("deliver_at", "schedule_id").collect()
-    return [
-        (row.schedule_id, row.seq, int(row.deliver_at.timestamp() - T0_MS / 1_000), row.place) for row in rows
-    ]
-
-
 def test_the_state_of_a_direct_wheel_is_a_table(spark: SparkSession, tmp_path: Path) -> None:
     checkpoint = str(tmp_path / "checkpoint")
-    assert in_state_is_empty(spark, tmp_path)
+    assert in_state(spark, str(tmp_path / "no checkpoint yet")).isEmpty()
     add_files(
         tmp_path / "in",
         [
@@ -53,15 +45,11 @@ def test_the_state_of_a_direct_wheel_is_a_table(spark: SparkSession, tmp_path: P
     )
     query.awaitTermination()
     wheel = Wheel(checkpoint)
-    assert found(spark, wheel) == [("a", 1, 60, "state"), ("d", 1, 61, "state"), ("b", 1, 100_000, "state")]
+    assert waiting(spark, wheel) == [("a", 1, 60, "state"), ("d", 1, 61, "state"), ("b", 1, 100_000, "state")]
     load = [tuple(row) for row in forecast(pending(spark, wheel)).collect()]
     assert load == [(naive(60), "out", 2, 5), (naive(99_960), "other", 1, 0)]
     with pytest.raises(ActError, match="direct mode has no table"):
         acts.cancel(spark, wheel, Picked(ids=["a"]))
-
-
-def in_state_is_empty(spark: SparkSession, folder: Path) -> bool:
-    return in_state(spark, str(folder / "no checkpoint yet")).isEmpty()
 
 
 def naive(seconds: float) -> Any:

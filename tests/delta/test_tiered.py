@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.streams import T0_MS, add_files, at_ms, cancel, due, read_files
+from tests.spark.streams import add_files, at_ms, cancel, due, read_files, waiting
 from wheel_udf.cli import main
 from wheel_udf.clock import EventClock
 from wheel_udf.errors import LeaseError, StoreError
 from wheel_udf.geometry import Wheel as Geometry
-from wheel_udf.pending import Wheel, pending
+from wheel_udf.pending import Wheel
 from wheel_udf.sinks import DeltaSink, Destinations
 from wheel_udf.slot_store import SlotStore
 from wheel_udf.store_layout import StoreLayout
@@ -112,12 +112,7 @@ class World:
     def pending(self) -> list[tuple[str, int, int, str]]:
         """(id, seq, due in seconds, place), by due time."""
         store = SlotStore.open(self.spark, str(self.folder / "store"), LAYOUT, create=False)
-        rows = pending(self.spark, Wheel(str(self.folder / "checkpoint"), store)).collect()
-        found = [
-            (row.schedule_id, row.seq, int(row.deliver_at.timestamp() - T0_MS / 1_000), row.place)
-            for row in rows
-        ]
-        return sorted(found, key=lambda row: (row[2], row[0]))
+        return waiting(self.spark, Wheel(str(self.folder / "checkpoint"), store))
 
 
 def test_far_entries_are_replaced_cancelled_and_fired_over_a_restart_and_the_account_closes(

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wheel_udf.operator import status
+from wheel_udf.pending import Wheel, pending
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,6 +86,14 @@ def run(scheduled: DataFrame, checkpoint: Path) -> DataFrame:
     )
     query.awaitTermination()
     return spark.table(name)
+
+
+def waiting(spark: SparkSession, wheel: Wheel) -> list[tuple[str, int, int, str]]:
+    """What is pending: (id, seq, due in seconds from the beginning, place), by due time and id."""
+    rows = pending(spark, wheel).orderBy("deliver_at", "schedule_id").collect()
+    return [
+        (row.schedule_id, row.seq, int(row.deliver_at.timestamp() - T0_MS / 1_000), row.place) for row in rows
+    ]
 
 
 def account(rows: DataFrame) -> dict[str, int]:

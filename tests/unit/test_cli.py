@@ -66,6 +66,13 @@ def test_run_gets_the_config_and_until(program: Program) -> None:
     assert program.errors == []
 
 
+def test_a_verb_of_the_desk_behind_its_options_is_told_to_come_first(
+    program: Program, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program("--config", "job.yml", "pending") == 2
+    assert "the verb pending comes first" in capsys.readouterr().err
+
+
 def test_dry_run_is_the_other_verb_and_until_may_be_left_out(program: Program) -> None:
     assert program("dry-run", "--config", str(program.file)) == 0
     assert [(verb, until_ms) for verb, _, until_ms in program.calls] == [("dry-run", None)]

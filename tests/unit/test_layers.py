@@ -33,6 +33,7 @@ LAYERS = (
         "columns",
         "contract",
         "demo_parts",
+        "desk_arguments",
         "departures",
         "failures",
         "kafka_plan",
