@@ -23,14 +23,16 @@ id when there are commands. Caveat: an entry is released at the first *step* at 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.fold import ENDED, FIRED, Folded, fold, rank_of
+from wheel_udf.gate import Gate
+from wheel_udf.limits import Limits
 from wheel_udf.state import ENTRY_SCHEMA, MEMORY_SCHEMA, SCHEDULE, Chunk, Int64s, ShardState, Storage, merged
 
 OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("seq", "ascending")]
@@ -52,6 +54,8 @@ class Step:
         missed: Entries released too late for their ``max_lateness_ms``, oldest first.
         changed: Whether the state must be written.
         spread: Ids that came over several partitions (see :attr:`wheel_udf.fold.Folded.spread`).
+        refused: Commands that found no room (see :attr:`wheel_udf.fold.Folded.refused`); ``None`` where there are none.
+        fullest: How full it is where new entries came to (see :attr:`wheel_udf.limits.Verdict.fullest`).
     """
 
     state: ShardState
@@ -60,6 +64,8 @@ class Step:
     missed: pa.Table
     changed: bool
     spread: int = 0
+    refused: pa.Table | None = None
+    fullest: Mapping[str, int] = field(default_factory=dict)
 
 
 def advance(
@@ -70,6 +76,7 @@ def advance(
     *,
     memory_ms: int | None,
     stored: bool = False,
+    limits: Limits | None = None,
 ) -> Step:
     """Advances a shard to ``now_ms`` with a batch of commands.
 
@@ -80,6 +87,7 @@ def advance(
         limit: Most entries to release, at least 1; ``None`` for no bound. The rest stays due.
         memory_ms: How long ended ids are remembered, from their end; ``None`` for ever.
         stored: Whether entries may wait in a slot store, out of this shard's sight.
+        limits: How much may be pending here; ``None`` for no bound.
     """
     clock_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
     quiet = rows is None or rows.num_rows == 0
@@ -87,7 +95,8 @@ def advance(
         nothing = ENTRY_SCHEMA.empty_table()
         return Step(state, clock_ms, nothing, nothing, changed=False)
 
-    folded = None if quiet else fold(state, rows, clock_ms, memory_ms, stored=stored)
+    gate = Gate(limits, limit) if limits else None
+    folded = None if quiet else fold(state, rows, clock_ms, memory_ms, stored=stored, gate=gate)
     storage = Storage(state.wheel)
     closed, opened = _open_reached(state, storage, folded, clock_ms)
     due, waiting = _split_due(opened, clock_ms, limit)
@@ -108,7 +117,18 @@ def advance(
     entries = merged([*closed, *storage.place(waiting, clock_ms)])
     far = state.far + (folded.far if folded else 0)
     after = state.with_chunks(clock_ms, far, counts, entries, memory)
-    return Step(after, clock_ms, fired, missed, changed=True, spread=folded.spread if folded else 0)
+    if folded is None:
+        return Step(after, clock_ms, fired, missed, changed=True)
+    return Step(
+        after,
+        clock_ms,
+        fired,
+        missed,
+        changed=True,
+        spread=folded.spread,
+        refused=folded.refused if folded.refused.num_rows else None,
+        fullest=folded.fullest,
+    )
 
 
 def _open_reached(

@@ -9,7 +9,7 @@ Reading goes through five steps; each adds to one list of faults, which is raise
 Values. A duration is a text with a unit (``1 second``, ``PT10M``), never a bare number, and becomes an attribute that ends in
 ``_ms``. An instant is an ISO text, UTC where it names no zone. ``clock.max_ahead: none``, ``contract.memory: unlimited`` (remember for
 ever) and ``contract.max_delay: unlimited`` lift a bound. Relative paths are relative to the working directory. Unknown keys are errors;
-what belongs to a later release (the tiered mode, limits on pending entries) is refused by name.
+what belongs to the other mode is refused by name.
 
 Overrides (``--set``). ``a.b=c`` sets key ``b`` of section ``a``; the value is read as YAML, and an empty value removes the setting. A key
 that holds dots is put in double quotes (mind the shell's own quoting)::
@@ -39,15 +39,6 @@ from wheel_udf.secrets import HIDDEN, is_secret_name, redacted, resolve
 from wheel_udf.settings import JobConfig
 
 __all__ = ["JobConfig", "check", "load"]
-
-# Keys that belong to a section of this name in a later release: (section, key) -> what they come with.
-_LATER_KEYS: dict[tuple[str, str], str] = {
-    ("limits", "pending"): "the limits on pending entries",
-    ("limits", "per_destination"): "the limits on pending entries",
-    ("limits", "per_slot"): "the limits on pending entries",
-    ("limits", "soft"): "the limits on pending entries",
-    ("limits", "on_limit"): "the limits on pending entries",
-}
 
 _CLOCK_KEYS: dict[str, frozenset[str]] = {
     kind: frozenset(field.alias or name for name, field in model.model_fields.items())
@@ -275,10 +266,6 @@ def _path_text(location: Iterable[int | str]) -> str:
 def _unknown_key(location: tuple[int | str, ...], settings: dict[str, Any]) -> ConfigError:
     path, key = _path_text(location), str(location[-1])
     section = "" if len(location) == 1 else str(location[0])
-    if len(location) <= 2 and (when := _LATER_KEYS.get((section, key))):
-        return ConfigError(
-            "a setting not available in this release", field=path, rule=f"it arrives with {when}"
-        )
     if section == "clock":
         kinds = [kind for kind, keys in _CLOCK_KEYS.items() if key in keys]
         if kinds:
@@ -324,6 +311,7 @@ def _faults_across(settings: dict[str, Any]) -> Iterator[ConfigError]:
             )
     yield from _kafka_faults(settings)
     yield from _mode_faults(settings)
+    yield from _limit_faults(settings)
     seen: dict[str, str] = {}
     for field, path in _paths(settings):
         if (other := seen.setdefault(str(Path(path)), field)) != field:
@@ -401,6 +389,27 @@ def _mode_faults(settings: dict[str, Any]) -> Iterator[ConfigError]:
             rule=fault.rule,
             hint=fault.hint,
         )
+
+
+def _limit_faults(settings: dict[str, Any]) -> Iterator[ConfigError]:
+    """Rules of the limits on what is pending."""
+    limits, clock, wheel = (_section(settings, name) for name in ("limits", "clock", "wheel"))
+    tiered = settings.get("mode", "direct") == "tiered"
+    if limits.get("on_limit") == "pause" and (not tiered or clock.get("kind") == "event"):
+        what = "the event clock" if tiered else "mode: direct"
+        yield ConfigError(
+            "the intake cannot pause here",
+            field="limits.on_limit",
+            value="pause",
+            rule=f"not with {what}, where commands move the clock or the wheel: nothing would make room again",
+            hint="reject; or mode: tiered with the processing clock",
+        )
+    shards = wheel.get("shards", models.WheelConfig.model_fields["shards"].default)
+    for bound in ("pending", "per_destination", "per_slot") if not tiered and isinstance(shards, int) else ():
+        most = limits.get(bound)
+        if isinstance(most, int) and 0 < most < shards:
+            rule = f"at least wheel.shards, {shards}: each shard has a part of it"
+            yield ConfigError("too small a limit", field=f"limits.{bound}", value=most, rule=rule)
 
 
 def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -141,6 +142,11 @@ def _statuses(frame: DataFrame) -> list[dict[str, Any]]:
     return [json.loads(row.status) for row in rows]
 
 
+def _fullest(shards: list[Mapping[str, float]]) -> dict[str, float]:
+    """Of each limit the fullest shard's use."""
+    return {bound: max(full.get(bound, 0.0) for full in shards) for bound in {*chain(*shards)}}
+
+
 @dataclass
 class _Delivery:
     """Writes the batches of one query."""
@@ -218,6 +224,8 @@ class _Delivery:
             fired=sum(row["fired_now"] for row in statuses),
             missed=sum(row["missed_now"] for row in statuses),
             rejected=sum(row["rejected_now"] for row in statuses),
+            refused=sum(row["refused_now"] for row in statuses),
+            full=_fullest([row["full"] for row in shards]),
             spread=sum(row["spread_now"] for row in statuses),
             undeliverable=undeliverable,
             pending=sum(row["pending"] for row in shards),

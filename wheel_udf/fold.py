@@ -43,7 +43,7 @@ a CANCEL that had been counted and forgotten before its entry came to light stay
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,9 +51,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.gate import Gate, HeldIf
+from wheel_udf.limits import BOUNDS
 from wheel_udf.state import (
     CANCEL,
     COMMAND,
+    COMMAND_SCHEMA,
     ENTRY_SCHEMA,
     FAR,
     GONE_CANCELLED,
@@ -92,6 +95,8 @@ class Folded:
         counts: How much each outcome rises.
         spread: Ids whose versions are offsets of more than one partition.
         far: How many more entries are in the slot store, as far as this shard was told.
+        refused: Commands that found no room (``COMMAND_SCHEMA`` and ``bound``, the limit that refused them).
+        fullest: How full it is where new entries came to (see :attr:`wheel_udf.limits.Verdict.fullest`).
     """
 
     winners: pa.Table
@@ -100,6 +105,8 @@ class Folded:
     counts: Counter[str]
     spread: int
     far: int
+    refused: pa.Table
+    fullest: Mapping[str, int]
 
 
 @dataclass
@@ -147,7 +154,13 @@ def rank_of(amend: npt.NDArray[np.integer], op: npt.NDArray[np.integer] | int) -
 
 
 def fold(
-    state: ShardState, commands: pa.Table, now_ms: int, memory_ms: int | None, *, stored: bool = False
+    state: ShardState,
+    commands: pa.Table,
+    now_ms: int,
+    memory_ms: int | None,
+    *,
+    stored: bool = False,
+    gate: Gate | None = None,
 ) -> Folded:
     """Folds the valid commands of a batch into what a shard knows.
 
@@ -157,6 +170,7 @@ def fold(
         now_ms: The clock of the batch; decides what is still remembered.
         memory_ms: How long an ended id is remembered; ``None`` for ever.
         stored: Whether entries may wait in a slot store.
+        gate: The limits that new entries have to pass; ``None`` for none.
     """
     counts: Counter[str] = Counter()
     gone = MEMORY_SCHEMA.empty_table()
@@ -175,22 +189,30 @@ def fold(
     rows = _drop_repeated(rows, known, counts)
     rows, matched = _drop_older(rows, known, counts)
     rows = _drop_retries(rows, known, commands, counts)
-    winners, records = _settle(rows, known, now_ms, counts, stored=stored)
     touched = np.unique(rows.code[known.status[rows.code] == PENDING])
+    removed = {
+        int(c): np.sort(known.row[touched][known.chunk[touched] == c])
+        for c in np.unique(known.chunk[touched])
+    }
+    turned_away = _NOBODY
+    fullest: Mapping[str, int] = {}
+    if gate is not None:
+        held = HeldIf(state, removed, now_ms)
+        rows, turned_away, fullest = _turn_away(rows, known, commands, gate, held, counts)
+    winners, records = _settle(rows, known, now_ms, counts, stored=stored)
     met = _record_columns(
         matched, known.seq[matched], known.rank[matched], known.ended_at[matched], ENDED, known
     )
     _settle_in_store(state, gone.num_rows, counts)
     return Folded(
         winners=commands.select(ENTRY_SCHEMA.names).take(pa.array(winners)),
-        removed={
-            int(c): np.sort(known.row[touched][known.chunk[touched] == c])
-            for c in np.unique(known.chunk[touched])
-        },
+        removed=removed,
         records=pa.concat_tables([_records_table([met, *records], ids.dictionary), gone]),
         counts=counts,
         spread=spread,
         far=far,
+        refused=turned_away,
+        fullest=fullest,
     )
 
 
@@ -392,6 +414,35 @@ def _drop_retries(rows: _Rows, known: _Known, commands: pa.Table, counts: Counte
     retries = candidates & (_before_in_run(other, rows.code) == 0)
     counts["duplicate"] += int(retries.sum())
     return rows.where(~retries)
+
+
+_NOBODY = COMMAND_SCHEMA.append(pa.field("bound", pa.string())).empty_table()
+
+
+def _turn_away(
+    rows: _Rows, known: _Known, commands: pa.Table, gate: Gate, held: HeldIf, counts: Counter[str]
+) -> tuple[_Rows, pa.Table, Mapping[str, int]]:
+    """Takes out the schedules that find no room: of an id that was not pending, those after its last CANCEL.
+
+    The versions of an id in one batch stand or fall together: had the first found no room, the second would have replaced nothing.
+    """
+    command = (rows.op == SCHEDULE) & (rows.act == COMMAND)
+    winner = (
+        (rows.op == SCHEDULE) & (rows.act != FAR) & ~np.r_[_repeats(rows.code)[1:], False][: len(rows.code)]
+    )
+    is_new = winner & command & ~np.isin(known.status[rows.code], (PENDING, IN_STORE))
+    if not is_new.any():
+        return rows, _NOBODY, {}
+    staying, new = (commands.take(pa.array(rows.at[which])) for which in (winner & ~is_new, is_new))
+    bound_of_code = np.full(len(known.status), -1, np.int8)
+    verdict = gate.judge(new, held, staying)
+    bound_of_code[rows.code[is_new]] = verdict.refused_by
+    cancels_after = _before_in_run((rows.op == CANCEL)[::-1], rows.code[::-1])[::-1]
+    out = command & (bound_of_code[rows.code] >= 0) & (cancels_after == 0)
+    counts["rejected"] += int(out.sum())
+    bounds = pa.array(BOUNDS).take(pa.array(bound_of_code[rows.code[out]]))
+    away = commands.take(pa.array(rows.at[out])).append_column("bound", bounds)
+    return rows.where(~out), away, verdict.fullest
 
 
 def _before_in_run(flags: Bools, code: Int64s) -> Int64s:

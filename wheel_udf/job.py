@@ -35,6 +35,7 @@ from wheel_udf.commands import Contract
 from wheel_udf.delivery import ONCE, deliver, take_lease
 from wheel_udf.errors import ConfigError
 from wheel_udf.kafka_sink import KafkaSink
+from wheel_udf.limits import Limits
 from wheel_udf.metrics import BatchReport, Summary, progress_line
 from wheel_udf.operator import schedule
 from wheel_udf.session import build_session, stop_session
@@ -128,7 +129,13 @@ def scheduled_frame(spark: SparkSession, config: JobConfig, until_ms: int | None
         contract=contract_of(config),
         memory_ms=config.contract.memory_ms,
         limit=config.limits.fired_per_batch,
+        limits=limits_of(config),
     )
+
+
+def limits_of(config: JobConfig) -> Limits:
+    """The bounds on what is pending."""
+    return Limits(**config.limits.bounds, soft=config.limits.soft)
 
 
 def clock_of(clock: models.ClockConfig, until_ms: int | None) -> Clock:

@@ -176,6 +176,9 @@ class BatchReport:
         complete: Whether every shard has told its counts since the query started; if not, ``pending`` and ``counts`` are
             those of the shards heard so far.
         spread: Ids whose versions were offsets of several partitions: which of them is the latest is not known.
+        refused: Of the rejected, how many found no room under the limits.
+        full: How much of each limit is used (1 is all), by its name: of the slots and destinations to which entries came last, the fullest.
+        paused: Whether the intake rests because a limit is reached.
     """
 
     batch_id: int
@@ -194,6 +197,9 @@ class BatchReport:
     backlog: bool
     complete: bool = True
     spread: int = 0
+    refused: int = 0
+    full: Mapping[str, float] = field(default_factory=dict)
+    paused: bool = False
 
 
 def progress_line(report: BatchReport) -> str:
@@ -203,7 +209,8 @@ def progress_line(report: BatchReport) -> str:
 
         batch    7 | in    1,000 | fired      250 | pending    12,000 | lateness p50  400 ms p99   1.0 s | clock … | watermark …
 
-    What is unusual (rejected, missed, undeliverable rows, a backlog over the limit) is added only when there is some.
+    What is unusual (rejected, missed, undeliverable rows, a backlog over the limit) is added only when there is some, and how full the limits
+    are only where there are limits.
     """
     parts = [
         f"batch {report.batch_id:>5}",
@@ -219,10 +226,15 @@ def progress_line(report: BatchReport) -> str:
         "missed": report.missed,
         "undeliverable": report.undeliverable,
         "ids over several partitions": report.spread,
+        "refused over the limits": report.refused,
     }
     parts += [f"{noun} {count:,}" for noun, count in unusual.items() if count]
     if report.backlog:
         parts.append("backlog over the limit")
+    if report.full:
+        parts.append("full " + " ".join(f"{bound} {part:.0%}" for bound, part in sorted(report.full.items())))
+    if report.paused:
+        parts.append("intake paused")
     return " | ".join(parts).rstrip()
 
 

@@ -47,6 +47,7 @@ from wheel_udf.commands import Contract, parse
 from wheel_udf.errors import ConfigError, ContractError
 from wheel_udf.geometry import Wheel
 from wheel_udf.hints import HintBoard
+from wheel_udf.limits import BOUNDS, Limits
 from wheel_udf.prepared import Prepared
 from wheel_udf.shard_step import NO_LONG, ShardStep, form_of
 from wheel_udf.shards import key_of_shard, shard_keys, shard_of_id
@@ -68,7 +69,7 @@ REJECT_COLUMNS = (
 _STATUS_TYPE = ", ".join(
     [
         "shard int, batch_id long, query_id string, run string, clock_ms long, watermark_ms long, next_due_ms long, pending long, far long",
-        "received long, fired_now long, missed_now long, rejected_now long, spread_now long, lateness string, destinations map<string, long>, largest map<string, long>",
+        "received long, fired_now long, missed_now long, rejected_now long, refused_now long, full map<string, double>, spread_now long, lateness string, destinations map<string, long>, largest map<string, long>",
         *(f"{name} long" for name in OUTCOMES),
     ]
 )
@@ -86,6 +87,7 @@ def schedule(
     contract: Contract | None = None,
     memory_ms: int | None = DEFAULT_MEMORY_MS,
     limit: int | None = None,
+    limits: Limits | None = None,
 ) -> DataFrame:
     """Holds commands in a timing wheel and releases each at its due time.
 
@@ -97,6 +99,7 @@ def schedule(
         contract: Bounds and defaults of the commands; by default none.
         memory_ms: How long an ended id is remembered; ``None`` for ever.
         limit: Most rows released in a batch, all shards together (at least one each); ``None`` for no bound.
+        limits: How many entries may wait; new ones beyond that are rejected. The shards share each bound.
 
     Returns:
         A streaming frame; ``kind`` is ``fired``, ``missed``, ``rejected`` or ``status``.
@@ -105,13 +108,20 @@ def schedule(
         ConfigError: A setting is out of its bounds.
         ContractError: The frame has no ``schedule_id``, or is not a streaming one.
     """
-    _check_settings(commands, shards, memory_ms, limit)
+    _check_settings(commands, shards, memory_ms, limit, limits)
     contract = contract or Contract()
     if isinstance(clock, EventClock):
         contract = replace(contract, max_ahead_ms=clock.max_ahead_ms)
     rows = _command_rows(parse(commands, contract), shards)
     return _through_the_wheel(
-        rows, wheel=wheel, clock=clock, shards=shards, memory_ms=memory_ms, limit=limit, stored=False
+        rows,
+        wheel=wheel,
+        clock=clock,
+        shards=shards,
+        memory_ms=memory_ms,
+        limit=limit,
+        limits=limits or Limits(),
+        stored=False,
     )
 
 
@@ -143,7 +153,14 @@ def schedule_stored(
     _check_settings(near, shards, memory_ms, limit)
     rows = _stored_rows(near, shards)
     return _through_the_wheel(
-        rows, wheel=wheel, clock=clock, shards=shards, memory_ms=memory_ms, limit=limit, stored=True
+        rows,
+        wheel=wheel,
+        clock=clock,
+        shards=shards,
+        memory_ms=memory_ms,
+        limit=limit,
+        limits=Limits(),
+        stored=True,
     )
 
 
@@ -155,6 +172,7 @@ def _through_the_wheel(
     shards: int,
     memory_ms: int | None,
     limit: int | None,
+    limits: Limits,
     stored: bool,
 ) -> DataFrame:
     """Command rows and clock rows, by shard, through the step."""
@@ -176,6 +194,7 @@ def _through_the_wheel(
         limit=limit,
         board_folder=str(board.folder) if _is_local(spark) else None,
         stored=stored,
+        limits=limits,
     )
     released = rows.groupBy("shard").applyInPandasWithState(
         step,
@@ -232,7 +251,9 @@ def facts_of(scheduled: DataFrame) -> dict[str, Any]:
     return facts
 
 
-def _check_settings(commands: DataFrame, shards: int, memory_ms: int | None, limit: int | None) -> None:
+def _check_settings(
+    commands: DataFrame, shards: int, memory_ms: int | None, limit: int | None, limits: Limits | None = None
+) -> None:
     if not commands.isStreaming:
         raise ContractError(
             "schedule() needs a streaming frame",
@@ -244,6 +265,8 @@ def _check_settings(commands: DataFrame, shards: int, memory_ms: int | None, lim
         ("shards", shards, 1, LARGEST_SHARDS),
         ("memory_ms", memory_ms, 0, None),
         ("limit", limit, 1, None),
+        # Each shard has to have a part of it.
+        *((f"limits.{bound}", getattr(limits, bound), shards, None) for bound in BOUNDS if limits),
     )
     for name, value, least, most in bounds:
         if value is not None and (value < least or (most is not None and value > most)):
@@ -387,7 +410,8 @@ def _public(released: DataFrame, facts: dict[str, Any]) -> DataFrame:
         late_ms.alias("lateness_ms"),
         F.when(is_missed, "missed").otherwise(reason.error_code).alias("error_code"),
         F.when(is_missed, too_late).otherwise(reason.error_message).alias("error_message"),
-        F.when(is_missed, F.to_json(about)).otherwise(reason.record).alias("record"),
+        # A row that is refused here has no record of its own: its columns are all there is of it.
+        F.when(is_missed | is_rejected, F.coalesce(reason.record, F.to_json(about))).alias("record"),
         "source",
         rejected_at.alias("rejected_at"),
         F.when(kind == "status", note).alias("status"),

@@ -3,8 +3,7 @@
 One class for each section, named as in the file; :mod:`wheel_udf.config` reads the file into them. Durations come as texts with a unit
 and become attributes that end in ``_ms``; instants come as ISO texts and become UTC epoch ms; None means that there is no bound.
 
-Every rule of a section speaks on its own, also when another one has failed, so that one reading finds all faults. What belongs to a
-later release is refused by name and not as an unknown word. The rules of Kafka are in :mod:`wheel_udf.kafka_options`.
+Every rule of a section speaks on its own, also when another one has failed, so that one reading finds all faults. The rules of Kafka are in :mod:`wheel_udf.kafka_options`.
 """
 
 from __future__ import annotations
@@ -339,10 +338,36 @@ class StoreConfig(_Section):
     path: _Text
 
 
+def _share(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise _fault("not a share", rule="above 0 and at most 1, such as 0.5")
+    return float(value)
+
+
 class LimitsConfig(_Section):
-    """Section ``limits``: bounds on the work of a batch. None = no bound."""
+    """Section ``limits``: bounds on the work of a batch and on what is pending. None = no bound.
+
+    Attributes:
+        fired_per_batch: Rows released in a batch.
+        pending: Entries that wait, in all.
+        per_destination: Entries that wait for one destination.
+        per_slot: Entries due in one tick of the wheel.
+        soft: Share of a bound at which its soft zone begins; 1: there is none.
+        on_limit: What happens to a command that finds no room: it is rejected, or the intake pauses (tiered only).
+    """
 
     fired_per_batch: StrictInt | None = Field(None, ge=1)
+    pending: StrictInt | None = Field(None, ge=1)
+    per_destination: StrictInt | None = Field(None, ge=1)
+    per_slot: StrictInt | None = Field(None, ge=1)
+    soft: Annotated[float, BeforeValidator(_share)] = 1.0
+    on_limit: Literal["reject", "pause"] = "reject"
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The bounds on what is pending that are set."""
+        given = {"pending": self.pending, "per_destination": self.per_destination, "per_slot": self.per_slot}
+        return {name: most for name, most in given.items() if most is not None}
 
 
 def _trigger(value: object) -> str:

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from wheel_udf.cascade import Step, advance
 from wheel_udf.geometry import Wheel
 from wheel_udf.hints import HintBoard, answer_of
+from wheel_udf.limits import BOUNDS, Limits, reason
 from wheel_udf.metrics import LatenessHistogram
 from wheel_udf.state import CANCEL, COMMAND_SCHEMA, FAR, ShardState
 
@@ -159,6 +160,7 @@ class ShardStep:
         limit: Most rows released in a batch, all shards together.
         board_folder: Where to post answers; ``None`` where the driver's folder is out of reach.
         stored: Whether entries may wait in a slot store.
+        limits: How much may be pending, all shards together.
     """
 
     wheel: Wheel
@@ -171,6 +173,7 @@ class ShardStep:
     limit: int | None
     board_folder: str | None
     stored: bool = False
+    limits: Limits = Limits()  # noqa: RUF009  # frozen
 
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], group: Any
@@ -191,6 +194,7 @@ class ShardStep:
             self._share(shard),
             memory_ms=self.memory_ms,
             stored=self.stored,
+            limits=self.limits.share(shard, self.shards) if self.limits else None,
         )
         state, rejects = step.state, rows.rejected.num_rows
         if rejects:
@@ -199,7 +203,22 @@ class ShardStep:
         if step.changed or rejects:
             group.update(state.to_row(self.shards))
         status = json.dumps(self._status(shard, rows, step, state, group))
-        yield _output(step, rows.rejected, status)
+        yield _output(step, rows.rejected, self._refused(step), status)
+
+    def _full(self, shard: int, step: Step, state: ShardState) -> dict[str, float]:
+        """How much of each bound is used, as far as this batch tells; 1 is all."""
+        share = self.limits.share(shard, self.shards)
+        used = {**step.fullest, "pending": state.pending}
+        return {bound: used[bound] / most for bound in used if (most := getattr(share, bound)) is not None}
+
+    def _refused(self, step: Step) -> pa.Table | None:
+        """The commands that found no room, each with its reason."""
+        if step.refused is None:
+            return None
+        texts = pa.array([reason(self.limits, bound, self.shards) for bound in BOUNDS])
+        return step.refused.append_column(
+            "note", texts.take(pc.index_in(step.refused["bound"], pa.array(BOUNDS)))
+        )
 
     def _now_ms(self, state: ShardState, rows: Rows, group: Any) -> int:
         if self.clock_kind in ("simulated", "store"):
@@ -221,6 +240,7 @@ class ShardStep:
 
     def _status(self, shard: int, rows: Rows, step: Step, state: ShardState, group: Any) -> dict[str, Any]:
         batch_id, query_id = _batch_of_task()
+        refused = 0 if step.refused is None else step.refused.num_rows
         watermark_ms = None
         if self.clock_kind == "event":
             told = [] if rows.latest_event_ms is None else [rows.latest_event_ms - self.delay_ms]
@@ -238,7 +258,9 @@ class ShardStep:
             "received": rows.received,
             "fired_now": step.fired.num_rows,
             "missed_now": step.missed.num_rows,
-            "rejected_now": rows.rejected.num_rows,
+            "rejected_now": rows.rejected.num_rows + refused,
+            "refused_now": refused,
+            "full": self._full(shard, step, state),
             "spread_now": step.spread,
             "lateness": LatenessHistogram.of(
                 step.clock_ms - step.fired["deliver_at_ms"].to_numpy()
@@ -267,13 +289,14 @@ def _largest_of(entries: pa.Table) -> dict[str, int]:
     return dict(zip(found["destination"].to_pylist(), found["bytes_max"].to_pylist(), strict=True))
 
 
-def _output(step: Step, rejected: pa.Table, status: str) -> pd.DataFrame:
+def _output(step: Step, rejected: pa.Table, refused: pa.Table | None, status: str) -> pd.DataFrame:
     """All rows of a group as one frame: each frame costs pyspark as much as some hundred rows, and so does each column."""
     bounds = step.missed["max_lateness_ms"].cast(pa.string())
     parts = [
         _part("fired", step.fired, fired_at_ms=step.clock_ms, note=_amend_of(step.fired)),
         _part("missed", step.missed, fired_at_ms=step.clock_ms, note=bounds),
         _part("rejected", rejected, note=rejected["reject"]),
+        *([] if refused is None else [_part("rejected", refused, note=refused["note"])]),
         _part("status", None, note=pa.array([status])),
     ]
     table = pa.concat_tables(part for part in parts if part.num_rows)

@@ -220,12 +220,31 @@ def test_a_fault_names_its_field_its_value_and_the_rule(file: Path, override: st
 @pytest.mark.parametrize(
     ("override", "fault"),
     [
-        ("limits.pending=10", "a setting not available in this release: limits.pending"),
-        ("limits.on_limit=reject", "a setting not available in this release: limits.on_limit"),
+        ("limits.pending=0", "too small: limits.pending = 0; rule: at least 1"),
+        ("limits.soft=0", "not a share: limits.soft = 0; rule: above 0 and at most 1"),
+        ("limits.soft=half", "not a share: limits.soft = 'half'; rule: above 0 and at most 1"),
+        ("limits.per_slot=3", "too small a limit: limits.per_slot = 3; rule: at least wheel.shards, 4"),
+        (
+            "limits.on_limit=drop",
+            "not one of the known values: limits.on_limit = 'drop'; rule: 'reject' or 'pause'",
+        ),
+        (
+            "limits.on_limit=pause",
+            "the intake cannot pause here: limits.on_limit = 'pause'; rule: not with mode: direct",
+        ),
     ],
 )
-def test_what_belongs_to_a_later_release_is_refused_by_name(file: Path, override: str, fault: str) -> None:
-    assert fault_of(file, override).startswith(fault)
+def test_limits_that_cannot_hold_are_refused(file: Path, override: str, fault: str) -> None:
+    assert any(found.startswith(fault) for found in faults_of(file, override))
+
+
+def test_the_intake_cannot_pause_where_commands_move_the_clock(file: Path) -> None:
+    tiered = ("mode=tiered", "store.path=data/store", "limits.on_limit=pause")
+    assert fault_of(file, *tiered).startswith(
+        "the intake cannot pause here: limits.on_limit = 'pause'; rule: not with the event clock"
+    )
+    limits = load(file, *tiered, "clock={kind: processing}", "limits.pending=10").limits
+    assert (limits.on_limit, limits.bounds, limits.soft) == ("pause", {"pending": 10}, 1.0)
 
 
 @pytest.mark.parametrize(

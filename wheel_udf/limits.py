@@ -1,0 +1,211 @@
+"""Back-pressure: how many entries may wait, and which new ones are refused when it becomes too many.
+
+Three bounds, each on entries that wait: in all, for one destination, and in one due slot (a tick of the wheel's lowest level; the bound of RocketMQ's
+timer, ``timerCongestNumEachSlot``, where a slot is a second). A new entry needs room under each. Without room it is a reject::
+
+    held, in one slot   0 ............ soft * limit ............ limit
+    a new entry is      admitted       refused more and more     refused
+                                       (chance 0 -> 1)
+
+The soft zone is RocketMQ's too: its chance makes room last for those that come later, and tells producers early. The chance is drawn from the id and
+the version, so a batch that is repeated refuses the same rows. ``soft`` is 1 by default: no zone, and a bound is a bound.
+
+What needs no room: a CANCEL, a version that replaces what waits already (also one that sends it elsewhere), and what is due when it comes. What is
+due leaves with the batch and holds no room either, unless the bound on rows of a batch keeps some back. So what waits after a batch
+never exceeds a limit but by entries that came past due and were kept back by that bound.
+
+First come, first served, as far as the version says who came first: by (seq, schedule_id). An entry is refused if it is not among those that find room
+in its slot, or of those not among the ones that find room at its destination, or of those again in all. So one that its destination
+refuses may have taken another's place in a slot, within the one batch: never too many are admitted, at times some too few.
+
+Cost: nothing without limits. With them, one pass over the due times (and destinations) of what the shard holds in each batch that has new entries.
+Pure: numpy, pandas and pyarrow alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Int64s = npt.NDArray[np.int64]
+Int8s = npt.NDArray[np.int8]
+Bools = npt.NDArray[np.bool_]
+
+BOUNDS = ("per_slot", "per_destination", "pending")
+"""The bounds in the order in which they are asked."""
+
+_ENOUGH_BITS = 2.0**64
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many entries may wait; None is no bound.
+
+    Attributes:
+        pending: In all.
+        per_destination: For one destination.
+        per_slot: In one due slot.
+        soft: Share of each bound at which the soft zone begins, above 0 and at most 1 (no zone).
+    """
+
+    pending: int | None = None
+    per_destination: int | None = None
+    per_slot: int | None = None
+    soft: float = 1.0
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, bound) is not None for bound in BOUNDS)
+
+    def share(self, shard: int, shards: int) -> Limits:
+        """One shard's part: the parts of all shards add up to the whole."""
+        parts = {
+            bound: whole // shards + (shard < whole % shards)
+            for bound in BOUNDS
+            if (whole := getattr(self, bound)) is not None
+        }
+        return replace(self, **parts)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What waits already, without what leaves with this batch.
+
+    Attributes:
+        count: How many entries.
+        counts: How many of each group: for a bound and the groups' keys (see :func:`keys_of`), int64 of the same length. Asked only
+            where a bound needs it.
+    """
+
+    count: int
+    counts: Callable[[str, pa.Array], Int64s]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the limits say of new entries.
+
+    Attributes:
+        refused_by: int8[n]: -1 for an admitted entry, else the place in :data:`BOUNDS` of the bound that refused it.
+        fullest: For each bound that was asked, how many the fullest group holds, of those that new entries came to.
+    """
+
+    refused_by: Int8s
+    fullest: Mapping[str, int]
+
+
+def reason(limits: Limits, bound: str, shards: int = 1) -> str:
+    """Why a command found no room, as the JSON of a reject's reason."""
+    shared = "" if shards == 1 else f", shared by {shards} shards"
+    zone = "" if limits.soft == 1 else f" (from {limits.soft:.0%} of it on, some are refused)"
+    message = f"no room: limits.{bound} = {getattr(limits, bound)}{shared}{zone}; {_MEANING[bound]}; hint: send it again later"
+    return json.dumps({"error_code": f"limit_{bound}", "error_message": message})
+
+
+_MEANING = {
+    "pending": "rule: at most so many entries wait",
+    "per_destination": "rule: at most so many entries wait for one destination",
+    "per_slot": "rule: at most so many entries are due in one tick of the wheel",
+}
+
+
+def judge(limits: Limits, held: Held, new: pa.Table, tick_ms: int) -> Verdict:
+    """Which new entries find room.
+
+    Args:
+        limits: The bounds.
+        held: What waits already.
+        new: Entries with ``schedule_id``, ``seq``, ``destination`` and ``deliver_at_ms``.
+        tick_ms: Width of a due slot.
+    """
+    refused_by = np.full(new.num_rows, -1, np.int8)
+    fullest: dict[str, int] = {}
+    if not (limits and new.num_rows):
+        return Verdict(refused_by, fullest)
+    first = pc.sort_indices(new, sort_keys=[("seq", "ascending"), ("schedule_id", "ascending")]).to_numpy()
+    chance = _chance(new) if limits.soft < 1 else None
+    for number, bound in enumerate(BOUNDS):
+        most = getattr(limits, bound)
+        candidates = first[refused_by[first] < 0]
+        if most is None or not len(candidates):
+            continue
+        group, before = _groups(bound, new.take(pa.array(candidates)), held, tick_ms)
+        over = _over(most, limits.soft, group, before, None if chance is None else chance[candidates])
+        refused_by[candidates[over]] = number
+        fullest[bound] = int((before + np.bincount(group[~over], minlength=len(before))).max())
+    return Verdict(refused_by, fullest)
+
+
+def keys_of(bound: str, entries: pa.Table, tick_ms: int) -> pa.Array:
+    """What a bound groups entries by: their destination, or the number of their due slot."""
+    if bound == "per_destination":
+        return entries["destination"].combine_chunks()
+    return pa.array(np.floor_divide(entries["deliver_at_ms"].to_numpy(), tick_ms))
+
+
+def _groups(bound: str, new: pa.Table, held: Held, tick_ms: int) -> tuple[Int64s, Int64s]:
+    """Of each new entry the number of its group, and how many each group holds already."""
+    if bound == "pending":
+        return np.zeros(new.num_rows, np.int64), np.array([held.count], np.int64)
+    keys = keys_of(bound, new, tick_ms)
+    names = pc.unique(keys)
+    return pc.index_in(keys, value_set=names).to_numpy().astype(np.int64), held.counts(bound, names)
+
+
+def counted(keys: pa.Array, names: pa.Array) -> Int64s:
+    """How often each of the names occurs among the keys."""
+    found = pc.index_in(keys, value_set=names).drop_null().to_numpy()
+    return np.bincount(found, minlength=len(names)).astype(np.int64)
+
+
+def _over(
+    most: int, soft: float, group: Int64s, before: Int64s, chance: npt.NDArray[np.float64] | None
+) -> Bools:
+    """Whether each entry, in the order given, finds its group full (or is refused in its soft zone)."""
+    over: Bools = np.zeros(len(group), bool)
+    if chance is not None:
+        over = chance < _refusing(most, soft, before[group], _rank(group, ~over))
+    rank = _rank(group, ~over)
+    return np.asarray(over | (before[group] + rank >= most), dtype=np.bool_)
+
+
+def _refusing(most: int, soft: float, before: Int64s, rank: Int64s) -> npt.NDArray[np.float64]:
+    """The chance of being refused.
+
+    With ``c`` held, an entry in the zone from ``s`` to ``h`` is refused with the chance (c - s) / (h - s). Of one after the other
+    only the admitted raise ``c``: dc/dn = 1 - (c - s) / (h - s), so the distance from ``h`` shrinks by exp(-n / (h - s)).
+    """
+    start = soft * most
+    zone = max(most - start, 1e-9)
+    in_zone = rank - np.maximum(start - before, 0)
+    left = np.clip(most - np.maximum(before, start), 0, None) / zone
+    return np.where(in_zone < 0, 0.0, 1 - left * np.exp(-np.maximum(in_zone, 0) / zone))
+
+
+def _rank(group: Int64s, counted: Bools) -> Int64s:
+    """For each entry, how many counted ones of its group stand before it."""
+    order = np.argsort(group, kind="stable")
+    flags = counted[order].astype(np.int64)
+    before = np.cumsum(flags) - flags
+    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) != 0][: len(order)])
+    sizes = np.diff(np.r_[starts, len(order)])
+    rank = np.empty(len(group), np.int64)
+    rank[order] = before - np.repeat(before[starts], sizes)
+    return rank
+
+
+def _chance(entries: pa.Table) -> npt.NDArray[np.float64]:
+    """A number from 0 to 1 that belongs to the id and the version."""
+    ids: Any = pd.util.hash_array(
+        entries["schedule_id"].to_numpy(zero_copy_only=False).astype(object), categorize=False
+    )
+    versions: Any = pd.util.hash_array(entries["seq"].to_numpy())
+    mixed: Any = pd.util.hash_array(np.bitwise_xor(ids, versions))
+    return np.asarray(mixed / _ENOUGH_BITS, dtype=np.float64)
