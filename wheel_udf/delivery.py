@@ -228,7 +228,7 @@ class _Delivery:
             full=_fullest([row["full"] for row in shards]),
             spread=sum(row["spread_now"] for row in statuses),
             undeliverable=undeliverable,
-            pending=sum(row["pending"] for row in shards),
+            pending=sum(row["pending"] + row["far"] for row in shards),
             next_due_ms=next_due_ms,
             clock_ms=clock_ms,
             watermark_ms=max(

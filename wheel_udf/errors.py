@@ -118,6 +118,10 @@ class CursorMovedError(StoreError):
     """The cursor of the slot store is not where the rows were placed by; none of them was written."""
 
 
+class IntakePausedError(StoreError):
+    """A limit on what is pending is reached and the intake is to pause: its batch waits and comes again."""
+
+
 class StateTooLargeError(WheelError):
     """The state of one shard would not fit into a row of Spark's state store."""
 

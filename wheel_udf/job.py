@@ -103,6 +103,8 @@ def _compose_tiered(spark: SparkSession, config: JobConfig, until_ms: int | None
         contract=contract_of(config),
         memory_ms=config.contract.memory_ms,
         limit=config.limits.fired_per_batch,
+        limits=limits_of(config),
+        on_limit=config.limits.on_limit,
     )
 
     def start(trigger: str, on_batch: Callable[[BatchReport], None]) -> TieredRun:

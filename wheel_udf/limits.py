@@ -126,9 +126,9 @@ def judge(limits: Limits, held: Held, new: pa.Table, tick_ms: int) -> Verdict:
         tick_ms: Width of a due slot.
     """
     refused_by = np.full(new.num_rows, -1, np.int8)
-    fullest: dict[str, int] = {}
+    asked: dict[str, tuple[Int64s, Int64s, Int64s]] = {}
     if not (limits and new.num_rows):
-        return Verdict(refused_by, fullest)
+        return Verdict(refused_by, {})
     first = pc.sort_indices(new, sort_keys=[("seq", "ascending"), ("schedule_id", "ascending")]).to_numpy()
     chance = _chance(new) if limits.soft < 1 else None
     for number, bound in enumerate(BOUNDS):
@@ -139,8 +139,13 @@ def judge(limits: Limits, held: Held, new: pa.Table, tick_ms: int) -> Verdict:
         group, before = _groups(bound, new.take(pa.array(candidates)), held, tick_ms)
         over = _over(most, limits.soft, group, before, None if chance is None else chance[candidates])
         refused_by[candidates[over]] = number
-        fullest[bound] = int((before + np.bincount(group[~over], minlength=len(before))).max())
-    return Verdict(refused_by, fullest)
+        asked[bound] = candidates, group, before
+    return Verdict(refused_by, {bound: _fullest(refused_by, *groups) for bound, groups in asked.items()})
+
+
+def _fullest(refused_by: Int8s, candidates: Int64s, group: Int64s, before: Int64s) -> int:
+    admitted = group[refused_by[candidates] < 0]
+    return int((before + np.bincount(admitted, minlength=len(before))).max())
 
 
 def keys_of(bound: str, entries: pa.Table, tick_ms: int) -> pa.Array:

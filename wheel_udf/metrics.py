@@ -164,7 +164,8 @@ class BatchReport:
         missed: Rows released past their ``max_lateness``: they went to the rejects.
         rejected: Commands this batch refused.
         undeliverable: Fired rows that a sink refused: they went to the rejects.
-        pending: Entries that wait in the wheel after this batch, over all shards.
+        pending: Entries that wait in the wheel after this batch, over all shards. In the tiered mode far ones too; of these a replaced or
+            cancelled one counts until the store has ended it.
         next_due_ms: Due time of the earliest of them (UTC epoch ms); None if nothing is pending.
         clock_ms: The wheel's clock after this batch (UTC epoch ms); None while it has none.
         watermark_ms: The event-time watermark this batch ran with (UTC epoch ms); None without one.

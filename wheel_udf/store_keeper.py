@@ -32,6 +32,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from wheel_udf.errors import IntakePausedError
+from wheel_udf.pressure import Pressure
 from wheel_udf.slot_store import STORE_SCHEMA, Appended, ClockOf, Head, Partition, SlotStore
 from wheel_udf.state import COMMAND, GONE_CANCELLED, MOVED
 from wheel_udf.store_intake import stored_rows
@@ -67,14 +69,22 @@ class Keeper:
         store: The store.
         app_id: Id of the transactions of this run and its restarts.
         on_change: Called after each commit that the wheel's clock should know of.
+        pressure: The limits that batches of the intake have to pass; None for none.
     """
 
-    def __init__(self, store: SlotStore, *, app_id: str, on_change: Callable[[Keeper], None]) -> None:
+    def __init__(
+        self,
+        store: SlotStore,
+        *,
+        app_id: str,
+        on_change: Callable[[Keeper], None],
+        pressure: Pressure | None = None,
+    ) -> None:
         self.store, self.layout = store, store.layout
         self._intake_id, self._cascade_id, self._retire_id = (
             f"{app_id}-{part}" for part in ("intake", "cascade", "retire")
         )
-        self._on_change = on_change
+        self._on_change, self._pressure = on_change, pressure
         self._lock = threading.RLock()
         head = store.head()
         self.version, self.cursor_ms, self.clock_ms = head.version, head.cursor_ms, head.clock_ms
@@ -96,7 +106,24 @@ class Keeper:
 
         Returns:
             Rows written; 0 if the store has the batch already.
+
+        Raises:
+            IntakePausedError: A limit is reached, and it is one at which the intake pauses. Nothing was written.
         """
+        if self._pressure is None:
+            return self._take_in(parsed, batch_id, clock_of)
+        if self._pressure.pauses:
+            if not self._pressure.has_room():
+                raise IntakePausedError("a limit on what is pending is reached", field="limits")
+            return self._take_in(parsed, batch_id, clock_of)
+        parsed = parsed.persist()
+        try:
+            admitted = self._pressure.admitted(parsed, self.clock_ms)
+            return self._take_in(admitted, batch_id, clock_of)
+        finally:
+            parsed.unpersist()
+
+    def _take_in(self, parsed: DataFrame, batch_id: int, clock_of: ClockOf) -> int:
         with self._lock:
             if self._placing_ms is None:
                 self.start(self._first_clock(parsed, clock_of))
@@ -114,6 +141,8 @@ class Keeper:
             # The next batch will be about as large.
             self._in_inbox += self._is_small
             self._is_small = done.rows < _PLACED_AT_ONCE_ROWS
+            if self._pressure is not None:
+                self._pressure.came(done.rows)
             self._committed(done, clock_ms=done.clock_ms)
             return done.rows
 

@@ -29,11 +29,13 @@ rows, intake batches go on until its commit, which they wait for.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -42,11 +44,14 @@ from wheel_udf.checkpoint import Identity, Lease, last_planned, open_checkpoint
 from wheel_udf.clock import EventClock, ProcessingClock, StoreClock, wall_clock_ms
 from wheel_udf.commands import Contract, parse
 from wheel_udf.delivery import AVAILABLE_NOW, deliver, start_with, take_lease
-from wheel_udf.errors import StoreError
+from wheel_udf.errors import ConfigError, IntakePausedError, StoreError
 from wheel_udf.geometry import Wheel
 from wheel_udf.hints import HintBoard, Published
+from wheel_udf.limits import Limits
 from wheel_udf.metrics import BatchReport
 from wheel_udf.operator import DEFAULT_MEMORY_MS, schedule_stored
+from wheel_udf.pending import Wheel as Entries
+from wheel_udf.pressure import Pressure
 from wheel_udf.session import quick_local_checkpoints
 from wheel_udf.sinks import Destinations, Sink
 from wheel_udf.slot_store import SlotStore
@@ -71,6 +76,8 @@ class TieredWheel:
         contract: Bounds and defaults of the commands.
         memory_ms: How long an ended id is remembered; ``None`` for ever.
         limit: Most rows released in a batch; ``None`` for no bound.
+        limits: How many entries may wait.
+        on_limit: What happens then: ``reject`` what is new, or ``pause`` the intake (not with the event clock, which would stand).
     """
 
     layout: StoreLayout
@@ -80,6 +87,17 @@ class TieredWheel:
     contract: Contract = Contract()  # noqa: RUF009  # frozen
     memory_ms: int | None = DEFAULT_MEMORY_MS
     limit: int | None = None
+    limits: Limits = Limits()  # noqa: RUF009  # frozen
+    on_limit: Literal["reject", "pause"] = "reject"
+
+    def __post_init__(self) -> None:
+        if self.on_limit == "pause" and isinstance(self.clock, EventClock):
+            raise ConfigError(
+                "the intake cannot pause here",
+                field="on_limit",
+                value="pause",
+                rule="not with the event clock: commands move it, so nothing would make room again",
+            )
 
     @property
     def wheel(self) -> Wheel:
@@ -142,7 +160,12 @@ def start_tiered(
         leases.append(take_lease(f"{checkpoint}/intake"))
         identity = _identity(checkpoint, name, what)
         _require_one_another(store, checkpoint, identity)
-        run = TieredRun(store, what, identity, leases, bounded=trigger == AVAILABLE_NOW)
+        pressure = None
+        if what.limits:
+            entries = Entries(checkpoint, store)
+            pressure = Pressure(spark, entries, what.limits, pauses=what.on_limit == "pause")
+            _logger_of_callbacks.addFilter(_says_no_pause)
+        run = TieredRun(store, what, identity, leases, pressure, bounded=trigger == AVAILABLE_NOW)
     except BaseException:
         for lease in leases:
             lease.close()
@@ -165,7 +188,7 @@ def start_tiered(
             name=name,
             on_batch=lambda report: run.note(report, on_batch),
         )
-        run.begin(wheel, _intake(parsed, run, f"{checkpoint}/intake", trigger, name))
+        run.begin(wheel, lambda: _intake(parsed, run, f"{checkpoint}/intake", trigger, name))
     except BaseException:
         run.stop()
         raise
@@ -212,6 +235,19 @@ def _intake(parsed: DataFrame, run: TieredRun, checkpoint: str, trigger: str, na
         return start_with(writer.foreachBatch(take_in), trigger)
 
 
+_logger_of_callbacks = logging.getLogger("py4j.clientserver")
+
+
+def _says_no_pause(record: logging.LogRecord) -> bool:
+    """A pause is raised through py4j, which logs whatever comes that way with a traceback."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], IntakePausedError)
+
+
+def _is_pause(fault: BaseException | None) -> bool:
+    # Spark tells the text of what a batch function raised, and no more.
+    return fault is not None and IntakePausedError.__name__ in str(fault)
+
+
 def _offset(told: Any) -> Any:
     """An offset of a progress report, which has it as JSON text or read already."""
     try:
@@ -229,6 +265,7 @@ class TieredRun:
         what: TieredWheel,
         identity: Identity,
         leases: list[Lease],
+        pressure: Pressure | None,
         *,
         bounded: bool,
     ) -> None:
@@ -236,22 +273,24 @@ class TieredRun:
         self.board = HintBoard()
         self.wheel: StreamingQuery | None = None
         self.intake: StreamingQuery | None = None
+        self.paused = False
         self.handed_over: list[HandedOver] = []
-        self._leases = leases
+        self._leases, self._pressure = leases, pressure
         self._end = threading.Event()
         self._over = threading.Event()
         self._fault: BaseException | None = None
         self._last_report: BatchReport | None = None
         self._retirable: tuple[int, int] | None = None
-        self.keeper = Keeper(store, app_id=identity.app_id, on_change=self._publish)
+        self.keeper = Keeper(store, app_id=identity.app_id, on_change=self._publish, pressure=pressure)
         if isinstance(what.clock, ProcessingClock):
             self.keeper.start(wall_clock_ms())
         self._publish(self.keeper)
         self._thread = threading.Thread(target=self._keep, name="wheel-keeper", daemon=True)
 
-    def begin(self, wheel: StreamingQuery, intake: StreamingQuery) -> None:
-        """Takes the two queries and starts the keeper's thread."""
-        self.wheel, self.intake = wheel, intake
+    def begin(self, wheel: StreamingQuery, start_intake: Callable[[], StreamingQuery]) -> None:
+        """Takes the wheel's query, starts the intake's (again after each pause) and the keeper's thread."""
+        self.wheel, self._start_intake = wheel, start_intake
+        self.intake = start_intake()
         self._thread.start()
 
     # ---- what time it is ---------------------------------------------------------------------------------------------
@@ -265,7 +304,7 @@ class TieredRun:
     @property
     def input_has_ended(self) -> bool:
         """Whether the input was bounded and is all in the store."""
-        return self.bounded and self.intake is not None and not self.intake.isActive
+        return self.bounded and self.intake is not None and not self.intake.isActive and not self._is_paused()
 
     def _until_ms(self) -> int | None:
         return self.what.clock.until_ms if self.input_has_ended else None
@@ -294,9 +333,26 @@ class TieredRun:
 
     def note(self, report: BatchReport, on_batch: Callable[[BatchReport], None] | None) -> None:
         """Takes a report of the wheel and passes it on."""
+        if self._pressure is not None:
+            full = self._pressure.full(report.pending)
+            report = replace(report, full=full, paused=self.paused)
         if on_batch is not None:
             on_batch(report)
         self._last_report = report
+
+    # ---- the intake's pauses -----------------------------------------------------------------------------------------
+
+    def _is_paused(self) -> bool:
+        """Whether the intake has ended for want of room."""
+        return self.intake is not None and not self.intake.isActive and _is_pause(self.intake.exception())
+
+    def _go_on_if_there_is_room(self) -> None:
+        self.paused = self._is_paused()
+        if not self.paused or self._pressure is None:
+            return
+        counts = None if self._last_report is None else tuple(self._last_report.counts.items())
+        if self._pressure.has_room_again((counts, self.keeper.store.head().version)):
+            self.intake, self.paused = self._start_intake(), False
 
     def _keep(self) -> None:
         try:
@@ -305,6 +361,7 @@ class TieredRun:
                 if self.input_has_ended and not ended:
                     ended = True
                     self._publish(self.keeper)
+                self._go_on_if_there_is_room()
                 now_ms = self._now_ms()
                 if now_ms is not None:
                     self._step(now_ms)
@@ -323,10 +380,10 @@ class TieredRun:
         assert self.wheel is not None, "begun"
         assert self.intake is not None, "begun"
         for query in (self.wheel, self.intake):
-            if not query.isActive and query.exception() is not None:
-                self._fault = query.exception()
+            if not query.isActive and (fault := query.exception()) is not None and not _is_pause(fault):
+                self._fault = fault
                 return False
-        return self.wheel.isActive and (self.intake.isActive or self.bounded)
+        return self.wheel.isActive and (self.intake.isActive or self.bounded or self._is_paused())
 
     def _step(self, now_ms: int) -> None:
         done = self.keeper.step(now_ms)
@@ -360,12 +417,21 @@ class TieredRun:
 
     def _is_done(self) -> bool:
         """Whether the wheel has read all of a bounded input and released what is due at the end."""
-        position, report, end_ms = self._position(), self._last_report, self._now_ms()
+        position, report, end_ms = self._position(), self._last_report, self._end_ms
         if end_ms is None:
             return True  # nothing ever came
-        if position is None or report is None or position[0] < self.keeper.version:
+        if position is None or report is None or position[0] < self.keeper.version or report.backlog:
             return False
-        return position[1] >= end_ms and not report.backlog
+        # A clock with nothing to do until its next heartbeat need not be waited for.
+        cursor_ms, due_ms = self.keeper.cursor_ms, report.next_due_ms
+        is_idle = report.complete and (due_ms is None or due_ms > end_ms)
+        return position[1] >= end_ms or (is_idle and cursor_ms is not None and cursor_ms > end_ms)
+
+    @cached_property
+    def _end_ms(self) -> int | None:
+        """Where the clock is to come to once the input has ended; None if nothing ever came."""
+        assert self.input_has_ended, "the wall clock goes on, the end does not"
+        return self._now_ms()
 
     def _shut_down(self) -> None:
         for query in (self.intake, self.wheel):
