@@ -137,6 +137,33 @@ def committed_offsets(path: str) -> list[Any] | None:
     return [_value(text) for text in offsets.values()]
 
 
+def batch_at(path: str, instant_ms: int) -> int | None:
+    """The newest committed batch that had been planned by an instant (UTC epoch ms); None before the first one.
+
+    Raises:
+        CheckpointError: The record of batches does not go back so far.
+    """
+    files = open_folder(path)
+    committed = sorted(int(name) for name in files.names("commits") if name.isdigit())
+    for batch in reversed(committed):
+        content = files.read(f"offsets/{batch}")
+        if content is not None and _planned_ms(content) <= instant_ms:
+            return batch
+    if committed and committed[0] > 0:
+        raise CheckpointError(
+            "the checkpoint does not go back so far",
+            field=files.name("commits"),
+            value=f"batch {committed[0]} is the oldest on record",
+            rule="spark.sql.streaming.minBatchesToRetain batches are kept",
+        )
+    return None
+
+
+def _planned_ms(content: bytes) -> int:
+    """When a batch was planned: the second line of its record is JSON with the time."""
+    return int(json.loads(content.decode().splitlines()[1])["batchTimestampMs"])
+
+
 def input_moved(path: str, batch_id: int, is_clock: Callable[[str], bool]) -> bool:
     """Whether a batch holds input: an offset of any source but the clock is another than in the batch before.
 

@@ -25,7 +25,7 @@ from wheel_udf import desk_arguments
 from wheel_udf.errors import ConfigErrors
 from wheel_udf.failures import explain
 from wheel_udf.secrets import hide
-from wheel_udf.settings import JobConfig, parse_instant_ms
+from wheel_udf.settings import JobConfig
 
 SUCCESS = 0
 USAGE = 2
@@ -176,16 +176,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trigger", metavar="T", help='an interval such as "5 seconds", or available-now')
     parser.add_argument(
         "--until",
-        type=_instant,
+        type=desk_arguments.instant,
         metavar="INSTANT",
         help="runs the clock on to this ISO instant (UTC where it names no zone); see below",
     )
     return parser
-
-
-def _instant(text: str) -> int:
-    try:
-        return parse_instant_ms(text)
-    except ValueError:
-        message = f"not an ISO instant such as 2014-01-02T00:00:00Z: {text!r}"
-        raise argparse.ArgumentTypeError(message) from None

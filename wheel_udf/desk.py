@@ -2,12 +2,13 @@
 
 ::
 
-    delay_scheduler.py pending  --config FILE [--id ID]... [--where SQL] [--limit N | --count]
-    delay_scheduler.py forecast --config FILE [--where SQL] [--every '1 minute'] [--png FILE]
+    delay_scheduler.py pending  --config FILE [--id ID]... [--where SQL] [--limit N | --count] [--as-of INSTANT]
+    delay_scheduler.py forecast --config FILE [--where SQL] [--every '1 minute'] [--png FILE] [--as-of INSTANT]
     delay_scheduler.py cancel   --config FILE (--id ID | --where SQL)... [--dry-run]
     delay_scheduler.py move     --config FILE (--id ID | --where SQL)... --to SQL [--dry-run]
     delay_scheduler.py reroute  --config FILE (--id ID | --where SQL)... --to NAME [--dry-run]
     delay_scheduler.py acts     --config FILE
+    delay_scheduler.py history  --config FILE --id ID
 
 They read the config of the job and run beside it, or while it rests. Rows are printed as JSON, a line each, without key and value unless ``--payload`` asks
 for them. ``--dry-run`` counts and changes nothing. The arguments: :mod:`wheel_udf.desk_arguments`.
@@ -16,7 +17,9 @@ for them. ``--dry-run`` counts and changes nothing. The arguments: :mod:`wheel_u
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +27,9 @@ from pyspark.sql import functions as F
 
 from wheel_udf import acts
 from wheel_udf.errors import ActError
-from wheel_udf.job import session
+from wheel_udf.history import history
+from wheel_udf.job import destinations_of, session, sink_of
+from wheel_udf.metrics import instant_text
 from wheel_udf.pending import Wheel, forecast, pending, stored
 from wheel_udf.settings import JobConfig
 from wheel_udf.slot_store import SlotStore
@@ -52,6 +57,8 @@ def run(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
             _list(spark, wheel, asked, say)
         elif asked.verb == "forecast":
             _forecast(spark, wheel, asked, say)
+        elif asked.verb == "history":
+            _history(spark, wheel, config, asked.id, say)
         elif asked.verb == "acts":
             _acts(spark, wheel, say)
         else:
@@ -71,7 +78,7 @@ def _picked(asked: argparse.Namespace) -> acts.Picked:
 
 
 def _rows(spark: SparkSession, wheel: Wheel, asked: argparse.Namespace) -> DataFrame:
-    rows = pending(spark, wheel)
+    rows = pending(spark, wheel, as_of_ms=asked.as_of)
     return rows if asked.id is None and asked.where is None else _picked(asked).of(rows)
 
 
@@ -150,6 +157,30 @@ def _act(spark: SparkSession, wheel: Wheel, asked: argparse.Namespace, say: Say)
 def _acts(spark: SparkSession, wheel: Wheel, say: Say) -> None:
     if wheel.store is not None:
         _say_rows(acts.audit(spark, wheel.store).orderBy("at"), say)
+
+
+def _history(spark: SparkSession, wheel: Wheel, config: JobConfig, schedule_id: str, say: Say) -> None:
+    events = history(
+        spark,
+        wheel,
+        schedule_id,
+        geometry=config.wheel.wheel(),
+        destinations=destinations_of(config),
+        rejects=sink_of(config.rejects),
+    )
+    for event in events:
+        named = {name: value for name, value in asdict(event).items() if value is not None}
+        named |= {name: _instant(named[name]) for name in ("at_ms", "deliver_at_ms") if name in named}
+        say(json.dumps({name.removesuffix("_ms"): value for name, value in named.items()}))
+    if not events:
+        say(
+            "nothing is known of this id: it never came, or ended long ago (see `memory`), or went to Kafka or files"
+        )
+
+
+def _instant(instant_ms: int) -> str:
+    whole = instant_text(instant_ms)
+    return f"{whole[:-1]}.{instant_ms % 1_000:03}Z" if whole.endswith("Z") else whole
 
 
 def _say_rows(rows: DataFrame, say: Say) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from wheel_udf.settings import parse_instant_ms
+
 VERBS: Final = {
     "pending": "what is pending: list, get by id, count",
     "forecast": "the load to come, by step of time and destination, as lines and as a picture",
@@ -14,8 +16,18 @@ VERBS: Final = {
     "move": "gives pending entries another due time (tiered mode)",
     "reroute": "gives pending entries another destination (tiered mode)",
     "acts": "what has been cancelled, moved and rerouted, by whom and when",
+    "history": "what became of an id: why it fired or not, when, and through which levels",
 }
 _COLUMNS = "schedule_id, seq, deliver_at, destination, key, value, headers, max_lateness_ms, source, place"
+
+
+def instant(text: str) -> int:
+    """An ISO instant of the command line in UTC epoch ms."""
+    try:
+        return parse_instant_ms(text)
+    except ValueError:
+        message = f"not an ISO instant such as 2014-01-02T00:00:00Z: {text!r}"
+        raise argparse.ArgumentTypeError(message) from None
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +50,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     which = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     which.add_argument("--id", action="append", metavar="ID", help="a schedule_id; repeatable")
     which.add_argument("--where", metavar="SQL", help=f"true for the rows that are meant, over: {_COLUMNS}")
+    then = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    then.add_argument(
+        "--as-of",
+        type=instant,
+        metavar="INSTANT",
+        help="what was pending then instead, such as 2026-01-01T10:00",
+    )
     dry = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     dry.add_argument("--dry-run", action="store_true", help="counts what is meant and changes nothing")
     top = argparse.ArgumentParser(prog="delay_scheduler.py", allow_abbrev=False)
@@ -48,7 +67,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
             name, parents=[common, *parents], help=VERBS[name], description=VERBS[name], allow_abbrev=False
         )
 
-    listed = verb("pending", which)
+    listed = verb("pending", which, then)
     listed.add_argument(
         "--limit", type=int, default=20, metavar="N", help="most rows, by due time (default 20)"
     )
@@ -56,7 +75,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--count", action="store_true", help="only how many, exactly; and how many the store holds"
     )
     listed.add_argument("--payload", action="store_true", help="key and value too, as text")
-    coming = verb("forecast", which)
+    coming = verb("forecast", which, then)
     coming.add_argument(
         "--every", default="1 minute", metavar="TIME", help="width of a step (default 1 minute)"
     )
@@ -70,4 +89,5 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     verb("reroute", which, dry).add_argument("--to", required=True, metavar="NAME", help="a destination")
     verb("acts")
+    verb("history").add_argument("--id", required=True, metavar="ID", help="a schedule_id")
     return top.parse_args(argv)

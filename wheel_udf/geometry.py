@@ -199,6 +199,19 @@ def _ticks(wheel: Wheel) -> tuple[int, ...]:
     return tuple(wheel.tick_of(level) for level in range(1, wheel.levels + 1))
 
 
+def path_of(wheel: Wheel, deliver_at_ms: int, clock_ms: int) -> list[tuple[int, int, int]]:
+    """The way of an entry down the wheel: (level, slot, clock at which it comes there), from where it is put at a clock to level 1."""
+    stations, at_ms = [], clock_ms
+    while True:
+        level = level_of(wheel, deliver_at_ms, at_ms)
+        slot = slot_of(wheel, level, deliver_at_ms)
+        stations.append((level, slot, at_ms))
+        if level == 1:
+            return stations
+        # It comes down when the clock reaches its slot.
+        at_ms = bucket_interval(wheel, level, slot)[0]
+
+
 # ---- Spark Column ------------------------------------------------------------------------------------------
 
 

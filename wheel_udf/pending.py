@@ -11,7 +11,7 @@ Tiered: far entries are in the store, near ones in the state, and both bear vers
     SCHEDULE, near, due by now     if the state still holds it (a backlog), or the wheel has not read it yet
     CANCEL                         no
 
-"Now" is the clock of the state. The table is read at one version and the state after the last committed batch, so the answer is that of a moment,
+"Now" is the clock of the wheel's last committed batch. The table is read at one version and the state after the last committed batch, so the answer is that of a moment,
 give or take the batch under way.
 
 Cost: direct, O(pending). Tiered, one pass over the ids and versions in the store (no payloads), and what is asked for of the rows; few ids have
@@ -31,11 +31,12 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from wheel_udf.checkpoint import committed_offsets
-from wheel_udf.slot_store import SlotStore
-from wheel_udf.state import ENTRY_SCHEMA, SCHEDULE, entries_of_text
+from wheel_udf.checkpoint import batch_at, committed_offsets
+from wheel_udf.slot_store import STORE_SCHEMA, SlotStore
+from wheel_udf.state import ENTRY_SCHEMA, MEMORY_SCHEMA, SCHEDULE, entries_of_text, memory_of_text
 from wheel_udf.store_layout import is_far, is_far_column
 from wheel_udf.store_versions import VERSION, with_version
+from wheel_udf.tables import version_at
 
 PENDING_COLUMNS: Final = (
     "schedule_id", "seq", "amend", "deliver_at", "destination", "key", "value", "headers", "max_lateness_ms", "source", "place",
@@ -43,6 +44,7 @@ PENDING_COLUMNS: Final = (
 """``headers`` is JSON text; ``place`` is where the entry waits: ``state``, or ``store``."""
 
 _ENTRY: Final = from_arrow_schema(ENTRY_SCHEMA)
+_MEMORY: Final = from_arrow_schema(MEMORY_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -63,23 +65,41 @@ class Wheel:
         return self.checkpoint if self.store is None else f"{self.checkpoint}/wheel"
 
 
-def pending(spark: SparkSession, wheel: Wheel) -> DataFrame:
+def pending(spark: SparkSession, wheel: Wheel, *, as_of_ms: int | None = None) -> DataFrame:
     """The entries that wait for their due time.
 
     Args:
         spark: A session.
         wheel: Where they are.
+        as_of_ms: Those that waited at an earlier moment (UTC epoch ms) instead. Direct: after the last batch planned by then, as far back as
+            Spark keeps batches (``spark.sql.streaming.minBatchesToRetain``). Tiered: by the store's version of then, as far back as its log and
+            files are kept; what was due by then is left out, also where it had not been released yet.
 
     Returns:
         A row for each, with :data:`PENDING_COLUMNS`, in no order.
 
     Raises:
-        CheckpointError: The checkpoint is damaged.
+        CheckpointError: The checkpoint is damaged, or does not go back so far.
+        StoreError: The store does not go back so far.
     """
     if wheel.store is None:
-        return _public(in_state(spark, wheel.query), F.lit("state"))
-    rows = _pending_in_store(spark, wheel.store, wheel.query)
+        return _public(in_state(spark, wheel.query, as_of_ms=as_of_ms), F.lit("state"))
+    if as_of_ms is None:
+        rows = _pending_in_store(spark, wheel.store, wheel.query)
+    else:
+        rows = _pending_then(spark, wheel.store, as_of_ms)
     return _public(rows, F.when(is_far_column(F.col("level")), "store").otherwise("state"))
+
+
+def create_view(
+    spark: SparkSession, wheel: Wheel, name: str = "pending", *, as_of_ms: int | None = None
+) -> None:
+    """Gives :func:`pending` a name in the session's SQL: a temporary view of what is pending now. For a later look, make it again.
+
+    Raises:
+        CheckpointError, StoreError: As :func:`pending`.
+    """
+    pending(spark, wheel, as_of_ms=as_of_ms).createOrReplaceTempView(name)
 
 
 def stored(store: SlotStore) -> int:
@@ -96,12 +116,26 @@ def _public(rows: DataFrame, place: Column) -> DataFrame:
 # ---- the state -------------------------------------------------------------------------------------------------------
 
 
-def in_state(spark: SparkSession, checkpoint: str) -> DataFrame:
-    """The entries in the state of a query, after its last committed batch; the columns of ``ENTRY_SCHEMA``."""
-    if committed_offsets(checkpoint) is None:
+def in_state(spark: SparkSession, checkpoint: str, *, as_of_ms: int | None = None) -> DataFrame:
+    """The entries in the state of a query, after its last committed batch (by an instant); the columns of ``ENTRY_SCHEMA``."""
+    batch = None if as_of_ms is None else batch_at(checkpoint, as_of_ms)
+    if committed_offsets(checkpoint) is None or (as_of_ms is not None and batch is None):
         return spark.createDataFrame([], _ENTRY)
-    texts = _states(spark, checkpoint).select("value.groupState.chunks")
+    texts = _states(spark, checkpoint, batch).select("value.groupState.chunks")
     return texts.mapInArrow(_entries, _ENTRY)
+
+
+def remembered(spark: SparkSession, checkpoint: str) -> DataFrame:
+    """What the state of a query remembers of ended ids; the columns of ``MEMORY_SCHEMA``."""
+    if committed_offsets(checkpoint) is None:
+        return spark.createDataFrame([], _MEMORY)
+    return _states(spark, checkpoint).select("value.groupState.chunks").mapInArrow(_memory, _MEMORY)
+
+
+def _memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for text in batch.column(0).to_pylist():
+            yield from memory_of_text(text).to_batches()
 
 
 def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -110,11 +144,15 @@ def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from entries_of_text(text).to_batches()
 
 
-def _states(spark: SparkSession, checkpoint: str) -> DataFrame:
-    return spark.read.format("statestore").load(checkpoint)
+def _states(spark: SparkSession, checkpoint: str, batch: int | None = None) -> DataFrame:
+    reader = spark.read.format("statestore")
+    return (reader if batch is None else reader.option("batchId", batch)).load(checkpoint)
 
 
-def _clock_ms(spark: SparkSession, checkpoint: str) -> int | None:
+def clock_of(spark: SparkSession, checkpoint: str) -> int | None:
+    """The latest clock in the state of a query (UTC epoch ms); None before the first batch."""
+    if committed_offsets(checkpoint) is None:
+        return None
     clock_ms: int | None = (
         _states(spark, checkpoint).agg(F.max("value.groupState.clock_ms").alias("at")).collect()[0].at
     )
@@ -127,7 +165,7 @@ def _clock_ms(spark: SparkSession, checkpoint: str) -> int | None:
 def _pending_in_store(spark: SparkSession, store: SlotStore, checkpoint: str) -> DataFrame:
     """Rows of the store that are pending, with its columns."""
     # The state first: what has left the store since then is then looked for in neither.
-    read_to, clock_ms = _position(spark, checkpoint)
+    read_to, clock_ms = _position(checkpoint)
     head = store.head()
     far, due = is_far_column(F.col("level")), F.col("deliver_at_ms")
     rows = with_version(store.rows(version=head.version))
@@ -148,6 +186,23 @@ def _pending_in_store(spark: SparkSession, store: SlotStore, checkpoint: str) ->
     return entries.where(~by_now).unionByName(waiting)
 
 
+def _pending_then(spark: SparkSession, store: SlotStore, as_of_ms: int) -> DataFrame:
+    """As :func:`_pending_in_store`, by the store alone: near rows stay in it beyond their firing."""
+    version = version_at(spark, store.path, as_of_ms)
+    if version is None:
+        return spark.createDataFrame([], STORE_SCHEMA)
+    head = store.head(version=version)
+    # Under the processing clock none is noted: it was the time itself. The wheel's clock never passes the cursor.
+    instants = [
+        at for at in (as_of_ms if head.clock_ms is None else head.clock_ms, head.cursor_ms) if at is not None
+    ]
+    far, due = is_far_column(F.col("level")), F.col("deliver_at_ms")
+    rows = with_version(store.rows(version=version))
+    if head.cursor_ms is not None:
+        rows = rows.where(~far | (due >= head.cursor_ms))
+    return _winners(rows).where(due > min(instants))
+
+
 def _winners(rows: DataFrame) -> DataFrame:
     """Of the rows that bear versions, the entries that no other row of their id beats."""
     is_entry = (F.col("op") == SCHEDULE) & F.col("deliver_at_ms").isNotNull()
@@ -162,7 +217,7 @@ def _winners(rows: DataFrame) -> DataFrame:
     return alone.unionByName(best.where(is_entry).select(alone.columns))
 
 
-def _position(spark: SparkSession, checkpoint: str) -> tuple[int, int | None]:
+def _position(checkpoint: str) -> tuple[int, int | None]:
     """Of the wheel's last committed batch: the version of the store up to which it has read, and its clock; None before the first."""
     offsets = committed_offsets(checkpoint)
     if offsets is None:
@@ -170,7 +225,8 @@ def _position(spark: SparkSession, checkpoint: str) -> tuple[int, int | None]:
     table = next(offset for offset in offsets if isinstance(offset, dict) and "reservoirVersion" in offset)
     # Delta notes the next version with an index below 0, or the files read of the version itself.
     read_to = int(table["reservoirVersion"]) - (int(table["index"]) < 0)
-    return read_to, _clock_ms(spark, checkpoint)
+    instants = (offset.get("instant_ms") for offset in offsets if isinstance(offset, dict))
+    return read_to, max((at for at in instants if at is not None), default=None)
 
 
 # ---- what is coming --------------------------------------------------------------------------------------------------

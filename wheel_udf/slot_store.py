@@ -299,9 +299,9 @@ class SlotStore:
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
-    def head(self) -> Head:
-        """Version, cursor, clock and batches as they stand now; of one version, without a Spark job."""
-        table = self._snapshot()
+    def head(self, *, version: int | None = None) -> Head:
+        """Version, cursor, clock and batches as they stand now, or stood at a version; of one version, without a Spark job."""
+        table = self._snapshot() if version is None else tables.snapshot_at(self.spark, self.path, version)
         marks = tables.transactions(table)
         cursor_ms, clock_ms = marks.pop(CURSOR, None), marks.pop(CLOCK, None)
         return Head(int(table.version()), cursor_ms, clock_ms, marks)

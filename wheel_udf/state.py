@@ -175,6 +175,12 @@ def entries_of_text(text: str) -> pa.Table:
     return pa.concat_tables(tables) if tables else ENTRY_SCHEMA.empty_table()
 
 
+def memory_of_text(text: str) -> pa.Table:
+    """All that a shard remembers of ended ids (``MEMORY_SCHEMA``), from the column ``chunks`` of its row."""
+    tables = [chunk.table() for chunk in _chunks_from_text(text) if chunk.level == _MEMORY_LEVEL]
+    return pa.concat_tables(tables) if tables else MEMORY_SCHEMA.empty_table()
+
+
 def _chunks_to_text(chunks: Sequence[Chunk]) -> str:
     """The directory's text, a blank, and the texts of the chunks, end to end."""
     columns = [

@@ -21,10 +21,12 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
+from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from wheel_udf.errors import SinkError
+from wheel_udf.errors import SinkError, StoreError
 from wheel_udf.files import local_folder
 from wheel_udf.java import java_class, scala_map, scala_none
 
@@ -97,6 +99,37 @@ def snapshot(spark: SparkSession, place: str) -> Any:
     """The table as it stands now (Delta's Snapshot); its version is -1 while the log holds no commit."""
     none = scala_none(spark)
     return delta_log(spark, place).update(False, none, none)  # noqa: FBT003  # not a stale one; py4j knows no keywords
+
+
+def version_at(spark: SparkSession, place: str, instant_ms: int) -> int | None:
+    """The newest version of a table that had been committed by an instant (UTC epoch ms); None before the first one.
+
+    Raises:
+        StoreError: The log does not go back so far.
+    """
+    commits = (
+        DeltaTable.forPath(spark, place).history().select("version", F.unix_millis("timestamp").alias("at"))
+    )
+    found = commits.agg(
+        F.max(F.when(F.col("at") <= instant_ms, F.col("version"))), F.min("version")
+    ).collect()[0]
+    if found[0] is None and found[1]:
+        raise StoreError(
+            "the table's log does not go back so far",
+            field=place,
+            value=f"version {found[1]} is the oldest on record",
+            rule="delta.logRetentionDuration says how long commits are kept",
+        )
+    version: int | None = found[0]
+    return version
+
+
+def snapshot_at(spark: SparkSession, place: str, version: int) -> Any:
+    """The table as it stood at a version (Delta's Snapshot)."""
+    log = delta_log(spark, place)
+    # Scala's default arguments, by the names that it gives them.
+    others = [getattr(log, f"getSnapshotAt$default${number}")() for number in (2, 3, 4)]
+    return log.getSnapshotAt(version, *others)
 
 
 def last_transaction(table: Any, app_id: str) -> int | None:

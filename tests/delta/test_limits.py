@@ -108,7 +108,7 @@ def test_the_tiered_intake_rejects_what_finds_no_room_in_the_whole_wheel(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     reports: list[BatchReport] = []
-    add_files(tmp_path / "in", *BATCHES)
+    add_files(tmp_path / "in", [row for batch in BATCHES[:3] for row in batch], BATCHES[3])
     what = TieredWheel(layout=LAYOUT, store=str(tmp_path / "store"), clock=EVENTS, shards=2, limits=LIMITS)
     start(spark, tmp_path, what, reports).awaitTermination()
     assert rejected(spark, tmp_path) == REFUSED

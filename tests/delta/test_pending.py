@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.delta.test_tiered import LAYOUT
-from tests.spark.streams import add_files, at, cancel, due, read_files, waiting
+from tests.spark.streams import T0_MS, add_files, at, cancel, due, read_files, waiting
 from wheel_udf import acts
 from wheel_udf.acts import Picked
 from wheel_udf.clock import EventClock
 from wheel_udf.delivery import deliver
 from wheel_udf.errors import ActError
+from wheel_udf.history import history
 from wheel_udf.operator import schedule
-from wheel_udf.pending import Wheel, forecast, in_state, pending
+from wheel_udf.pending import Wheel, create_view, forecast, in_state, pending
 from wheel_udf.sinks import DeltaSink, Destinations
 
 if TYPE_CHECKING:
@@ -50,6 +52,47 @@ def test_the_state_of_a_direct_wheel_is_a_table(spark: SparkSession, tmp_path: P
     assert load == [(naive(60), "out", 2, 5), (naive(99_960), "other", 1, 0)]
     with pytest.raises(ActError, match="direct mode has no table"):
         acts.cancel(spark, wheel, Picked(ids=["a"]))
+
+    first_ms = planned_ms(tmp_path / "checkpoint", batch=0)
+    assert waiting(spark, wheel, as_of_ms=first_ms - 1) == []
+    assert waiting(spark, wheel, as_of_ms=first_ms) == [
+        ("soon", 1, 5, "state"),
+        ("a", 1, 60, "state"),
+        ("c", 1, 70, "state"),
+        ("b", 1, 100_000, "state"),
+    ]
+    create_view(spark, wheel, "waiting")
+    assert spark.sql("SELECT schedule_id FROM waiting WHERE destination = 'other'").collect() == [("b",)]
+
+    told = {name: heard(spark, wheel, tmp_path, name) for name in ("soon", "c", "b", "nobody")}
+    assert told == {
+        "soon": [("remembered: fired", 20), ("fired", 20)],
+        "c": [("remembered: ended without firing", 0)],
+        "b": [
+            ("on a level of the wheel", 20),
+            ("on a level of the wheel", 92_800),
+            ("will fire", 100_000),
+            ("on a level of the wheel", 100_000),
+        ],
+        "nobody": [],
+    }
+
+
+def planned_ms(checkpoint: Path, batch: int) -> int:
+    metadata = (checkpoint / "offsets" / str(batch)).read_text().splitlines()[1]
+    return int(json.loads(metadata)["batchTimestampMs"])
+
+
+def heard(spark: SparkSession, wheel: Wheel, folder: Path, name: str) -> list[tuple[str, int | None]]:
+    events = history(
+        spark,
+        wheel,
+        name,
+        geometry=LAYOUT.wheel,
+        destinations=Destinations({"*": DeltaSink(str(folder / "tables"))}),
+        rejects=DeltaSink(str(folder / "rejects")),
+    )
+    return [(event.what, None if event.at_ms is None else (event.at_ms - T0_MS) // 1_000) for event in events]
 
 
 def naive(seconds: float) -> Any:

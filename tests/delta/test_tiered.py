@@ -7,6 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import functions as F
 
 from tests.spark.streams import add_files, at_ms, cancel, due, read_files, waiting
 from wheel_udf.cli import main
@@ -159,6 +161,13 @@ def test_far_entries_are_replaced_cancelled_and_fired_over_a_restart_and_the_acc
         world.start(checkpoint="other")
 
 
+def committed_ms(world: World) -> int:
+    """When the store's last commit was made."""
+    history = DeltaTable.forPath(world.spark, str(world.folder / "store")).history(1)
+    at_ms: int = history.select(F.unix_millis("timestamp")).collect()[0][0]
+    return at_ms
+
+
 def _look_and_act(world: World) -> None:
     before = [
         ("near", 1, 15, "state"),
@@ -171,6 +180,7 @@ def _look_and_act(world: World) -> None:
         ("d", 1, 3_000, "store"),
     ]
     assert world.pending() == before
+    looked_ms = committed_ms(world)
     assert world.say("pending", "--count") == ["0", "pending 8", "stored 9"], (
         "the cheap count has `c`, which is cancelled"
     )
@@ -199,6 +209,24 @@ def _look_and_act(world: World) -> None:
         ("rerouted", 1, 800, "store"),
         ("d", 1, 3_000, "store"),
     ]
+    store = SlotStore.open(world.spark, str(world.folder / "store"), LAYOUT, create=False)
+    wheel = Wheel(str(world.folder / "checkpoint"), store)
+    assert {(name, due_s) for name, _, due_s, _ in waiting(world.spark, wheel, as_of_ms=looked_ms)} == {
+        (name, due_s) for name, _, due_s, _ in before
+    }
+    assert waiting(world.spark, wheel, as_of_ms=0) == []
+    code, *told = world.say("history", "--id", "moved")
+    assert (code, [(event["what"], event.get("at", "-")[11:19]) for event in map(json.loads, told)]) == (
+        "0",
+        [
+            ("SCHEDULE", "00:00:00"),
+            ("on a level of the wheel", "00:00:00"),
+            ("remembered: this version waits, or waited, in the store", "00:00:00"),
+            ("on a level of the wheel", "00:06:40"),
+            ("will fire", "00:08:20"),
+            ("SCHEDULE by an act", ""),
+        ],
+    )
     assert [json.loads(line)["act"] for line in world.say("acts")[1:]] == [
         "cancel",
         "move",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -40,24 +43,41 @@ def config(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def run_job(folder: Path, config: dict[str, Any], bootstrap: str, *argv: str) -> tuple[int, str]:
-    """Exit code and all output of a job in a process of its own: the JVM writes its logs there."""
+_RUNS = """
+import sys
+from wheel_udf.cli import main
+
+for argv in [words.split() for words in sys.argv[1:]]:
+    print("exit code", main(argv), flush=True)
+"""
+
+
+def run_jobs(
+    folder: Path, bootstrap: str, *runs: tuple[str, dict[str, Any]]
+) -> tuple[list[int], list[str], str]:
+    """Exit codes, what each run put on standard output, and all standard error, of runs in one process: the JVM writes its logs there."""
     servers = {"kafka.bootstrap.servers": bootstrap}
-    for section in (config["source"], config["destinations"]["out"]):
-        section["options"] = section["options"] | servers
     (folder / "job").mkdir()
-    file = folder / "job" / "job.yml"
-    file.write_text(yaml.safe_dump(config))
-    verb, *more = argv
+    argv = []
+    for number, (words, config) in enumerate(runs):
+        verb, *more = words.split()
+        for section in (config["source"], config["destinations"]["out"]):
+            section["options"] = servers | section["options"]
+        file = folder / "job" / f"{number}.yml"
+        file.write_text(yaml.safe_dump(config))
+        argv.append(" ".join([verb, "--config", str(file), *more]))
     run = subprocess.run(
-        [sys.executable, str(ROOT / "jobs" / "delay_scheduler.py"), verb, "--config", str(file), *more],
+        [sys.executable, "-c", _RUNS, *argv],
         capture_output=True,
         text=True,
         check=False,
+        cwd=ROOT,
         env=os.environ | {"WHEEL_CANARY": OTHER},
     )
-    file.unlink()
-    return run.returncode, run.stdout + run.stderr
+    shutil.rmtree(folder / "job")
+    *outputs, _ = re.split(r"^exit code ", run.stdout, flags=re.MULTILINE)
+    codes = [int(code) for code in re.findall(r"^exit code (\d+)$", run.stdout, flags=re.MULTILINE)]
+    return codes, outputs, run.stderr
 
 
 def holders(folder: Path) -> list[str]:
@@ -73,7 +93,7 @@ def assert_nowhere(output: str, folder: Path) -> None:
     assert holders(folder) == []
 
 
-def test_a_run_with_rejects_and_an_undeliverable_row_holds_no_secret(
+def test_rejects_an_undeliverable_row_and_faults_of_options_and_clusters_hold_no_secret(
     kafka: KafkaWorld, config: dict[str, Any], tmp_path: Path
 ) -> None:
     topic = kafka.topic()
@@ -85,37 +105,25 @@ def test_a_run_with_rejects_and_an_undeliverable_row_holds_no_secret(
         ],
     )
     config["source"]["topics"] = [topic]
-    code, output = run_job(tmp_path, config, kafka.bootstrap, "run")
-    assert (code, "1 rejected" in output) == (0, True), output
+    away, no_login = (copy.deepcopy(config) for _ in range(2))
+    for section in (away["source"], away["destinations"]["out"]):
+        section["options"]["kafka.bootstrap.servers"] = "127.0.0.1:1"
+    no_login["source"]["options"]["kafka.security.protocol"] = "SASL_PLAINTEXT"
+    no_login["source"]["options"]["kafka.sasl.jaas.config"] = f"{CANARY} is no JAAS text"
+    runs = (
+        ("run", config),
+        ("dry-run --debug", config),
+        ("run --debug", away),
+        ("run --debug", no_login),
+    )
+    codes, outputs, errors = run_jobs(tmp_path, kafka.bootstrap, *runs)
+    assert codes == [0, 2, 1, 1], errors
+    assert "1 rejected" in outputs[0]
     assert (tmp_path / "bad" / "_delta_log").is_dir()
-    assert_nowhere(output, tmp_path)
-
-
-def test_a_dry_run_and_its_faults_hold_no_secret(
-    kafka: KafkaWorld, config: dict[str, Any], tmp_path: Path
-) -> None:
-    config["source"]["topics"] = [kafka.topic()]
-    code, output = run_job(tmp_path, config, kafka.bootstrap, "dry-run", "--debug")
-    assert (code, "cannot be written, " in output) == (2, True), output
-    assert_nowhere(output, tmp_path)
-
-
-def test_a_cluster_that_cannot_be_reached_is_told_without_a_secret(
-    config: dict[str, Any], tmp_path: Path
-) -> None:
-    code, output = run_job(tmp_path, config, "127.0.0.1:1", "run", "--debug")
-    assert (code, "error: the Kafka cluster does not answer" in output) == (1, True), output
-    assert_nowhere(output, tmp_path)
-
-
-def test_a_login_that_cannot_work_is_told_without_a_secret(
-    kafka: KafkaWorld, config: dict[str, Any], tmp_path: Path
-) -> None:
-    config["source"]["options"]["kafka.security.protocol"] = "SASL_PLAINTEXT"
-    config["source"]["options"]["kafka.sasl.jaas.config"] = f"{CANARY} is no JAAS text"
-    code, output = run_job(tmp_path, config, kafka.bootstrap, "run", "--debug")
-    assert (code, "error: the options of Kafka do not make a client" in output) == (1, True), output
-    assert_nowhere(output, tmp_path)
+    assert "cannot be written, " in outputs[1] + errors
+    assert "error: the Kafka cluster does not answer" in errors
+    assert "error: the options of Kafka do not make a client" in errors
+    assert_nowhere("".join(outputs) + errors, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +152,7 @@ def log_in(config: dict[str, Any], password: str) -> None:
         section["options"] = options
 
 
-def test_a_broker_that_asks_for_a_password_is_read_and_written(
+def test_a_broker_that_asks_for_a_password_is_read_and_written_and_a_wrong_one_is_told_and_not_shown(
     guarded: LocalKafka, config: dict[str, Any], tmp_path: Path
 ) -> None:
     client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "wheel"}
@@ -156,21 +164,15 @@ def test_a_broker_that_asks_for_a_password_is_read_and_written(
     headers = {"wheel-id": b"a", "wheel-delay": b"0", "wheel-target": b"out"}
     producer.produce("in", value=b"close", headers=headers)
     assert producer.flush(60) == 0
+    wrong = copy.deepcopy(config)
     log_in(config, CANARY)
-    code, output = run_job(tmp_path, config, guarded.bootstrap, "run")
-    assert code == 0, output
+    log_in(wrong, OTHER)
+    runs = (("run", config), ("run --debug", wrong))
+    codes, outputs, errors = run_jobs(tmp_path, guarded.bootstrap, *runs)
+    assert (codes, "uthentication" in errors) == ([0, 1], True), errors
     consumer = Consumer(client | {"group.id": "test", "auto.offset.reset": "earliest"})
     consumer.subscribe(["out"])
     (message,) = consumer.consume(1, timeout=60)
     consumer.close()
     assert message.value() == b"close"
-    assert_nowhere(output, tmp_path)
-
-
-def test_a_wrong_password_is_told_and_not_shown(
-    guarded: LocalKafka, config: dict[str, Any], tmp_path: Path
-) -> None:
-    log_in(config, OTHER)
-    code, output = run_job(tmp_path, config, guarded.bootstrap, "run", "--debug")
-    assert (code, "uthentication" in output) == (1, True), output
-    assert_nowhere(output, tmp_path)
+    assert_nowhere("".join(outputs) + errors, tmp_path)

@@ -88,9 +88,11 @@ def run(scheduled: DataFrame, checkpoint: Path) -> DataFrame:
     return spark.table(name)
 
 
-def waiting(spark: SparkSession, wheel: Wheel) -> list[tuple[str, int, int, str]]:
-    """What is pending: (id, seq, due in seconds from the beginning, place), by due time and id."""
-    rows = pending(spark, wheel).orderBy("deliver_at", "schedule_id").collect()
+def waiting(
+    spark: SparkSession, wheel: Wheel, as_of_ms: int | None = None
+) -> list[tuple[str, int, int, str]]:
+    """What is pending, or was: (id, seq, due in seconds from the beginning, place), by due time and id."""
+    rows = pending(spark, wheel, as_of_ms=as_of_ms).orderBy("deliver_at", "schedule_id").collect()
     return [
         (row.schedule_id, row.seq, int(row.deliver_at.timestamp() - T0_MS / 1_000), row.place) for row in rows
     ]
