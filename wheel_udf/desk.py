@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -51,6 +52,8 @@ def run(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
     Raises:
         WheelError: It cannot be done.
     """
+    # A predicate that Spark cannot read is told in a line of ours; Spark's own goes on for twenty.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     with session(config.name) as spark:
         wheel = _wheel(spark, config)
         if asked.verb == "pending":

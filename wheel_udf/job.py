@@ -105,6 +105,8 @@ def _compose_tiered(spark: SparkSession, config: JobConfig, until_ms: int | None
         limit=config.limits.fired_per_batch,
         limits=limits_of(config),
         on_limit=config.limits.on_limit,
+        history_ms=config.store.history_ms,
+        keep_ms=config.store.keep_ms,
     )
 
     def start(trigger: str, on_batch: Callable[[BatchReport], None]) -> TieredRun:

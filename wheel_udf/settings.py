@@ -333,9 +333,16 @@ class SinkConfig(_Section):
 
 
 class StoreConfig(_Section):
-    """Section ``store``, of the tiered mode: where the slot store is."""
+    """Section ``store``, of the tiered mode: where the slot store is, and what it keeps. Durations in ms.
+
+    Attributes:
+        history_ms: How long rows stay in it after their due time, beside what ``contract.memory`` needs.
+        keep_ms: How long files and log entries stay that nothing needs any more: how far back a look at earlier moments goes. Set when the store is made.
+    """
 
     path: _Text
+    history_ms: _NotNegativeMs = Field(0, alias="history")
+    keep_ms: Annotated[int, _Span, _at_least(3_600_000, "at least 1 hour")] = Field(86_400_000, alias="keep")
 
 
 def _share(value: object) -> object:

@@ -54,6 +54,7 @@ from delta.exceptions import (
     MetadataChangedException,
     ProtocolChangedException,
 )
+from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -102,14 +103,16 @@ PARTITIONED_BY: Final = ("level", "slot")
 
 _LAYOUT: Final = "wheel_udf.layout"
 _FORMAT: Final = "wheel_udf.format_version"
+_KEPT: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
     # Each checkpoint of the log is a latency spike; a new reader replays up to this many small commits instead.
     "delta.checkpointInterval": "100",
-    "delta.logRetentionDuration": "interval 7 days",
     # What is looked up by, and what the clock is taken from. Statistics on payloads help nobody and cost in every commit.
     "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived",
 }
-"""Properties of a new table, beside its layout and format version."""
+"""Properties of a new table, beside its layout, its format version and how long it keeps what is dropped."""
+
+DEFAULT_KEEP_MS: Final = 86_400_000
 
 CURSOR: Final = "cursor"
 CLOCK: Final = "clock"
@@ -212,7 +215,14 @@ class SlotStore:
         self._files = FileList(spark, self.path)
 
     @staticmethod
-    def open(spark: SparkSession, path: str, layout: StoreLayout, *, create: bool) -> SlotStore:
+    def open(
+        spark: SparkSession,
+        path: str,
+        layout: StoreLayout,
+        *,
+        create: bool,
+        keep_ms: int = DEFAULT_KEEP_MS,
+    ) -> SlotStore:
         """Opens a store, or makes it: one commit, so that a creation that was killed has made nothing.
 
         Args:
@@ -220,6 +230,7 @@ class SlotStore:
             path: Place of the table.
             layout: The layout it has, or will have.
             create: Make it if nothing is there.
+            keep_ms: How long a new store keeps files and log entries that nothing needs any more. Longer than any batch of the wheel takes.
 
         Raises:
             GeometryChangedError: It was made with another layout, or in another format.
@@ -227,7 +238,7 @@ class SlotStore:
         """
         store = SlotStore(spark, path, layout)
         if not store._stands():
-            store._create(create=create)
+            store._create(create=create, keep_ms=keep_ms)
         store._require_ours()
         return store
 
@@ -236,7 +247,7 @@ class SlotStore:
     def _stands(self) -> bool:
         return tables.has_log(self.spark, self.path) and self._snapshot().version() >= 0
 
-    def _create(self, *, create: bool) -> None:
+    def _create(self, *, create: bool, keep_ms: int) -> None:
         # Without a log nothing may be there; an empty log is what a killed creation leaves.
         has_log = tables.has_log(self.spark, self.path)
         if tables.is_foreign(self.spark, self.path, or_leftovers=not has_log):
@@ -249,7 +260,7 @@ class SlotStore:
         transaction = self._log().startTransaction()
         if transaction.snapshot().version() >= 0:
             return
-        metadata = self._metadata()
+        metadata = self._metadata(keep_ms)
         transaction.updateMetadata(metadata, False)  # noqa: FBT003  # the session's defaults hold, too; py4j knows no keywords
         none = scala_none(self.spark)
         operation = self._delta("DeltaOperations$CreateTable")(metadata, False, False, none)  # noqa: FBT003
@@ -257,9 +268,11 @@ class SlotStore:
         with suppress(*_OTHER_CREATION):
             transaction.commit(self._seq([]), operation)
 
-    def _metadata(self) -> Any:
+    def _metadata(self, keep_ms: int) -> Any:
         kind = self._delta("actions.Metadata")
-        properties = {**TABLE_PROPERTIES, _LAYOUT: self.layout.fingerprint(), _FORMAT: str(FORMAT_VERSION)}
+        kept = dict.fromkeys(_KEPT, f"interval {-(-keep_ms // 1_000)} seconds")
+        own = {_LAYOUT: self.layout.fingerprint(), _FORMAT: str(FORMAT_VERSION)}
+        properties = {**TABLE_PROPERTIES, **kept, **own}
         # By position: id, name, description, format, schema, partition columns, properties, time of creation.
         default = {number: getattr(kind, f"apply$default${number}")() for number in (1, 2, 3, 4, 8)}
         schema, by = STORE_SCHEMA.json(), self._seq(PARTITIONED_BY)
@@ -495,6 +508,10 @@ class SlotStore:
         operation = self._delta("DeltaOperations$Optimize")(empty, empty, False, none, False)  # noqa: FBT003  # the same
         transaction.commit(self._seq([*added, *removed]), operation)
         return len(gone)
+
+    def vacuum(self) -> None:
+        """Deletes the files that have been dropped for longer than the table keeps them. Lists all files: not for the hot path."""
+        DeltaTable.forPath(self.spark, self.path).vacuum()
 
     def _commit_removal(self, transaction: Any, gone: Sequence[tuple[str, File]]) -> None:
         # As DELETE and with its counts: after an operation of no such name Delta writes no checksum, and who then

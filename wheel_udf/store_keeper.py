@@ -44,7 +44,7 @@ _PLACED_AT_ONCE_ROWS = 50_000
 """A batch of so many rows is placed in its slots at once; the far entries of smaller ones go to the inbox."""
 
 _INBOX_FILES = 64
-"""So many files in the inbox are placed together."""
+"""So many files in the inbox are placed together; so many in a near window become one."""
 
 
 @dataclass(frozen=True)
@@ -269,6 +269,22 @@ class Keeper:
         """
         return self._empty_inbox() if self._in_inbox >= _INBOX_FILES else 0
 
+    def compact(self) -> int:
+        """Makes one file of the many in a near window: each commit of the intake adds one to those that its rows belong to.
+
+        No stream sees it, and one that has not read the small files yet still finds them.
+
+        Returns:
+            How many files were emptied.
+        """
+        emptied = 0
+        for window in self.store.partitions():
+            if window.level == NEAR and window.files >= _INBOX_FILES:
+                version = self.store.head().version
+                rows = self.store.rows(version=version).where(_in([window]))
+                emptied += self.store.rearrange(rows, [(NEAR, window.slot)], read_version=version)
+        return emptied
+
     def _empty_inbox(self) -> int:
         with self._lock:
             cursor_ms = self.cursor_ms
@@ -281,12 +297,13 @@ class Keeper:
 
     # ---- retirement --------------------------------------------------------------------------------------------------
 
-    def retire(self, done_ms: int, memory_ms: int | None) -> int:
+    def retire(self, done_ms: int, memory_ms: int | None, history_ms: int = 0) -> int:
         """Drops the near windows that nobody needs any more, keeping the versions that an older far entry may still meet.
 
         Args:
             done_ms: Everything due before this has been released, and read up to here; rows that arrived since lie in later windows.
             memory_ms: How long the wheel remembers what has ended; what it may still compare with stays as long here. ``None``: for ever.
+            history_ms: How long rows stay after their due time, for whoever looks at them.
 
         Returns:
             How many windows were dropped.
@@ -294,7 +311,7 @@ class Keeper:
         if self.cursor_ms is None or memory_ms is None:
             return 0
         # Past-due rows join the window before last, so two windows back nothing comes any more.
-        done_ms = min(done_ms - memory_ms, self.cursor_ms - 2 * self.layout.window_ms)
+        done_ms = min(done_ms - max(memory_ms, history_ms), self.cursor_ms - 2 * self.layout.window_ms)
         partitions = self.store.partitions()
         windows = [
             p for p in partitions if p.level == NEAR and (p.slot + 1) * self.layout.window_ms <= done_ms

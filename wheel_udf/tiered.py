@@ -54,13 +54,14 @@ from wheel_udf.pending import Wheel as Entries
 from wheel_udf.pressure import Pressure
 from wheel_udf.session import quick_local_checkpoints
 from wheel_udf.sinks import Destinations, Sink
-from wheel_udf.slot_store import SlotStore
+from wheel_udf.slot_store import DEFAULT_KEEP_MS, SlotStore
 from wheel_udf.store_keeper import HandedOver, Keeper
 from wheel_udf.store_layout import StoreLayout
 
 _POLL_S = 0.1
 _WHEEL_TRIGGER = "200 milliseconds"
 _RETIRE_EVERY_POLLS = 100
+_VACUUM_EVERY_POLLS = 36_000
 _PATIENCE_S = 60
 
 
@@ -77,6 +78,8 @@ class TieredWheel:
         memory_ms: How long an ended id is remembered; ``None`` for ever.
         limit: Most rows released in a batch; ``None`` for no bound.
         limits: How many entries may wait.
+        history_ms: How long rows stay in the store after their due time.
+        keep_ms: How long a new store keeps files and log entries that nothing needs any more.
         on_limit: What happens then: ``reject`` what is new, or ``pause`` the intake (not with the event clock, which would stand).
     """
 
@@ -89,6 +92,8 @@ class TieredWheel:
     limit: int | None = None
     limits: Limits = Limits()  # noqa: RUF009  # frozen
     on_limit: Literal["reject", "pause"] = "reject"
+    history_ms: int = 0
+    keep_ms: int = DEFAULT_KEEP_MS
 
     def __post_init__(self) -> None:
         if self.on_limit == "pause" and isinstance(self.clock, EventClock):
@@ -154,7 +159,7 @@ def start_tiered(
     if isinstance(what.clock, EventClock):
         contract = replace(contract, max_ahead_ms=what.clock.max_ahead_ms)
     parsed = parse(commands, contract)
-    store = SlotStore.open(spark, what.store, what.layout, create=True)
+    store = SlotStore.open(spark, what.store, what.layout, create=True, keep_ms=what.keep_ms)
     leases = [Lease(f"{store.path}/_wheel").__enter__()]
     try:
         leases.append(take_lease(f"{checkpoint}/intake"))
@@ -368,7 +373,11 @@ class TieredRun:
                 polls += 1
                 if polls % _RETIRE_EVERY_POLLS == 0:
                     self._retire()
+                    self.keeper.compact()
+                if polls % _VACUUM_EVERY_POLLS == 0:
+                    self.keeper.store.vacuum()
                 if ended and self._is_done():
+                    self._retire_at_the_end()
                     break
         except BaseException as fault:  # noqa: BLE001  # it ends in awaitTermination, on the caller's thread
             self._fault = fault
@@ -398,11 +407,23 @@ class TieredRun:
         if report is None or position is None:
             return
         if self._retirable is not None and position[0] >= self._retirable[0]:
-            self.keeper.retire(self._retirable[1], self.what.memory_ms)
+            self.keeper.retire(self._retirable[1], self.what.memory_ms, self.what.history_ms)
             self._retirable = None
-        if self._retirable is None and report.complete and report.clock_ms is not None:
-            due = [at for at in (report.next_due_ms, report.clock_ms) if at is not None]
-            self._retirable = (self.keeper.version, min(due))
+        done_ms = self._done_ms(report)
+        if self._retirable is None and done_ms is not None:
+            self._retirable = (self.keeper.version, done_ms)
+
+    def _retire_at_the_end(self) -> None:
+        """As :meth:`_retire`, when the wheel has read all: a run from time to time leaves no more behind than one that goes on."""
+        done_ms = None if self._last_report is None else self._done_ms(self._last_report)
+        if done_ms is not None and self.keeper.retire(done_ms, self.what.memory_ms, self.what.history_ms):
+            self.keeper.store.vacuum()
+
+    def _done_ms(self, report: BatchReport) -> int | None:
+        """Everything due before this has been released; None if that is not known of all shards."""
+        if not report.complete or report.clock_ms is None:
+            return None
+        return min(at for at in (report.next_due_ms, report.clock_ms) if at is not None)
 
     def _position(self) -> tuple[int, int] | None:
         """Of the last committed batch of the wheel: the version of the store that it covers, and its clock (ms)."""

@@ -4,6 +4,7 @@
 
     make bench-store                             100 thousand and a million
     make bench-store ARGS='--pending 100000,10000000'
+    make bench-store ARGS='--batches 2000'       files and log entries after so many batches, instead (15 minutes)
     make bench-store ARGS='--quick'              tiny sizes, to see that it works
 
 For each number a store of its own is filled by the keeper as an intake query would (batches of 250,000, due at random over a year, 96 random
@@ -106,6 +107,38 @@ class Ground:
         say(", ".join(f"{name} {figure:,.2f}" for name, figure in self.figures.items()))
 
 
+def _count_files(spark: SparkSession, folder: Path, batches: int, say: Callable[[str], None]) -> list[Line]:
+    """A stream of 100 commands a second, due within a day, with everything that the keeper does beside it: what stays behind?"""
+    ground = Ground(spark, folder, 0)
+    counts: dict[str, int] = {}
+    for number in range(1, batches + 1):
+        now_ms = T0_MS + number * 1_000
+        parsed = parse(ground.commands(100, now_ms, 86_400_000), Contract())
+        ground.keeper.take_in(parsed, ground.batch, lambda _, now_ms=now_ms: now_ms)
+        ground.batch += 1
+        ground.keeper.step(now_ms)
+        ground.keeper.tidy()
+        if number % 10 == 0:
+            ground.keeper.retire(now_ms, memory_ms=300_000)
+            ground.keeper.compact()
+        if number % max(1, batches // 8) == 0:
+            partitions = ground.store.partitions()
+            log = [file.suffix for file in (Path(ground.store.path) / "_delta_log").iterdir()]
+            counts = {
+                "partitions": len(partitions),
+                "files": sum(p.files for p in partitions),
+                "near files": sum(p.files for p in partitions if p.level == 0),
+                "rows": sum(p.rows for p in partitions),
+                "log entries": log.count(".json"),
+                "log checkpoints": log.count(".parquet"),
+            }
+            say(f"{number:,} batches: " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
+    return [
+        Line(case="files", what=f"{name} after {batches:,} batches", figure=count, unit="")
+        for name, count in counts.items()
+    ]
+
+
 def _seconds(do: Callable[[], Any]) -> float:
     began_s = time.perf_counter()
     do()
@@ -139,6 +172,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Measures; see the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.store_run")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it work?")
+    parser.add_argument(
+        "--batches", type=int, metavar="N", help="count files and log entries after N batches, instead"
+    )
     parser.add_argument("--pending", default="100000,1000000", help="numbers of pending entries, rising")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench-store.json", help="the JSON file")
     asked = parser.parse_args(arguments)
@@ -158,13 +194,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         warm = Ground(spark, folder, 2_000)
         warm.measure(lambda _: None)
-        grounds = [Ground(spark, folder, count) for count in counts]
+        grounds = [Ground(spark, folder, count) for count in (() if asked.batches else counts)]
         for ground in grounds:
             ground.measure(say)
+        lines = _count_files(spark, folder, asked.batches, say) if asked.batches else _lines(grounds)
     finally:
         stop_session(spark)
         shutil.rmtree(folder, ignore_errors=True)
-    lines = _lines(grounds)
     figures = {f"{ground.count:,}": ground.figures for ground in grounds}
     report.write_json(asked.out, report.document(lines, {"figures": figures}))
     print(f"\n{report.table(lines)}\n\nall figures: {asked.out}")

@@ -75,7 +75,8 @@ def test_a_store_is_made_by_one_commit_and_opened_again_as_it_is(
     assert metadata["partitionColumns"] == ["level", "slot"]
     assert metadata["configuration"] == {
         "delta.checkpointInterval": "100",
-        "delta.logRetentionDuration": "interval 7 days",
+        "delta.logRetentionDuration": "interval 86400 seconds",
+        "delta.deletedFileRetentionDuration": "interval 86400 seconds",
         "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived",
         "wheel_udf.layout": "tick_ms=1000,size=20,levels=4,state_levels=1",
         "wheel_udf.format_version": "1",
@@ -97,10 +98,10 @@ def test_of_two_creations_at_a_time_both_have_the_one_store(
 ) -> None:
     metadata = SlotStore._metadata
 
-    def late(store: SlotStore) -> Any:
+    def late(store: SlotStore, keep_ms: int) -> Any:
         monkeypatch.undo()
         SlotStore.open(spark, store.path, LAYOUT, create=True)
-        return metadata(store)
+        return metadata(store, keep_ms)
 
     monkeypatch.setattr(SlotStore, "_metadata", late)
 
@@ -423,6 +424,23 @@ def test_a_drop_removes_whole_partitions_by_one_commit_of_metadata_and_no_others
     store.drop([(2, 190), (2, -3), (2, 77)])
     store.drop([])
     assert store.head().version == 3, "what is gone is not dropped again"
+
+
+def test_what_was_dropped_is_deleted_when_it_has_been_kept_for_as_long_as_the_store_says(
+    spark: SparkSession, tmp_path: Path, frame: Callable[..., DataFrame]
+) -> None:
+    store = SlotStore.open(spark, str(tmp_path / "kept"), LAYOUT, create=True, keep_ms=7_200_000)
+    store.append(frame(row(2, 190, "a"), row(2, 191, "b")), app_id="i", batch_id=0)
+    store.drop([(2, 190)])
+
+    store.vacuum()
+    assert ids(store.rows(version=1)) == ["a", "b"], "two hours are not over"
+
+    properties = "('delta.deletedFileRetentionDuration' = 'interval 0 seconds')"
+    spark.sql(f"ALTER TABLE delta.`{store.path}` SET TBLPROPERTIES {properties}")
+    store.vacuum()
+    assert ids(store.rows()) == ["b"]
+    assert [file.parent.name for file in Path(store.path).rglob("*.parquet")] == ["slot=191"]
 
 
 def test_of_two_drops_at_a_time_both_end_with_the_partitions_gone(

@@ -32,9 +32,9 @@ PLACE = ("level", "act", "schedule_id", "seq")
 class World:
     """A store, its keeper, and commands by the batch. The first cursor is 20 s; times are seconds after the tests' beginning."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, layout: StoreLayout = LAYOUT) -> None:
         self.spark, self.batch = spark, 0
-        self.store = SlotStore.open(spark, str(folder / "store"), LAYOUT, create=True)
+        self.store = SlotStore.open(spark, str(folder / "store"), layout, create=True)
         self.keeper = self.new_keeper()
 
     def new_keeper(self) -> Keeper:
@@ -61,6 +61,10 @@ class World:
 
     def rows(self) -> list[tuple[Any, ...]]:
         return sorted(tuple(row) for row in self.store.rows().select(*PLACE).collect())
+
+    def far_files(self) -> set[str]:
+        """The files of the far partitions."""
+        return set(self.store.rows().where(f"level > {NEAR}").inputFiles())
 
     def near(self) -> list[tuple[Any, ...]]:
         """What the stream of the near rows has brought, from the beginning."""
@@ -90,8 +94,15 @@ def test_small_batches_wait_in_one_file_each_and_are_placed_together_unseen_by_t
     assert world.keeper.tidy() == 3
     levels = {name: level for level, act, name, _ in world.rows() if act == COMMAND}
     assert levels == {"first": 2, "a0": 2, "b0": 2, "a1": 3, "b1": 3, "a2": 4, "b2": 4}
-    assert world.near() == [(FAR, name, 1) for name in sorted(levels)]
+    told = [(FAR, name, 1) for name in sorted(levels)]
+    assert world.near() == told
     assert world.keeper.tidy() == 0
+
+    # Each of the four commits has left a small file in the near window, too.
+    assert world.keeper.compact() == 4
+    assert [p.files for p in world.store.partitions() if p.level == NEAR] == [1]
+    assert world.near() == told
+    assert world.keeper.compact() == 0
 
 
 def test_what_comes_while_the_inbox_is_emptied_stays_in_it(
@@ -212,6 +223,7 @@ def test_a_window_is_retired_when_it_is_done_and_leaves_the_versions_that_are_wa
     assert world.keeper.retire(at_ms(60), memory_ms=100_000) == 0, (
         "what is remembered may still be compared with"
     )
+    assert world.keeper.retire(at_ms(60), memory_ms=0, history_ms=100_000) == 0, "history is kept by due time"
     assert world.keeper.retire(at_ms(60), memory_ms=0) > 0
     assert [row for row in world.rows() if row[0] <= NEAR] == [
         (MARKS, COMMAND, "a", 2),
@@ -222,3 +234,33 @@ def test_a_window_is_retired_when_it_is_done_and_leaves_the_versions_that_are_wa
     world.keeper.step(at_ms(8_995))
     gone = [row for row in world.rows() if row[1] == GONE_SUPERSEDED]
     assert gone == [(NEAR, GONE_SUPERSEDED, "a", 1)]
+
+
+@pytest.mark.parametrize(
+    ("layout", "window_s"),
+    [
+        (
+            StoreLayout(Wheel(tick_ms=1_000, size=7_200, levels=1), state_levels=0, state_horizon_ms=60_000),
+            60,
+        ),
+        (StoreLayout(Wheel(tick_ms=1_000, size=8, levels=5), state_levels=2), 64),
+    ],
+    ids=["one level, as a slot wheel", "five levels"],
+)
+def test_whatever_the_wheel_only_what_is_reached_is_loaded_and_each_entry_comes_once(
+    spark: SparkSession, tmp_path: Path, layout: StoreLayout, window_s: int
+) -> None:
+    assert layout.window_ms == window_s * 1_000
+    world = World(spark, tmp_path, layout)
+    due_s = {"next window": window_s * 2, "soon": window_s * 3 + 1, "far": window_s * 40, "farther": 90_000}
+    world.take_in(*((name, "schedule", 1, at) for name, at in due_s.items()))
+    there = world.far_files()
+    for name in ("next window", "soon"):
+        done = world.keeper.step(at_ms(due_s[name]))
+        assert done is not None
+        moved = sorted(name for act, name, _ in world.near() if act == MOVED)
+        assert moved == sorted(name for name, at in due_s.items() if at_ms(at) < done.cursor_ms)
+    # One file each for what is far: it was neither read into the near side nor written again.
+    left = world.store.rows().where(f"level > {NEAR}")
+    assert sorted(row.schedule_id for row in left.collect()) == ["far", "farther"]
+    assert world.far_files() < there

@@ -26,7 +26,7 @@ def test_a_delta_table_is_written_and_read_back(spark: SparkSession, tmp_path: P
 
 
 def test_the_settings_of_the_project_file_are_the_sessions(spark: SparkSession) -> None:
-    chosen_by_tests = {"spark.driver.memory"}
+    chosen_by_tests = {"spark.driver.memory", "spark.sql.shuffle.partitions"}
     paths = {"spark.jars", "spark.driver.extraJavaOptions", "spark.pyspark.python"}
     expected = {
         key: value
@@ -60,7 +60,7 @@ def test_a_second_call_returns_the_running_session_with_only_its_own_settings_ad
 
 
 def test_what_one_test_sets_the_next_does_not_see(spark: SparkSession) -> None:
-    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
 
 
 _JOB = """

@@ -217,6 +217,19 @@ def test_a_fault_names_its_field_its_value_and_the_rule(file: Path, override: st
     assert any(found.startswith(fault) for found in faults_of(file, override))
 
 
+def test_the_store_says_how_long_it_keeps_what_nothing_needs(file: Path) -> None:
+    tiered = ("mode=tiered", "store.path=data/store")
+    store = load(file, *tiered).store
+    assert store is not None
+    assert (store.history_ms, store.keep_ms) == (0, 86_400_000)
+    store = load(file, *tiered, "store.history=7 days", "store.keep=2 days").store
+    assert store is not None
+    assert (store.history_ms, store.keep_ms) == (7 * 86_400_000, 2 * 86_400_000)
+    assert fault_of(file, *tiered, "store.keep=1 minute").startswith(
+        "too short a duration: store.keep = '1 minute'"
+    )
+
+
 @pytest.mark.parametrize(
     ("override", "fault"),
     [
