@@ -115,6 +115,8 @@ def report(config: JobConfig, until_ms: int | None, columns: list[str], batches:
     )
     yield f"  trigger       {_trigger_text(config)}"
     yield f"  lateness      {lateness_text(config)}"
+    if config.limits.bounds:
+        yield f"  limits        {limits_text(config)}"
     contract = config.contract
     yield f"  memory        {_span(contract.memory_ms, 'for ever')} after its end, on the wheel's clock, an id is remembered"
     yield f"  max_delay     {_span(contract.max_delay_ms, 'unlimited')}; max_value_bytes {contract.max_value_bytes:,}"
@@ -125,6 +127,17 @@ def report(config: JobConfig, until_ms: int | None, columns: list[str], batches:
     wheel = config.wheel.wheel()
     yield f"  wheel         {wheel.levels} levels of {wheel.size} buckets, {config.wheel.shards} shards"
     yield from geometry_table(wheel)
+
+
+def limits_text(config: JobConfig) -> str:
+    """The bounds on what is pending, and what happens at them."""
+    limits = config.limits
+    bounds = ", ".join(f"{name} {most:,}" for name, most in limits.bounds.items())
+    zone = "" if limits.soft == 1 else f", from {limits.soft:.0%} of it on at times"
+    pauses = limits.on_limit == "pause"
+    beyond = "the intake pauses and goes on by itself" if pauses else "new entries are rejected"
+    shared = f"; shared by {config.wheel.shards} shards" if config.mode == "direct" else ""
+    return f"{bounds}: at the bound{zone} {beyond}{shared}"
 
 
 def _mode_text(config: JobConfig) -> str:

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.test_metrics import report
 from wheel_udf import config, job
 from wheel_udf.clock import EventClock, ProcessingClock, SimulatedClock
-from wheel_udf.dry_run import geometry_table, lateness_text
+from wheel_udf.dry_run import geometry_table, lateness_text, limits_text
 from wheel_udf.errors import ConfigError
 from wheel_udf.geometry import Wheel
 from wheel_udf.job import Watch, supervise
@@ -237,6 +237,22 @@ def test_the_worst_lateness_is_a_trigger_and_a_batch_and_more_where_a_limit_bind
     )
     assert "plus one batch for each 10 rows that fall due together" in lateness_text(checked())
     assert "one batch, plus the time between two runs" in lateness_text(checked(trigger="available-now"))
+
+
+def test_a_dry_run_says_what_happens_at_the_limits() -> None:
+    bounds = {"pending": 1_000_000, "per_slot": 200_000}
+    assert limits_text(checked(limits=bounds | {"soft": 0.5})) == (
+        "pending 1,000,000, per_slot 200,000: at the bound, from 50% of it on at times new entries are rejected; shared by 4 shards"
+    )
+    tiered = checked(
+        mode="tiered",
+        store={"path": "store"},
+        clock={"kind": "processing"},
+        limits=bounds | {"on_limit": "pause"},
+    )
+    assert limits_text(tiered) == (
+        "pending 1,000,000, per_slot 200,000: at the bound the intake pauses and goes on by itself"
+    )
 
 
 KAFKA: dict[str, Any] = {"kafka.bootstrap.servers": "h:1", "kafka.ssl.key.password": "hunter2-canary"}
