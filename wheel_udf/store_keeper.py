@@ -44,7 +44,7 @@ _PLACED_AT_ONCE_ROWS = 50_000
 """A batch of so many rows is placed in its slots at once; the far entries of smaller ones go to the inbox."""
 
 _INBOX_FILES = 64
-"""So many files in the inbox are placed together; so many in a near window become one."""
+"""So many files in the inbox are placed together; so many in another partition become one."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ class Keeper:
         return self._empty_inbox() if self._in_inbox >= _INBOX_FILES else 0
 
     def compact(self) -> int:
-        """Makes one file of the many in a near window: each commit of the intake adds one to those that its rows belong to.
+        """Makes one file of the many in a partition: each commit of the intake adds one to near windows, each emptied inbox one to far slots.
 
         No stream sees it, and one that has not read the small files yet still finds them.
 
@@ -278,11 +278,12 @@ class Keeper:
             How many files were emptied.
         """
         emptied = 0
-        for window in self.store.partitions():
-            if window.level == NEAR and window.files >= _INBOX_FILES:
+        for crowded in self.store.partitions():
+            if crowded.level != INBOX and crowded.files >= _INBOX_FILES:
                 version = self.store.head().version
-                rows = self.store.rows(version=version).where(_in([window]))
-                emptied += self.store.rearrange(rows, [(NEAR, window.slot)], read_version=version)
+                rows = self.store.rows(version=version).where(_in([crowded]))
+                place = (crowded.level, crowded.slot)
+                emptied += self.store.rearrange(rows, [place], read_version=version)
         return emptied
 
     def _empty_inbox(self) -> int:

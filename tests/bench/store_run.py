@@ -47,6 +47,9 @@ from wheel_udf.store_layout import StoreLayout
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = StoreLayout(Geometry(1_000, 20, 6), state_levels=3)
+QUICK_WINDOWS = StoreLayout(
+    Geometry(1_000, 20, 6), state_levels=2
+)  # of 400 s, so that many are over within the run
 T0_MS = 1_760_000_000_000 // LAYOUT.window_ms * LAYOUT.window_ms
 VALUE_BYTES = 96  # three hashes: random, so that no compression flatters what an entry takes beside it
 YEAR_MS = 365 * 86_400_000
@@ -56,9 +59,9 @@ BATCH, SMALL, IN_WINDOW = 250_000, 1_000, 20_000
 class Ground:
     """One store, and what was found of it."""
 
-    def __init__(self, spark: SparkSession, folder: Path, count: int) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, count: int, layout: StoreLayout = LAYOUT) -> None:
         self.spark, self.count, self.batch = spark, count, 0
-        self.store = SlotStore.open(spark, str(folder / f"store{count}"), LAYOUT, create=True)
+        self.store = SlotStore.open(spark, str(folder / f"store{count}"), layout, create=True)
         self.keeper = Keeper(self.store, app_id="bench", on_change=lambda _: None)
         self.wheel = Wheel(str(folder / f"checkpoint{count}"), self.store)
         self.figures: dict[str, float] = {}
@@ -108,11 +111,11 @@ class Ground:
 
 
 def _count_files(spark: SparkSession, folder: Path, batches: int, say: Callable[[str], None]) -> list[Line]:
-    """A stream of 100 commands a second, due within a day, with everything that the keeper does beside it: what stays behind?"""
-    ground = Ground(spark, folder, 0)
+    """A stream of 100 commands every 5 s, due within a day, with everything that the keeper does beside it: what stays behind?"""
+    ground = Ground(spark, folder, 0, QUICK_WINDOWS)
     counts: dict[str, int] = {}
     for number in range(1, batches + 1):
-        now_ms = T0_MS + number * 1_000
+        now_ms = T0_MS + number * 5_000
         parsed = parse(ground.commands(100, now_ms, 86_400_000), Contract())
         ground.keeper.take_in(parsed, ground.batch, lambda _, now_ms=now_ms: now_ms)
         ground.batch += 1
@@ -121,7 +124,7 @@ def _count_files(spark: SparkSession, folder: Path, batches: int, say: Callable[
         if number % 10 == 0:
             ground.keeper.retire(now_ms, memory_ms=300_000)
             ground.keeper.compact()
-        if number % max(1, batches // 8) == 0:
+        if number % max(1, batches // 20) == 0:
             partitions = ground.store.partitions()
             log = [file.suffix for file in (Path(ground.store.path) / "_delta_log").iterdir()]
             counts = {
