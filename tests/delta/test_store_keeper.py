@@ -104,6 +104,15 @@ def test_small_batches_wait_in_one_file_each_and_are_placed_together_unseen_by_t
     assert world.near() == told
     assert world.keeper.compact() == 0
 
+    # The next full inbox brings a second file to a far slot, and two commits two more to the near window.
+    for number in (3, 4):
+        world.take_in((f"a{number}", "schedule", 1, 9_000))
+    assert world.keeper.tidy() == 2
+    before = world.rows()
+    assert world.keeper.compact() == 2 + 3
+    assert {p.files for p in world.store.partitions()} == {1}
+    assert world.rows() == before
+
 
 def test_what_comes_while_the_inbox_is_emptied_stays_in_it(
     world: World, monkeypatch: pytest.MonkeyPatch
