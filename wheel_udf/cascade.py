@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 from wheel_udf.fold import ENDED, FIRED, Folded, fold, rank_of
 from wheel_udf.gate import Gate
 from wheel_udf.limits import Limits
-from wheel_udf.state import ENTRY_SCHEMA, MEMORY_SCHEMA, SCHEDULE, Chunk, Int64s, ShardState, Storage, merged
+from wheel_udf.state import ENTRY_SCHEMA, MEMORY_SCHEMA, SCHEDULE, Chunk, ShardState, Storage, merged, without
 
 OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("seq", "ascending")]
 """The order of release within a shard, and of the rows of a batch."""
@@ -145,7 +145,7 @@ def _open_reached(
         if gone is None and not reached:
             closed.append(chunk)
             continue
-        rest = chunk.table() if gone is None else _without(chunk.table(), gone)
+        rest = chunk.table() if gone is None else without(chunk.table(), gone)
         if reached:
             opened.append(rest)
         else:
@@ -153,12 +153,6 @@ def _open_reached(
     if folded:
         opened.append(folded.winners)
     return closed, pa.concat_tables(opened) if opened else ENTRY_SCHEMA.empty_table()
-
-
-def _without(table: pa.Table, rows: Int64s) -> pa.Table:
-    keep = np.ones(table.num_rows, bool)
-    keep[rows] = False
-    return table.filter(pa.array(keep))
 
 
 def _split_due(entries: pa.Table, clock_ms: int, limit: int | None) -> tuple[pa.Table, pa.Table]:

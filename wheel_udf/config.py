@@ -405,7 +405,7 @@ def _limit_faults(settings: dict[str, Any]) -> Iterator[ConfigError]:
             hint="reject; or mode: tiered with the processing clock",
         )
     shards = wheel.get("shards", models.WheelConfig.model_fields["shards"].default)
-    for bound in ("pending", "per_destination", "per_slot") if not tiered and isinstance(shards, int) else ():
+    for bound in models.PENDING_BOUNDS if not tiered and isinstance(shards, int) else ():
         most = limits.get(bound)
         if isinstance(most, int) and 0 < most < shards:
             rule = f"at least wheel.shards, {shards}: each shard has a part of it"

@@ -53,6 +53,7 @@ import pyarrow.compute as pc
 
 from wheel_udf.gate import Gate, HeldIf
 from wheel_udf.limits import BOUNDS
+from wheel_udf.runs import Bools, before_in_run, is_last, repeats
 from wheel_udf.state import (
     CANCEL,
     COMMAND,
@@ -70,7 +71,6 @@ from wheel_udf.state import (
     ShardState,
 )
 
-Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.int8]
 Int32s = npt.NDArray[np.int32]
 
@@ -285,7 +285,7 @@ def _look_up_memory(chunk: Chunk, ids: pa.Array, known: _Known, now_ms: int, mem
     # An id may be remembered several times over; its highest version says what is known, and of one version the later status.
     order = np.lexsort((status, rank, seq, codes))
     order = order[fresh[order]]
-    last = order[np.r_[codes[order][1:] != codes[order][:-1], True][: len(order)]]
+    last = order[is_last(codes[order])]
     code = codes[last]
     better = (known.status[code] == NOTHING) | _later(
         (seq[last], rank[last], status[last]), (known.seq[code], known.rank[code], known.status[code])
@@ -317,7 +317,7 @@ def _in_version_order(commands: pa.Table, code: Int64s) -> _Rows:
     rank = rank_of(commands["amend"].to_numpy(), commands["op"].to_numpy())
     is_far = act == FAR
     order = np.lexsort((is_far, rank, seq, code))
-    again = _repeats(code[order], seq[order], rank[order])
+    again = repeats(code[order], seq[order], rank[order])
     if again.any():
         # Of several copies one is kept; which one must not hang on the order of arrival, that a replay may change.
         copies = again | np.r_[again[1:], False]
@@ -361,19 +361,10 @@ def _without_offset(sources: pa.ChunkedArray) -> npt.NDArray[np.object_]:
 def _spread(rows: _Rows, known: _Known, partitions: npt.NDArray[np.object_]) -> int:
     """How many ids have rows of several partitions, one after the other or after what is pending."""
     before = np.r_[[None], partitions[:-1]]
-    starts = ~_repeats(rows.code)
+    starts = ~repeats(rows.code)
     before[starts] = known.partition[rows.code[starts]]
     differs = (before != partitions) & (before != None) & (partitions != None)  # noqa: E711  # element by element
     return len(np.unique(rows.code[differs]))
-
-
-def _repeats(*columns: npt.NDArray[np.generic]) -> Bools:
-    """Whether a row equals the one before it; the first never does."""
-    same: Bools = np.zeros(len(columns[0]), bool)
-    same[1:] = True
-    for column in columns:
-        same[1:] &= column[1:] == column[:-1]
-    return same
 
 
 def _drop_repeated(rows: _Rows, known: _Known, counts: Counter[str]) -> _Rows:
@@ -381,7 +372,7 @@ def _drop_repeated(rows: _Rows, known: _Known, counts: Counter[str]) -> _Rows:
     same_as_known = is_known & (rows.seq == known.seq[rows.code]) & (rows.rank == known.rank[rows.code])
     # Of two equal versions the one that is due first is kept, so one that is here beats one in the store.
     same_as_known &= (known.status[rows.code] != IN_STORE) | (rows.act == FAR)
-    repeated = same_as_known | _repeats(rows.code, rows.seq, rows.rank)
+    repeated = same_as_known | repeats(rows.code, rows.seq, rows.rank)
     _count(counts, rows, repeated, "duplicate", "cancel_duplicate")
     return rows.where(~repeated)
 
@@ -411,7 +402,7 @@ def _drop_retries(rows: _Rows, known: _Known, commands: pa.Table, counts: Counte
     given = commands["seq_given"].to_numpy()[rows.at]
     candidates &= ~given & (asked == known.due[rows.code])
     other = (rows.op == SCHEDULE) & ~candidates
-    retries = candidates & (_before_in_run(other, rows.code) == 0)
+    retries = candidates & (before_in_run(other, rows.code) == 0)
     counts["duplicate"] += int(retries.sum())
     return rows.where(~retries)
 
@@ -427,9 +418,7 @@ def _turn_away(
     The versions of an id in one batch stand or fall together: had the first found no room, the second would have replaced nothing.
     """
     command = (rows.op == SCHEDULE) & (rows.act == COMMAND)
-    winner = (
-        (rows.op == SCHEDULE) & (rows.act != FAR) & ~np.r_[_repeats(rows.code)[1:], False][: len(rows.code)]
-    )
+    winner = (rows.op == SCHEDULE) & (rows.act != FAR) & is_last(rows.code)
     is_new = winner & command & ~np.isin(known.status[rows.code], (PENDING, IN_STORE))
     if not is_new.any():
         return rows, _NOBODY, {}
@@ -437,7 +426,7 @@ def _turn_away(
     bound_of_code = np.full(len(known.status), -1, np.int8)
     verdict = gate.judge(new, held, staying)
     bound_of_code[rows.code[is_new]] = verdict.refused_by
-    cancels_after = _before_in_run((rows.op == CANCEL)[::-1], rows.code[::-1])[::-1]
+    cancels_after = before_in_run((rows.op == CANCEL)[::-1], rows.code[::-1])[::-1]
     out = command & (bound_of_code[rows.code] >= 0) & (cancels_after == 0)
     counts["rejected"] += int(out.sum())
     bounds = pa.array(BOUNDS).take(pa.array(bound_of_code[rows.code[out]]))
@@ -445,37 +434,28 @@ def _turn_away(
     return rows.where(~out), away, verdict.fullest
 
 
-def _before_in_run(flags: Bools, code: Int64s) -> Int64s:
-    """For each row, how many flagged rows of the same id stand before it."""
-    if not len(code):
-        return np.zeros(0, np.int64)
-    before: Int64s = np.cumsum(flags) - flags
-    starts = np.flatnonzero(~_repeats(code))
-    return np.asarray(before - np.repeat(before[starts], np.diff(np.r_[starts, len(code)])), dtype=np.int64)
-
-
 def _settle(
     rows: _Rows, known: _Known, now_ms: int, counts: Counter[str], *, stored: bool
 ) -> tuple[Int64s, list[pa.Table]]:
     """Ends the rows above the known version; answers the winners' places in the batch and the memory records."""
     status = known.status[rows.code]
-    follows = _repeats(rows.code)
-    is_last = np.r_[~follows[1:], True][: len(follows)]
+    follows = repeats(rows.code)
+    last = is_last(rows.code)
     schedule = rows.op == SCHEDULE
     entry = schedule & (rows.act != FAR)
     next_op = np.r_[rows.op[1:], np.int32(0)][: len(follows)]
-    counts["superseded"] += int((entry & ~is_last & (next_op == SCHEDULE)).sum())
-    counts["cancelled"] += int((entry & ~is_last & (next_op == CANCEL)).sum())
+    counts["superseded"] += int((entry & ~last & (next_op == SCHEDULE)).sum())
+    counts["cancelled"] += int((entry & ~last & (next_op == CANCEL)).sum())
 
     cancel = ~schedule
     after_entry, after_far = (
         cancel & follows & np.r_[False, each[:-1]][: len(follows)] for each in (entry, schedule & ~entry)
     )
-    leading = cancel & (_before_in_run(schedule, rows.code) == 0)
+    leading = cancel & (before_in_run(schedule, rows.code) == 0)
     on_entry = leading & ~follows & (status == PENDING)
     unmet = (leading & np.isin(status, (NOTHING, WAITING, IN_STORE))) | after_far
     applied = after_entry | on_entry
-    waits = unmet if stored else unmet & is_last
+    waits = unmet if stored else unmet & last
     counts["applied"] += int(applied.sum())
     counts["waiting"] += int(waits.sum())
     counts["cancel_superseded"] += int((unmet & ~waits).sum())
@@ -488,7 +468,7 @@ def _settle(
         overtaken = int((~follows & (status == WAITING)).sum())
         counts.update(waiting=-overtaken, cancel_superseded=overtaken)
 
-    final = is_last & ~entry
+    final = last & ~entry
     outcome = np.where(unmet, WAITING, np.where(leading & (status == FIRED), FIRED, ENDED))
     outcome = np.where(schedule, IN_STORE, outcome)
     now = np.full(len(rows.code), now_ms, np.int64)
@@ -497,7 +477,7 @@ def _settle(
         for kind in (WAITING, IN_STORE, ENDED, FIRED)
         if (chosen := final & (outcome == kind)).any()
     ]
-    return rows.at[entry & is_last], records
+    return rows.at[entry & last], records
 
 
 def _record_columns(

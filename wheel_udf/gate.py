@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.limits import Held, Int64s, Limits, Verdict, counted, judge, keys_of
-from wheel_udf.state import ShardState
+from wheel_udf.limits import Held, Limits, Verdict, counted, judge, keys_of
+from wheel_udf.runs import Int64s
+from wheel_udf.state import ShardState, without
 
 _COUNTED = ["destination", "deliver_at_ms"]
 
@@ -69,10 +70,8 @@ class HeldIf:
 
     def _rest(self) -> Iterator[pa.Table]:
         for number, chunk in enumerate(self.state.entry_chunks):
-            table = chunk.table(*_COUNTED).select(_COUNTED)
-            keep = np.ones(table.num_rows, bool)
-            keep[self.removed.get(number, [])] = False
-            yield table if keep.all() else table.filter(pa.array(keep))
+            table, gone = chunk.table(*_COUNTED).select(_COUNTED), self.removed.get(number)
+            yield table if gone is None else without(table, gone)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from wheel_udf import tables
@@ -117,7 +117,7 @@ def _in_store(wheel: Wheel, schedule_id: str, geometry: Geometry) -> Iterator[Ev
     columns = ("level", "slot", "act", "op", "seq", "amend", "deliver_at_ms", "destination", "event_time_ms")
     found = rows.where((F.col("schedule_id") == schedule_id) & F.col("reject").isNull()).select(*columns)
     for row in found.collect():
-        if row.act == FAR or (row.act == COMMAND and row.op is None):
+        if row.act == FAR:
             continue  # the entry itself has a row of its own
         about = (row.seq, row.amend or None, row.deliver_at_ms, row.destination)
         if row.act != COMMAND:
@@ -179,16 +179,7 @@ def _tables_of(spark: SparkSession, destinations: Destinations) -> Iterator[str]
 
 
 def _fired(spark: SparkSession, place: str, schedule_id: str) -> Iterator[Event]:
-    rows = _of_table(spark, place, schedule_id)
-    columns = (
-        "seq",
-        "destination",
-        F.unix_millis("deliver_at").alias("due"),
-        F.unix_millis("fired_at").alias("at"),
-        "lateness_ms",
-        "fire_id",
-    )
-    for row in rows.select(*columns).collect():
+    for row in _of_table(spark, place, schedule_id, "fired_at", "lateness_ms", "fire_id"):
         detail = f"{duration_text(row.lateness_ms)} late, fire_id {row.fire_id}"
         yield Event(row.at, "fired", row.seq, None, row.due, row.destination, detail)
 
@@ -196,19 +187,13 @@ def _fired(spark: SparkSession, place: str, schedule_id: str) -> Iterator[Event]
 def _rejected(spark: SparkSession, place: str, schedule_id: str) -> Iterator[Event]:
     if not tables.has_log(spark, place):
         return
-    rows = _of_table(spark, place, schedule_id)
-    columns = (
-        "seq",
-        "destination",
-        F.unix_millis("deliver_at").alias("due"),
-        F.unix_millis("rejected_at").alias("at"),
-        "error_code",
-        "error_message",
-    )
-    for row in rows.select(*columns).collect():
+    for row in _of_table(spark, place, schedule_id, "rejected_at", "error_code", "error_message"):
         what = "missed" if row.error_code == "missed" else f"rejected: {row.error_code}"
         yield Event(row.at, what, row.seq, None, row.due, row.destination, row.error_message)
 
 
-def _of_table(spark: SparkSession, place: str, schedule_id: str) -> DataFrame:
-    return spark.read.format("delta").load(place).where(F.col("schedule_id") == schedule_id)
+def _of_table(spark: SparkSession, place: str, schedule_id: str, at: str, *more: str) -> list[Row]:
+    """The rows of an id: ``seq``, ``destination``, ``due`` and ``at`` in ms, and more columns."""
+    rows = spark.read.format("delta").load(place).where(F.col("schedule_id") == schedule_id)
+    instants = (F.unix_millis(column).alias(name) for column, name in (("deliver_at", "due"), (at, "at")))
+    return rows.select("seq", "destination", *instants, *more).collect()

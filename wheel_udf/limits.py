@@ -35,9 +35,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Int64s = npt.NDArray[np.int64]
+from wheel_udf.runs import Bools, Int64s, before_in_run
+
 Int8s = npt.NDArray[np.int8]
-Bools = npt.NDArray[np.bool_]
 
 BOUNDS = ("per_slot", "per_destination", "pending")
 """The bounds in the order in which they are asked."""
@@ -61,16 +61,17 @@ class Limits:
     per_slot: int | None = None
     soft: float = 1.0
 
+    @property
+    def bounds(self) -> dict[str, int]:
+        """Those that are set, by name, in the order in which they are asked."""
+        return {bound: most for bound in BOUNDS if (most := getattr(self, bound)) is not None}
+
     def __bool__(self) -> bool:
-        return any(getattr(self, bound) is not None for bound in BOUNDS)
+        return bool(self.bounds)
 
     def share(self, shard: int, shards: int) -> Limits:
         """One shard's part: the parts of all shards add up to the whole."""
-        parts = {
-            bound: whole // shards + (shard < whole % shards)
-            for bound in BOUNDS
-            if (whole := getattr(self, bound)) is not None
-        }
+        parts = {bound: most // shards + (shard < most % shards) for bound, most in self.bounds.items()}
         return replace(self, **parts)
 
 
@@ -131,14 +132,13 @@ def judge(limits: Limits, held: Held, new: pa.Table, tick_ms: int) -> Verdict:
         return Verdict(refused_by, {})
     first = pc.sort_indices(new, sort_keys=[("seq", "ascending"), ("schedule_id", "ascending")]).to_numpy()
     chance = _chance(new) if limits.soft < 1 else None
-    for number, bound in enumerate(BOUNDS):
-        most = getattr(limits, bound)
+    for bound, most in limits.bounds.items():
         candidates = first[refused_by[first] < 0]
-        if most is None or not len(candidates):
-            continue
+        if not len(candidates):
+            break
         group, before = _groups(bound, new.take(pa.array(candidates)), held, tick_ms)
         over = _over(most, limits.soft, group, before, None if chance is None else chance[candidates])
-        refused_by[candidates[over]] = number
+        refused_by[candidates[over]] = BOUNDS.index(bound)
         asked[bound] = candidates, group, before
     return Verdict(refused_by, {bound: _fullest(refused_by, *groups) for bound, groups in asked.items()})
 
@@ -197,12 +197,8 @@ def _refusing(most: int, soft: float, before: Int64s, rank: Int64s) -> npt.NDArr
 def _rank(group: Int64s, counted: Bools) -> Int64s:
     """For each entry, how many counted ones of its group stand before it."""
     order = np.argsort(group, kind="stable")
-    flags = counted[order].astype(np.int64)
-    before = np.cumsum(flags) - flags
-    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) != 0][: len(order)])
-    sizes = np.diff(np.r_[starts, len(order)])
     rank = np.empty(len(group), np.int64)
-    rank[order] = before - np.repeat(before[starts], sizes)
+    rank[order] = before_in_run(counted[order], group[order])
     return rank
 
 

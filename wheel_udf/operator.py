@@ -120,8 +120,7 @@ def schedule(
         shards=shards,
         memory_ms=memory_ms,
         limit=limit,
-        limits=limits or Limits(),
-        stored=False,
+        limits=limits,
     )
 
 
@@ -159,7 +158,6 @@ def schedule_stored(
         shards=shards,
         memory_ms=memory_ms,
         limit=limit,
-        limits=Limits(),
         stored=True,
     )
 
@@ -172,8 +170,8 @@ def _through_the_wheel(
     shards: int,
     memory_ms: int | None,
     limit: int | None,
-    limits: Limits,
-    stored: bool,
+    limits: Limits | None = None,
+    stored: bool = False,
 ) -> DataFrame:
     """Command rows and clock rows, by shard, through the step."""
     board, spark = HintBoard(), rows.sparkSession
@@ -194,7 +192,7 @@ def _through_the_wheel(
         limit=limit,
         board_folder=str(board.folder) if _is_local(spark) else None,
         stored=stored,
-        limits=limits,
+        limits=limits or Limits(),
     )
     released = rows.groupBy("shard").applyInPandasWithState(
         step,

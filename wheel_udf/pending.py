@@ -22,7 +22,7 @@ Caveats: the wheel drops near rows when it has forgotten their ids (``memory``);
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,9 +30,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from wheel_udf.checkpoint import batch_at, committed_offsets
-from wheel_udf.slot_store import STORE_SCHEMA, SlotStore
+from wheel_udf.slot_store import STORE_SCHEMA, Head, SlotStore
 from wheel_udf.state import ENTRY_SCHEMA, MEMORY_SCHEMA, SCHEDULE, entries_of_text, memory_of_text
 from wheel_udf.store_layout import is_far, is_far_column
 from wheel_udf.store_versions import VERSION, with_version
@@ -118,44 +119,44 @@ def _public(rows: DataFrame, place: Column) -> DataFrame:
 
 def in_state(spark: SparkSession, checkpoint: str, *, as_of_ms: int | None = None) -> DataFrame:
     """The entries in the state of a query, after its last committed batch (by an instant); the columns of ``ENTRY_SCHEMA``."""
-    batch = None if as_of_ms is None else batch_at(checkpoint, as_of_ms)
-    if committed_offsets(checkpoint) is None or (as_of_ms is not None and batch is None):
-        return spark.createDataFrame([], _ENTRY)
-    texts = _states(spark, checkpoint, batch).select("value.groupState.chunks")
-    return texts.mapInArrow(_entries, _ENTRY)
+    return _from_state(_states(spark, checkpoint, as_of_ms), spark, entries_of_text, _ENTRY)
 
 
 def remembered(spark: SparkSession, checkpoint: str) -> DataFrame:
     """What the state of a query remembers of ended ids; the columns of ``MEMORY_SCHEMA``."""
-    if committed_offsets(checkpoint) is None:
-        return spark.createDataFrame([], _MEMORY)
-    return _states(spark, checkpoint).select("value.groupState.chunks").mapInArrow(_memory, _MEMORY)
+    return _from_state(_states(spark, checkpoint), spark, memory_of_text, _MEMORY)
 
 
-def _memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for text in batch.column(0).to_pylist():
-            yield from memory_of_text(text).to_batches()
+def _from_state(
+    states: DataFrame | None, spark: SparkSession, of_text: Callable[[str], pa.Table], columns: StructType
+) -> DataFrame:
+    """What is in the chunks of all shards, opened where they are."""
+
+    def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                yield from of_text(text).to_batches()
+
+    if states is None:
+        return spark.createDataFrame([], columns)
+    return states.select("value.groupState.chunks").mapInArrow(opened, columns)
 
 
-def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for text in batch.column(0).to_pylist():
-            yield from entries_of_text(text).to_batches()
-
-
-def _states(spark: SparkSession, checkpoint: str, batch: int | None = None) -> DataFrame:
+def _states(spark: SparkSession, checkpoint: str, as_of_ms: int | None = None) -> DataFrame | None:
+    """A row for each shard, after the last committed batch (by an instant); None before the first one."""
     reader = spark.read.format("statestore")
-    return (reader if batch is None else reader.option("batchId", batch)).load(checkpoint)
+    if as_of_ms is not None:
+        batch = batch_at(checkpoint, as_of_ms)
+        return None if batch is None else reader.option("batchId", batch).load(checkpoint)
+    return None if committed_offsets(checkpoint) is None else reader.load(checkpoint)
 
 
 def clock_of(spark: SparkSession, checkpoint: str) -> int | None:
     """The latest clock in the state of a query (UTC epoch ms); None before the first batch."""
-    if committed_offsets(checkpoint) is None:
+    states = _states(spark, checkpoint)
+    if states is None:
         return None
-    clock_ms: int | None = (
-        _states(spark, checkpoint).agg(F.max("value.groupState.clock_ms").alias("at")).collect()[0].at
-    )
+    clock_ms: int | None = states.agg(F.max("value.groupState.clock_ms")).collect()[0][0]
     return clock_ms
 
 
@@ -167,15 +168,10 @@ def _pending_in_store(spark: SparkSession, store: SlotStore, checkpoint: str) ->
     # The state first: what has left the store since then is then looked for in neither.
     read_to, clock_ms = _position(checkpoint)
     head = store.head()
-    far, due = is_far_column(F.col("level")), F.col("deliver_at_ms")
-    rows = with_version(store.rows(version=head.version))
-    if head.cursor_ms is not None:
-        # Handed over, and not dropped yet.
-        rows = rows.where(~far | (due >= head.cursor_ms))
-    entries = _winners(rows)
+    entries = _entries_at(store, head)
     if clock_ms is None:
         return entries
-    by_now = ~far & (due <= clock_ms)
+    by_now = ~is_far_column(F.col("level")) & (F.col("deliver_at_ms") <= clock_ms)
     alive = in_state(spark, checkpoint).select("schedule_id", "seq", "amend")
     unread = store.added_since(read_to).select(
         "schedule_id", "seq", F.coalesce("amend", F.lit(0)).alias("amend")
@@ -196,11 +192,16 @@ def _pending_then(spark: SparkSession, store: SlotStore, as_of_ms: int) -> DataF
     instants = [
         at for at in (as_of_ms if head.clock_ms is None else head.clock_ms, head.cursor_ms) if at is not None
     ]
-    far, due = is_far_column(F.col("level")), F.col("deliver_at_ms")
-    rows = with_version(store.rows(version=version))
+    return _entries_at(store, head).where(F.col("deliver_at_ms") > min(instants))
+
+
+def _entries_at(store: SlotStore, head: Head) -> DataFrame:
+    """The entries that no later version beats, at a version of the store."""
+    rows = with_version(store.rows(version=head.version))
     if head.cursor_ms is not None:
-        rows = rows.where(~far | (due >= head.cursor_ms))
-    return _winners(rows).where(due > min(instants))
+        # Not what has been handed over and is not dropped yet.
+        rows = rows.where(~is_far_column(F.col("level")) | (F.col("deliver_at_ms") >= head.cursor_ms))
+    return _winners(rows)
 
 
 def _winners(rows: DataFrame) -> DataFrame:

@@ -17,9 +17,8 @@ something has changed, and waits longer in between the more is pending.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +26,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from wheel_udf.geometry import slot_column
-from wheel_udf.limits import BOUNDS, Held, Int64s, Limits, judge, reason
+from wheel_udf.limits import BOUNDS, Held, Limits, judge, reason
 from wheel_udf.pending import Wheel, pending
+from wheel_udf.runs import Int64s
 from wheel_udf.state import CANCEL
 
 _POLLS = 20
@@ -49,7 +49,7 @@ class Pressure:
         assert wheel.store is not None, "of the tiered mode"
         self.limits, self.pauses = limits, pauses
         self._spark, self._wheel, self._geometry = spark, wheel, wheel.store.layout.wheel
-        self._most = {bound: most for bound in BOUNDS if (most := getattr(limits, bound)) is not None}
+        self._most = limits.bounds
         # Every pending entry is a row of the store, so none of the counts is higher.
         rows = sum(partition.rows for partition in wheel.store.partitions())
         self._counts = dict.fromkeys(self._most, rows)
@@ -76,15 +76,18 @@ class Pressure:
             self._count()
         return self._is_below(1.0)
 
-    def has_room_again(self, seen: object) -> bool:
+    def has_room_again(self, look: Callable[[], object]) -> bool:
         """Whether a paused intake may go on: all counts are below the soft zone. Asked again and again.
 
         Args:
-            seen: What has changed if anything has that could make room.
+            look: Answers what has changed if anything has that could make room; asked when it is time to count again.
         """
         self._polls += 1
         waiting = max(self._counts.values(), default=0)
-        if seen == self._seen or self._polls < _POLLS + waiting // _ROWS_OF_A_POLL:
+        if self._polls % _POLLS or self._polls < _POLLS + waiting // _ROWS_OF_A_POLL:
+            return False
+        seen = look()
+        if seen == self._seen:
             return False
         self._polls, self._seen = 0, seen
         self._count()
@@ -140,7 +143,7 @@ class Pressure:
         found = table.take(pa.array(over)).select(["schedule_id", "after"]).append_column("bound", bounds)
         return self._spark.createDataFrame(found)
 
-    def _counts_in(self, entries: DataFrame) -> Any:
+    def _counts_in(self, entries: DataFrame) -> Callable[[str, pa.Array], Int64s]:
         def counts(bound: str, names: pa.Array) -> Int64s:
             wanted = self._spark.createDataFrame(pa.table({"name": names}))
             groups = entries.groupBy(self._group(bound).alias("name")).count()
@@ -184,11 +187,8 @@ class Pressure:
 
 
 def _marked(parsed: DataFrame, refused: DataFrame, limits: Limits) -> DataFrame:
-    """The batch with the refused schedules as rejects."""
+    """The batch with the refused schedules as rejects; their record is made of their columns where all rejects are made."""
     texts = F.create_map(*(F.lit(part) for bound in BOUNDS for part in (bound, reason(limits, bound))))
-    about = F.struct(
-        "schedule_id", "seq", "destination", F.timestamp_millis("deliver_at_ms").alias("deliver_at")
-    )
     why = F.from_json(texts[F.col("bound")], "error_code string, error_message string")
     over = (
         F.col("bound").isNotNull()
@@ -200,6 +200,5 @@ def _marked(parsed: DataFrame, refused: DataFrame, limits: Limits) -> DataFrame:
     columns = {
         "error_code": F.when(over, why["error_code"]).otherwise(F.col("error_code")),
         "error_message": F.when(over, why["error_message"]).otherwise(F.col("error_message")),
-        "record": F.when(over, F.to_json(about)).otherwise(F.col("record")),
     }
     return joined.select(*(columns.get(name, F.col(name)).alias(name) for name in parsed.columns))

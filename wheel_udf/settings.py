@@ -351,6 +351,10 @@ def _share(value: object) -> object:
     return float(value)
 
 
+PENDING_BOUNDS = ("pending", "per_destination", "per_slot")
+"""The settings of the section ``limits`` that bound what is pending."""
+
+
 class LimitsConfig(_Section):
     """Section ``limits``: bounds on the work of a batch and on what is pending. None = no bound.
 
@@ -373,8 +377,7 @@ class LimitsConfig(_Section):
     @property
     def bounds(self) -> dict[str, int]:
         """The bounds on what is pending that are set."""
-        given = {"pending": self.pending, "per_destination": self.per_destination, "per_slot": self.per_slot}
-        return {name: most for name, most in given.items() if most is not None}
+        return {name: most for name in PENDING_BOUNDS if (most := getattr(self, name)) is not None}
 
 
 def _trigger(value: object) -> str:

@@ -207,9 +207,9 @@ class ShardStep:
 
     def _full(self, shard: int, step: Step, state: ShardState) -> dict[str, float]:
         """How much of each bound is used, as far as this batch tells; 1 is all."""
-        share = self.limits.share(shard, self.shards)
+        share = self.limits.share(shard, self.shards).bounds
         used = {**step.fullest, "pending": state.pending}
-        return {bound: used[bound] / most for bound in used if (most := getattr(share, bound)) is not None}
+        return {bound: used[bound] / share[bound] for bound in used if bound in share}
 
     def _refused(self, step: Step) -> pa.Table | None:
         """The commands that found no room, each with its reason."""

@@ -418,6 +418,13 @@ class Storage:
         return chunk.low_ms // tick_ms * tick_ms <= clock_ms
 
 
+def without(table: pa.Table, rows: Int64s) -> pa.Table:
+    """The table but for some of its rows, given by their places."""
+    keep = np.ones(table.num_rows, bool)
+    keep[rows] = False
+    return table.filter(pa.array(keep))
+
+
 def merged(chunks: Sequence[Chunk]) -> list[Chunk]:
     """Merges the buckets that have come to more than :data:`CHUNKS_PER_BUCKET` chunks; the others pass through closed."""
     buckets: dict[tuple[int, int], list[Chunk]] = {}

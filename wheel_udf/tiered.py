@@ -355,9 +355,13 @@ class TieredRun:
         self.paused = self._is_paused()
         if not self.paused or self._pressure is None:
             return
-        counts = None if self._last_report is None else tuple(self._last_report.counts.items())
-        if self._pressure.has_room_again((counts, self.keeper.store.head().version)):
+        if self._pressure.has_room_again(self._what_makes_room):
             self.intake, self.paused = self._start_intake(), False
+
+    def _what_makes_room(self) -> object:
+        """Changes when entries have ended in the wheel, or others have written to the store."""
+        counts = None if self._last_report is None else self._last_report.counts
+        return counts, self.keeper.store.head().version
 
     def _keep(self) -> None:
         try:

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[2] / "wheel_udf"
 
 # From the ground up. A module imports from the rows below its own, and from no other; a new module finds its row here first.
 LAYERS = (
-    {"errors", "java"},
+    {"errors", "java", "runs"},
     {
         "broker_settings",
         "durations",
@@ -95,6 +95,7 @@ ON_EXECUTORS = {
     "hints",
     "limits",
     "metrics",
+    "runs",
     "shard_step",
     "shards",
     "state",
