@@ -68,6 +68,7 @@ clean: ## remove what runs have made (data, caches), keep .venv
 distclean: clean ## remove .venv too
 	rm -rf $(VENV)
 
+# The jars take as long as the packages and need only Spark's own (its Ivy), so they come side by side.
 $(STAMP): pyproject.toml conf/ivy.xml
 	@set -e; \
 	python="$(PYTHON)"; usable='import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 15))'; \
@@ -82,7 +83,9 @@ $(STAMP): pyproject.toml conf/ivy.xml
 	PYTHONDONTWRITEBYTECODE=1 $$python -m wheel_udf.jars --check-java; \
 	echo "setting up $(VENV) with $$($$python --version), 1 to 3 minutes"; \
 	$(PY) -c "$$usable" >/dev/null 2>&1 || $$python -m venv --clear $(VENV); \
-	install="$(PY) -m pip install --quiet --no-compile --disable-pip-version-check --editable .[dev]"; \
-	$$install || { echo "once more" >&2; $$install; }; \
-	$(PY) -m wheel_udf.jars spark broker; \
+	pip="$(PY) -m pip install --quiet --no-compile --disable-pip-version-check"; \
+	$$pip --no-deps $$(grep -o 'pyspark==[0-9.]*' pyproject.toml) || echo "once more" >&2; \
+	$(PY) -m wheel_udf.jars spark broker & jars=$$!; \
+	$$pip --editable .[dev] || { echo "once more" >&2; $$pip --editable .[dev]; }; \
+	wait $$jars || $(PY) -m wheel_udf.jars spark broker; \
 	touch $@

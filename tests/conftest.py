@@ -27,9 +27,12 @@ time.tzset()
 # Workers of Spark unpickle functions of test modules by name, so they have to find the tests.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
-# A test's JVM lives for seconds: the second compiler and a collector with threads cost more than they give (measured on
-# test_operator.py: 87 instead of 127 CPU seconds). By the environment, so that the JVMs which tests start have it too.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# A JVM that a test starts lives for seconds: the second compiler and a collector with threads cost more than they give (measured on
+# test_operator.py alone: 87 instead of 127 CPU seconds). The session of all tests lives for minutes, and there the second compiler pays
+# (test_store_keeper.py and test_tiered.py: 277 CPU seconds with it, 309 without).
+_JVM_OPTIONS = "JDK_JAVA_OPTIONS"
+_LONG_LIVED = "-XX:+UseSerialGC"
+os.environ.setdefault(_JVM_OPTIONS, f"{_LONG_LIVED} -XX:TieredStopAtLevel=1")
 
 # No deadline: a shared machine stalls. Not too slow: what an example costs is the test's own choice.
 settings.register_profile(
@@ -96,7 +99,9 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
     from wheel_udf.session import build_session, stop_session
 
     warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
-    session = build_session("wheel_udf tests", master="local[2]", conf=SPARK_SETTINGS | warehouse)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(_JVM_OPTIONS, _LONG_LIVED)
+        session = build_session("wheel_udf tests", master="local[2]", conf=SPARK_SETTINGS | warehouse)
     yield session
     stop_session(session)
 

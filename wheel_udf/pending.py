@@ -144,6 +144,9 @@ def _from_state(
 
 def _states(spark: SparkSession, checkpoint: str, as_of_ms: int | None = None) -> DataFrame | None:
     """A row for each shard, after the last committed batch (by an instant); None before the first one."""
+    # Spark makes the coordinator of state stores with its manager of streams, when that is first asked for; a reader of state only looks it
+    # up, and fails where no stream has run (SPARK 4.2: "Cannot find endpoint: StateStoreCoordinator").
+    _ = spark.streams
     reader = spark.read.format("statestore")
     if as_of_ms is not None:
         batch = batch_at(checkpoint, as_of_ms)

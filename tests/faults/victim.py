@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.faults.world import start
+from wheel_udf.pending import Wheel, pending
 from wheel_udf.session import build_session
 from wheel_udf.sinks import DeltaSink
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 POINTS = ("before the first table", "between two tables", "before the rejects", "before the commit log")
 _BATCH = 2
+_PENDING_THEN = 60
+"""After the batches 0 and 1, the last that the first victim has committed."""
 
 
 def die() -> None:
@@ -55,6 +58,9 @@ def main(folder: str, point: str) -> None:
         "spark.driver.bindAddress": "127.0.0.1",
     }
     spark = build_session("victim", master="local[2]", conf=conf)
+    if point == POINTS[1]:
+        # A state store is read where no stream has run yet: Spark does not make what that needs by itself.
+        assert pending(spark, Wheel(f"{folder}/checkpoint")).count() == _PENDING_THEN
     start(
         spark, Path(folder), sink=lambda path: DeadlySink(path, create=True), on_batch=on_batch
     ).awaitTermination()
