@@ -2,19 +2,23 @@
 
 ::
 
-    make bench-store                             100 thousand and a million
-    make bench-store ARGS='--pending 100000,10000000'
-    make bench-store ARGS='--batches 2000'       files and log entries after so many batches, instead (15 minutes)
+    make bench-store                             100 thousand, a million and 10 million (25 minutes on 2 cores)
+    make bench-store ARGS='--pending 100000000'  the recorded run: a hundred million
+    make bench-store ARGS='--batches 2000'       files and log entries after so many batches, instead (25 minutes)
     make bench-store ARGS='--quick'              tiny sizes, to see that it works
 
-For each number a store of its own is filled by the keeper as an intake query would (batches of 250,000, due at random over a year, 96 random
-bytes each), and then, with the same arrivals and the same due rows everywhere, so that only the far pending differ:
+For each number a store of its own is filled as an intake query would (batches of 250,000, of a million where it is many; due at random over a
+year, 96 random bytes each). Then it is as if that had been long ago: the near windows, where the wheel hears of each far entry, are retired. What
+follows has the same arrivals and the same due rows everywhere, so that only the far pending differs:
 
 ===========  ===================================================================================================================
-small batch  seconds that 1,000 commands take to be taken in (median of 15): what a batch of a quiet stream costs
+batch        2,000 commands a second for a minute through a tiered run with a Delta sink: median seconds of a batch of either query
+late         from the due time to the commit in the table, of the same run
+idle         CPU seconds a minute of the same run when nothing comes any more
+small        seconds that 1,000 commands take to be taken in (median of 15): what a batch of a quiet stream costs
 hand-over    of one window with 20,000 entries: read, versions compared with all of the store, written, dropped
 stored       the cheap count; exact: the count without what is beaten
-cancel       of a tenth of what is pending, by predicate: picked, written, noted
+cancel       of a million, or of a tenth of what is pending if that is less, by predicate: picked, written, noted
 disk         bytes an entry beyond its value
 ===========  ===================================================================================================================
 """
@@ -22,11 +26,12 @@ disk         bytes an entry beyond its value
 from __future__ import annotations
 
 import argparse
+import itertools
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,14 +39,17 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.bench import report
+from tests.bench import report, store_traffic
 from tests.bench.report import Line, Target
 from wheel_udf.acts import Picked, cancel
+from wheel_udf.checkpoint import open_checkpoint
+from wheel_udf.clock import wall_clock_ms
 from wheel_udf.commands import Contract, parse
 from wheel_udf.geometry import Wheel as Geometry
 from wheel_udf.pending import Wheel, pending, stored
 from wheel_udf.session import build_session, stop_session
 from wheel_udf.slot_store import SlotStore
+from wheel_udf.store_intake import stored_rows
 from wheel_udf.store_keeper import Keeper
 from wheel_udf.store_layout import StoreLayout
 
@@ -50,10 +58,14 @@ LAYOUT = StoreLayout(Geometry(1_000, 20, 6), state_levels=3)
 QUICK_WINDOWS = StoreLayout(
     Geometry(1_000, 20, 6), state_levels=2
 )  # of 400 s, so that many are over within the run
-T0_MS = 1_760_000_000_000 // LAYOUT.window_ms * LAYOUT.window_ms
+NOW_MS = wall_clock_ms()
+T0_MS = NOW_MS // LAYOUT.window_ms * LAYOUT.window_ms - 4 * LAYOUT.window_ms
+"""When the store was filled, as far as it knows."""
+FAR_FROM_MS = NOW_MS + 86_400_000
 VALUE_BYTES = 96  # three hashes: random, so that no compression flatters what an entry takes beside it
 YEAR_MS = 365 * 86_400_000
-BATCH, SMALL, IN_WINDOW = 250_000, 1_000, 20_000
+BATCH, LARGE_BATCH, MANY = 250_000, 1_000_000, 10_000_000
+SMALL, IN_WINDOW = 1_000, 20_000
 
 
 class Ground:
@@ -61,14 +73,26 @@ class Ground:
 
     def __init__(self, spark: SparkSession, folder: Path, count: int, layout: StoreLayout = LAYOUT) -> None:
         self.spark, self.count, self.batch = spark, count, 0
-        self.store = SlotStore.open(spark, str(folder / f"store{count}"), layout, create=True)
-        self.keeper = Keeper(self.store, app_id="bench", on_change=lambda _: None)
-        self.wheel = Wheel(str(folder / f"checkpoint{count}"), self.store)
+        self.folder = folder / str(count)
+        self.what = store_traffic.wheel(layout, str(self.folder / "store"))
+        self.store = SlotStore.open(spark, self.what.store, layout, create=True)
+        self.app_id = open_checkpoint(
+            str(self.folder / "checkpoint" / "intake"),
+            name=store_traffic.NAME,
+            wheel_fingerprint=layout.fingerprint(),
+            shards=store_traffic.SHARDS,
+            clock_kind=self.what.clock.kind,
+        ).app_id
+        self.wheel = Wheel(str(self.folder / "checkpoint"), self.store)
         self.figures: dict[str, float] = {}
+
+    def new_keeper(self) -> Keeper:
+        """One that a run on the same checkpoint takes for its own."""
+        return Keeper(self.store, app_id=self.app_id, on_change=lambda _: None)
 
     def commands(self, rows: int, from_ms: int, span_ms: int) -> DataFrame:
         """Rows with ids that no other batch has, due at random in a span."""
-        numbers = self.spark.range(self.batch * 1_000_000, self.batch * 1_000_000 + rows, 1, 2)
+        numbers = self.spark.range(self.batch * 10_000_000, self.batch * 10_000_000 + rows, 1, 2)
         due_ms = F.lit(from_ms) + (F.rand(self.batch) * span_ms).cast("long")
         hashes = [F.unhex(F.sha2(F.concat(F.col("id"), F.lit(f"/{part}")), 256)) for part in range(3)]
         return numbers.select(
@@ -79,51 +103,79 @@ class Ground:
             F.concat(*hashes).alias("value"),
         )
 
-    def take_in(self, rows: int, from_ms: int, span_ms: int) -> float:
-        """Seconds that a batch takes from parsing to commit."""
-        parsed = parse(self.commands(rows, from_ms, span_ms), Contract())
-        seconds = _seconds(lambda: self.keeper.take_in(parsed, self.batch, lambda _: T0_MS))
-        self.batch += 1
-        return seconds
+    def fill(self) -> None:
+        """Appends what is to be pending, and lets it have been long ago."""
+        keeper, size = self.new_keeper(), BATCH if self.count <= MANY else LARGE_BATCH
+        keeper.start(T0_MS)
+        took_s = 0.0
+        for at in range(0, self.count, size):
+            parsed = parse(self.commands(min(size, self.count - at), FAR_FROM_MS, YEAR_MS), Contract())
+            rows = stored_rows(parsed, self.store.layout, cursor_ms=keeper.cursor_ms or 0, arrived=self.batch)
+            took_s += _seconds(
+                lambda rows=rows: self.store.append(rows, app_id=f"{self.app_id}-fill", batch_id=self.batch)
+            )
+            self.batch += 1
+        self.figures["filled"] = self.count / took_s
+        self.figures["fill seconds"] = took_s
+        self.figures["bytes before"] = self._bytes() / self.count - VALUE_BYTES
+        keeper.step(NOW_MS)
+        keeper.retire(NOW_MS, memory_ms=0)
+        self.figures["disk"] = self._bytes() / self.count - VALUE_BYTES
+        self.figures["files"] = sum(partition.files for partition in self.store.partitions())
 
-    def measure(self, say: Callable[[str], None]) -> None:
+    def _bytes(self) -> int:
+        return sum(partition.bytes for partition in self.store.partitions())
+
+    def measure(self, sizes: store_traffic.Sizes, say: Callable[[str], None]) -> None:
         """Everything that the module names."""
-        sizes = [min(BATCH, self.count - at) for at in range(0, self.count, BATCH)]
-        took = [self.take_in(size, T0_MS + 86_400_000, YEAR_MS) for size in sizes]
-        self.figures["filled"] = sum(sizes) / sum(took)
-        said = sum(p.bytes for p in self.store.partitions()) / self.count - VALUE_BYTES
-        self.figures["disk"] = said
-        say(
-            f"{self.count:,} filled at {self.figures['filled']:,.0f}/s, {said:.0f} bytes an entry beyond its value"
-        )
-        self.take_in(IN_WINDOW, T0_MS + 2 * LAYOUT.window_ms, LAYOUT.window_ms)
-        self.figures["small"] = median(
-            [self.take_in(SMALL, T0_MS + 86_400_000, YEAR_MS) for _ in range(18)][3:]
-        )
+        self.fill()
+        say(f"{self.count:,}: {_text(self.figures)}")
+        self.figures |= store_traffic.measure(self.spark, self.what, self.folder, sizes)
+        say(f"{self.count:,}: {_text(self.figures)}")
+        self._look_and_hand_over()
+        say(f"{self.count:,}: {_text(self.figures)}")
+
+    def _look_and_hand_over(self) -> None:
+        keeper, batches = self.new_keeper(), itertools.count(1_000_000)
+        at_ms, window_ms = keeper.cursor_ms or 0, self.store.layout.window_ms
+
+        def take_in(rows: int, from_ms: int, span_ms: int) -> float:
+            parsed = parse(self.commands(rows, from_ms, span_ms), Contract())
+            self.batch += 1
+            return _seconds(lambda: keeper.take_in(parsed, next(batches), lambda _: None))
+
+        take_in(IN_WINDOW, at_ms + window_ms, window_ms)
+        self.figures["small"] = median([take_in(SMALL, FAR_FROM_MS, YEAR_MS) for _ in range(18)][3:])
         self.figures["stored"] = _seconds(lambda: stored(self.store))
         self.figures["exact"] = _seconds(lambda: pending(self.spark, self.wheel).count())
-        tenth = Picked(where=f"deliver_at < timestamp_millis({T0_MS + 86_400_000 + YEAR_MS // 10})")
-        self.figures["cancel"] = _seconds(lambda: cancel(self.spark, self.wheel, tenth))
+        share = min(1_000_000, self.count // 10) / self.count
+        part = Picked(where=f"deliver_at < timestamp_millis({FAR_FROM_MS + int(YEAR_MS * share)})")
+        self.figures["cancelled"] = share * self.count
+        self.figures["cancel"] = _seconds(lambda: cancel(self.spark, self.wheel, part))
         # The first one moves the cursor to the window before; the next one hands over the window itself.
-        self.keeper.step(T0_MS + LAYOUT.window_ms)
-        self.figures["hand-over"] = _seconds(lambda: self.keeper.step(T0_MS + 2 * LAYOUT.window_ms))
-        say(", ".join(f"{name} {figure:,.2f}" for name, figure in self.figures.items()))
+        keeper.step(at_ms)
+        self.figures["hand-over"] = _seconds(lambda: keeper.step(at_ms + window_ms))
+
+
+def _text(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {figure:,.2f}" for name, figure in figures.items())
 
 
 def _count_files(spark: SparkSession, folder: Path, batches: int, say: Callable[[str], None]) -> list[Line]:
     """A stream of 100 commands every 5 s, due within a day, with everything that the keeper does beside it: what stays behind?"""
     ground = Ground(spark, folder, 0, QUICK_WINDOWS)
+    keeper = ground.new_keeper()
     counts: dict[str, int] = {}
     for number in range(1, batches + 1):
         now_ms = T0_MS + number * 5_000
         parsed = parse(ground.commands(100, now_ms, 86_400_000), Contract())
-        ground.keeper.take_in(parsed, ground.batch, lambda _, now_ms=now_ms: now_ms)
+        keeper.take_in(parsed, ground.batch, lambda _, now_ms=now_ms: now_ms)
         ground.batch += 1
-        ground.keeper.step(now_ms)
-        ground.keeper.tidy()
+        keeper.step(now_ms)
+        keeper.tidy()
         if number % 10 == 0:
-            ground.keeper.retire(now_ms, memory_ms=300_000)
-            ground.keeper.compact()
+            keeper.retire(now_ms, memory_ms=300_000)
+            keeper.compact()
         if number % max(1, batches // 20) == 0:
             partitions = ground.store.partitions()
             log = [file.suffix for file in (Path(ground.store.path) / "_delta_log").iterdir()]
@@ -150,25 +202,41 @@ def _seconds(do: Callable[[], Any]) -> float:
 
 def _lines(grounds: list[Ground]) -> list[Line]:
     least, most = grounds[0], grounds[-1]
-    lines = []
-    targets = {
+    compared = {
+        "intake batch": ("a batch of the intake", Target(at_most=1.25)),
+        "wheel batch": ("a batch of the wheel", Target(at_most=1.25)),
         "small": ("intake, 1,000 commands", Target(at_most=1.25)),
         "hand-over": ("hand-over of 20,000", None),
     }
-    for name, (what, target) in targets.items():
-        for ground in grounds[1:]:
-            beside = f"at {least.count:,}"
-            figure, other = ground.figures[name], least.figures[name]
-            lines.append(Line(case=name, what=f"{what}, {ground.count:,} pending", figure=figure, unit="s", beside=other, beside_what=beside, target=target))  # fmt: skip
+    lines = [
+        Line(
+            case=name,
+            what=f"{what}, {ground.count:,} pending",
+            figure=ground.figures[name],
+            unit="s",
+            beside=least.figures[name],
+            beside_what=f"at {least.count:,}",
+            target=target,
+        )
+        for name, (what, target) in compared.items()
+        for ground in grounds[1:] or grounds
+    ]
     of = f"{most.count:,}"
-    lines += [
-        Line(case="filled", what="intake in batches of 250,000", figure=most.figures["filled"], unit="/s", target=Target(of="figure", at_least=50_000)),
-        Line(case="stored", what=f"`stored` of {of}", figure=most.figures["stored"], unit="s", target=Target(of="figure", at_most=1)),
-        Line(case="exact", what=f"exact count of {of}", figure=most.figures["exact"], unit="s"),
-        Line(case="cancel", what=f"cancel of a tenth of {of} by predicate", figure=most.figures["cancel"], unit="s"),
-        Line(case="disk", what="bytes an entry beyond its value", figure=most.figures["disk"], unit="B"),
-    ]  # fmt: skip
-    return lines
+    single = {
+        "late p50": (f"lateness p50, {of} pending", "s", None),
+        "late p99": (f"lateness p99, {of} pending", "s", Target(of="figure", at_most=4)),
+        "late min": (f"lateness min, {of} pending", "s", Target(of="figure", at_least=0)),
+        "idle CPU": ("CPU seconds of an idle minute", "s", None),
+        "filled": ("intake in large batches", "/s", Target(of="figure", at_least=50_000)),
+        "stored": (f"`stored` of {of}", "s", Target(of="figure", at_most=1)),
+        "exact": (f"exact count of {of}", "s", None),
+        "cancel": (f"cancel of {most.figures['cancelled']:,.0f} by predicate", "s", None),
+        "disk": ("bytes an entry beyond its value", "B", None),
+    }
+    return lines + [
+        Line(case=name, what=what, figure=most.figures[name], unit=unit, target=target)
+        for name, (what, unit, target) in single.items()
+    ]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -178,7 +246,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--batches", type=int, metavar="N", help="count files and log entries after N batches, instead"
     )
-    parser.add_argument("--pending", default="100000,1000000", help="numbers of pending entries, rising")
+    parser.add_argument(
+        "--pending", default="100000,1000000,10000000", help="numbers of pending entries, rising"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench-store.json", help="the JSON file")
     asked = parser.parse_args(arguments)
     counts = [5_000, 20_000] if asked.quick else [int(each) for each in asked.pending.split(",")]
@@ -195,11 +265,12 @@ def main(arguments: list[str] | None = None) -> int:
     }
     spark = build_session("wheel_udf store bench", master="local[2]", conf=settings)
     try:
-        warm = Ground(spark, folder, 2_000)
-        warm.measure(lambda _: None)
+        Ground(spark, folder, 2_000).measure(store_traffic.Sizes(rate=200, seconds=20, idle_s=1), say)
         grounds = [Ground(spark, folder, count) for count in (() if asked.batches else counts)]
+        sizes = store_traffic.Sizes(rate=200, seconds=20, idle_s=4) if asked.quick else store_traffic.Sizes()
         for ground in grounds:
-            ground.measure(say)
+            ground.measure(sizes, say)
+            shutil.rmtree(ground.folder)
         lines = _count_files(spark, folder, asked.batches, say) if asked.batches else _lines(grounds)
     finally:
         stop_session(spark)

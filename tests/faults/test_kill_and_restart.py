@@ -7,9 +7,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from tests.faults import tiered_victim
 from tests.faults.checker import expected, faults_of
 from tests.faults.victim import POINTS
-from tests.faults.world import files, start
+from tests.faults.world import files, start, start_tiered_run
 from tests.spark.streams import add_files
 
 if TYPE_CHECKING:
@@ -36,4 +37,17 @@ def test_a_driver_killed_at_each_point_of_a_batch_in_turn_loses_and_repeats_noth
         )
         assert victim.returncode == -signal.SIGKILL, point
     start(spark, tmp_path).awaitTermination()
+    assert faults_of(spark, tmp_path) == []
+
+
+def test_a_tiered_run_killed_on_each_side_of_its_commits_loses_and_repeats_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    add_files(tmp_path / "in", *files())
+    for point in tiered_victim.POINTS:
+        victim = subprocess.run(
+            [sys.executable, "-m", "tests.faults.tiered_victim", str(tmp_path), point], check=False
+        )
+        assert victim.returncode == -signal.SIGKILL, point
+    start_tiered_run(spark, tmp_path).awaitTermination()
     assert faults_of(spark, tmp_path) == []

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from wheel_udf.metrics import BatchReport
 
 POINTS = ("before the first table", "between two tables", "before the rejects", "before the commit log")
+SETTINGS: dict[str, str | float | bool] = {
+    "spark.sql.shuffle.partitions": 2,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
 _BATCH = 2
 _PENDING_THEN = 60
 """After the batches 0 and 1, the last that the first victim has committed."""
@@ -52,12 +57,7 @@ def main(folder: str, point: str) -> None:
         if report.batch_id == _BATCH and point == POINTS[3]:
             die()
 
-    conf = {
-        "spark.sql.shuffle.partitions": 2,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-    }
-    spark = build_session("victim", master="local[2]", conf=conf)
+    spark = build_session("victim", master="local[2]", conf=SETTINGS)
     if point == POINTS[1]:
         # A state store is read where no stream has run yet: Spark does not make what that needs by itself.
         assert pending(spark, Wheel(f"{folder}/checkpoint")).count() == _PENDING_THEN

@@ -11,6 +11,8 @@ from wheel_udf.delivery import deliver
 from wheel_udf.geometry import Wheel
 from wheel_udf.operator import schedule
 from wheel_udf.sinks import DeltaSink, Destinations, Sink
+from wheel_udf.store_layout import StoreLayout
+from wheel_udf.tiered import Outlet, TieredRun, TieredWheel, start_tiered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,4 +61,25 @@ def start(
         checkpoint=str(folder / "checkpoint"),
         trigger="available-now",
         on_batch=on_batch,
+    )
+
+
+def start_tiered_run(
+    spark: SparkSession,
+    folder: Path,
+    *,
+    sink: Callable[[str], Sink] = lambda path: DeltaSink(path, create=True),
+) -> TieredRun:
+    """Starts the same over a slot store: windows of 20 s."""
+    return start_tiered(
+        read_files(spark, folder / "in"),
+        TieredWheel(
+            layout=StoreLayout(Wheel(tick_ms=1_000, size=20, levels=4), state_levels=1),
+            store=str(folder / "store"),
+            clock=EventClock(until_ms=at_ms(END_S)),
+            shards=2,
+        ),
+        outlet=Outlet(Destinations({"*": sink(str(folder / "tables"))}), sink(str(folder / "rejects"))),
+        checkpoint=str(folder / "checkpoint"),
+        trigger="available-now",
     )

@@ -1,0 +1,79 @@
+"""A driver of a tiered run that kills itself, hard, at a crash point: ``python -m tests.faults.tiered_victim FOLDER POINT``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.faults.victim import SETTINGS, die
+from tests.faults.world import start_tiered_run
+from wheel_udf.session import build_session
+from wheel_udf.sinks import DeltaSink
+from wheel_udf.slot_store import SlotStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+    from wheel_udf.slot_store import Appended
+
+POINTS = (
+    "after the commit of the intake",
+    "before the drop of what was handed over",
+    "between two tables",
+)
+"""Before a commit nothing has happened yet: what is cut off there is tests/delta/test_store_keeper.py's."""
+
+
+class DeadlyStore:
+    """Wraps what a store does, so that one act of it is the last."""
+
+    def __init__(self, point: str) -> None:
+        self.point, self.append, self.drop = point, SlotStore.append, SlotStore.drop
+
+    def arm(self) -> None:
+        """From now on the store is deadly."""
+        deadly = self
+
+        def append(store: SlotStore, frame: DataFrame | None, **named: Any) -> Appended:
+            done = deadly.append(store, frame, **named)
+            if deadly.point == POINTS[0] and named["app_id"].endswith("-intake") and done.written:
+                die()
+            return done
+
+        def drop(store: SlotStore, *given: Any, **named: Any) -> None:
+            if deadly.point == 3:  # see POINTS
+                die()
+            deadly.drop(store, *given, **named)
+
+        self._put(append, drop)
+
+    def _put(self, append: Callable[..., Appended], drop: Callable[..., None]) -> None:
+        SlotStore.append, SlotStore.drop = append, drop  # type: ignore[method-assign]
+
+
+class DeadlySink(DeltaSink):
+    """A Delta sink that kills the driver when the first of two tables has been written."""
+
+    is_armed = False
+
+    def write(self, frame: DataFrame, destination: str | None, *, app_id: str, batch_id: int) -> None:
+        """Writes, and dies if that was the moment."""
+        super().write(frame, destination, app_id=app_id, batch_id=batch_id)
+        if self.is_armed and destination is not None:
+            die()
+
+
+def main(folder: str, point: str) -> None:
+    """Runs until the crash point."""
+    DeadlyStore(point).arm()
+    DeadlySink.is_armed = point == POINTS[2]
+    spark = build_session("victim", master="local[2]", conf=SETTINGS)
+    run = start_tiered_run(spark, Path(folder), sink=lambda path: DeadlySink(path, create=True))
+    run.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
