@@ -58,6 +58,7 @@ LAYERS = (
         "gate",
         "kafka_account",
         "presets",
+        "purgatory",
         "rules",
         "store_versions",
         "testing",
