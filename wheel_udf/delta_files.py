@@ -64,17 +64,24 @@ class FileList:
     Args:
         spark: The session.
         path: Place of the table.
+
+    Attributes:
+        unsigned: Versions, seen since the first call, that changed data and bear no transaction. All that a store's own job does bears one.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark, self._path = spark, path
         self._version: int | None = None
         self._files: dict[str, File] = {}
+        self.unsigned: list[int] = []
 
     def current(self) -> Mapping[str, File]:
         """The files as they are now; not to be kept over the next call."""
-        if self._version is None or not self._follow(self._version):
+        known = self._version
+        if known is None or not self._follow(known):
             self._read_all()
+        if known is None:
+            self.unsigned.clear()  # what was there before is not news
         return self._files
 
     def _follow(self, version: int) -> bool:
@@ -86,6 +93,8 @@ class FileList:
         for number, actions in commits:
             self._apply(actions)
             self._version = number
+            if _changes_data(actions) and not any("appId" in action for action in actions):
+                self.unsigned.append(number)
         return True
 
     def _apply(self, actions: Iterable[Mapping[str, Any]]) -> None:
@@ -115,6 +124,10 @@ def is_addition(action: Mapping[str, Any]) -> bool:
 def is_removal(action: Mapping[str, Any]) -> bool:
     """Whether an action of the log removes a file."""
     return "path" in action and "deletionTimestamp" in action
+
+
+def _changes_data(actions: Iterable[Mapping[str, Any]]) -> bool:
+    return any(action["dataChange"] for action in actions if is_addition(action) or is_removal(action))
 
 
 def place_of(file: Mapping[str, Any]) -> tuple[int, int]:

@@ -5,7 +5,7 @@ The table is partitioned by ``(level, slot)`` as :mod:`wheel_udf.store_layout` s
     version  commit                       files                                     SetTransactions in the same commit
     7        append (intake, batch 41)    + level=0/slot=181, + level=2/slot=190    intake: 41, clock: 3_611_000
     8        append (cascade, batch 12)   + level=0/slot=200, + level=2/slot=215    cascade: 12, cursor: 4_020_000
-    9        drop                         - level=2/slot=190, - level=3/slot=10     (none)
+    9        drop                         - level=2/slot=190, - level=3/slot=10     drop: 9
 
     head()   Head(version=9, cursor_ms=4_020_000, clock_ms=3_611_000, batches={"intake": 41, "cascade": 12})
 
@@ -116,6 +116,7 @@ DEFAULT_KEEP_MS: Final = 86_400_000
 
 CURSOR: Final = "cursor"
 CLOCK: Final = "clock"
+_DROP: Final = "drop"
 _MOST_TRIES: Final = 20
 # Which conflicts mean that another was there first. In Python these classes have no common one that would catch them.
 _OTHER_CREATION: Final = (
@@ -317,6 +318,7 @@ class SlotStore:
         table = self._snapshot() if version is None else tables.snapshot_at(self.spark, self.path, version)
         marks = tables.transactions(table)
         cursor_ms, clock_ms = marks.pop(CURSOR, None), marks.pop(CLOCK, None)
+        marks.pop(_DROP, None)
         return Head(int(table.version()), cursor_ms, clock_ms, marks)
 
     def rows(self, *, version: int | None = None) -> DataFrame:
@@ -363,6 +365,31 @@ class SlotStore:
                 total[number] += more
         return [Partition(*place, *total) for place, total in sorted(totals.items())]
 
+    def require_untouched(self, owner: str) -> None:
+        """Sees to it that nobody else has changed rows since this object first looked at the files.
+
+        Commits that change no data (OPTIMIZE) are nobody's fault, and VACUUM is no commit of data at all.
+
+        Args:
+            owner: Whose transactions are all right (see :attr:`Head.owners`).
+
+        Raises:
+            StoreError: Somebody has; told once, so that a new start takes the table as it stands.
+        """
+        self._files.current()
+        unsigned, strangers = list(self._files.unsigned), self.head().owners - {owner}
+        if not unsigned and not strangers:
+            return
+        self._files.unsigned.clear()
+        found = [f"version {version}" for version in unsigned] + [f"writer {name}" for name in strangers]
+        raise StoreError(
+            "someone else has changed rows of the slot store",
+            field=self.path,
+            value=", ".join(found),
+            rule="rows come and go by the job and by cancel, move and reroute",
+            hint="DESCRIBE HISTORY says who it was; RESTORE takes it back, or a new start goes on with the table as it is",
+        )
+
     # ---- writing -----------------------------------------------------------------------------------------------------
 
     def append(
@@ -379,7 +406,7 @@ class SlotStore:
 
         Args:
             frame: Rows of :data:`STORE_SCHEMA`, in any order of columns; None for no rows.
-            app_id: Who writes; not ``cursor`` and not ``clock``.
+            app_id: Who writes; not ``cursor``, ``clock`` or ``drop``.
             batch_id: The writer's number for this, rising.
             cursor_ms: The cursor from now on; one that is behind the table's changes nothing.
             clock_ms: The clock from now on, likewise; or what makes it of the rows' largest event time.
@@ -392,7 +419,7 @@ class SlotStore:
             CursorMovedError: The cursor is not the expected one, before the write or at the commit. Nothing was added.
             StoreError: The frame has other columns, the app id is one of the store's own, or others commit all the time.
         """
-        if app_id in {CURSOR, CLOCK}:
+        if app_id in {CURSOR, CLOCK, _DROP}:
             raise StoreError("the app id is the store's own", field="app_id", value=app_id)
         asked = [CURSOR] * (cursor_ms is not None or expect_cursor_ms is not None) + [CLOCK] * (
             clock_ms is not None
@@ -524,7 +551,11 @@ class SlotStore:
         tables.tell_counts(self.spark, transaction, counts)
         operation = self._delta("DeltaOperations$Delete")(self._seq([]))
         actions = [self._delta("actions.Action").fromJson(file.as_add(path)).remove() for path, file in gone]
-        transaction.commit(self._seq(actions), operation)
+        # Its version, or nearly: who looks for changes of others knows ours by any transaction at all.
+        mark = self._delta("actions.SetTransaction")(
+            _DROP, int(transaction.readVersion()) + 1, scala_none(self.spark)
+        )
+        transaction.commit(self._seq([*actions, mark]), operation)
 
     def _removable(
         self, wanted: frozenset[tuple[int, int]], read_version: int | None

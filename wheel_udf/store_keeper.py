@@ -81,6 +81,7 @@ class Keeper:
         pressure: Pressure | None = None,
     ) -> None:
         self.store, self.layout = store, store.layout
+        self._owner = app_id
         self._intake_id, self._cascade_id, self._retire_id = (
             f"{app_id}-{part}" for part in ("intake", "cascade", "retire")
         )
@@ -160,6 +161,10 @@ class Keeper:
                 self._placing_ms = self.layout.cursor_of(clock_ms)
                 self._move_cursor(None, self._placing_ms)
 
+    def require_untouched(self) -> None:
+        """Sees to it that nobody else has changed rows; see :meth:`wheel_udf.slot_store.SlotStore.require_untouched`."""
+        self.store.require_untouched(self._owner)
+
     # ---- hand-over ---------------------------------------------------------------------------------------------------
 
     def step(self, clock_ms: int) -> HandedOver | None:
@@ -169,6 +174,7 @@ class Keeper:
         return self._hand_over(self.layout.cursor_of(clock_ms))
 
     def _hand_over(self, cursor_ms: int) -> HandedOver:
+        self.require_untouched()
         with self._lock:
             self._placing_ms = cursor_ms
         self._empty_inbox()

@@ -253,6 +253,20 @@ def _is_pause(fault: BaseException | None) -> bool:
     return fault is not None and IntakePausedError.__name__ in str(fault)
 
 
+def _stop_between_batches(query: StreamingQuery) -> None:
+    """Stops a query when the batch that it is in has ended, or takes too long.
+
+    In the middle of a batch function Spark looks for an interruption in the error's text with a regular expression that recurses for each of
+    its characters, and prints a thousand lines of a StackOverflowError (SPARK 4.2, ``StreamExecution.PROXY_ERROR``).
+    """
+    before, patience = query.lastProgress, threading.Event()
+    for _ in range(int(_PATIENCE_S / 2 / _POLL_S)):
+        if not query.isActive or not query.status["isTriggerActive"] or query.lastProgress != before:
+            break
+        patience.wait(_POLL_S)
+    query.stop()
+
+
 def _offset(told: Any) -> Any:
     """An offset of a progress report, which has it as JSON text or read already."""
     try:
@@ -376,11 +390,13 @@ class TieredRun:
                     self._step(now_ms)
                 polls += 1
                 if polls % _RETIRE_EVERY_POLLS == 0:
+                    self.keeper.require_untouched()
                     self._retire()
                     self.keeper.compact()
                 if polls % _VACUUM_EVERY_POLLS == 0:
                     self.keeper.store.vacuum()
                 if ended and self._is_done():
+                    self._stop_queries()
                     self._retire_at_the_end()
                     break
         except BaseException as fault:  # noqa: BLE001  # it ends in awaitTermination, on the caller's thread
@@ -458,10 +474,13 @@ class TieredRun:
         assert self.input_has_ended, "the wall clock goes on, the end does not"
         return self._now_ms()
 
-    def _shut_down(self) -> None:
+    def _stop_queries(self) -> None:
         for query in (self.intake, self.wheel):
             if query is not None and query.isActive:
-                query.stop()
+                _stop_between_batches(query)
+
+    def _shut_down(self) -> None:
+        self._stop_queries()
         for lease in self._leases:
             lease.close()
         self.board.withdraw(self.token)

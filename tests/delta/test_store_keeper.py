@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from delta.tables import DeltaTable
 
 from tests.spark.streams import T0_MS, at_ms
 from wheel_udf import store_keeper
+from wheel_udf.errors import StoreError
 from wheel_udf.geometry import Wheel
 from wheel_udf.slot_store import SlotStore
 from wheel_udf.state import COMMAND, FAR, GONE_CANCELLED, GONE_SUPERSEDED, MOVED
@@ -171,6 +173,41 @@ def test_a_hand_over_that_is_cut_off_loses_and_repeats_nothing(
         (2, COMMAND, "old", 2),
         (3, COMMAND, "x", 1),
     ]
+
+
+def test_optimize_and_vacuum_by_hand_do_no_harm(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = DeltaTable.forPath(world.spark, world.store.path)
+    world.take_in(("soon", "schedule", 1, 30), ("later", "schedule", 1, 430))
+    world.take_in(("soon", "schedule", 2, 31))
+    table.optimize().executeCompaction()
+    drop = world.store.drop
+
+    def joined_before(*partitions: Any, **named: Any) -> None:
+        assert {p.files for p in world.store.partitions() if p.level == 2} == {2}
+        table.optimize().executeCompaction()
+        drop(*partitions, **named)
+
+    monkeypatch.setattr(world.store, "drop", joined_before)
+    world.keeper.step(at_ms(20))
+    table.vacuum()
+    assert world.near() == [
+        (FAR, "later", 1),
+        (FAR, "soon", 1),
+        (FAR, "soon", 2),
+        (MOVED, "soon", 2),
+        (GONE_SUPERSEDED, "soon", 1),
+    ]
+    assert [row for row in world.rows() if row[0] != NEAR] == [(3, COMMAND, "later", 1)]
+
+
+@pytest.mark.parametrize("by", ["INSERT INTO {0} SELECT * FROM {0}", "DELETE FROM {0} WHERE level = 2"])
+def test_rows_that_someone_else_has_changed_stop_the_keeper_once(world: World, by: str) -> None:
+    world.take_in(("soon", "schedule", 1, 30))
+    world.spark.sql(by.format(f"delta.`{world.store.path}`"))
+    with pytest.raises(StoreError, match=r"someone else has changed rows of the slot store.*version 3"):
+        world.keeper.step(at_ms(20))
+    world.keeper = world.new_keeper()
+    assert world.keeper.step(at_ms(20)) is not None
 
 
 def test_an_entry_is_beaten_by_a_later_one_that_stays_behind_in_its_slot(world: World) -> None:

@@ -68,10 +68,25 @@ def test_each_command_names_what_exists(words: list[str], monkeypatch: pytest.Mo
         assert [config.name for config in seen] == ["scheduler"]
 
 
-def test_the_kafka_config_of_the_readme_is_a_good_one(tmp_path: Path) -> None:
-    (text,) = blocks("yaml")
+def config_of(folder: Path, block: int) -> JobConfig:
+    (folder / "job.yml").write_text(blocks("yaml")[block])
+    return load(folder / "job.yml")
+
+
+def test_the_tiered_config_of_the_readme_is_a_good_one(tmp_path: Path) -> None:
+    config = config_of(tmp_path, 1)
+    assert (config.mode, config.wheel.layout().window_ms) == ("tiered", 8_000_000)
+
+
+def test_the_single_level_wheel_of_the_readme_is_a_good_one(tmp_path: Path) -> None:
+    (wheel,) = re.findall(r"`(\{tick: [^`]*\})`", README)
+    text = re.sub("^wheel: .*$", f"wheel: {wheel}", blocks("yaml")[1], flags=re.MULTILINE)
     (tmp_path / "job.yml").write_text(text)
-    config = load(tmp_path / "job.yml")
+    assert load(tmp_path / "job.yml").wheel.layout().window_ms == 600_000
+
+
+def test_the_kafka_config_of_the_readme_is_a_good_one(tmp_path: Path) -> None:
+    config = config_of(tmp_path, 0)
     assert (config.source.format, config.contract.preset, list(config.destinations)) == (
         "kafka",
         "native",
