@@ -187,7 +187,7 @@ def _act(spark: SparkSession, wheel: Wheel, picked: Picked, change: _Change, *, 
             rule="tiered",
             hint="send a CANCEL, or the id with a higher seq, as a command",
         )
-    rows = picked.of(pending(spark, wheel))
+    rows = picked.of(pending(spark, wheel, ids=picked.ids))
     try:
         chosen = change.of(rows).persist()
     except PySparkException as fault:

@@ -81,7 +81,7 @@ def _picked(asked: argparse.Namespace) -> acts.Picked:
 
 
 def _rows(spark: SparkSession, wheel: Wheel, asked: argparse.Namespace) -> DataFrame:
-    rows = pending(spark, wheel, as_of_ms=asked.as_of)
+    rows = pending(spark, wheel, ids=asked.id, as_of_ms=asked.as_of)
     return rows if asked.id is None and asked.where is None else _picked(asked).of(rows)
 
 

@@ -148,7 +148,7 @@ def _place(row: Row) -> str:
 
 
 def _waiting(spark: SparkSession, wheel: Wheel, schedule_id: str, geometry: Geometry) -> Iterator[Event]:
-    rows = pending(spark, wheel).where(F.col("schedule_id") == schedule_id)
+    rows = pending(spark, wheel, ids=[schedule_id])
     named = rows.select("seq", "amend", F.unix_millis("deliver_at").alias("due"), "destination", "place")
     for row in named.collect():
         about = (row.seq, row.amend or None, row.due, row.destination)
