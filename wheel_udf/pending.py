@@ -33,9 +33,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from wheel_udf.checkpoint import batch_at, committed_offsets
-from wheel_udf.slot_store import STORE_SCHEMA, Head, SlotStore
+from wheel_udf.slot_store import Head, SlotStore
 from wheel_udf.state import ENTRY_SCHEMA, MEMORY_SCHEMA, SCHEDULE, entries_of_text, memory_of_text
 from wheel_udf.store_layout import is_far, is_far_column
+from wheel_udf.store_table import STORE_SCHEMA
 from wheel_udf.store_versions import VERSION, with_version
 from wheel_udf.tables import version_at
 

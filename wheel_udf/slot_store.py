@@ -51,8 +51,6 @@ from delta.exceptions import (
     ConcurrentDeleteReadException,
     ConcurrentTransactionException,
     ConcurrentWriteException,
-    MetadataChangedException,
-    ProtocolChangedException,
 )
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -61,70 +59,16 @@ from pyspark.sql import types as T
 
 from wheel_udf import tables
 from wheel_udf.delta_files import File, FileList, is_addition, place_of, stats_of
-from wheel_udf.errors import CursorMovedError, GeometryChangedError, StoreError
+from wheel_udf.errors import CursorMovedError, StoreError
 from wheel_udf.java import scala_map, scala_none, scala_seq, scala_some
 from wheel_udf.store_layout import NEAR, StoreLayout
-
-FORMAT_VERSION: Final = 1
-"""Raised when columns or their meaning change; a table of another version is refused."""
-
-STORE_SCHEMA: Final = T.StructType(
-    [
-        T.StructField("level", T.IntegerType(), nullable=False),
-        T.StructField("slot", T.LongType(), nullable=False),
-        T.StructField("act", T.ByteType(), nullable=False),
-        T.StructField("schedule_id", T.StringType()),
-        T.StructField("id_hash", T.LongType()),
-        T.StructField("seq", T.LongType()),
-        T.StructField("amend", T.IntegerType()),
-        T.StructField("op", T.ByteType()),
-        T.StructField("seq_given", T.BooleanType()),
-        T.StructField("deliver_at_ms", T.LongType()),
-        T.StructField("max_lateness_ms", T.LongType()),
-        T.StructField("destination", T.StringType()),
-        T.StructField("key", T.BinaryType()),
-        T.StructField("value", T.BinaryType()),
-        T.StructField("headers", T.StringType()),
-        T.StructField("source", T.StringType()),
-        T.StructField("reject", T.StringType()),
-        T.StructField("event_time_ms", T.LongType()),
-        T.StructField("arrived", T.LongType(), nullable=False),
-    ]
-)
-"""A row of the store."""
-
-STORE_DDL: Final = ", ".join(
-    f"{column.name} {column.dataType.simpleString()}{'' if column.nullable else ' NOT NULL'}"
-    for column in STORE_SCHEMA
-)
-""":data:`STORE_SCHEMA` as text."""
-
-PARTITIONED_BY: Final = ("level", "slot")
-
-_LAYOUT: Final = "wheel_udf.layout"
-_FORMAT: Final = "wheel_udf.format_version"
-_KEPT: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
-TABLE_PROPERTIES: Final[Mapping[str, str]] = {
-    # Each checkpoint of the log is a latency spike; a new reader replays up to this many small commits instead.
-    "delta.checkpointInterval": "100",
-    # What is looked up by, and what the clock is taken from. Statistics on payloads help nobody and cost in every commit.
-    "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived",
-}
-"""Properties of a new table, beside its layout, its format version and how long it keeps what is dropped."""
-
-DEFAULT_KEEP_MS: Final = 86_400_000
+from wheel_udf.store_table import DEFAULT_KEEP_MS, PARTITIONED_BY, STORE_DDL, STORE_SCHEMA, open_table
 
 CURSOR: Final = "cursor"
 CLOCK: Final = "clock"
 _DROP: Final = "drop"
 _MOST_TRIES: Final = 20
 # Which conflicts mean that another was there first. In Python these classes have no common one that would catch them.
-_OTHER_CREATION: Final = (
-    ProtocolChangedException,
-    MetadataChangedException,
-    ConcurrentWriteException,
-    ConcurrentTransactionException,
-)
 _OTHER_REMOVAL: Final = (
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
@@ -238,78 +182,8 @@ class SlotStore:
             StoreError: It is missing and not to be made, or what is there is no slot store.
         """
         store = SlotStore(spark, path, layout)
-        if not store._stands():
-            store._create(create=create, keep_ms=keep_ms)
-        store._require_ours()
+        open_table(spark, store.path, layout, create=create, keep_ms=keep_ms)
         return store
-
-    # ---- opening -----------------------------------------------------------------------------------------------------
-
-    def _stands(self) -> bool:
-        return tables.has_log(self.spark, self.path) and self._snapshot().version() >= 0
-
-    def _create(self, *, create: bool, keep_ms: int) -> None:
-        # Without a log nothing may be there; an empty log is what a killed creation leaves.
-        has_log = tables.has_log(self.spark, self.path)
-        if tables.is_foreign(self.spark, self.path, or_leftovers=not has_log):
-            raise StoreError(
-                "something else is where the slot store should be", field=self.path, rule="an empty place"
-            )
-        if not create:
-            raise StoreError("the slot store is missing", field=self.path, hint="make it, or say where it is")
-        # Not DeltaTable.createIfNotExists: that takes an empty log for a table that has been lost, and fails.
-        transaction = self._log().startTransaction()
-        if transaction.snapshot().version() >= 0:
-            return
-        metadata = self._metadata(keep_ms)
-        transaction.updateMetadata(metadata, False)  # noqa: FBT003  # the session's defaults hold, too; py4j knows no keywords
-        none = scala_none(self.spark)
-        operation = self._delta("DeltaOperations$CreateTable")(metadata, False, False, none)  # noqa: FBT003
-        # Of two creations at a time one is told; a table is there either way, and is looked at next.
-        with suppress(*_OTHER_CREATION):
-            transaction.commit(self._seq([]), operation)
-
-    def _metadata(self, keep_ms: int) -> Any:
-        kind = self._delta("actions.Metadata")
-        kept = dict.fromkeys(_KEPT, f"interval {-(-keep_ms // 1_000)} seconds")
-        own = {_LAYOUT: self.layout.fingerprint(), _FORMAT: str(FORMAT_VERSION)}
-        properties = {**TABLE_PROPERTIES, **kept, **own}
-        # By position: id, name, description, format, schema, partition columns, properties, time of creation.
-        default = {number: getattr(kind, f"apply$default${number}")() for number in (1, 2, 3, 4, 8)}
-        schema, by = STORE_SCHEMA.json(), self._seq(PARTITIONED_BY)
-        configuration = scala_map(self.spark, properties)
-        return kind(default[1], default[2], default[3], default[4], schema, by, configuration, default[8])
-
-    def _require_ours(self) -> None:
-        metadata = self._snapshot().metadata()
-        properties = metadata.configuration()
-        found = {name: properties.get(name) for name in (_LAYOUT, _FORMAT)}
-        if any(value.isEmpty() for value in found.values()):
-            raise StoreError(
-                "this Delta table is no slot store", field=self.path, rule=f"has the property {_LAYOUT}"
-            )
-        self._require_same("format", str(found[_FORMAT].get()), str(FORMAT_VERSION))
-        self._require_same("layout", str(found[_LAYOUT].get()), self.layout.fingerprint())
-        there = T.StructType.fromJson(json.loads(metadata.schema().json()))
-        columns = [(c.name, c.dataType, c.nullable) for c in there]
-        by = tuple(metadata.partitionColumns().apply(i) for i in range(metadata.partitionColumns().size()))
-        if columns != [(c.name, c.dataType, c.nullable) for c in STORE_SCHEMA] or by != PARTITIONED_BY:
-            raise StoreError(
-                "the slot store has other columns",
-                field=self.path,
-                value=there.simpleString(),
-                rule=STORE_DDL,
-            )
-
-    def _require_same(self, what: str, there: str, here: str) -> None:
-        if there != here:
-            raise GeometryChangedError(
-                f"the slot store was made with another {what}",
-                field=self.path,
-                value=there,
-                rule=here,
-                hint="go back to it, or begin an empty store at another place",
-            )
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 

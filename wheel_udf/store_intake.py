@@ -28,9 +28,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from wheel_udf.slot_store import STORE_SCHEMA
 from wheel_udf.state import CANCEL, COMMAND, FAR
 from wheel_udf.store_layout import INBOX, NEAR, StoreLayout
+from wheel_udf.store_table import STORE_SCHEMA
 
 _PAYLOAD = ("key", "value", "headers")
 _REASON = ("error_code", "error_message", "record")
@@ -54,7 +54,7 @@ def stored_rows(
         inbox: Put far entries into the inbox instead of their slots.
 
     Returns:
-        A frame of :data:`~wheel_udf.slot_store.STORE_SCHEMA`: one row for each command, two for one that goes to a far level.
+        A frame of :data:`~wheel_udf.store_table.STORE_SCHEMA`: one row for each command, two for one that goes to a far level.
     """
     good = F.col("error_code").isNull()
     is_entry = good & (F.col("op") != CANCEL)

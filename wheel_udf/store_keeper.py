@@ -34,10 +34,11 @@ from pyspark.sql import functions as F
 
 from wheel_udf.errors import IntakePausedError
 from wheel_udf.pressure import Pressure
-from wheel_udf.slot_store import STORE_SCHEMA, Appended, ClockOf, Head, Partition, SlotStore
+from wheel_udf.slot_store import Appended, ClockOf, Head, Partition, SlotStore
 from wheel_udf.state import COMMAND, GONE_CANCELLED, MOVED
 from wheel_udf.store_intake import stored_rows
 from wheel_udf.store_layout import INBOX, MARKS, NEAR, is_far_column
+from wheel_udf.store_table import STORE_SCHEMA
 from wheel_udf.store_versions import verdicts, with_version
 
 _PLACED_AT_ONCE_ROWS = 50_000

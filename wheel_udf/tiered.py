@@ -54,9 +54,10 @@ from wheel_udf.pending import Wheel as Entries
 from wheel_udf.pressure import Pressure
 from wheel_udf.session import quick_local_checkpoints
 from wheel_udf.sinks import Destinations, Sink
-from wheel_udf.slot_store import DEFAULT_KEEP_MS, SlotStore
+from wheel_udf.slot_store import SlotStore
 from wheel_udf.store_keeper import HandedOver, Keeper
 from wheel_udf.store_layout import StoreLayout
+from wheel_udf.store_table import DEFAULT_KEEP_MS
 
 _POLL_S = 0.1
 _WHEEL_TRIGGER = "200 milliseconds"

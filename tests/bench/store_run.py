@@ -17,6 +17,7 @@ late         from the due time to the commit in the table, of the same run
 idle         CPU seconds a minute of the same run when nothing comes any more
 small        seconds that 1,000 commands take to be taken in (median of 15): what a batch of a quiet stream costs
 hand-over    of one window with 20,000 entries: read, versions compared with all of the store, written, dropped
+cascade      rows a second of a hand-over of 500,000
 stored       the cheap count
 exact        the count without what is beaten
 cancel       of a million, or of a tenth of what is pending if that is less, by predicate: picked, written, noted (these two up to 10 million)
@@ -66,7 +67,7 @@ FAR_FROM_MS = NOW_MS + 86_400_000
 VALUE_BYTES = 96  # three hashes: random, so that no compression flatters what an entry takes beside it
 YEAR_MS = 365 * 86_400_000
 BATCH, LARGE_BATCH, MANY = 250_000, 1_000_000, 10_000_000
-SMALL, IN_WINDOW = 1_000, 20_000
+SMALL, IN_WINDOW, MANY_IN_WINDOW = 1_000, 20_000, 500_000
 
 
 class Ground:
@@ -146,6 +147,7 @@ class Ground:
             return _seconds(lambda: keeper.take_in(parsed, next(batches), lambda _: None))
 
         take_in(IN_WINDOW, at_ms + window_ms, window_ms)
+        take_in(MANY_IN_WINDOW, at_ms + 2 * window_ms, window_ms)
         self.figures["small"] = median([take_in(SMALL, FAR_FROM_MS, YEAR_MS) for _ in range(18)][3:])
         self.figures["stored"] = _seconds(lambda: stored(self.store))
         if self.count <= MANY:
@@ -153,6 +155,7 @@ class Ground:
         # The first one moves the cursor to the window before; the next one hands over the window itself.
         keeper.step(at_ms)
         self.figures["hand-over"] = _seconds(lambda: keeper.step(at_ms + window_ms))
+        self.figures["cascade"] = MANY_IN_WINDOW / _seconds(lambda: keeper.step(at_ms + 2 * window_ms))
 
     def _count_and_cancel(self) -> None:
         self.figures["exact"] = _seconds(lambda: pending(self.spark, self.wheel).count())
@@ -233,6 +236,7 @@ def _lines(grounds: list[Ground]) -> list[Line]:
         "late min": (f"lateness min, {of} pending", "s", Target(of="figure", at_least=0)),
         "idle CPU": ("CPU seconds of an idle minute", "s", None),
         "filled": ("intake in large batches", "/s", Target(of="figure", at_least=50_000)),
+        "cascade": ("hand-over of 500,000", "/s", None),
         "stored": (f"`stored` of {of}", "s", Target(of="figure", at_most=1)),
         "exact": (f"exact count of {of}", "s", None),
         "cancel": (f"cancel of {most.figures.get('cancelled', 0):,.0f} by predicate", "s", None),

@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 from wheel_udf import delta_files, tables
 from wheel_udf.errors import CursorMovedError, GeometryChangedError, StoreError
 from wheel_udf.geometry import Wheel
-from wheel_udf.slot_store import STORE_DDL, STORE_SCHEMA, Appended, Head, SlotStore
+from wheel_udf.slot_store import Appended, Head, SlotStore
 from wheel_udf.store_layout import StoreLayout
+from wheel_udf.store_table import STORE_DDL, STORE_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -60,6 +60,7 @@ LAYERS = (
         "presets",
         "purgatory",
         "rules",
+        "store_table",
         "store_versions",
         "testing",
     },
