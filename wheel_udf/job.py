@@ -42,7 +42,8 @@ from wheel_udf.session import build_session, stop_session
 from wheel_udf.settings import JobConfig
 from wheel_udf.sinks import DeltaSink, Destinations, FileSink, Sink
 from wheel_udf.sources import read_commands
-from wheel_udf.tiered import Outlet, TieredRun, TieredWheel, start_tiered
+from wheel_udf.tiered import Outlet, start_tiered
+from wheel_udf.tiered_run import TieredRun, TieredWheel
 
 SUCCESS = 0
 _POLL_S = 0.2

@@ -20,7 +20,7 @@ versions that an older entry in a far slot may still meet. Those that have one (
 then the window is dropped, and marks whose older entry is gone are left out of the new marks. So marks are as many as the versions that are
 really waited for, not as the commands that ever came.
 
-Times are arguments here; :mod:`wheel_udf.tiered` gives them.
+Times are arguments here; :mod:`wheel_udf.tiered_run` gives them.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from tests.bench.measure import WHOLE, CpuMeter
 from wheel_udf.clock import ProcessingClock, wall_clock_ms
 from wheel_udf.sinks import DeltaSink, Destinations
-from wheel_udf.tiered import Outlet, TieredRun, TieredWheel, start_tiered
+from wheel_udf.tiered import Outlet, start_tiered
+from wheel_udf.tiered_run import TieredRun, TieredWheel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,8 @@ from wheel_udf.pending import Wheel
 from wheel_udf.sinks import DeltaSink, Destinations
 from wheel_udf.slot_store import SlotStore
 from wheel_udf.store_layout import StoreLayout
-from wheel_udf.tiered import Outlet, TieredRun, TieredWheel, start_tiered
+from wheel_udf.tiered import Outlet, start_tiered
+from wheel_udf.tiered_run import TieredRun, TieredWheel
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,8 @@ from wheel_udf.geometry import Wheel
 from wheel_udf.operator import schedule
 from wheel_udf.sinks import DeltaSink, Destinations, Sink
 from wheel_udf.store_layout import StoreLayout
-from wheel_udf.tiered import Outlet, TieredRun, TieredWheel, start_tiered
+from wheel_udf.tiered import Outlet, start_tiered
+from wheel_udf.tiered_run import TieredRun, TieredWheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

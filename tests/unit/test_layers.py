@@ -81,6 +81,7 @@ LAYERS = (
     {"acts", "operator", "pressure"},
     {"store_keeper"},
     {"delivery", "history"},
+    {"tiered_run"},
     {"tiered"},
     {"job"},
     {"desk", "dry_run"},
