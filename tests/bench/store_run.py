@@ -18,6 +18,7 @@ idle         CPU seconds a minute of the same run when nothing comes any more
 small        seconds that 1,000 commands take to be taken in (median of 15): what a batch of a quiet stream costs
 hand-over    of one window with 20,000 entries: read, versions compared with all of the store, written, dropped
 cascade      rows a second of a hand-over of 500,000
+retire       of the windows of all of this: the CANCELs that far entries still have to meet become marks
 stored       the cheap count
 exact        the count without what is beaten
 cancel       of a million, or of a tenth of what is pending if that is less, by predicate: picked, written, noted (these two up to 10 million)
@@ -53,7 +54,7 @@ from wheel_udf.session import build_session, stop_session
 from wheel_udf.slot_store import SlotStore
 from wheel_udf.store_intake import stored_rows
 from wheel_udf.store_keeper import Keeper
-from wheel_udf.store_layout import StoreLayout
+from wheel_udf.store_layout import MARKS, StoreLayout
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = StoreLayout(Geometry(1_000, 20, 6), state_levels=3)
@@ -156,6 +157,12 @@ class Ground:
         keeper.step(at_ms)
         self.figures["hand-over"] = _seconds(lambda: keeper.step(at_ms + window_ms))
         self.figures["cascade"] = MANY_IN_WINDOW / _seconds(lambda: keeper.step(at_ms + 2 * window_ms))
+        keeper.step(at_ms + 5 * window_ms)
+        self.figures["retire"] = _seconds(lambda: keeper.retire(at_ms + 5 * window_ms, memory_ms=0))
+        marks = [partition for partition in self.store.partitions() if partition.level == MARKS]
+        self.figures["marks"] = sum(partition.rows for partition in marks)
+        if marks:
+            self.figures["mark bytes"] = sum(partition.bytes for partition in marks) / self.figures["marks"]
 
     def _count_and_cancel(self) -> None:
         self.figures["exact"] = _seconds(lambda: pending(self.spark, self.wheel).count())
@@ -237,6 +244,8 @@ def _lines(grounds: list[Ground]) -> list[Line]:
         "idle CPU": ("CPU seconds of an idle minute", "s", None),
         "filled": ("intake in large batches", "/s", Target(of="figure", at_least=50_000)),
         "cascade": ("hand-over of 500,000", "/s", None),
+        "retire": (f"retirement that leaves {most.figures.get('marks', 0):,.0f} marks", "s", None),
+        "mark bytes": ("bytes a mark", "B", None),
         "stored": (f"`stored` of {of}", "s", Target(of="figure", at_most=1)),
         "exact": (f"exact count of {of}", "s", None),
         "cancel": (f"cancel of {most.figures.get('cancelled', 0):,.0f} by predicate", "s", None),
