@@ -160,7 +160,7 @@ def geometry_table(wheel: Wheel) -> Iterator[str]:
 
 
 def lateness_text(config: JobConfig) -> str:
-    """The worst case that the design promises: a trigger and a batch."""
+    """The worst case that the design promises: a trigger and a batch, twice where two queries follow each other."""
     if config.trigger_ms is None:
         base = "an available-now run has no trigger to wait for: at worst one batch, plus the time between two runs"
     else:
@@ -168,7 +168,8 @@ def lateness_text(config: JobConfig) -> str:
     limit = config.limits.fired_per_batch
     over = f", plus one batch for each {limit:,} rows that fall due together" if limit is not None else ""
     by = " of the wall clock" if config.clock.kind == "processing" else "; measured on the wheel's own clock"
-    return base + over + by
+    twice = "; for the intake and again for the wheel" if config.mode == "tiered" else ""
+    return base + over + by + twice
 
 
 def clock_text(clock: models.ClockConfig) -> str:
