@@ -84,7 +84,7 @@ $(STAMP): pyproject.toml conf/ivy.xml
 	echo "setting up $(VENV) with $$($$python --version), 1 to 3 minutes"; \
 	$(PY) -c "$$usable" >/dev/null 2>&1 || $$python -m venv --clear $(VENV); \
 	pip="$(PY) -m pip install --quiet --no-compile --disable-pip-version-check"; \
-	$$pip --no-deps $$(grep -o 'pyspark==[0-9.]*' pyproject.toml) || echo "once more" >&2; \
+	$$pip --no-deps $$(grep -o 'pyspark==[0-9.]*' pyproject.toml) || true; \
 	$(PY) -m wheel_udf.jars spark broker & jars=$$!; \
 	$$pip --editable .[dev] || { echo "once more" >&2; $$pip --editable .[dev]; }; \
 	wait $$jars || $(PY) -m wheel_udf.jars spark broker; \

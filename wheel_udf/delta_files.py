@@ -78,14 +78,12 @@ class FileList:
     def current(self) -> Mapping[str, File]:
         """The files as they are now; not to be kept over the next call."""
         known = self._version
-        if known is None or not self._follow(known):
+        if known is None or not self._follow(known, news=True):
             self._read_all()
-        if known is None:
-            self.unsigned.clear()  # what was there before is not news
         return self._files
 
-    def _follow(self, version: int) -> bool:
-        """Applies the commits since a version; False if they are no longer there to be read."""
+    def _follow(self, version: int, *, news: bool) -> bool:
+        """Applies the commits since a version; False if they are no longer there to be read. What is read from the beginning is no news."""
         try:
             commits = tables.commits_after(self._spark, self._path, version)
         except (Py4JJavaError, PySparkException):
@@ -93,7 +91,7 @@ class FileList:
         for number, actions in commits:
             self._apply(actions)
             self._version = number
-            if _changes_data(actions) and not any("appId" in action for action in actions):
+            if news and _changes_data(actions) and not any("appId" in action for action in actions):
                 self.unsigned.append(number)
         return True
 
@@ -108,7 +106,7 @@ class FileList:
         table = tables.snapshot(self._spark, self._path)
         listed = tables.listed_files(table)
         self._files = {}
-        if listed is None and table.version() <= _SHORT_LOG and self._follow(-1):
+        if listed is None and table.version() <= _SHORT_LOG and self._follow(-1, news=False):
             return
         if listed is None:
             listed = scala_seq(self._spark, table.allFiles().collectAsList())

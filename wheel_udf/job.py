@@ -320,7 +320,7 @@ class Query(Protocol):
         """Waits for the end, at most so many seconds; whether it has come."""
 
     def stop(self) -> None:
-        """Stops the query, in the middle of a batch if there is one."""
+        """Stops the query; Spark's own in the middle of a batch, if there is one."""
 
     @property
     def status(self) -> Mapping[str, Any]:

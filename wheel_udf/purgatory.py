@@ -48,6 +48,8 @@ class Outcome(StrEnum):
 class DelayedOperation(ABC):
     """Something that waits; a subclass says when it is complete and what then happens.
 
+    Compared by identity: a subclass that is a dataclass says ``eq=False``.
+
     Args:
         deadline_ms: When it expires, in ms on the purgatory's clock.
     """
@@ -155,7 +157,8 @@ class Purgatory:
     def next_wakeup_ms(self) -> int | None:
         """When :meth:`advance` next has something to do; None if nothing waits."""
         with self._lock:
-            return self._wheel.next_wakeup_ms()
+            # What a callback that raised has left over is due already.
+            return self._wheel.clock_ms if self._over else self._wheel.next_wakeup_ms()
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """Completes an operation that can be completed, and lets any other wait under each of its keys.

@@ -208,17 +208,13 @@ class SlotStore:
         Reads those files and no others. O(actions of the commits since).
         """
         commits = tables.commits_after(self.spark, self.path, version)
-        added = [
-            f"{self.path}/{action['path']}"
-            for _, actions in commits
-            for action in actions
-            if is_addition(action) and action["dataChange"]
-        ]
-        columns = T.StructType([column for column in STORE_SCHEMA if column.name not in PARTITIONED_BY])
-        return (
-            self.spark.read.schema(columns).parquet(*added)
-            if added
-            else self.spark.createDataFrame([], columns)
+        return self._rows_of(
+            [
+                str(action["path"])
+                for _, actions in commits
+                for action in actions
+                if is_addition(action) and action["dataChange"]
+            ]
         )
 
     def near_stream(self) -> DataFrame:
@@ -248,7 +244,8 @@ class SlotStore:
             owner: Whose transactions are all right (see :attr:`Head.owners`).
 
         Raises:
-            StoreError: Somebody has; told once, so that a new start takes the table as it stands.
+            StoreError: Somebody has. A commit without a transaction is told once, so that a new start takes the table as it stands; a writer with
+                transactions of its own (a streaming query) makes the store another's, for good.
         """
         self._files.current()
         unsigned, strangers = list(self._files.unsigned), self.head().owners - {owner}
@@ -261,7 +258,7 @@ class SlotStore:
             field=self.path,
             value=", ".join(found),
             rule="rows come and go by the job and by cancel, move and reroute",
-            hint="DESCRIBE HISTORY says who it was; RESTORE takes it back, or a new start goes on with the table as it is",
+            hint="DESCRIBE HISTORY says who it was; a new start goes on with the table as it is",
         )
 
     # ---- writing -----------------------------------------------------------------------------------------------------
@@ -393,9 +390,47 @@ class SlotStore:
         Raises:
             StoreError: As :meth:`drop`.
         """
-        transaction = self._log().startTransaction()
-        gone = self._removable(frozenset(partitions), read_version)
-        written = self._write(transaction, frame)
+        written: _Written | None = None
+        for _ in range(_MOST_TRIES):
+            transaction = self._log().startTransaction()
+            gone = self._removable(frozenset(partitions), read_version)
+            written = written or self._write(transaction, frame)
+            # Who has joined the same files meanwhile has put their rows into another, which is then what goes.
+            with suppress(*_OTHER_REMOVAL):
+                self._put_elsewhere(transaction, gone, written)
+                return len(gone)
+        raise StoreError("others change the same partitions all the time", field=self.path, value=_MOST_TRIES)
+
+    def small_files(self, below_bytes: int) -> dict[tuple[int, int], list[str]]:
+        """The files of each partition that are smaller, by (level, slot); from the log, no data is read."""
+        found: dict[tuple[int, int], list[str]] = {}
+        for path, file in self._files.current().items():
+            if file.bytes < below_bytes:
+                found.setdefault(file.place, []).append(path)
+        return found
+
+    def join_files(self, place: tuple[int, int], paths: Sequence[str]) -> int:
+        """Puts the rows of some files of a partition into as few as they fill, in one commit that changes no data: no stream sees it.
+
+        Args:
+            place: The partition's level and slot.
+            paths: As :meth:`small_files` has them.
+
+        Returns:
+            How many files were emptied; 0 if one of them is gone meanwhile: somebody else has joined it, or dropped it.
+        """
+        transaction, there = self._log().startTransaction(), self._files.current()
+        gone = [(path, there[path]) for path in paths if path in there]
+        if len(gone) < len(paths):
+            return 0
+        level, slot = place
+        rows = self._rows_of(paths).withColumns({"level": F.lit(level), "slot": F.lit(slot).cast("long")})
+        with suppress(*_OTHER_REMOVAL):
+            self._put_elsewhere(transaction, gone, self._write(transaction, rows))
+            return len(gone)
+        return 0
+
+    def _put_elsewhere(self, transaction: Any, gone: Sequence[tuple[str, File]], written: _Written) -> None:
         action = self._delta("actions.Action")
         added = [
             action.fromJson(json.dumps({"add": {**file, "dataChange": False}})) for file in written.listed
@@ -408,7 +443,13 @@ class SlotStore:
         none, empty = scala_none(self.spark), self._seq([])
         operation = self._delta("DeltaOperations$Optimize")(empty, empty, False, none, False)  # noqa: FBT003  # the same
         transaction.commit(self._seq([*added, *removed]), operation)
-        return len(gone)
+
+    def _rows_of(self, paths: Sequence[str]) -> DataFrame:
+        """The rows of data files, without the partitions' columns."""
+        columns = T.StructType([column for column in STORE_SCHEMA if column.name not in PARTITIONED_BY])
+        if not paths:
+            return self.spark.createDataFrame([], columns)
+        return self.spark.read.schema(columns).parquet(*(f"{self.path}/{path}" for path in paths))
 
     def vacuum(self) -> None:
         """Deletes the files that have been dropped for longer than the table keeps them. Lists all files: not for the hot path."""

@@ -45,7 +45,10 @@ _PLACED_AT_ONCE_ROWS = 50_000
 """A batch of so many rows is placed in its slots at once; the far entries of smaller ones go to the inbox."""
 
 _INBOX_FILES = 64
-"""So many files in the inbox are placed together; so many in another partition become one."""
+"""So many files in the inbox are placed together; so many small ones in another partition are joined."""
+
+_SMALL_BYTES = 4_000_000
+"""64 files of this size fill four of the size that Spark aims at."""
 
 
 @dataclass(frozen=True)
@@ -277,21 +280,19 @@ class Keeper:
         return self._empty_inbox() if self._in_inbox >= _INBOX_FILES else 0
 
     def compact(self) -> int:
-        """Makes one file of the many in a partition: each commit of the intake adds one to near windows, each emptied inbox one to far slots.
+        """Joins the small files of a partition where they are many: each commit of the intake adds one to near windows, each emptied inbox one
+        to far slots. Large files stay as they are, so the cost follows what has come and not what is pending.
 
         No stream sees it, and one that has not read the small files yet still finds them.
 
         Returns:
             How many files were emptied.
         """
-        emptied = 0
-        for crowded in self.store.partitions():
-            if crowded.level != INBOX and crowded.files >= _INBOX_FILES:
-                version = self.store.head().version
-                rows = self.store.rows(version=version).where(_in([crowded]))
-                place = (crowded.level, crowded.slot)
-                emptied += self.store.rearrange(rows, [place], read_version=version)
-        return emptied
+        return sum(
+            self.store.join_files(place, paths)
+            for place, paths in self.store.small_files(_SMALL_BYTES).items()
+            if place[0] != INBOX and len(paths) >= _INBOX_FILES
+        )
 
     def _empty_inbox(self) -> int:
         with self._lock:
@@ -329,8 +330,12 @@ class Keeper:
         head = self.store.head()
         old = [*windows, *(p for p in partitions if p.level == MARKS)]
         generation = max(p.slot for p in windows)
-        self.store.append(self._marks(head, old, generation), app_id=self._retire_id, batch_id=generation)
-        self._drop([p for p in old if p.level == NEAR or p.slot <= generation], head.version)
+        done = self.store.append(
+            self._marks(head, old, generation), app_id=self._retire_id, batch_id=generation
+        )
+        # Where a run that was cut off has written this generation of marks already, those are the ones to keep.
+        over = generation + done.written
+        self._drop([p for p in old if p.level == NEAR or p.slot < over], head.version)
         return len(windows)
 
     def _marks(self, head: Head, old: Sequence[Partition], generation: int) -> DataFrame | None:

@@ -69,6 +69,8 @@ TABLE_PROPERTIES: Final[Mapping[str, str]] = {
     "delta.checkpointInterval": "100",
     # What is looked up by, and what the clock is taken from. Statistics on payloads help nobody and cost in every commit.
     "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived",
+    # Files are read by their paths in places: what is in one has to be all of it.
+    "delta.enableDeletionVectors": "false",
 }
 """Properties of a new table, beside its layout, its format version and how long it keeps what is dropped."""
 

@@ -94,7 +94,7 @@ def _stop_between_batches(query: StreamingQuery) -> None:
     its characters, and prints a thousand lines of a StackOverflowError (SPARK 4.2, ``StreamExecution.PROXY_ERROR``).
     """
     before, patience = query.lastProgress, threading.Event()
-    for _ in range(int(_PATIENCE_S / 2 / _POLL_S)):
+    for _ in range(int(_PATIENCE_S / 4 / _POLL_S)):
         if not query.isActive or not query.status["isTriggerActive"] or query.lastProgress != before:
             break
         patience.wait(_POLL_S)
@@ -314,11 +314,13 @@ class TieredRun:
                 _stop_between_batches(query)
 
     def _shut_down(self) -> None:
-        self._stop_queries()
-        for lease in self._leases:
-            lease.close()
-        self.board.withdraw(self.token)
-        self._over.set()
+        try:
+            self._stop_queries()
+        finally:
+            for lease in self._leases:
+                lease.close()
+            self.board.withdraw(self.token)
+            self._over.set()
 
     # ---- like a query ------------------------------------------------------------------------------------------------
 

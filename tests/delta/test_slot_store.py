@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from wheel_udf import delta_files, tables
+from wheel_udf import delta_files, store_table, tables
 from wheel_udf.errors import CursorMovedError, GeometryChangedError, StoreError
 from wheel_udf.geometry import Wheel
 from wheel_udf.slot_store import Appended, Head, SlotStore
@@ -79,6 +79,7 @@ def test_a_store_is_made_by_one_commit_and_opened_again_as_it_is(
         "delta.logRetentionDuration": "interval 86400 seconds",
         "delta.deletedFileRetentionDuration": "interval 86400 seconds",
         "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived",
+        "delta.enableDeletionVectors": "false",
         "wheel_udf.layout": "tick_ms=1000,size=20,levels=4,state_levels=1",
         "wheel_udf.format_version": "1",
     }
@@ -97,16 +98,16 @@ def test_what_a_killed_creation_leaves_is_no_hindrance(spark: SparkSession, tmp_
 def test_of_two_creations_at_a_time_both_have_the_one_store(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    metadata = SlotStore._metadata
+    metadata, place = store_table._metadata, str(tmp_path / "store")
 
-    def late(store: SlotStore, keep_ms: int) -> Any:
+    def late(*given: Any) -> Any:
         monkeypatch.undo()
-        SlotStore.open(spark, store.path, LAYOUT, create=True)
-        return metadata(store, keep_ms)
+        SlotStore.open(spark, place, LAYOUT, create=True)
+        return metadata(*given)
 
-    monkeypatch.setattr(SlotStore, "_metadata", late)
+    monkeypatch.setattr(store_table, "_metadata", late)
 
-    assert SlotStore.open(spark, str(tmp_path / "store"), LAYOUT, create=True).head().version == 0
+    assert SlotStore.open(spark, place, LAYOUT, create=True).head().version == 0
 
 
 def test_a_missing_store_is_made_only_when_asked(spark: SparkSession, tmp_path: Path) -> None:
@@ -414,7 +415,7 @@ def test_a_drop_removes_whole_partitions_by_one_commit_of_metadata_and_no_others
     assert ids(store.rows()) == ["a", "c", "d"]
     assert ids(store.rows(version=2)) == ["a", "b", "c", "d", "e", "f"]
     kinds = [kind for action in commits(store)[-1] for kind in action]
-    assert sorted(kinds) == ["commitInfo", "remove", "remove", "remove"], "no data file is written"
+    assert sorted(kinds) == ["commitInfo", "remove", "remove", "remove", "txn"], "no data file is written"
     counts = commits(store)[-1][0]["commitInfo"]["operationMetrics"]
     assert (counts["numRemovedFiles"], counts["numDeletedRows"]) == ("3", "3")
     assert store.head() == Head(3, HOUR, 1, {"i": 1})

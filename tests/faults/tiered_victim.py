@@ -44,7 +44,7 @@ class DeadlyStore:
             return done
 
         def drop(store: SlotStore, *given: Any, **named: Any) -> None:
-            if deadly.point == 3:  # see POINTS
+            if deadly.point == POINTS[1]:
                 die()
             deadly.drop(store, *given, **named)
 
