@@ -40,7 +40,7 @@ def test_a_driver_killed_at_each_point_of_a_batch_in_turn_loses_and_repeats_noth
     assert faults_of(spark, tmp_path) == []
 
 
-def test_a_tiered_run_killed_on_each_side_of_its_commits_loses_and_repeats_nothing(
+def test_a_tiered_run_killed_behind_its_commits_loses_and_repeats_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     add_files(tmp_path / "in", *files())

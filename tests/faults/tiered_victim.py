@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from tests.faults.victim import SETTINGS, die
 from tests.faults.world import start_tiered_run
 from wheel_udf.session import build_session
-from wheel_udf.sinks import DeltaSink
 from wheel_udf.slot_store import SlotStore
 
 if TYPE_CHECKING:
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
 POINTS = (
     "after the commit of the intake",
     "before the drop of what was handed over",
-    "between two tables",
 )
-"""Before a commit nothing has happened yet: what is cut off there is tests/delta/test_store_keeper.py's."""
+"""Before a commit nothing has happened yet: what is cut off there is tests/delta/test_store_keeper.py's. Tables are written as in the direct mode,
+whose victim dies between them."""
 
 
 class DeadlyStore:
@@ -54,25 +53,11 @@ class DeadlyStore:
         SlotStore.append, SlotStore.drop = append, drop  # type: ignore[method-assign]
 
 
-class DeadlySink(DeltaSink):
-    """A Delta sink that kills the driver when the first of two tables has been written."""
-
-    is_armed = False
-
-    def write(self, frame: DataFrame, destination: str | None, *, app_id: str, batch_id: int) -> None:
-        """Writes, and dies if that was the moment."""
-        super().write(frame, destination, app_id=app_id, batch_id=batch_id)
-        if self.is_armed and destination is not None:
-            die()
-
-
 def main(folder: str, point: str) -> None:
     """Runs until the crash point."""
     DeadlyStore(point).arm()
-    DeadlySink.is_armed = point == POINTS[2]
     spark = build_session("victim", master="local[2]", conf=SETTINGS)
-    run = start_tiered_run(spark, Path(folder), sink=lambda path: DeadlySink(path, create=True))
-    run.awaitTermination()
+    start_tiered_run(spark, Path(folder)).awaitTermination()
 
 
 if __name__ == "__main__":

@@ -65,12 +65,7 @@ def start(
     )
 
 
-def start_tiered_run(
-    spark: SparkSession,
-    folder: Path,
-    *,
-    sink: Callable[[str], Sink] = lambda path: DeltaSink(path, create=True),
-) -> TieredRun:
+def start_tiered_run(spark: SparkSession, folder: Path) -> TieredRun:
     """Starts the same over a slot store: windows of 20 s."""
     return start_tiered(
         read_files(spark, folder / "in"),
@@ -80,7 +75,10 @@ def start_tiered_run(
             clock=EventClock(until_ms=at_ms(END_S)),
             shards=2,
         ),
-        outlet=Outlet(Destinations({"*": sink(str(folder / "tables"))}), sink(str(folder / "rejects"))),
+        outlet=Outlet(
+            Destinations({"*": DeltaSink(str(folder / "tables"), create=True)}),
+            DeltaSink(str(folder / "rejects"), create=True),
+        ),
         checkpoint=str(folder / "checkpoint"),
         trigger="available-now",
     )
