@@ -31,8 +31,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.g
 # test_operator.py alone: 87 instead of 127 CPU seconds). The session of all tests lives for minutes, and there the second compiler pays
 # (test_store_keeper.py and test_tiered.py: 277 CPU seconds with it, 309 without).
 _JVM_OPTIONS = "JDK_JAVA_OPTIONS"
-_LONG_LIVED = "-XX:+UseSerialGC"
-os.environ.setdefault(_JVM_OPTIONS, f"{_LONG_LIVED} -XX:TieredStopAtLevel=1")
+_ONE_COMPILER = "-XX:TieredStopAtLevel=1"
+os.environ.setdefault(_JVM_OPTIONS, f"-XX:+UseSerialGC {_ONE_COMPILER}")
 
 # No deadline: a shared machine stalls. Not too slow: what an example costs is the test's own choice.
 settings.register_profile(
@@ -100,7 +100,7 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
 
     warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv(_JVM_OPTIONS, _LONG_LIVED)
+        environment.setenv(_JVM_OPTIONS, os.environ[_JVM_OPTIONS].replace(_ONE_COMPILER, ""))
         session = build_session("wheel_udf tests", master="local[2]", conf=SPARK_SETTINGS | warehouse)
     yield session
     stop_session(session)

@@ -30,9 +30,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from wheel_udf.clock import wall_clock_ms
-from wheel_udf.errors import ActError, CursorMovedError
+from wheel_udf.errors import ActError, StoreError, StoreMovedError
 from wheel_udf.pending import PENDING_COLUMNS, Wheel, pending
-from wheel_udf.slot_store import SlotStore
+from wheel_udf.slot_store import CURSOR, Head, SlotStore
 from wheel_udf.state import CANCEL, SCHEDULE
 from wheel_udf.store_intake import stored_rows
 from wheel_udf.tables import NAME_RULE, is_destination_name
@@ -211,19 +211,30 @@ def _act(spark: SparkSession, wheel: Wheel, picked: Picked, change: _Change, *, 
 def _append(store: SlotStore, chosen: DataFrame) -> int:
     for _ in range(_MOST_TRIES):
         head = store.head()
-        owner = next(iter(head.owners))  # a store belongs to one checkpoint
-        app_id = f"{owner}-acts"
-        batch = head.batches.get(app_id, -1) + 1
+        ((app_id, last),) = head.last_act(_owner(store, head)).items()
+        batch = 0 if last is None else last + 1
         assert head.cursor_ms is not None, "something is pending"
         rows = stored_rows(chosen, store.layout, cursor_ms=head.cursor_ms, arrived=0)
         try:
-            if store.append(rows, app_id=app_id, batch_id=batch, expect_cursor_ms=head.cursor_ms).written:
+            if store.append(rows, app_id=app_id, batch_id=batch, expect={CURSOR: head.cursor_ms}).written:
                 return batch
-        except CursorMovedError:
+        except StoreMovedError:
             continue
     raise ActError(
         "hand-overs and other acts come all the time", field="tries", value=_MOST_TRIES, hint="once more"
     )
+
+
+def _owner(store: SlotStore, head: Head) -> str:
+    owners = sorted(head.owners)
+    if len(owners) != 1:
+        raise StoreError(
+            "the slot store has more than one writer",
+            field=store.path,
+            value=", ".join(owners),
+            rule="a store belongs to one checkpoint",
+        )
+    return owners[0]
 
 
 def _note(

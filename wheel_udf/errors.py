@@ -114,8 +114,8 @@ class ActError(WheelError):
     """What was asked for pending entries cannot be done."""
 
 
-class CursorMovedError(StoreError):
-    """The cursor of the slot store is not where the rows were placed by; none of them was written."""
+class StoreMovedError(StoreError):
+    """The slot store is no longer what the rows were made by (its cursor has moved, or someone has acted); none of them was written."""
 
 
 class IntakePausedError(StoreError):

@@ -12,8 +12,9 @@ The table is partitioned by ``(level, slot)`` as :mod:`wheel_udf.store_layout` s
 * **Exactly once**: a commit carries ``(app_id, batch_id)``; what a table has already is not written again.
 * **The cursor and the clock are part of the log** (transactions named ``cursor`` and ``clock``), so they are true for just the rows of that version.
   Both only rise: who writes one has read it in the same transaction, so of two writers at once one is told, looks again and takes the larger.
-* **Who placed rows by a cursor says so** (``expect_cursor_ms``): if it has moved, nothing is written and
-  :class:`~wheel_udf.errors.CursorMovedError` tells to place them anew. So no row is ever added to a partition that has been handed over.
+* **Who made rows by something in the log says so** (``expect``): if it has moved, nothing is written and
+  :class:`~wheel_udf.errors.StoreMovedError` tells to make them anew. Rows that are placed expect their cursor, so none is ever added to a partition
+  that has been handed over; a hand-over expects the last act, so none comes between its look and its commit.
 * **A cascade is two commits**, its rows first and the drop after, since a stream of the near rows skips commits that remove anything.
   A crash between the two leaves rows twice, and its repetition is harmless: the append is skipped, the drop is done.
 * **What came too late to be read stays**: a cascade names the version that it has read (``drop(read_version=...)``), and files added after that
@@ -43,6 +44,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from delta.exceptions import (
@@ -59,7 +61,7 @@ from pyspark.sql import types as T
 
 from wheel_udf import tables
 from wheel_udf.delta_files import File, FileList, is_addition, place_of, stats_of
-from wheel_udf.errors import CursorMovedError, StoreError
+from wheel_udf.errors import StoreError, StoreMovedError
 from wheel_udf.java import scala_map, scala_none, scala_seq, scala_some
 from wheel_udf.store_layout import NEAR, StoreLayout
 from wheel_udf.store_table import DEFAULT_KEEP_MS, PARTITIONED_BY, STORE_DDL, STORE_SCHEMA, open_table
@@ -93,6 +95,11 @@ class Head:
     cursor_ms: int | None
     clock_ms: int | None
     batches: Mapping[str, int]
+
+    def last_act(self, owner: str) -> dict[str, int | None]:
+        """The app id of acts on an owner's entries, with the last of them; for ``expect``."""
+        app_id = f"{owner}-acts"
+        return {app_id: self.batches.get(app_id)}
 
     @property
     def owners(self) -> frozenset[str]:
@@ -168,19 +175,7 @@ class SlotStore:
         create: bool,
         keep_ms: int = DEFAULT_KEEP_MS,
     ) -> SlotStore:
-        """Opens a store, or makes it: one commit, so that a creation that was killed has made nothing.
-
-        Args:
-            spark: The session.
-            path: Place of the table.
-            layout: The layout it has, or will have.
-            create: Make it if nothing is there.
-            keep_ms: How long a new store keeps files and log entries that nothing needs any more. Longer than any batch of the wheel takes.
-
-        Raises:
-            GeometryChangedError: It was made with another layout, or in another format.
-            StoreError: It is missing and not to be made, or what is there is no slot store.
-        """
+        """Opens a store, or makes it; arguments and errors are those of :func:`wheel_udf.store_table.open_table`."""
         store = SlotStore(spark, path, layout)
         open_table(spark, store.path, layout, create=create, keep_ms=keep_ms)
         return store
@@ -271,7 +266,7 @@ class SlotStore:
         batch_id: int,
         cursor_ms: int | None = None,
         clock_ms: int | ClockOf | None = None,
-        expect_cursor_ms: int | None = None,
+        expect: Mapping[str, int | None] = MappingProxyType({}),
     ) -> Appended:
         """Adds rows, and moves the cursor and the clock with them, in one commit; unless the table has the batch already.
 
@@ -281,20 +276,18 @@ class SlotStore:
             batch_id: The writer's number for this, rising.
             cursor_ms: The cursor from now on; one that is behind the table's changes nothing.
             clock_ms: The clock from now on, likewise; or what makes it of the rows' largest event time.
-            expect_cursor_ms: The cursor by which the rows were placed.
+            expect: What the rows were made by: the cursor (:data:`CURSOR`) by which they were placed, the last batch of another app id; None for not one yet.
 
         Returns:
             What was done.
 
         Raises:
-            CursorMovedError: The cursor is not the expected one, before the write or at the commit. Nothing was added.
+            StoreMovedError: Something is not as expected, before the write or at the commit. Nothing was added.
             StoreError: The frame has other columns, the app id is one of the store's own, or others commit all the time.
         """
         if app_id in {CURSOR, CLOCK, _DROP}:
             raise StoreError("the app id is the store's own", field="app_id", value=app_id)
-        asked = [CURSOR] * (cursor_ms is not None or expect_cursor_ms is not None) + [CLOCK] * (
-            clock_ms is not None
-        )
+        asked = {*expect, *[CURSOR] * (cursor_ms is not None), *[CLOCK] * (clock_ms is not None)}
         written: _Written | None = None
         for _ in range(_MOST_TRIES):
             transaction = self._log().startTransaction()
@@ -302,7 +295,7 @@ class SlotStore:
             marks = tables.transactions(before)
             if marks.get(app_id, batch_id - 1) >= batch_id:
                 return _Written(None, []).told(int(before.version()), marks.get(CLOCK), written=False)
-            self._require_cursor(marks, expect_cursor_ms)
+            self._require(marks, expect)
             tables.depend_on(transaction, [app_id, *asked])
             written = written or self._write(transaction, frame)
             clock = clock_ms(written.largest_event_ms) if callable(clock_ms) else clock_ms
@@ -315,15 +308,16 @@ class SlotStore:
             "others move the cursor or the clock all the time", field=self.path, value=_MOST_TRIES
         )
 
-    def _require_cursor(self, marks: Mapping[str, int], expected_ms: int | None) -> None:
-        if expected_ms is not None and marks.get(CURSOR) != expected_ms:
-            raise CursorMovedError(
-                "the cursor of the slot store has moved",
-                field="cursor_ms",
-                value=marks.get(CURSOR, "not set"),
-                rule=f"{expected_ms}, as expected",
-                hint="place the rows by the cursor as it is and append them again",
-            )
+    def _require(self, marks: Mapping[str, int], expected: Mapping[str, int | None]) -> None:
+        for name, value in expected.items():
+            if marks.get(name) != value:
+                raise StoreMovedError(
+                    "the slot store has moved on",
+                    field=name,
+                    value=marks.get(name, "not set"),
+                    rule=f"{'not set' if value is None else value}, as expected",
+                    hint="make the rows by the store as it is and append them again",
+                )
 
     def _write(self, transaction: Any, frame: DataFrame | None) -> _Written:
         if frame is None:
@@ -361,20 +355,7 @@ class SlotStore:
         Raises:
             StoreError: A compaction has put rows that came after `read_version` into a file with earlier ones; or others commit all the time.
         """
-        wanted = frozenset(partitions)
-        for _ in range(_MOST_TRIES if wanted else 0):
-            transaction = self._log().startTransaction()
-            # Asked after the transaction began: what is missing from the list since then is a conflict, and no removal of nothing.
-            gone = self._removable(wanted, read_version)
-            if not gone:
-                return
-            with suppress(*_OTHER_REMOVAL):
-                self._commit_removal(transaction, gone)
-                return
-        if wanted:
-            raise StoreError(
-                "others change the same partitions all the time", field=self.path, value=_MOST_TRIES
-            )
+        self._remove_from(partitions, read_version, self._commit_removal)
 
     def rearrange(self, frame: DataFrame, partitions: Iterable[tuple[int, int]], *, read_version: int) -> int:
         """Puts the rows of partitions into other files, in one commit that changes no data: no stream sees it.
@@ -391,15 +372,37 @@ class SlotStore:
             StoreError: As :meth:`drop`.
         """
         written: _Written | None = None
-        for _ in range(_MOST_TRIES):
-            transaction = self._log().startTransaction()
-            gone = self._removable(frozenset(partitions), read_version)
+
+        def commit(transaction: Any, gone: Sequence[tuple[str, File]]) -> None:
+            nonlocal written
             written = written or self._write(transaction, frame)
+            self._put_elsewhere(transaction, gone, written)
+
+        return self._remove_from(partitions, read_version, commit)
+
+    def _remove_from(
+        self,
+        partitions: Iterable[tuple[int, int]],
+        read_version: int | None,
+        commit: Callable[[Any, Sequence[tuple[str, File]]], None],
+    ) -> int:
+        """Commits a removal of the files of partitions, again if others have changed them meanwhile; how many files it removed."""
+        wanted = frozenset(partitions)
+        for _ in range(_MOST_TRIES if wanted else 0):
+            transaction = self._log().startTransaction()
+            # Asked after the transaction began: what is missing from the list since then is a conflict, and no removal of nothing.
+            gone = self._removable(wanted, read_version)
+            if not gone:
+                return 0
             # Who has joined the same files meanwhile has put their rows into another, which is then what goes.
             with suppress(*_OTHER_REMOVAL):
-                self._put_elsewhere(transaction, gone, written)
+                commit(transaction, gone)
                 return len(gone)
-        raise StoreError("others change the same partitions all the time", field=self.path, value=_MOST_TRIES)
+        if wanted:
+            raise StoreError(
+                "others change the same partitions all the time", field=self.path, value=_MOST_TRIES
+            )
+        return 0
 
     def small_files(self, below_bytes: int) -> dict[tuple[int, int], list[str]]:
         """The files of each partition that are smaller, by (level, slot); from the log, no data is read."""

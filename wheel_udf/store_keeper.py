@@ -4,8 +4,8 @@ A hand-over moves the *cursor*, the instant before which everything is on the ne
 
     1  the new cursor holds for the intake            from now on what is due before it goes near; then the inbox is emptied into slots
     2  reached slots are read, versions compared      at one version of the table, while the intake goes on
-    3  one commit: near rows, what has ended,         if commands came meanwhile, versions are compared once more, and no command
-       rows for lower levels, the cursor              comes between that look and the commit
+    3  one commit: near rows, what has ended,         if anything came meanwhile that it is about, slots are read once more; and neither a command
+       rows for lower levels, the cursor              nor an act of another process comes between that look and the commit
     4  the new cursor is published                    the wheel's clock, which never passes it, may go on
     5  the reached slots are dropped, whole           a crash before this leaves rows that the cursor says are done
 
@@ -26,15 +26,16 @@ Times are arguments here; :mod:`wheel_udf.tiered_run` gives them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from wheel_udf.errors import IntakePausedError
+from wheel_udf.errors import IntakePausedError, StoreError, StoreMovedError
 from wheel_udf.pressure import Pressure
-from wheel_udf.slot_store import Appended, ClockOf, Head, Partition, SlotStore
+from wheel_udf.slot_store import CURSOR, Appended, ClockOf, Head, Partition, SlotStore
 from wheel_udf.state import COMMAND, GONE_CANCELLED, MOVED
 from wheel_udf.store_intake import stored_rows
 from wheel_udf.store_layout import INBOX, MARKS, NEAR, is_far_column
@@ -46,6 +47,8 @@ _PLACED_AT_ONCE_ROWS = 50_000
 
 _INBOX_FILES = 64
 """So many files in the inbox are placed together; so many small ones in another partition are joined."""
+
+_MOST_TRIES = 20
 
 _SMALL_BYTES = 4_000_000
 """64 files of this size fill four of the size that Spark aims at."""
@@ -141,7 +144,7 @@ class Keeper:
                 app_id=self._intake_id,
                 batch_id=batch_id,
                 clock_ms=clock_of,
-                expect_cursor_ms=self.cursor_ms,
+                expect={CURSOR: self.cursor_ms},
             )
             # The next batch will be about as large.
             self._in_inbox += self._is_small
@@ -185,16 +188,25 @@ class Keeper:
         head = self.store.head()
         reached = self._reached(cursor_ms)
         moved = self._moved(head, reached, cursor_ms)
-        try:
-            with self._lock:
-                if moved is not None and self._news_since(head, moved.leaving):
-                    moved.close()
-                    head = self.store.head()
-                    moved = self._moved(head, reached, cursor_ms)
-                self._move_cursor(moved.rows if moved else None, cursor_ms)
-        finally:
-            if moved:
-                moved.close()
+        # The intake is held up no longer than it must: only what has come meanwhile is looked at with the lock.
+        with self._lock:
+            for _ in range(_MOST_TRIES):
+                try:
+                    if moved is None or not self._news_since(head, moved.leaving):
+                        # An act that came since has placed its rows by the old cursor: its slots may be among the reached ones.
+                        expect = head.last_act(self._owner)
+                        self._move_cursor(moved.rows if moved else None, cursor_ms, expect)
+                        break
+                except StoreMovedError:
+                    pass
+                finally:
+                    if moved:
+                        moved.close()
+                head = self.store.head()
+                reached = self._reached(cursor_ms)
+                moved = self._moved(head, reached, cursor_ms)
+            else:
+                raise StoreError("acts come all the time", field=self.store.path, value=_MOST_TRIES)
         self._drop(reached, head.version)
         return HandedOver(cursor_ms, len(reached), sum(partition.rows for partition in reached))
 
@@ -249,8 +261,12 @@ class Keeper:
         ids = F.broadcast(leaving.select("id_hash").distinct())
         return not new.join(ids, "id_hash", "left_semi").isEmpty()
 
-    def _move_cursor(self, rows: DataFrame | None, cursor_ms: int) -> None:
-        done = self.store.append(rows, app_id=self._cascade_id, batch_id=cursor_ms, cursor_ms=cursor_ms)
+    def _move_cursor(
+        self, rows: DataFrame | None, cursor_ms: int, expect: Mapping[str, int | None] = MappingProxyType({})
+    ) -> None:
+        done = self.store.append(
+            rows, app_id=self._cascade_id, batch_id=cursor_ms, cursor_ms=cursor_ms, expect=expect
+        )
         self.cursor_ms = cursor_ms
         self._committed(done)
 

@@ -87,22 +87,22 @@ _OTHER_CREATION: Final = (
 def open_table(
     spark: SparkSession, path: str, layout: StoreLayout, *, create: bool, keep_ms: int = DEFAULT_KEEP_MS
 ) -> None:
-    """Sees to it that the table of a store is there.
+    """Sees to it that the table of a store is there. It is made by one commit, so that a creation that was killed has made nothing.
 
     Args:
         spark: The session.
         path: Place of the table.
         layout: The layout it has, or will have.
         create: Make it if nothing is there.
-        keep_ms: How long a new store keeps files and log entries that nothing needs any more.
+        keep_ms: How long a new store keeps files and log entries that nothing needs any more. Longer than any batch of the wheel takes.
 
     Raises:
         GeometryChangedError: It was made with another layout, or in another format.
         StoreError: It is missing and not to be made, or what is there is no slot store.
     """
     if not tables.has_log(spark, path) or tables.snapshot(spark, path).version() < 0:
+        _require_nothing(spark, path)
         if not create:
-            _require_nothing(spark, path)
             raise StoreError("the slot store is missing", field=path, hint="make it, or say where it is")
         _create(spark, path, layout, keep_ms)
     _require_ours(spark, path, layout)
@@ -118,7 +118,6 @@ def _require_nothing(spark: SparkSession, path: str) -> None:
 
 
 def _create(spark: SparkSession, path: str, layout: StoreLayout, keep_ms: int) -> None:
-    _require_nothing(spark, path)
     # Not DeltaTable.createIfNotExists: that takes an empty log for a table that has been lost, and fails.
     transaction = tables.delta_log(spark, path).startTransaction()
     if transaction.snapshot().version() >= 0:

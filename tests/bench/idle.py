@@ -28,7 +28,6 @@ from wheel_udf import BatchReport, Destinations, FileSink, ProcessingClock, Simu
 from wheel_udf.clock import wall_clock_ms
 
 HEARTBEAT_MS = 60_000
-_LOOK_EVERY_S = 2.0
 
 
 def when_idle(bench: Bench) -> None:
@@ -126,11 +125,8 @@ def _idle(
     try:
         if pending[-1:] != [bench.sizes.idle_pending]:
             raise BenchError(f"pending before the idle minutes: {pending}")
-        meter, batches, used = measure.CpuMeter(), len(pending), 0.0
-        end_s = time.monotonic() + minutes * 60
-        while time.monotonic() < end_s:
-            time.sleep(min(_LOOK_EVERY_S, max(end_s - time.monotonic(), 0)))
-            used = meter.seconds()
+        batches = len(pending)
+        used = measure.cpu_seconds_over(minutes * 60)
         if not query.isActive:
             raise BenchError(f"the idle query ended: {query.exception()}")
         return used, len(pending) - batches

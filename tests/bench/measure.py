@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ WHOLE = "triggerExecution"
 """The phase that is the whole of a batch, from its planning to its commit."""
 
 _COUNTED = "counted"
+_LOOK_EVERY_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,15 @@ class CpuMeter:
         """CPU seconds since the meter was made; a process that came and went between two calls is not seen."""
         self._latest |= _own_seconds()
         return sum(used - self._before.get(process, 0.0) for process, used in self._latest.items())
+
+
+def cpu_seconds_over(seconds: float) -> float:
+    """CPU seconds that :class:`CpuMeter` finds while so much time goes by."""
+    meter, used, end_s = CpuMeter(), 0.0, time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        time.sleep(min(_LOOK_EVERY_S, max(end_s - time.monotonic(), 0)))
+        used = meter.seconds()
+    return used
 
 
 def _own_seconds() -> dict[int, float]:

@@ -65,7 +65,6 @@ NOW_MS = wall_clock_ms()
 T0_MS = NOW_MS // LAYOUT.window_ms * LAYOUT.window_ms - 4 * LAYOUT.window_ms
 """When the store was filled, as far as it knows."""
 FAR_FROM_MS = NOW_MS + 86_400_000
-VALUE_BYTES = 96  # three hashes: random, so that no compression flatters what an entry takes beside it
 YEAR_MS = 365 * 86_400_000
 BATCH, LARGE_BATCH, MANY = 250_000, 1_000_000, 10_000_000
 SMALL, IN_WINDOW, MANY_IN_WINDOW = 1_000, 20_000, 500_000
@@ -97,6 +96,7 @@ class Ground:
         """Rows with ids that no other batch has, due at random in a span."""
         numbers = self.spark.range(self.batch * 10_000_000, self.batch * 10_000_000 + rows, 1, 2)
         due_ms = F.lit(from_ms) + (F.rand(self.batch) * span_ms).cast("long")
+        # Three hashes of 32 bytes: store_traffic.VALUE_BYTES, and as random.
         hashes = [F.unhex(F.sha2(F.concat(F.col("id"), F.lit(f"/{part}")), 256)) for part in range(3)]
         return numbers.select(
             F.concat(F.lit("order-"), F.col("id")).alias("schedule_id"),
@@ -120,10 +120,10 @@ class Ground:
             self.batch += 1
         self.figures["filled"] = self.count / took_s
         self.figures["fill seconds"] = took_s
-        self.figures["bytes before"] = self._bytes() / self.count - VALUE_BYTES
+        self.figures["bytes before"] = self._bytes() / self.count - store_traffic.VALUE_BYTES
         keeper.step(NOW_MS)
         keeper.retire(NOW_MS, memory_ms=0)
-        self.figures["disk"] = self._bytes() / self.count - VALUE_BYTES
+        self.figures["disk"] = self._bytes() / self.count - store_traffic.VALUE_BYTES
         self.figures["files"] = sum(partition.files for partition in self.store.partitions())
 
     def _bytes(self) -> int:

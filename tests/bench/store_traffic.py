@@ -5,9 +5,9 @@ it, and what the run costs when nothing comes.
 from __future__ import annotations
 
 import json
-import threading
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.bench.measure import WHOLE, CpuMeter
+from tests.bench.measure import WHOLE, cpu_seconds_over
 from wheel_udf.clock import ProcessingClock, wall_clock_ms
 from wheel_udf.sinks import DeltaSink, Destinations
 from wheel_udf.tiered import Outlet, start_tiered
@@ -33,7 +33,8 @@ _FILE_EVERY_S = 0.5
 _SHORTEST_MS, _LONGEST_MS = 2_000, 30_000
 _FAR_SHARE, _FAR_FROM_MS, _FAR_SPAN_MS = 0.1, 86_400_000, 30 * 86_400_000
 _SETTLE_S = 15
-_VALUE_BYTES = 96
+VALUE_BYTES = 96
+"""Of each command's value: random, so that no compression flatters what an entry takes beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +85,7 @@ def measure(spark: SparkSession, what: TieredWheel, folder: Path, sizes: Sizes) 
         batches = {"intake": _batch_s(run.intake, began_ms), "wheel": _batch_s(run.wheel, began_ms)}
         expected = _near_of(sizes)
         _wait(run, lambda: _count(folder) >= expected)
-        meter, end_s = CpuMeter(), time.monotonic() + sizes.idle_s
-        while time.monotonic() < end_s:
-            time.sleep(2)
-            meter.seconds()
-        idle = meter.seconds() / sizes.idle_s * 60
+        idle = cpu_seconds_over(sizes.idle_s) / sizes.idle_s * 60
     finally:
         run.stop()
     late_s = _lateness_s(folder / "tables" / "out", began_ms + _SETTLE_S * 1_000)
@@ -112,7 +109,7 @@ def _produce(folder: Path, sizes: Sizes) -> int:
     random, each = np.random.default_rng(7), int(sizes.rate * _FILE_EVERY_S)
     began_ms, began_s = wall_clock_ms(), time.monotonic()
     for number in range(int(sizes.seconds / _FILE_EVERY_S)):
-        threading.Event().wait(max(0.0, began_s + number * _FILE_EVERY_S - time.monotonic()))
+        time.sleep(max(0.0, began_s + number * _FILE_EVERY_S - time.monotonic()))
         far = np.arange(each) < int(each * _FAR_SHARE)
         delay_ms = np.where(
             far,
@@ -124,7 +121,7 @@ def _produce(folder: Path, sizes: Sizes) -> int:
                 "schedule_id": [f"live-{number}-{row}" for row in range(each)],
                 "deliver_at": pa.array(wall_clock_ms() + delay_ms, pa.timestamp("ms", "UTC")),
                 "destination": ["out"] * each,
-                "value": [random.bytes(_VALUE_BYTES) for _ in range(each)],
+                "value": [random.bytes(VALUE_BYTES) for _ in range(each)],
             }
         )
         hidden = folder / f".{number}.parquet"
@@ -135,9 +132,7 @@ def _produce(folder: Path, sizes: Sizes) -> int:
 
 def _batch_s(query: Any, began_ms: int) -> float:
     """Median seconds of the batches with data, once the load is steady."""
-    from datetime import datetime
-
-    after = datetime.fromtimestamp(began_ms / 1_000 + _SETTLE_S).astimezone().timestamp()
+    after = began_ms / 1_000 + _SETTLE_S
     took = [
         progress.durationMs[WHOLE] / 1_000
         for progress in query.recentProgress

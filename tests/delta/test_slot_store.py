@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from wheel_udf import delta_files, store_table, tables
-from wheel_udf.errors import CursorMovedError, GeometryChangedError, StoreError
+from wheel_udf.errors import GeometryChangedError, StoreError, StoreMovedError
 from wheel_udf.geometry import Wheel
-from wheel_udf.slot_store import Appended, Head, SlotStore
+from wheel_udf.slot_store import CURSOR, Appended, Head, SlotStore
 from wheel_udf.store_layout import StoreLayout
 from wheel_udf.store_table import STORE_DDL, STORE_SCHEMA
 
@@ -255,13 +255,13 @@ def test_rows_placed_by_a_cursor_that_has_moved_are_not_written(
     store.append(None, app_id="cascade", batch_id=0, cursor_ms=HOUR)
     other.append(None, app_id="cascade", batch_id=1, cursor_ms=HOUR + 20_000)
 
-    with pytest.raises(CursorMovedError, match=r"3620000; rule: 3600000"):
-        store.append(frame(row(2, 180, "a")), app_id="intake", batch_id=0, expect_cursor_ms=HOUR)
+    with pytest.raises(StoreMovedError, match=r"3620000; rule: 3600000"):
+        store.append(frame(row(2, 180, "a")), app_id="intake", batch_id=0, expect={CURSOR: HOUR})
 
     assert store.partitions() == []
     assert "intake" not in store.head().batches
     assert store.append(
-        frame(row(2, 181, "a")), app_id="intake", batch_id=0, expect_cursor_ms=HOUR + 20_000
+        frame(row(2, 181, "a")), app_id="intake", batch_id=0, expect={CURSOR: HOUR + 20_000}
     ).written
 
 
@@ -288,8 +288,8 @@ def test_a_cursor_that_moves_between_write_and_commit_is_noticed_by_the_commit(
         store, monkeypatch, lambda: other.append(None, app_id="cascade", batch_id=1, cursor_ms=HOUR + 20_000)
     )
 
-    with pytest.raises(CursorMovedError):
-        store.append(frame(row(2, 180, "a")), app_id="intake", batch_id=0, expect_cursor_ms=HOUR)
+    with pytest.raises(StoreMovedError):
+        store.append(frame(row(2, 180, "a")), app_id="intake", batch_id=0, expect={CURSOR: HOUR})
 
     assert store.rows().count() == 0
     assert store.head().batches == {"cascade": 1}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from delta.tables import DeltaTable
+from pyspark.sql import functions as F
 
 from tests.spark.streams import T0_MS, at_ms
-from wheel_udf import store_keeper
+from wheel_udf import acts, store_keeper
 from wheel_udf.errors import StoreError
 from wheel_udf.geometry import Wheel
 from wheel_udf.slot_store import SlotStore
@@ -18,9 +20,8 @@ from wheel_udf.store_layout import INBOX, MARKS, NEAR, StoreLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 LAYOUT = StoreLayout(Wheel(tick_ms=1_000, size=20, levels=4), state_levels=1)
 PARSED = (
@@ -44,6 +45,15 @@ class World:
 
     def take_in(self, *rows: tuple[str, str, int, int | None]) -> None:
         """A batch of (id, op, seq, due in seconds)."""
+        self.keeper.take_in(self.parsed(*rows), self.batch, lambda _: T0_MS)
+        self.batch += 1
+
+    def act(self, *rows: tuple[str, str, int, int | None]) -> None:
+        """What a move or a cancel adds, as another process would."""
+        chosen = self.parsed(*rows).withColumn("amend", F.lit(1))
+        acts._append(SlotStore.open(self.spark, self.store.path, LAYOUT, create=False), chosen)
+
+    def parsed(self, *rows: tuple[str, str, int, int | None]) -> DataFrame:
         given = [
             (
                 name,
@@ -57,9 +67,7 @@ class World:
             )
             for name, op, seq, due_s in rows
         ]
-        parsed = self.spark.createDataFrame(given, PARSED).coalesce(1)
-        self.keeper.take_in(parsed, self.batch, lambda _: T0_MS)
-        self.batch += 1
+        return self.spark.createDataFrame(given, PARSED).coalesce(1)
 
     def rows(self) -> list[tuple[Any, ...]]:
         return sorted(tuple(row) for row in self.store.rows().select(*PLACE).collect())
@@ -67,6 +75,9 @@ class World:
     def far_files(self) -> set[str]:
         """The files of the far partitions."""
         return set(self.store.rows().where(f"level > {NEAR}").inputFiles())
+
+    def files_on_disk(self) -> list[Path]:
+        return list(Path(self.store.path).rglob("*.parquet"))
 
     def near(self) -> list[tuple[Any, ...]]:
         """What the stream of the near rows has brought, from the beginning."""
@@ -189,7 +200,11 @@ def test_optimize_and_vacuum_by_hand_do_no_harm(world: World, monkeypatch: pytes
 
     monkeypatch.setattr(world.store, "drop", joined_before)
     world.keeper.step(at_ms(20))
-    table.vacuum()
+    on_disk = len(world.files_on_disk())
+    # As bold as can be: Delta itself refuses so short a time unless it is told not to.
+    world.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    table.vacuum(0)
+    assert len(world.files_on_disk()) == sum(p.files for p in world.store.partitions()) < on_disk
     assert world.near() == [
         (FAR, "later", 1),
         (FAR, "soon", 1),
@@ -247,6 +262,19 @@ def test_a_cancel_in_flight_ends_the_entry_on_its_way_from_the_store_to_the_stat
         (NEAR, MOVED, "other", 1),
         (NEAR, GONE_CANCELLED, "soon", 2),
     ]
+
+
+def test_an_entry_that_someone_moves_into_a_slot_while_it_is_handed_over_goes_with_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.take_in(("soon", "schedule", 1, 30), ("later", "schedule", 1, 9_000))
+    _before_the_commit(world, monkeypatch, lambda: world.act(("later", "schedule", 1, 31)))
+    world.keeper.step(at_ms(20))
+    assert [row for row in world.rows() if row[1] == MOVED] == [
+        (NEAR, MOVED, "later", 1),
+        (NEAR, MOVED, "soon", 1),
+    ]
+    assert world.new_keeper().store.rows().where("act = 0 AND level BETWEEN 1 AND 3").isEmpty()
 
 
 def test_a_cancel_after_the_hand_over_reaches_the_wheel_behind_its_entry(world: World) -> None:

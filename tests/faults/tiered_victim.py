@@ -12,8 +12,6 @@ from wheel_udf.session import build_session
 from wheel_udf.slot_store import SlotStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame
 
     from wheel_udf.slot_store import Appended
@@ -26,36 +24,27 @@ POINTS = (
 whose victim dies between them."""
 
 
-class DeadlyStore:
-    """Wraps what a store does, so that one act of it is the last."""
+def arm(point: str) -> None:
+    """From now on one act of a store is the last."""
+    kept_append, kept_drop = SlotStore.append, SlotStore.drop
 
-    def __init__(self, point: str) -> None:
-        self.point, self.append, self.drop = point, SlotStore.append, SlotStore.drop
+    def append(store: SlotStore, frame: DataFrame | None, **named: Any) -> Appended:
+        done = kept_append(store, frame, **named)
+        if point == POINTS[0] and named["app_id"].endswith("-intake") and done.written:
+            die()
+        return done
 
-    def arm(self) -> None:
-        """From now on the store is deadly."""
-        deadly = self
+    def drop(store: SlotStore, *given: Any, **named: Any) -> None:
+        if point == POINTS[1]:
+            die()
+        kept_drop(store, *given, **named)
 
-        def append(store: SlotStore, frame: DataFrame | None, **named: Any) -> Appended:
-            done = deadly.append(store, frame, **named)
-            if deadly.point == POINTS[0] and named["app_id"].endswith("-intake") and done.written:
-                die()
-            return done
-
-        def drop(store: SlotStore, *given: Any, **named: Any) -> None:
-            if deadly.point == POINTS[1]:
-                die()
-            deadly.drop(store, *given, **named)
-
-        self._put(append, drop)
-
-    def _put(self, append: Callable[..., Appended], drop: Callable[..., None]) -> None:
-        SlotStore.append, SlotStore.drop = append, drop  # type: ignore[method-assign]
+    SlotStore.append, SlotStore.drop = append, drop  # type: ignore[method-assign]
 
 
 def main(folder: str, point: str) -> None:
     """Runs until the crash point."""
-    DeadlyStore(point).arm()
+    arm(point)
     spark = build_session("victim", master="local[2]", conf=SETTINGS)
     start_tiered_run(spark, Path(folder)).awaitTermination()
 
