@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from wheel_udf import tables
-from wheel_udf.destinations import FIRED_SCHEMA, REJECT_SCHEMA, fields
+from wheel_udf.destinations import FIRED, REJECT_SCHEMA, Shape, fields, shape_of
 from wheel_udf.errors import SinkError
 from wheel_udf.tables import place_of
 
@@ -38,18 +38,15 @@ TABLE_PROPERTIES: Final[Mapping[str, str]] = {
 
 # What is looked up by. Statistics on payloads help nobody and cost in every commit.
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
-_FIRED_STATISTICS: Final = {_STATISTICS: "schedule_id,seq,deliver_at,fired_at"}
-_REJECT_STATISTICS: Final = {_STATISTICS: "error_code,schedule_id,destination,rejected_at"}
-
-_MAY_BE_NULL: Final = frozenset({"key", "value", "headers"})  # of a fired row; of a reject everything may
+_REJECT_STATISTICS: Final = "error_code,schedule_id,destination,rejected_at"
 
 
-def _columns(destination: str | None) -> tuple[T.StructType, frozenset[str]]:
+def _columns(destination: str | None, shape: Shape) -> tuple[T.StructType, frozenset[str]]:
     """The columns of a destination's rows (of the rejects' for None), and which of them always have a value."""
     if destination is None:
         return fields(REJECT_SCHEMA), frozenset()
-    columns = fields(FIRED_SCHEMA)
-    return columns, frozenset(columns.fieldNames()) - _MAY_BE_NULL
+    columns = fields(shape.columns)
+    return columns, frozenset(columns.fieldNames()) - shape.may_be_null
 
 
 @dataclass(frozen=True)
@@ -64,9 +61,11 @@ class DeltaSink:
 
     path: str
     create: bool = False
-    _sound: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    _sound: set[tuple[str, Shape]] = field(default_factory=set, init=False, repr=False, compare=False)
 
-    def missing_reason(self, spark: SparkSession, destination: str | None) -> str | None:
+    def missing_reason(
+        self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
+    ) -> str | None:
         """See :meth:`~wheel_udf.destinations.Sink.missing_reason`: a bad name, no table, not a Delta table, other columns."""
         try:
             place = place_of(self.path, destination)
@@ -76,29 +75,29 @@ class DeltaSink:
             return f"the folder of the tables, {self.path}, is a table itself"
         if not self._stands(spark, place):
             return self._absence(spark, destination, place)
-        if place in self._sound:
+        if (place, shape) in self._sound:
             return None
-        misfit = tables.contradiction(tables.snapshot(spark, place), *_columns(destination))
+        misfit = tables.contradiction(tables.snapshot(spark, place), *_columns(destination, shape))
         if misfit is None:
-            self._sound.add(place)
+            self._sound.add((place, shape))
         return f"the table {place} does not fit: {misfit}" if misfit else None
 
     def write(self, frame: DataFrame, destination: str | None, *, app_id: str, batch_id: int) -> None:
         """See :meth:`~wheel_udf.destinations.Sink.write`."""
-        place = place_of(self.path, destination)
+        place, shape = place_of(self.path, destination), shape_of(frame)
         stands = self._stands(frame.sparkSession, place)
         if not stands and not self._creates(destination):
             raise SinkError("the table is missing", field=place, hint="make it, or say create: true")
         try:
             if stands:
-                tables.append(frame, place, *_columns(destination), app_id=app_id, batch_id=batch_id)
+                tables.append(frame, place, *_columns(destination, shape), app_id=app_id, batch_id=batch_id)
             else:
                 transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
-                statistics = _REJECT_STATISTICS if destination is None else _FIRED_STATISTICS
-                options = {**transaction, **TABLE_PROPERTIES, **statistics}
+                statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
+                options = {**transaction, **TABLE_PROPERTIES, _STATISTICS: statistics}
                 frame.write.format("delta").mode("append").options(**options).save(place)
         except Exception:
-            self._sound.discard(place)
+            self._forget(place)
             raise
 
     def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:
@@ -115,9 +114,13 @@ class DeltaSink:
     def _stands(self, spark: SparkSession, place: str) -> bool:
         """Whether a table is there; a log without a commit is none (a first write that was killed leaves one)."""
         if not tables.has_log(spark, place):
-            self._sound.discard(place)
+            self._forget(place)
             return False
-        return place in self._sound or tables.snapshot(spark, place).version() >= 0
+        known = any(sound == place for sound, _ in self._sound)
+        return known or tables.snapshot(spark, place).version() >= 0
+
+    def _forget(self, place: str) -> None:
+        self._sound.difference_update([sound for sound in self._sound if sound[0] == place])
 
     def _creates(self, destination: str | None) -> bool:
         return self.create or destination is None

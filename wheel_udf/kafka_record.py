@@ -6,6 +6,10 @@ A delivery: the topic is the destination, key and value are untouched, the heade
     wheel-fire-id     the same in every repetition    wheel-fired-at    2026-01-01T10:00:00.250Z
     wheel-seq         version of the id               wheel-source      topic/partition/offset of the command, if it is known
 
+An outcome of the purgatory has beside id, fire id and source::
+
+    wheel-group    wheel-outcome    wheel-by-key (if any)    wheel-at    wheel-decided-at
+
 A reject: key, value and headers of the record as they came (without a key and a value: the JSON ``record`` as the value), and then,
 each only if it is known, cut to what a header should be at most::
 
@@ -26,11 +30,13 @@ before it sends it; and uncompressed a batch of this one record is never larger,
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from wheel_udf.destinations import FIRED, SOURCE, Shape, shape_of
 from wheel_udf.prepared import Prepared
 
 _BATCH_OVERHEAD: Final = 61
@@ -60,37 +66,45 @@ def delivery_records(fired: DataFrame) -> DataFrame:
     """Rows for Spark's Kafka writer.
 
     Args:
-        fired: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA` and ``source``.
+        fired: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA` or ``OUTCOME_SCHEMA``, and ``source``.
 
     Returns:
         ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value).
     """
-    return _DELIVERY.select(fired)
+    return _delivery(shape_of(fired)).select(fired)
 
 
-def delivery_headers() -> Column:
-    """The headers of a delivery, from the columns of a fired row."""
-    ours = F.array(
-        _header("wheel-id", F.col("schedule_id")),
-        _header("wheel-fire-id", F.col("fire_id")),
-        _header("wheel-deliver-at", iso_utc("deliver_at")),
-        _header("wheel-fired-at", iso_utc("fired_at")),
-        _header("wheel-seq", F.col("seq").cast("string")),
+def delivery_headers(shape: Shape = FIRED) -> Column:
+    """The headers of a delivery, from the columns of a row of that shape; those of columns that may be null only where they are not."""
+    said = [
+        (name, column, is_instant)
+        for name, column, is_instant in shape.headers
+        if column not in shape.may_be_null
+    ]
+    named = F.array(
+        *(
+            _header(name, iso_utc(column) if is_instant else F.col(column).cast("string"))
+            for name, column, is_instant in said
+        )
     )
-    source = F.array(_header("wheel-source", F.col("source")))
-    named = F.when(F.col("source").isNull(), ours).otherwise(F.concat(ours, source))
+    unsure = [(name, column) for name, column, _ in shape.headers if column in shape.may_be_null]
+    for name, column in (*unsure, ("wheel-source", SOURCE)):
+        more = F.array(_header(name, F.col(column)))
+        named = F.when(F.col(column).isNull(), named).otherwise(F.concat(named, more))
     kept = F.filter("headers", lambda each: ~F.coalesce(each["key"], F.lit("")).startswith("wheel-"))
     return F.when(F.col("headers").isNull(), named).otherwise(F.concat(_all_named(kept), named))
 
 
-_DELIVERY = Prepared(
-    lambda: [
-        F.col("destination").alias("topic"),
-        F.col("key"),
-        F.col("value"),
-        delivery_headers().alias("headers"),
-    ]
-)
+@cache
+def _delivery(shape: Shape) -> Prepared:
+    return Prepared(
+        lambda: [
+            F.col("destination").alias("topic"),
+            F.col("key"),
+            F.col("value"),
+            delivery_headers(shape).alias("headers"),
+        ]
+    )
 
 
 def reject_records(rejects: DataFrame, topic: str, limit: int) -> DataFrame:

@@ -42,10 +42,11 @@ from wheel_udf.operator import (
     null_if_absent,
     with_clock_rows,
 )
+from wheel_udf.prepared import Prepared
 from wheel_udf.shard_step import NO_LONG
 from wheel_udf.shards import key_of_shard, shard_keys, shard_of_id
 from wheel_udf.watch_rows import parse_events, parse_operations
-from wheel_udf.watch_state import OUTCOMES, WATCH_STATE_COLUMNS
+from wheel_udf.watch_state import COUNTED, WATCH_STATE_COLUMNS
 from wheel_udf.watch_step import OUTPUT_TYPE, ShardWatch
 
 ENDS = ("completed", "expired", "cancelled")
@@ -59,7 +60,7 @@ _STATUS_TYPE = ", ".join(
     [
         "shard int, batch_id long, query_id string, run string, clock_ms long, watermark_ms long, next_due_ms long, pending long, resting long",
         "received long, fired_now long, decided_now long, rejected_now long, lateness string",
-        *(f"{name} long" for name in (*OUTCOMES, "events", "event_rejected")),
+        *(f"{name} long" for name in COUNTED),
     ]
 )
 _REASON_TYPE = "error_code string, error_message string, record string"
@@ -158,6 +159,29 @@ def watch_status(watched: DataFrame) -> DataFrame:
     """One row per touched shard and batch: clock, next due, pending, and all counts by outcome since the beginning."""
     parsed = F.from_json("status", _STATUS_TYPE)
     return watched.where(F.col("kind") == "status").select(parsed.alias("status")).select("status.*")
+
+
+def going(watched: DataFrame) -> DataFrame:
+    """The outcomes as a batch is written: those with a destination, and their ``source``."""
+    return _GOING.select(watched.where("kind = 'outcome' AND destination IS NOT NULL"))
+
+
+def going_wrong(watched: DataFrame) -> DataFrame:
+    """The rejected rows as a batch is written, with the columns of all rejects; ``schedule_id`` is the operation's."""
+    return _GOING_WRONG.select(watched.where("kind = 'rejected'"))
+
+
+_GOING = Prepared(lambda: [F.col(name) for name in (*OUTCOME_COLUMNS, "source")])
+_GOING_WRONG = Prepared(
+    lambda: [
+        *(F.col(name) for name in ("error_code", "error_message", "record", "source")),
+        F.col("op_id").alias("schedule_id"),
+        F.lit(None).cast("long").alias("seq"),
+        *(F.col(name) for name in ("destination", "key", "value", "headers")),
+        F.lit(None).cast("timestamp").alias("deliver_at"),
+        F.col("rejected_at"),
+    ]
+)
 
 
 def _check(lookback_ms: int, memory_ms: int | None, deliver: Sequence[str]) -> None:

@@ -181,7 +181,8 @@ class Operations:
 
     def effective(self, flat_ms: Int64s) -> Int64s:
         """Times on keys as they count: what was before an operation counts as of its own time."""
-        return np.maximum(flat_ms, self.event_time_ms[self.of])
+        effective: Int64s = np.maximum(flat_ms, self.event_time_ms[self.of])
+        return effective
 
     def least(self, flat: Int64s) -> Int64s:
         """Of each operation the least value of its keys."""
@@ -211,12 +212,14 @@ class Settled:
         ended: Of those that have no further generation, ``ENDED_SCHEMA``.
         waiting: Those that are open, ``OPERATION_SCHEMA``.
         resting: Those between two generations, ``OPERATION_SCHEMA``.
+        generations: How many have begun that were not the first.
     """
 
     outcomes: pa.Table
     ended: pa.Table
     waiting: pa.Table
     resting: pa.Table
+    generations: int
 
 
 @dataclass(frozen=True)
@@ -242,11 +245,12 @@ def settle(operations: Operations, lines: Timelines, clock_ms: int) -> Settled:
     )
     outcomes, ended = [OUTCOME_SCHEMA.empty_table()], [ENDED_SCHEMA.empty_table()]
     over: Bools = np.zeros(len(operations), bool)
-    again = ~over
+    again, generations = ~over, 0
     while again.any():
         _learn(operations, lines, codes, again)
         woken, gone, gone_at_ms = _wake(operations, again)
         ended.append(_ends(operations, gone_at_ms, gone, clock_ms))
+        generations += int(woken.sum())
         beaten = _rearm(operations, again & ~woken)
         verdict = _judge(operations)
         decided = again & ~(woken | beaten | operations.at_rest) & (verdict.at_ms < clock_ms)
@@ -265,6 +269,7 @@ def settle(operations: Operations, lines: Timelines, clock_ms: int) -> Settled:
         ended=pa.concat_tables(ended),
         waiting=operations.written(~operations.at_rest & ~over, look_at_ms),
         resting=operations.written(operations.at_rest & ~over, look_at_ms),
+        generations=generations,
     )
 
 

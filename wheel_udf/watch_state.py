@@ -118,8 +118,8 @@ ENDED_SCHEMA = pa.schema(
 
 OUTCOMES = ("completed", "expired", "cancelled", "duplicate", "rejected")
 """How an operation ends, but for those that are pending."""
-COUNTED = (*OUTCOMES, "events", "event_rejected")
-"""What a shard counts since the beginning."""
+COUNTED = (*OUTCOMES, "generations", "events", "event_rejected")
+"""What a shard counts since the beginning; ``generations``: those of joins and heartbeats after their first."""
 
 _PRIME = np.uint64(0x100000001B3)
 

@@ -107,7 +107,7 @@ def advance(
     new = settle(Operations(fresh), Timelines(seen), clock_ms)
 
     outcomes = pa.concat_tables([old.outcomes, new.outcomes]).sort_by(_IN_ORDER)
-    counts.update(Counter(outcomes["outcome"].to_pylist()))
+    counts.update(Counter(outcomes["outcome"].to_pylist()), generations=old.generations + new.generations)
     waiting = pa.concat_tables([old.waiting, new.waiting])
     resting = pa.concat_tables([old.resting, new.resting])
     after = state.with_chunks(

@@ -38,7 +38,6 @@ LAYERS = (
         "failures",
         "kafka_plan",
         "kafka_admin",
-        "kafka_record",
         "kafka_topics",
         "local_kafka",
         "session",
@@ -66,7 +65,7 @@ LAYERS = (
         "testing",
         "watch_state",
     },
-    {"fold", "watch_open"},
+    {"fold", "kafka_record", "watch_open"},
     {
         "batch_writer",
         "cascade",
