@@ -22,10 +22,10 @@ from typing import TextIO
 
 from wheel_udf import config as config_file
 from wheel_udf import desk_arguments
-from wheel_udf.errors import ConfigErrors
+from wheel_udf.errors import ConfigError, ConfigErrors
 from wheel_udf.failures import explain
 from wheel_udf.secrets import hide
-from wheel_udf.settings import JobConfig
+from wheel_udf.settings import AnyJobConfig, JobConfig
 
 SUCCESS = 0
 USAGE = 2
@@ -60,7 +60,7 @@ examples:
   ... --set 'source.options."kafka.bootstrap.servers"=${env:KAFKA}'      (in single quotes, or the shell reads it)
 """
 
-Verb = Callable[[JobConfig, int | None, Callable[[str], None]], int]
+Verb = Callable[[AnyJobConfig, int | None, Callable[[str], None]], int]
 """What a verb does: (config, until in UTC epoch ms, where lines go) -> exit code."""
 
 
@@ -132,8 +132,15 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def _desk(config: JobConfig, arguments: argparse.Namespace, say: Callable[[str], None]) -> int:
+def _desk(config: AnyJobConfig, arguments: argparse.Namespace, say: Callable[[str], None]) -> int:
     from wheel_udf import desk
+
+    if not isinstance(config, JobConfig):
+        what, rule = (
+            "a purgatory has no table of what is pending",
+            "the config of a scheduler, with a source of commands",
+        )
+        raise ConfigError(what, field="verb", value=arguments.verb, rule=rule)
 
     return desk.run(config, arguments, say)
 

@@ -36,9 +36,16 @@ from wheel_udf import kafka_options
 from wheel_udf import settings as models
 from wheel_udf.errors import ConfigError, ConfigErrors
 from wheel_udf.secrets import HIDDEN, is_secret_name, redacted, resolve
-from wheel_udf.settings import JobConfig
+from wheel_udf.settings import AnyJobConfig, JobConfig
+from wheel_udf.watch_settings import (
+    EventsConfig,
+    OperationsConfig,
+    WatchConfig,
+    WatchContractConfig,
+    WatchJobConfig,
+)
 
-__all__ = ["JobConfig", "check", "load"]
+__all__ = ["AnyJobConfig", "JobConfig", "WatchJobConfig", "check", "load"]
 
 _CLOCK_KEYS: dict[str, frozenset[str]] = {
     kind: frozenset(field.alias or name for name, field in model.model_fields.items())
@@ -53,8 +60,8 @@ _CLOCK_KEYS: dict[str, frozenset[str]] = {
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def load(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
-    """Reads, overrides and checks a config file.
+def load(path: str | Path, overrides: Sequence[str] = ()) -> AnyJobConfig:
+    """Reads, overrides and checks a config file. One with a section ``operations`` or ``events`` is a purgatory's.
 
     Args:
         path: The YAML file.
@@ -70,7 +77,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
     return check(_mapping(_read(Path(path)), str(path)), overrides)
 
 
-def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> JobConfig:
+def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> AnyJobConfig:
     """Checks a config that is a mapping already; as :func:`load` otherwise. ``raw`` is left as it is."""
     faults: list[ConfigError] = []
     settings = _copy(raw)
@@ -83,7 +90,7 @@ def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> JobConfig:
     faults += unfilled.values()
     config = None
     try:
-        config = JobConfig.model_validate(settings)
+        config = _model_of(settings).model_validate(settings)
     except ValidationError as error:
         details = error.errors(include_url=False)
         faults += [_as_fault(detail, settings) for detail in details if _keys_of(detail) not in unfilled]
@@ -91,6 +98,10 @@ def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> JobConfig:
     if config is None or faults:
         raise ConfigErrors(faults)
     return config
+
+
+def _model_of(settings: dict[str, Any]) -> type[AnyJobConfig]:
+    return WatchJobConfig if {"operations", "events"} & settings.keys() else JobConfig
 
 
 def _read(path: Path) -> str:
@@ -280,11 +291,15 @@ def _unknown_key(location: tuple[int | str, ...], settings: dict[str, Any]) -> C
 def _known_keys(section: str, settings: dict[str, Any]) -> list[str]:
     if section == "clock":
         return sorted(_CLOCK_KEYS[settings["clock"]["kind"]])
+    model = _model_of(settings)
     sections: dict[str, type[BaseModel]] = {
-        "": JobConfig,
+        "": model,
         "wheel": models.WheelConfig,
         "source": models.SourceConfig,
-        "contract": models.ContractConfig,
+        "operations": OperationsConfig,
+        "events": EventsConfig,
+        "watch": WatchConfig,
+        "contract": WatchContractConfig if model is WatchJobConfig else models.ContractConfig,
         "destinations": models.SinkConfig,
         "rejects": models.SinkConfig,
         "limits": models.LimitsConfig,
@@ -310,8 +325,11 @@ def _faults_across(settings: dict[str, Any]) -> Iterator[ConfigError]:
                 rule=f"a name that one of destinations matches: {', '.join(patterns)}",
             )
     yield from _kafka_faults(settings)
-    yield from _mode_faults(settings)
-    yield from _limit_faults(settings)
+    if _model_of(settings) is WatchJobConfig:
+        yield from _watch_faults(settings)
+    else:
+        yield from _mode_faults(settings)
+        yield from _limit_faults(settings)
     seen: dict[str, str] = {}
     for field, path in _paths(settings):
         if (other := seen.setdefault(str(Path(path)), field)) != field:
@@ -343,6 +361,25 @@ def _kafka_faults(settings: dict[str, Any]) -> Iterator[ConfigError]:
         if reads_kafka and rejects.get("topic") in kafka_options.topic_names(source):
             what, rule = "the rejects would come back as commands", "not a topic of the source"
             yield ConfigError(what, field="rejects.topic", value=rejects["topic"], rule=rule)
+
+
+def _watch_faults(settings: dict[str, Any]) -> Iterator[ConfigError]:
+    """Rules of a purgatory's sections."""
+    for name in ("operations", "events"):
+        if _section(settings, name).get("format") == "kafka":
+            yield from kafka_options.source_faults(_section(settings, name), name)
+    try:
+        lookback_ms = WatchConfig.model_validate(_section(settings, "watch")).lookback_ms
+        memory_ms = WatchContractConfig.model_validate(_section(settings, "contract")).memory_ms
+    except ValidationError:
+        return  # their own faults are told by the sections
+    if memory_ms is not None and lookback_ms > memory_ms:
+        yield ConfigError(
+            "an operation cannot look back so far",
+            field="watch.lookback",
+            value=f"{lookback_ms} ms",
+            rule=f"at most contract.memory, {memory_ms} ms: what is forgotten cannot be seen",
+        )
 
 
 def _mode_faults(settings: dict[str, Any]) -> Iterator[ConfigError]:
@@ -417,8 +454,11 @@ def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _paths(settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for section in ("source", "rejects", "store"):
-        if isinstance(inner := settings.get(section), dict) and isinstance(inner.get("path"), str):
-            yield f"{section}.path", inner["path"]
+    operations = _section(settings, "operations").get("path")
+    for section in ("source", "operations", "events", "rejects", "store"):
+        path = _section(settings, section).get("path")
+        # One table may hold both operations and events.
+        if isinstance(path, str) and not (section == "events" and path == operations):
+            yield f"{section}.path", path
     if isinstance(settings.get("checkpoint"), str):
         yield "checkpoint", settings["checkpoint"]

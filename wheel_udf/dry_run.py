@@ -14,17 +14,20 @@ from pyspark.sql import SparkSession
 from wheel_udf import kafka_admin, kafka_options
 from wheel_udf import settings as models
 from wheel_udf.checkpoint import last_planned, planned_batch
+from wheel_udf.destinations import FIRED, OUTCOME, Shape
 from wheel_udf.errors import ConfigError, ConfigErrors, SinkError
 from wheel_udf.geometry import Wheel
-from wheel_udf.job import SUCCESS, Say, open_config_checkpoint, scheduled_frame, session, sink_of
+from wheel_udf.job import SUCCESS, Say, frame_of, open_config_checkpoint, session, sink_of
 from wheel_udf.metrics import duration_text, instant_text
-from wheel_udf.settings import JobConfig
+from wheel_udf.settings import AnyJobConfig, JobConfig
 from wheel_udf.sources import read_commands
+from wheel_udf.watch_settings import WatchJobConfig
+from wheel_udf.watch_sources import read_rows
 
 _WILDCARDS = str.maketrans("*?", "xx")
 
 
-def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
+def run(config: AnyJobConfig, until_ms: int | None, say: Say) -> int:
     """Checks and tells; see the module.
 
     Args:
@@ -39,16 +42,27 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
         WheelError: What would keep the job from running.
     """
     with session(config.name) as spark:
-        columns = read_commands(spark, config.source, preset=config.contract.preset).columns
-        scheduled_frame(spark, config, until_ms)
+        frame_of(spark, config, until_ms)
         check_destinations(spark, config)
         batches = _check_checkpoint(config)
-        for line in report(config, until_ms, columns, batches):
+        sources = _sources(spark, config)
+        for line in report(config, until_ms, sources, batches):
             say(line)
     return SUCCESS
 
 
-def check_destinations(spark: SparkSession, config: JobConfig) -> None:
+def _sources(spark: SparkSession, config: AnyJobConfig) -> list[str]:
+    """Of each source where it is and which columns it has."""
+    if isinstance(config, WatchJobConfig):
+        parts = (("operations", config.operations), ("events", config.events))
+        columns = {name: read_rows(spark, source, name).columns for name, source in parts}
+        return [f"  {name:<13} {_source_text(source)}: {', '.join(columns[name])}" for name, source in parts]
+    assert isinstance(config, JobConfig), "there are two kinds"
+    names = read_commands(spark, config.source, preset=config.contract.preset).columns
+    return [f"  source        {_source_text(config.source, config.contract.preset)}: {', '.join(names)}"]
+
+
+def check_destinations(spark: SparkSession, config: AnyJobConfig) -> None:
     """Asks each sink whether it can be written.
 
     A pattern with wildcards stands for names that nobody knows yet: it is asked with a made-up name, and only where missing tables
@@ -57,11 +71,12 @@ def check_destinations(spark: SparkSession, config: JobConfig) -> None:
     Raises:
         ConfigErrors: All sinks that cannot.
     """
+    shape = OUTCOME if isinstance(config, WatchJobConfig) else FIRED
     reasons = {
-        f"destinations.{pattern}": _reason(spark, sink, pattern)
+        f"destinations.{pattern}": _reason(spark, sink, pattern, shape)
         for pattern, sink in config.destinations.items()
     }
-    reasons["rejects"] = _reason(spark, config.rejects, None)
+    reasons["rejects"] = _reason(spark, config.rejects, None, shape)
     faults = [
         ConfigError(f"cannot be written, {reason}", field=field, hint=_hint(config, field, reason))
         for field, reason in reasons.items()
@@ -71,12 +86,12 @@ def check_destinations(spark: SparkSession, config: JobConfig) -> None:
         raise ConfigErrors(faults)
 
 
-def _reason(spark: SparkSession, sink: models.SinkConfig, pattern: str | None) -> str | None:
+def _reason(spark: SparkSession, sink: models.SinkConfig, pattern: str | None, shape: Shape) -> str | None:
     """Why a sink cannot be written; None if it can, as far as that can be known."""
     name = None if pattern is None else pattern.translate(_WILDCARDS)
     try:
         if name == pattern or sink.create or sink.sink not in ("delta", "kafka"):
-            return sink_of(sink).missing_reason(spark, name)
+            return sink_of(sink).missing_reason(spark, name, shape)
         if sink.sink == "kafka":
             kafka_admin.topic_names(spark, sink.options)
     except SinkError as fault:
@@ -84,15 +99,15 @@ def _reason(spark: SparkSession, sink: models.SinkConfig, pattern: str | None) -
     return None
 
 
-def _hint(config: JobConfig, field: str, reason: str) -> str | None:
+def _hint(config: AnyJobConfig, field: str, reason: str) -> str | None:
     if field == "rejects" or "missing" not in reason:
         return None
     sink = config.destinations[field.removeprefix("destinations.")]
     return f"make the {'topic' if sink.sink == 'kafka' else 'table'}, or say create: true"
 
 
-def _check_checkpoint(config: JobConfig) -> str:
-    tiered = config.mode == "tiered"
+def _check_checkpoint(config: AnyJobConfig) -> str:
+    tiered = isinstance(config, JobConfig) and config.mode == "tiered"
     checkpoint = f"{config.checkpoint}/wheel" if tiered else config.checkpoint
     newest = last_planned(checkpoint)
     if newest is None:
@@ -104,21 +119,23 @@ def _check_checkpoint(config: JobConfig) -> str:
     return f"goes on after batch {newest}"
 
 
-def report(config: JobConfig, until_ms: int | None, columns: list[str], batches: str) -> Iterator[str]:
+def report(config: AnyJobConfig, until_ms: int | None, sources: list[str], batches: str) -> Iterator[str]:
     """The lines that tell what a run would do."""
     yield "dry run: nothing is written"
     yield f"  name          {config.name}"
-    yield f"  mode          {config.mode}: {_mode_text(config)}"
-    yield f"  source        {_source_text(config)}: {', '.join(columns)}"
+    yield f"  mode          {_mode_text(config)}"
+    yield from sources
     yield f"  clock         {clock_text(config.clock)}" + (
         f", until {instant_text(until_ms)}" if until_ms is not None else ""
     )
     yield f"  trigger       {_trigger_text(config)}"
     yield f"  lateness      {lateness_text(config)}"
-    if config.limits.bounds:
+    if isinstance(config, JobConfig) and config.limits.bounds:
         yield f"  limits        {limits_text(config)}"
+    assert isinstance(config, JobConfig | WatchJobConfig), "there are two kinds"
     contract = config.contract
-    yield f"  memory        {_span(contract.memory_ms, 'for ever')} after its end, on the wheel's clock, an id is remembered"
+    events = "" if isinstance(config, JobConfig) else "; and an event, after its time"
+    yield f"  memory        {_span(contract.memory_ms, 'for ever')} after its end, on the wheel's clock, an id is remembered{events}"
     yield f"  max_delay     {_span(contract.max_delay_ms, 'unlimited')}; max_value_bytes {contract.max_value_bytes:,}"
     for pattern, sink in config.destinations.items():
         yield f"  destination   {pattern} -> {_sink_text(sink)}"
@@ -140,12 +157,19 @@ def limits_text(config: JobConfig) -> str:
     return f"{bounds}: at the bound{zone} {beyond}{shared}"
 
 
-def _mode_text(config: JobConfig) -> str:
+def _mode_text(config: AnyJobConfig) -> str:
+    if isinstance(config, WatchJobConfig):
+        told = ", ".join(config.watch.deliver) or "none"
+        return (
+            f"purgatory: operations wait for events in Spark state, one query; an operation looks {duration_text(config.watch.lookback_ms)} back; "
+            f"outcomes that are delivered: {told}"
+        )
+    assert isinstance(config, JobConfig), "there are two kinds"
     if config.store is None:
-        return "all that is pending waits in Spark state, one query from source to sinks"
+        return "direct: all that is pending waits in Spark state, one query from source to sinks"
     layout = config.wheel.layout()
     return (
-        f"what is due within {duration_text(layout.window_ms)} or so waits in Spark state, the rest in the slot store {config.store.path}, "
+        f"tiered: what is due within {duration_text(layout.window_ms)} or so waits in Spark state, the rest in the slot store {config.store.path}, "
         "so that what a batch costs does not follow what is pending"
     )
 
@@ -159,16 +183,20 @@ def geometry_table(wheel: Wheel) -> Iterator[str]:
         yield f"    {level:>5}  {tick:>14}  {interval:>14}{open_end}"
 
 
-def lateness_text(config: JobConfig) -> str:
+def lateness_text(config: AnyJobConfig) -> str:
     """The worst case that the design promises: a trigger and a batch, twice where two queries follow each other."""
     if config.trigger_ms is None:
         base = "an available-now run has no trigger to wait for: at worst one batch, plus the time between two runs"
     else:
         base = f"at worst one trigger ({duration_text(config.trigger_ms)}) plus the time of one batch"
-    limit = config.limits.fired_per_batch
+    limit = config.limits.fired_per_batch if isinstance(config, JobConfig) else None
     over = f", plus one batch for each {limit:,} rows that fall due together" if limit is not None else ""
     by = " of the wall clock" if config.clock.kind == "processing" else "; measured on the wheel's own clock"
-    twice = "; for the intake and again for the wheel" if config.mode == "tiered" else ""
+    twice = (
+        "; for the intake and again for the wheel"
+        if isinstance(config, JobConfig) and config.mode == "tiered"
+        else ""
+    )
     return base + over + by + twice
 
 
@@ -198,12 +226,11 @@ def _span(span_ms: int | None, unbounded: str) -> str:
     return unbounded if span_ms is None else duration_text(span_ms)
 
 
-def _trigger_text(config: JobConfig) -> str:
+def _trigger_text(config: AnyJobConfig) -> str:
     return config.trigger if config.trigger_ms is None else f"every {duration_text(config.trigger_ms)}"
 
 
-def _source_text(config: JobConfig) -> str:
-    source = config.source
+def _source_text(source: models.SourceConfig, preset: str | None = None) -> str:
     if source.format != "kafka":
         return f"{source.format} {source.location}"
     topics = ", ".join(kafka_options.topic_names(source.model_dump()))
@@ -211,7 +238,9 @@ def _source_text(config: JobConfig) -> str:
     named = topics or kafka_options.option(read, "subscribePattern")
     start = kafka_options.option(read, "startingOffsets") or "a timestamp"
     servers = kafka_options.option(read, kafka_options.SERVERS)
-    return f"kafka {servers}, topics {named}, preset {config.contract.preset}, first start from {start}"
+    return (
+        f"kafka {servers}, topics {named}{f', preset {preset}' if preset else ''}, first start from {start}"
+    )
 
 
 def _sink_text(sink: models.SinkConfig, *, always_made: bool = False) -> str:

@@ -39,11 +39,13 @@ from wheel_udf.limits import Limits
 from wheel_udf.metrics import BatchReport, Summary, progress_line
 from wheel_udf.operator import schedule
 from wheel_udf.session import build_session, stop_session
-from wheel_udf.settings import JobConfig
+from wheel_udf.settings import AnyJobConfig, JobConfig
 from wheel_udf.sinks import DeltaSink, Destinations, FileSink, Sink
 from wheel_udf.sources import read_commands
 from wheel_udf.tiered import Outlet, start_tiered
 from wheel_udf.tiered_run import TieredRun, TieredWheel
+from wheel_udf.watch_job import watch_row_settings, watched_frame
+from wheel_udf.watch_settings import WatchJobConfig
 
 SUCCESS = 0
 _POLL_S = 0.2
@@ -57,7 +59,7 @@ Starter = Callable[[str, Callable[[BatchReport], None]], "Query"]
 # --- composition ------------------------------------------------------------------------------------------------------
 
 
-def compose(spark: SparkSession, config: JobConfig, until_ms: int | None = None) -> Starter:
+def compose(spark: SparkSession, config: AnyJobConfig, until_ms: int | None = None) -> Starter:
     """Puts source, wheel and sinks together as the config says; nothing runs yet.
 
     Args:
@@ -72,9 +74,9 @@ def compose(spark: SparkSession, config: JobConfig, until_ms: int | None = None)
         ConfigError: The source cannot be opened.
         ContractError: The source does not fit the command contract.
     """
-    if config.mode == "tiered":
+    if isinstance(config, JobConfig) and config.mode == "tiered":
         return _compose_tiered(spark, config, until_ms)
-    scheduled = scheduled_frame(spark, config, until_ms)
+    scheduled = frame_of(spark, config, until_ms)
     destinations, rejects = destinations_of(config), sink_of(config.rejects)
 
     def start(trigger: str, on_batch: Callable[[BatchReport], None]) -> Query:
@@ -124,8 +126,11 @@ def _compose_tiered(spark: SparkSession, config: JobConfig, until_ms: int | None
     return start
 
 
-def scheduled_frame(spark: SparkSession, config: JobConfig, until_ms: int | None) -> DataFrame:
-    """The frame of :func:`wheel_udf.operator.schedule` over the config's source."""
+def frame_of(spark: SparkSession, config: AnyJobConfig, until_ms: int | None) -> DataFrame:
+    """The frame of :func:`wheel_udf.operator.schedule` over the config's source, or of :func:`wheel_udf.watch.watch` over its two."""
+    if isinstance(config, WatchJobConfig):
+        return watched_frame(spark, config, clock_of(config.clock, until_ms))
+    assert isinstance(config, JobConfig), "there are two kinds"
     return schedule(
         read_commands(spark, config.source, preset=config.contract.preset),
         wheel=config.wheel.wheel(),
@@ -175,7 +180,7 @@ def contract_of(config: JobConfig) -> Contract:
     )
 
 
-def destinations_of(config: JobConfig) -> Destinations:
+def destinations_of(config: AnyJobConfig) -> Destinations:
     """The table of names and sinks."""
     return Destinations({pattern: sink_of(sink) for pattern, sink in config.destinations.items()})
 
@@ -253,7 +258,7 @@ def _source_of_then(source: models.SourceConfig, end: str | None) -> models.Sour
     return source.model_copy(update={"options": options | ({} if end is None else {_ENDING_OFFSETS: end})})
 
 
-def note_settings(config: JobConfig, until_ms: int | None) -> dict[str, Any] | None:
+def note_settings(config: AnyJobConfig, until_ms: int | None) -> dict[str, Any] | None:
     """Notes today's settings for the batches that are still to be planned.
 
     Returns:
@@ -264,9 +269,13 @@ def note_settings(config: JobConfig, until_ms: int | None) -> dict[str, Any] | N
         CheckpointError: The checkpoint is damaged or not one of this package.
         LeaseError: The checkpoint is in use.
     """
+    if isinstance(config, WatchJobConfig):
+        _note_or_refuse(config.checkpoint, watch_row_settings(config, until_ms))
+        return None
+    assert isinstance(config, JobConfig), "there are two kinds"
     now = row_settings(config, until_ms)
     if config.mode == "tiered":
-        _note_tiered(config, now)
+        _note_or_refuse(f"{config.checkpoint}/wheel", now)
         return None
     # The lease as deliver() takes it: one that an ended query of this process still holds is given back first.
     with closing(take_lease(config.checkpoint)):
@@ -279,9 +288,8 @@ def note_settings(config: JobConfig, until_ms: int | None) -> dict[str, Any] | N
     return recorded if recorded != now else None
 
 
-def _note_tiered(config: JobConfig, now: dict[str, Any]) -> None:
-    """As :func:`note_settings`, of the wheel's half of a tiered run; of another batch than today's it is not done for the user."""
-    checkpoint = f"{config.checkpoint}/wheel"
+def _note_or_refuse(checkpoint: str, now: dict[str, Any]) -> None:
+    """As :func:`note_settings`, where a batch that was planned under other settings is not done for the user."""
     if last_planned(checkpoint) is None:
         return
     with closing(take_lease(checkpoint)):
@@ -299,7 +307,7 @@ def _note_tiered(config: JobConfig, now: dict[str, Any]) -> None:
         journal.record(now, 0 if newest is None else newest + 1)
 
 
-def open_config_checkpoint(config: JobConfig) -> None:
+def open_config_checkpoint(config: AnyJobConfig) -> None:
     """Makes or compares the identity of the config's checkpoint."""
     open_checkpoint(
         config.checkpoint,
@@ -414,7 +422,7 @@ def graceful_signals(watch: Watch, say: Say) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
+def run(config: AnyJobConfig, until_ms: int | None, say: Say) -> int:
     """Runs the job until its input ends, ``until`` is reached, or a signal comes.
 
     Args:
@@ -446,10 +454,11 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
 
 
 def _finish_planned_batch(
-    spark: SparkSession, config: JobConfig, recorded: Mapping[str, Any], watch: Watch, say: Say
+    spark: SparkSession, config: AnyJobConfig, recorded: Mapping[str, Any], watch: Watch, say: Say
 ) -> None:
     """Runs the one batch that an earlier run has planned and not committed, with the settings of then."""
     say("the last run has left a planned batch: it runs first, with the settings it was planned with")
+    assert isinstance(config, JobConfig), "of a purgatory nothing is recorded that was to be done"
     then, until_then_ms = with_row_settings(config, recorded)
     supervise(compose(spark, then, until_then_ms)(ONCE, watch.on_batch), watch)
 

@@ -85,8 +85,14 @@ def option(options: Mapping[str, Any], name: str) -> str | None:
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 
-def source_faults(source: Mapping[str, Any]) -> Iterator[ConfigError]:
-    """All that is wrong with a section ``source`` of format kafka, as it stands in the file."""
+def source_faults(source: Mapping[str, Any], section: str = "source") -> Iterator[ConfigError]:
+    """All that is wrong with a section of format kafka that is read from, as it stands in the file."""
+    for fault in _source_faults(source):
+        field = section + (fault.field or "").removeprefix("source")
+        yield ConfigError(fault.what, field=field, value=fault.value, rule=fault.rule, hint=fault.hint)
+
+
+def _source_faults(source: Mapping[str, Any]) -> Iterator[ConfigError]:
     options = source.get("options") or {}
     topics = source.get("topics")
     for key in ("path", "schema"):

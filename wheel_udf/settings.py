@@ -119,11 +119,18 @@ def _text(value: object) -> object:
     return value
 
 
+def _destination(value: str) -> str:
+    if value in (".", "..") or not _DESTINATION.fullmatch(value):
+        raise _fault("not a destination name", rule="1 to 249 of A-Z a-z 0-9 . _ -, not . or ..")
+    return value
+
+
 _Span = BeforeValidator(_duration_ms)
 _PositiveMs = Annotated[int, _Span, _at_least(1, "at least 1 millisecond")]
 _NotNegativeMs = Annotated[int, _Span, _at_least(0, "not negative")]
 _Instant = Annotated[int, BeforeValidator(_instant_ms)]
 _Text = Annotated[StrictStr, BeforeValidator(_text)]
+_Destination = Annotated[_Text, AfterValidator(_destination)]
 _Options = dict[StrictStr, Annotated[str, BeforeValidator(_option_text)]]
 
 
@@ -276,15 +283,8 @@ class ContractConfig(_Section):
         Field(300_000, alias="memory")
     )
     max_value_bytes: StrictInt = Field(1_048_576, ge=0)
-    default_destination: _Text | None = None
+    default_destination: _Destination | None = None
     max_lateness_ms: _NotNegativeMs | None = Field(None, alias="max_lateness")
-
-    @field_validator("default_destination")
-    @classmethod
-    def _is_well_named(cls, value: str | None) -> str | None:
-        if value is not None and (value in (".", "..") or not _DESTINATION.fullmatch(value)):
-            raise _fault("not a destination name", rule="1 to 249 of A-Z a-z 0-9 . _ -, not . or ..")
-        return value
 
 
 class SinkConfig(_Section):
@@ -407,42 +407,28 @@ def _pattern(value: object) -> object:
     return value
 
 
-class JobConfig(_Section):
-    """The whole file.
+class AnyJobConfig(_Section):
+    """What every job's file has.
 
     Attributes:
         name: Label of the query in metrics and transaction ids.
-        mode: direct: all levels in state, one query. tiered: far levels in the slot store.
-        store: Of the tiered mode.
+        wheel: Geometry and shards.
+        clock: What time it is.
         destinations: Allow-list: name or pattern to sink, in the order of the file.
+        rejects: Where rows go that cannot be used or delivered.
         trigger: ``available-now`` or ``<n> milliseconds``.
         checkpoint: The query's identity.
     """
 
     name: StrictStr = "wheel"
-    mode: Literal["direct", "tiered"] = "direct"
     wheel: WheelConfig = Field(default_factory=lambda: WheelConfig.model_validate({}))
     clock: ClockConfig
-    source: SourceConfig
-    contract: ContractConfig = Field(default_factory=lambda: ContractConfig.model_validate({}))
     destinations: Annotated[
         dict[Annotated[str, BeforeValidator(_pattern)], SinkConfig], BeforeValidator(_patterns)
     ]
     rejects: SinkConfig
-    limits: LimitsConfig = Field(default_factory=lambda: LimitsConfig.model_validate({}))
     trigger: Annotated[str, BeforeValidator(_trigger)] = "1000 milliseconds"
     checkpoint: _Text
-    store: StoreConfig | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _kafka_has_its_preset(cls, settings: object) -> object:
-        if not isinstance(settings, dict) or not isinstance(source := settings.get("source"), dict):
-            return settings
-        contract = settings.get("contract", {})
-        if source.get("format") != "kafka" or not isinstance(contract, dict):
-            return settings
-        return {**settings, "contract": {"preset": DEFAULT_PRESET, **contract}}
 
     @field_validator("name")
     @classmethod
@@ -455,3 +441,31 @@ class JobConfig(_Section):
     def trigger_ms(self) -> int | None:
         """The interval of the trigger in ms; None for available-now."""
         return None if self.trigger == AVAILABLE_NOW else int(self.trigger.split()[0])
+
+
+class JobConfig(AnyJobConfig):
+    """The whole file of a scheduler.
+
+    Attributes:
+        mode: direct: all levels in state, one query. tiered: far levels in the slot store.
+        source: Where commands come from.
+        contract: What a command may look like.
+        limits: Bounds on the work of a batch and on what is pending.
+        store: Of the tiered mode.
+    """
+
+    mode: Literal["direct", "tiered"] = "direct"
+    source: SourceConfig
+    contract: ContractConfig = Field(default_factory=lambda: ContractConfig.model_validate({}))
+    limits: LimitsConfig = Field(default_factory=lambda: LimitsConfig.model_validate({}))
+    store: StoreConfig | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kafka_has_its_preset(cls, settings: object) -> object:
+        if not isinstance(settings, dict) or not isinstance(source := settings.get("source"), dict):
+            return settings
+        contract = settings.get("contract", {})
+        if source.get("format") != "kafka" or not isinstance(contract, dict):
+            return settings
+        return {**settings, "contract": {"preset": DEFAULT_PRESET, **contract}}

@@ -82,32 +82,62 @@ def read_commands(
         SinkError: If the Kafka cluster does not answer.
     """
     if source.format == "kafka":
-        return _kafka(spark, source, preset)
+        return kafka_commands(open_kafka(spark, source), preset)
     options = _options(source)
     if source.format == "delta":
-        frame = _existing(
-            source, lambda: spark.readStream.format("delta").options(**options).load(source.location)
-        )
+        frame = _delta(spark, source, options)
         _require_id(frame.columns, source)
         return _with_coordinates(frame, source)
     schema = _schema(spark, source, options)
     _require_id(schema.names, source)
-    reader = spark.readStream.format(source.format).options(**options).schema(schema)
-    return _with_coordinates(_existing(source, lambda: reader.load(source.location)), source)
+    return _with_coordinates(_files(spark, source, options, schema), source)
 
 
-def _kafka(spark: SparkSession, source: SourceConfig, preset: str) -> DataFrame:
-    if faults := list(kafka_options.source_faults(source.model_dump())):
+def open_kafka(spark: SparkSession, source: SourceConfig, section: str = "source") -> DataFrame:
+    """The records of a Kafka source as Spark's connector has them; its errors name the `section`."""
+    if faults := list(kafka_options.source_faults(source.model_dump(), section)):
         raise ConfigErrors(faults)
-    _require_topics(spark, source)
+    _require_topics(spark, source, section)
     options = kafka_options.reader_options(source.options, source.topics)
     records = spark.readStream.format("kafka").options(**options).load()
     if ends := kafka_options.ending_offsets(source.options):
         records = records.where(_is_before(ends))
-    return kafka_commands(records, preset)
+    return records
 
 
-def _require_topics(spark: SparkSession, source: SourceConfig) -> None:
+def open_files(spark: SparkSession, source: SourceConfig, ddl: str | None) -> DataFrame:
+    """The rows of a folder of files or of a Delta table, with their coordinates and ``event_time``.
+
+    Args:
+        spark: The session.
+        source: Where they are; a format other than kafka.
+        ddl: Columns of JSON files where the source says none; None: what is found there.
+    """
+    options = _options(source)
+    if source.format == "delta":
+        return _with_coordinates(_delta(spark, source, options), source)
+    if source.schema_ddl is not None or (source.format == "json" and ddl is not None):
+        schema = _parsed(source.schema_ddl or ddl or "")
+    else:
+        reader = spark.read.options(**options).format(source.format)
+        schema = _inferred(source, reader.load) or StructType()
+    return _with_coordinates(_files(spark, source, options, _with_corrupt_record(source, schema)), source)
+
+
+def _delta(spark: SparkSession, source: SourceConfig, options: dict[str, str]) -> DataFrame:
+    return _existing(
+        source, lambda: spark.readStream.format("delta").options(**options).load(source.location)
+    )
+
+
+def _files(
+    spark: SparkSession, source: SourceConfig, options: dict[str, str], schema: StructType
+) -> DataFrame:
+    reader = spark.readStream.format(source.format).options(**options).schema(schema)
+    return _existing(source, lambda: reader.load(source.location))
+
+
+def _require_topics(spark: SparkSession, source: SourceConfig, section: str) -> None:
     names = kafka_options.topic_names(source.model_dump())
     if not names:  # a pattern: whether the cluster answers at all
         kafka_admin.topic_names(spark, source.options)
@@ -115,7 +145,7 @@ def _require_topics(spark: SparkSession, source: SourceConfig) -> None:
     if missing := kafka_admin.missing_topics(spark, source.options, names):
         raise ConfigError(
             "there is nothing to read",
-            field="source.topics",
+            field=f"{section}.topics",
             value=", ".join(missing),
             rule="topics that exist and that this user may read",
             hint="make them, or check the names",
@@ -173,8 +203,12 @@ def _schema(spark: SparkSession, source: SourceConfig, options: dict[str, str]) 
     else:
         _check_json_keys(spark, source)
         schema = _parsed(_JSON_DDL)
+    return _with_corrupt_record(source, schema)
+
+
+def _with_corrupt_record(source: SourceConfig, schema: StructType) -> StructType:
     if source.format in ("json", "csv") and CORRUPT_RECORD not in schema.names:
-        schema = StructType([*schema.fields]).add(CORRUPT_RECORD, StringType())
+        return StructType([*schema.fields]).add(CORRUPT_RECORD, StringType())
     return schema
 
 
@@ -246,7 +280,7 @@ def _with_coordinates(frame: DataFrame, source: SourceConfig) -> DataFrame:
     columns = {COORDINATES: F.col("_metadata.file_path"), "event_time": _event_time(frame)}
     if source.format == "parquet":
         columns[COORDINATES] = F.concat_ws("#", "_metadata.file_path", "_metadata.row_index")
-    if CORRUPT_RECORD in frame.columns:
+    if CORRUPT_RECORD in frame.columns and "schedule_id" in frame.columns:
         columns["schedule_id"] = F.when(F.col(CORRUPT_RECORD).isNull(), F.col("schedule_id"))
     return frame.withColumns(columns)
 

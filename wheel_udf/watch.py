@@ -211,7 +211,8 @@ def _rows(parsed: DataFrame, shards: int) -> DataFrame:
         "amount",
         *(long_or(name, NO_LONG) for name in ("event_time_ms", "deadline_ms", "limit_ms")),
         *("destination", "key", "value", "headers", "source", "reject"),
-        F.timestamp_millis(bounded).alias("event_at"),
+        # Of a row without a time there is none: least and greatest pass over nulls.
+        F.when(F.col("event_time_ms").isNotNull(), F.timestamp_millis(bounded)).alias("event_at"),
         F.lit(None).cast("string").alias("tick"),
     )
 

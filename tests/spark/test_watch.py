@@ -144,6 +144,8 @@ def test_what_cannot_be_used_is_a_row_of_the_rejects_that_says_why(
         "not a rule: rule = 'most'; rule: any, all, n:<keys>, sum>=<amount> or beat"
     )
     assert json.loads(rule.record)["keys"] == ["a"]
+    # A row without a usable time moves no clock.
+    assert max(row.clock_ms for row in watch_status(rows).collect()) == at_ms(1_000)
     assert counts(rows) == {"expired": 1, "rejected": 13, "events": 1, "event_rejected": 3}
 
 

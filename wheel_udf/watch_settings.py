@@ -1,0 +1,108 @@
+"""The models of a purgatory job's config: as :mod:`wheel_udf.settings`, with operations and events instead of a source of commands."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, StrictInt, StrictStr
+
+from wheel_udf.settings import (
+    AnyJobConfig,
+    SourceConfig,
+    _at_least,
+    _Destination,
+    _fault,
+    _none_for,
+    _NotNegativeMs,
+    _Section,
+    _Text,
+)
+
+OPERATION_COLUMNS = (
+    "op_id",
+    "group",
+    "keys",
+    "rule",
+    "deadline",
+    "limit",
+    "event_time",
+    "destination",
+    "key",
+    "value",
+    "headers",
+)
+EVENT_COLUMNS = ("group", "key", "op", "amount", "event_time")
+_UnboundedMs = Annotated[int | None, _none_for("unlimited"), _at_least(0, "not negative, or unlimited")]
+
+
+def _columns_of(*known: str) -> AfterValidator:
+    def check(columns: dict[str, str]) -> dict[str, str]:
+        unknown = [name for name in columns if name not in known]
+        if unknown:
+            raise _fault(f"no such column: {', '.join(unknown)}", rule=f"one of {', '.join(known)}")
+        return columns
+
+    return AfterValidator(check)
+
+
+class StreamConfig(SourceConfig):
+    """Section ``operations`` or ``events``: a source, and what its rows mean.
+
+    Attributes:
+        columns: SQL over the source's columns, by the name of the column that it makes; none: the source has those columns by name (of a
+            Kafka record: its value is a JSON object with them).
+        where: SQL of which rows are meant; none: all.
+    """
+
+    columns: dict[StrictStr, _Text] = Field(default_factory=dict)
+    where: _Text | None = None
+
+
+class OperationsConfig(StreamConfig):
+    """Section ``operations``; the columns are :data:`OPERATION_COLUMNS`."""
+
+    columns: Annotated[dict[StrictStr, _Text], _columns_of(*OPERATION_COLUMNS)] = Field(default_factory=dict)
+
+
+class EventsConfig(StreamConfig):
+    """Section ``events``; the columns are :data:`EVENT_COLUMNS`."""
+
+    columns: Annotated[dict[StrictStr, _Text], _columns_of(*EVENT_COLUMNS)] = Field(default_factory=dict)
+
+
+class WatchConfig(_Section):
+    """Section ``watch``. Durations in ms.
+
+    Attributes:
+        lookback_ms: How long before its own time an operation looks for events; not longer than ``contract.memory``.
+        deliver: Which outcomes go to their destination.
+    """
+
+    lookback_ms: _NotNegativeMs = Field(0, alias="lookback")
+    deliver: tuple[Literal["completed", "expired", "cancelled"], ...] = ("completed", "expired", "cancelled")
+
+
+class WatchContractConfig(_Section):
+    """Section ``contract`` of a purgatory; as :class:`~wheel_udf.settings.ContractConfig`."""
+
+    max_delay_ms: _UnboundedMs = Field(730 * 86_400_000, alias="max_delay")
+    memory_ms: _UnboundedMs = Field(300_000, alias="memory")
+    max_value_bytes: StrictInt = Field(1_048_576, ge=0)
+    default_destination: _Destination | None = None
+
+
+class WatchJobConfig(AnyJobConfig):
+    """The whole file of a purgatory.
+
+    Attributes:
+        operations: Where operations come from.
+        events: Where events come from.
+        watch: How they meet.
+        contract: What an operation may look like.
+    """
+
+    name: StrictStr = "purgatory"
+    operations: OperationsConfig
+    events: EventsConfig
+    watch: WatchConfig = Field(default_factory=lambda: WatchConfig.model_validate({}))
+    contract: WatchContractConfig = Field(default_factory=lambda: WatchContractConfig.model_validate({}))

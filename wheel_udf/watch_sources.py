@@ -1,0 +1,112 @@
+"""The streaming frames of operations and of events, built from their sections of the config.
+
+A source is opened as that of commands (:mod:`wheel_udf.sources`). What its rows mean is either in its columns' names, or said in SQL::
+
+    operations:
+      format: kafka
+      topics: [orders]
+      columns:                                                      # over key, value, topic, partition, offset, timestamp, headers
+        op_id: get_json_object(cast(value AS string), '$.order')
+        group: get_json_object(cast(value AS string), '$.customer')
+        keys: array('paid')
+        deadline: "'30 minutes'"
+      where: topic = 'orders'
+
+Without ``columns`` the value of a Kafka record is a JSON object with the names of :mod:`wheel_udf.watch_rows`; one that is none goes to the rejects.
+``event_time`` that is not given is the source's own timestamp: of the record, or of the file.
+"""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from wheel_udf.errors import ConfigError
+from wheel_udf.sources import COORDINATES, CORRUPT_RECORD, open_files, open_kafka
+from wheel_udf.watch_settings import StreamConfig
+
+_OPERATIONS_DDL = (
+    "op_id STRING, `group` STRING, keys ARRAY<STRING>, rule STRING, deadline STRING, `limit` STRING, event_time STRING, destination STRING, "
+    "key STRING, value STRING, headers ARRAY<STRUCT<key: STRING, value: STRING>>"
+)
+_EVENTS_DDL = "`group` STRING, key STRING, op STRING, amount STRING, event_time STRING"
+
+
+def read_rows(spark: SparkSession, source: StreamConfig, section: str) -> DataFrame:
+    """Opens a source as a stream of operations or of events.
+
+    Args:
+        spark: The session.
+        source: The section of the config.
+        section: ``operations`` or ``events``.
+
+    Returns:
+        A streaming frame with the columns of :mod:`wheel_udf.watch_rows`, as far as they are there, and ``source_coordinates``.
+
+    Raises:
+        ConfigError: There is nothing at the path, a topic is missing, or SQL of a column cannot be used.
+        SinkError: The Kafka cluster does not answer.
+    """
+    ddl = _EVENTS_DDL if section == "events" else _OPERATIONS_DDL
+    if source.format == "kafka":
+        records = open_kafka(spark, source, section)
+        rows = records.withColumn(COORDINATES, F.concat_ws("/", "topic", "partition", "offset"))
+        rows = _meant(rows, source, section)
+        return _said(rows, source, section, F.col("timestamp")) if source.columns else _of_json(rows, ddl)
+    rows = _meant(open_files(spark, source, None if source.columns else ddl), source, section)
+    return _said(rows, source, section, F.col("event_time")) if source.columns else rows
+
+
+def _meant(rows: DataFrame, source: StreamConfig, section: str) -> DataFrame:
+    if source.where is None:
+        return rows
+    try:
+        return rows.where(F.expr(source.where))
+    except PySparkException as fault:
+        raise _unusable(fault, f"{section}.where", source.where, rows) from None
+
+
+def _said(rows: DataFrame, source: StreamConfig, section: str, time: Column) -> DataFrame:
+    """The columns that the config says in SQL."""
+    said = {"event_time": time.alias("event_time")}
+    for name, text in source.columns.items():
+        try:
+            said[name] = F.expr(text).alias(name)
+            rows.select(said[name])
+        except PySparkException as fault:
+            raise _unusable(fault, f"{section}.columns.{name}", text, rows) from None
+    kept = [name for name in (COORDINATES, CORRUPT_RECORD) if name in rows.columns]
+    return rows.select(*said.values(), *kept)
+
+
+def _unusable(fault: Exception, field: str, text: str, rows: DataFrame) -> ConfigError:
+    return ConfigError(
+        f"this SQL cannot be used ({str(fault).splitlines()[0]})",
+        field=field,
+        value=text,
+        rule=f"SQL over {', '.join(rows.columns)}",
+    )
+
+
+def _of_json(rows: DataFrame, ddl: str) -> DataFrame:
+    """Kafka records whose value is a JSON object."""
+    text = F.col("value").cast("string")
+    said = F.from_json(text, ddl)
+    is_object = F.coalesce(F.json_object_keys(text).isNotNull(), F.lit(False))
+    # As ISO text in UTC, whatever the session's zone is.
+    stamp = F.date_format(
+        F.to_utc_timestamp("timestamp", F.current_timezone()), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
+    )
+    rows = rows.select(
+        said.alias("said"),
+        stamp.alias("stamp"),
+        F.when(~is_object, F.coalesce(text, F.lit("null"))).alias(CORRUPT_RECORD),
+        COORDINATES,
+    )
+    return (
+        rows.select("said.*", "stamp", CORRUPT_RECORD, COORDINATES)
+        .select("*", F.coalesce("event_time", "stamp").alias("made"))
+        .drop("event_time", "stamp")
+        .withColumnRenamed("made", "event_time")
+    )
