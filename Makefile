@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo demo-kafka bench bench-kafka bench-store package clean distclean
+.PHONY: help setup test lint format demo demo-kafka bench bench-kafka bench-store bench-watch package clean distclean
 
 help: ## this page
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -55,6 +55,9 @@ bench-kafka: $(STAMP) ## Kafka to Kafka: lateness and throughput as a consumer s
 
 bench-store: $(STAMP) ## the slot store at rising numbers of pending entries
 	@$(PY) -m tests.bench.store_run $(ARGS)
+
+bench-watch: $(STAMP) ## the purgatory at rising numbers of pending operations
+	@$(PY) -m tests.bench.watch_run $(ARGS)
 
 package: $(STAMP) ## dist/: a wheel, and the same as wheel_udf.zip for the executors of a cluster
 	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
