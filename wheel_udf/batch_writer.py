@@ -39,6 +39,7 @@ from pyspark.sql import functions as F
 
 from wheel_udf.destinations import (
     FIRED_SCHEMA,
+    LEVELED_SCHEMA,
     OLDEST_FIRST,
     ORDER,
     REJECT_SCHEMA,
@@ -48,6 +49,7 @@ from wheel_udf.destinations import (
     LeftOut,
     Sink,
     fields,
+    is_leveled,
 )
 from wheel_udf.errors import SinkError
 from wheel_udf.prepared import Prepared
@@ -85,7 +87,7 @@ def write_batch(  # noqa: PLR0913  # rows, what is known of them, places, identi
     """Writes one micro-batch, as the module's docstring says. A repetition of the batch changes no table.
 
     Args:
-        fired_rows: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA` and, if it is there, ``source``; other columns are left
+        fired_rows: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA` or ``LEVELED_SCHEMA`` and, if it is there, ``source``; other columns are left
             out. Persisted: read once for each table and once or twice for all topics.
         reject_rows: Rows of :data:`~wheel_udf.destinations.REJECT_SCHEMA`, likewise.
         rows_to: Destination name to number of fired rows in this batch.
@@ -106,13 +108,13 @@ def write_batch(  # noqa: PLR0913  # rows, what is known of them, places, identi
     waiting = {name: rows for name, rows in rows_to.items() if rows}
     if not waiting and not rejected:
         return 0
-    spark = fired_rows.sparkSession
     sinks = {name: destinations.resolve(name) for name in waiting}
-    checked = {name: _refusal(spark, sink, name, app_id, batch_id) for name, sink in sinks.items()}
+    checked = {name: _refusal(fired_rows, sink, name, app_id, batch_id) for name, sink in sinks.items()}
     reasons = {name: reason for name, reason in checked.items() if reason is not None}
     refused = 0
     # A series of its own: the table of the rejects may be a destination of somebody's, too.
     series = f"{app_id}-rejects"
+    spark = fired_rows.sparkSession
     if not rejects.holds(spark, None, app_id=series, batch_id=batch_id):
         fired = _with_source(fired_rows)
         usable = {name: sink for name, sink in sinks.items() if sink is not None and name not in reasons}
@@ -135,14 +137,14 @@ def _with_source(fired_rows: DataFrame) -> DataFrame:
     )
 
 
-def _refusal(spark: SparkSession, sink: Sink | None, name: str, app_id: str, batch_id: int) -> str | None:
+def _refusal(rows: DataFrame, sink: Sink | None, name: str, app_id: str, batch_id: int) -> str | None:
     """Why a destination cannot get its rows of the batch; None if it can, or has them from an earlier try."""
     if sink is None:
         return "no destination of the allow-list matches"
     if isinstance(sink, JointSink):  # looks at all of its destinations at once, when it writes
         return None
-    reason = sink.missing_reason(spark, name)
-    if reason is None or sink.holds(spark, name, app_id=app_id, batch_id=batch_id):
+    reason = sink.missing_reason(rows.sparkSession, name, leveled=is_leveled(rows))
+    if reason is None or sink.holds(rows.sparkSession, name, app_id=app_id, batch_id=batch_id):
         return None
     return reason
 
@@ -151,7 +153,8 @@ def _table_tasks(
     fired: DataFrame, sinks: Mapping[str, Sink], waiting: Mapping[str, int], app_id: str, batch_id: int
 ) -> list[_Task]:
     def task(name: str, sink: Sink) -> _Task:
-        rows = _in_order(_FIRED_ROWS.select(fired.where(F.col("destination") == name)), waiting[name])
+        columns = _LEVELED_ROWS if is_leveled(fired) else _FIRED_ROWS
+        rows = _in_order(columns.select(fired.where(F.col("destination") == name)), waiting[name])
         return _Task([name], partial(_write_table, sink, rows, name, app_id, batch_id))
 
     return [task(name, sink) for name, sink in sinks.items() if not isinstance(sink, JointSink)]
@@ -180,7 +183,11 @@ def _in_order(frame: DataFrame, rows: int) -> DataFrame:
     return OLDEST_FIRST.sort_within_partitions(spread)
 
 
-_FIRED_ROWS = Prepared(lambda: [F.col(name) for name in fields(FIRED_SCHEMA).fieldNames()])
+def _columns(ddl: str) -> Prepared:
+    return Prepared(lambda: [F.col(name) for name in fields(ddl).fieldNames()])
+
+
+_FIRED_ROWS, _LEVELED_ROWS = _columns(FIRED_SCHEMA), _columns(LEVELED_SCHEMA)
 
 
 def _write_table(sink: Sink, rows: DataFrame, name: str, app_id: str, batch_id: int) -> LeftOut:
@@ -188,7 +195,7 @@ def _write_table(sink: Sink, rows: DataFrame, name: str, app_id: str, batch_id: 
     try:
         sink.write(rows, name, app_id=app_id, batch_id=batch_id)
     except Exception:
-        reason = _refusal(rows.sparkSession, sink, name, app_id, batch_id)
+        reason = _refusal(rows, sink, name, app_id, batch_id)
         if reason is None:
             raise
         return LeftOut({name: reason})
@@ -247,7 +254,8 @@ def _with_undeliverable(
 
 def _undeliverable(explained: DataFrame) -> DataFrame:
     """Fired rows with their ``error_message`` as reject rows. The payload stands in its own columns and not once more in the record."""
-    told = ("schedule_id", "seq", "fire_id", "destination", "deliver_at", "fired_at", "lateness_ms")
+    told = ["schedule_id", "seq", "fire_id", "destination", "deliver_at", "fired_at", "lateness_ms"]
+    told += ["scheduled_at", "level_error_ms"] if is_leveled(explained) else []
     style = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
     named: dict[str, Column] = {
         "error_code": F.lit("undeliverable"),

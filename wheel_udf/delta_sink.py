@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from wheel_udf import tables
-from wheel_udf.destinations import FIRED_SCHEMA, REJECT_SCHEMA, fields
+from wheel_udf.destinations import FIRED_SCHEMA, LEVELED_SCHEMA, REJECT_SCHEMA, fields, is_leveled
 from wheel_udf.errors import SinkError
 from wheel_udf.tables import place_of
 
@@ -44,11 +44,11 @@ _REJECT_STATISTICS: Final = {_STATISTICS: "error_code,schedule_id,destination,re
 _MAY_BE_NULL: Final = frozenset({"key", "value", "headers"})  # of a fired row; of a reject everything may
 
 
-def _columns(destination: str | None) -> tuple[T.StructType, frozenset[str]]:
+def _columns(destination: str | None, *, leveled: bool) -> tuple[T.StructType, frozenset[str]]:
     """The columns of a destination's rows (of the rejects' for None), and which of them always have a value."""
     if destination is None:
         return fields(REJECT_SCHEMA), frozenset()
-    columns = fields(FIRED_SCHEMA)
+    columns = fields(LEVELED_SCHEMA if leveled else FIRED_SCHEMA)
     return columns, frozenset(columns.fieldNames()) - _MAY_BE_NULL
 
 
@@ -64,9 +64,11 @@ class DeltaSink:
 
     path: str
     create: bool = False
-    _sound: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    _sound: set[tuple[str, bool]] = field(default_factory=set, init=False, repr=False, compare=False)
 
-    def missing_reason(self, spark: SparkSession, destination: str | None) -> str | None:
+    def missing_reason(
+        self, spark: SparkSession, destination: str | None, *, leveled: bool = False
+    ) -> str | None:
         """See :meth:`~wheel_udf.destinations.Sink.missing_reason`: a bad name, no table, not a Delta table, other columns."""
         try:
             place = place_of(self.path, destination)
@@ -76,11 +78,11 @@ class DeltaSink:
             return f"the folder of the tables, {self.path}, is a table itself"
         if not self._stands(spark, place):
             return self._absence(spark, destination, place)
-        if place in self._sound:
+        if (place, leveled) in self._sound:
             return None
-        misfit = tables.contradiction(tables.snapshot(spark, place), *_columns(destination))
+        misfit = tables.contradiction(tables.snapshot(spark, place), *_columns(destination, leveled=leveled))
         if misfit is None:
-            self._sound.add(place)
+            self._sound.add((place, leveled))
         return f"the table {place} does not fit: {misfit}" if misfit else None
 
     def write(self, frame: DataFrame, destination: str | None, *, app_id: str, batch_id: int) -> None:
@@ -91,14 +93,15 @@ class DeltaSink:
             raise SinkError("the table is missing", field=place, hint="make it, or say create: true")
         try:
             if stands:
-                tables.append(frame, place, *_columns(destination), app_id=app_id, batch_id=batch_id)
+                columns = _columns(destination, leveled=is_leveled(frame))
+                tables.append(frame, place, *columns, app_id=app_id, batch_id=batch_id)
             else:
                 transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
                 statistics = _REJECT_STATISTICS if destination is None else _FIRED_STATISTICS
                 options = {**transaction, **TABLE_PROPERTIES, **statistics}
                 frame.write.format("delta").mode("append").options(**options).save(place)
         except Exception:
-            self._sound.discard(place)
+            self._forget(place)
             raise
 
     def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:
@@ -115,9 +118,13 @@ class DeltaSink:
     def _stands(self, spark: SparkSession, place: str) -> bool:
         """Whether a table is there; a log without a commit is none (a first write that was killed leaves one)."""
         if not tables.has_log(spark, place):
-            self._sound.discard(place)
+            self._forget(place)
             return False
-        return place in self._sound or tables.snapshot(spark, place).version() >= 0
+        known = not self._sound.isdisjoint({(place, False), (place, True)})
+        return known or tables.snapshot(spark, place).version() >= 0
+
+    def _forget(self, place: str) -> None:
+        self._sound.difference_update({(place, False), (place, True)})
 
     def _creates(self, destination: str | None) -> bool:
         return self.create or destination is None

@@ -29,6 +29,9 @@ FIRED_SCHEMA: Final = (
     f"{_HEADERS}, deliver_at timestamp, fired_at timestamp, lateness_ms bigint"
 )
 """Columns of a delivery, as DDL."""
+LEVELED_SCHEMA: Final = f"{FIRED_SCHEMA}, scheduled_at timestamp, level_error_ms bigint"
+"""Columns of a delivery of a wheel with delay levels (:mod:`wheel_udf.levels`). ``deliver_at`` is what was asked for, ``scheduled_at`` when it was to
+be released, ``level_error_ms`` how much later that is."""
 REJECT_SCHEMA: Final = (
     "error_code string, error_message string, record string, source string, schedule_id string, seq bigint, "
     f"destination string, key binary, value binary, {_HEADERS}, deliver_at timestamp, rejected_at timestamp"
@@ -54,17 +57,24 @@ def fields(ddl: str) -> T.StructType:
     return parsed
 
 
+def is_leveled(rows: DataFrame) -> bool:
+    """Whether deliveries have :data:`LEVELED_SCHEMA`."""
+    return "scheduled_at" in rows.columns
+
+
 class Sink(Protocol):
     """Where rows are written. A destination of None is the sink's own path as the one table; that is what rejects use."""
 
-    def missing_reason(self, spark: SparkSession, destination: str | None) -> str | None:
-        """Why rows for this destination cannot be written, as a clause; None if they can."""
+    def missing_reason(
+        self, spark: SparkSession, destination: str | None, *, leveled: bool = False
+    ) -> str | None:
+        """Why rows for this destination (with `leveled` those of delay levels) cannot be written, as a clause; None if they can."""
 
     def write(self, frame: DataFrame, destination: str | None, *, app_id: str, batch_id: int) -> None:
         """Writes rows; a second time with the same `app_id` and `batch_id` changes nothing.
 
         Args:
-            frame: Rows of :data:`FIRED_SCHEMA`, or of :data:`REJECT_SCHEMA` if `destination` is None.
+            frame: Rows of :data:`FIRED_SCHEMA` or :data:`LEVELED_SCHEMA`, or of :data:`REJECT_SCHEMA` if `destination` is None.
             destination: The destination's name.
             app_id: Id of the series of batches; a checkpoint's own.
             batch_id: Number of the batch, rising in a series.
@@ -102,7 +112,7 @@ class JointSink(Sink, Protocol):
         """Writes the rows of several destinations.
 
         Args:
-            frame: Rows of :data:`FIRED_SCHEMA` and :data:`SOURCE`, of these destinations and of others.
+            frame: Rows of :data:`FIRED_SCHEMA` or :data:`LEVELED_SCHEMA` and :data:`SOURCE`, of these destinations and of others.
             rows_to: Which destinations to write, and how many rows each has in the frame.
             largest_to: Destination to the bytes of its largest row, or more: key, value, and of each header its name, its
                 value and 10. What is known of sizes saves a look at the rows.

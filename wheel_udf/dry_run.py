@@ -16,10 +16,10 @@ from wheel_udf import settings as models
 from wheel_udf.checkpoint import last_planned, planned_batch
 from wheel_udf.errors import ConfigError, ConfigErrors, SinkError
 from wheel_udf.geometry import Wheel
-from wheel_udf.job import SUCCESS, Say, open_config_checkpoint, scheduled_frame, session, sink_of
+from wheel_udf.job import SUCCESS, Say, commands_of, open_config_checkpoint, scheduled_frame, session, sink_of
+from wheel_udf.levels import level_name
 from wheel_udf.metrics import duration_text, instant_text
 from wheel_udf.settings import JobConfig
-from wheel_udf.sources import read_commands
 
 _WILDCARDS = str.maketrans("*?", "xx")
 
@@ -39,7 +39,7 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
         WheelError: What would keep the job from running.
     """
     with session(config.name) as spark:
-        columns = read_commands(spark, config.source, preset=config.contract.preset).columns
+        columns = commands_of(spark, config).columns
         scheduled_frame(spark, config, until_ms)
         check_destinations(spark, config)
         batches = _check_checkpoint(config)
@@ -117,6 +117,8 @@ def report(config: JobConfig, until_ms: int | None, columns: list[str], batches:
     yield f"  lateness      {lateness_text(config)}"
     if config.limits.bounds:
         yield f"  limits        {limits_text(config)}"
+    if config.levels is not None:
+        yield f"  levels        {levels_text(config.levels)}"
     contract = config.contract
     yield f"  memory        {_span(contract.memory_ms, 'for ever')} after its end, on the wheel's clock, an id is remembered"
     yield f"  max_delay     {_span(contract.max_delay_ms, 'unlimited')}; max_value_bytes {contract.max_value_bytes:,}"
@@ -138,6 +140,25 @@ def limits_text(config: JobConfig) -> str:
     beyond = "the intake pauses and goes on by itself" if pauses else "new entries are rejected"
     shared = f"; shared by {config.wheel.shards} shards" if config.mode == "direct" else ""
     return f"{bounds}: at the bound{zone} {beyond}{shared}"
+
+
+def levels_text(levels: models.LevelsConfig) -> str:
+    """The policy of delay levels, and the topics that have one."""
+    if levels.policy == "binary":
+        policy = "binary: 1, 2, 4, ... ticks; delays are kept as they are"
+    else:
+        beyond = {
+            "reject": "longer delays are rejected",
+            "top": "longer delays have the last level, and fire earlier than asked",
+            "exact": "longer delays are kept as they are",
+        }
+        listed = " ".join(map(level_name, levels.list_ms))
+        policy = f"fixed: delays are rounded up to one of {listed}; {beyond[levels.on_beyond]}"
+    topics = [
+        f"; topic {topic} has {level_name(level_ms)}{', paused' if level_ms in levels.paused else ''}"
+        for topic, level_ms in sorted(levels.topics.items())
+    ]
+    return policy + "".join(topics)
 
 
 def _mode_text(config: JobConfig) -> str:

@@ -41,7 +41,13 @@ class FileSink:
                 "an unknown file format", field="format", value=self.format, rule="parquet, json or csv"
             )
 
-    def missing_reason(self, spark: SparkSession, destination: str | None) -> str | None:
+    def missing_reason(
+        self,
+        spark: SparkSession,
+        destination: str | None,
+        *,
+        leveled: bool = False,  # noqa: ARG002  # files have any columns
+    ) -> str | None:
         """See :meth:`~wheel_udf.destinations.Sink.missing_reason`: only a bad name; folders are made as they are needed."""
         try:
             place = place_of(self.path, destination)

@@ -6,6 +6,10 @@ A delivery: the topic is the destination, key and value are untouched, the heade
     wheel-fire-id     the same in every repetition    wheel-fired-at    2026-01-01T10:00:00.250Z
     wheel-seq         version of the id               wheel-source      topic/partition/offset of the command, if it is known
 
+and with delay levels, where ``wheel-deliver-at`` is what was asked for::
+
+    wheel-scheduled-at    when it was to be released, ISO    wheel-level-error-ms    how much later that is
+
 A reject: key, value and headers of the record as they came (without a key and a value: the JSON ``record`` as the value), and then,
 each only if it is known, cut to what a header should be at most::
 
@@ -60,22 +64,27 @@ def delivery_records(fired: DataFrame) -> DataFrame:
     """Rows for Spark's Kafka writer.
 
     Args:
-        fired: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA` and ``source``.
+        fired: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA` or ``LEVELED_SCHEMA``, and ``source``.
 
     Returns:
         ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value).
     """
-    return _DELIVERY.select(fired)
+    return (_LEVELED_DELIVERY if "scheduled_at" in fired.columns else _DELIVERY).select(fired)
 
 
-def delivery_headers() -> Column:
-    """The headers of a delivery, from the columns of a fired row."""
+def delivery_headers(*, leveled: bool = False) -> Column:
+    """The headers of a delivery, from the columns of a fired row (with `leveled` one of delay levels)."""
+    of_level = [
+        _header("wheel-scheduled-at", iso_utc("scheduled_at")),
+        _header("wheel-level-error-ms", F.col("level_error_ms").cast("string")),
+    ]
     ours = F.array(
         _header("wheel-id", F.col("schedule_id")),
         _header("wheel-fire-id", F.col("fire_id")),
         _header("wheel-deliver-at", iso_utc("deliver_at")),
         _header("wheel-fired-at", iso_utc("fired_at")),
         _header("wheel-seq", F.col("seq").cast("string")),
+        *(of_level if leveled else []),
     )
     source = F.array(_header("wheel-source", F.col("source")))
     named = F.when(F.col("source").isNull(), ours).otherwise(F.concat(ours, source))
@@ -83,14 +92,18 @@ def delivery_headers() -> Column:
     return F.when(F.col("headers").isNull(), named).otherwise(F.concat(_all_named(kept), named))
 
 
-_DELIVERY = Prepared(
-    lambda: [
-        F.col("destination").alias("topic"),
-        F.col("key"),
-        F.col("value"),
-        delivery_headers().alias("headers"),
-    ]
-)
+def _delivery(*, leveled: bool) -> Prepared:
+    return Prepared(
+        lambda: [
+            F.col("destination").alias("topic"),
+            F.col("key"),
+            F.col("value"),
+            delivery_headers(leveled=leveled).alias("headers"),
+        ]
+    )
+
+
+_DELIVERY, _LEVELED_DELIVERY = _delivery(leveled=False), _delivery(leveled=True)
 
 
 def reject_records(rejects: DataFrame, topic: str, limit: int) -> DataFrame:

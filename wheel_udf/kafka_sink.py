@@ -38,7 +38,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from wheel_udf import kafka_admin
-from wheel_udf.destinations import OLDEST_FIRST, LeftOut
+from wheel_udf.destinations import OLDEST_FIRST, LeftOut, is_leveled
 from wheel_udf.errors import ConfigError, SinkError
 from wheel_udf.kafka_admin import TopicInfo
 from wheel_udf.kafka_record import (
@@ -111,7 +111,13 @@ class KafkaSink:
         if self.topic is not None and not is_destination_name(self.topic):
             raise ConfigError("not a topic's name", field="topic", value=self.topic, rule=NAME_RULE)
 
-    def missing_reason(self, spark: SparkSession, destination: str | None) -> str | None:
+    def missing_reason(
+        self,
+        spark: SparkSession,
+        destination: str | None,
+        *,
+        leveled: bool = False,  # noqa: ARG002  # records have any headers
+    ) -> str | None:
         """See :meth:`~wheel_udf.destinations.Sink.missing_reason`; asks the cluster and changes nothing.
 
         Raises:
@@ -169,7 +175,8 @@ class KafkaSink:
         rows = frame.where(F.col("destination").isin(list(look.infos)))
         refused, count = None, 0
         if look.infos and self._may_refuse(look.infos, largest_to):
-            explained = rows.withColumn("error_message", self._row_reason(look.infos))
+            reason = self._row_reason(look.infos, leveled=is_leveled(frame))
+            explained = rows.withColumn("error_message", reason)
             refused = explained.where(F.col("error_message").isNotNull())
             count = refused.count()
             rows = explained.where(F.col("error_message").isNull()) if count else rows
@@ -241,10 +248,10 @@ class KafkaSink:
             for name, info in infos.items()
         )
 
-    def _row_reason(self, infos: Mapping[str, TopicInfo]) -> Column:
+    def _row_reason(self, infos: Mapping[str, TopicInfo], *, leveled: bool) -> Column:
         """Why a row of these topics cannot be sent; null if it can."""
         limit = self._limit_of_row(infos)
-        size = size_bound(F.col("key"), F.col("value"), delivery_headers())
+        size = size_bound(F.col("key"), F.col("value"), delivery_headers(leveled=leveled))
         too_large = F.concat(
             F.lit("the record is too large: "), size, F.lit(" bytes with its headers; rule: at most "), limit
         )

@@ -40,10 +40,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from wheel_udf import shard_step
+from wheel_udf import levels, shard_step
 from wheel_udf.clock import CLOCK_FORMAT, Clock, ClockSource, EventClock, StoreClock, clock_options
 from wheel_udf.columns import batch_ms
 from wheel_udf.commands import Contract, parse
+from wheel_udf.destinations import is_leveled
 from wheel_udf.errors import ConfigError, ContractError
 from wheel_udf.geometry import Wheel
 from wheel_udf.hints import HintBoard
@@ -61,6 +62,8 @@ LARGEST_SHARDS = 1024
 FIRED_COLUMNS = (
     "schedule_id", "seq", "fire_id", "destination", "key", "value", "headers", "deliver_at", "fired_at", "lateness_ms",
 )  # fmt: skip
+LEVEL_COLUMNS = ("scheduled_at", "level_error_ms")
+"""With delay levels: when it was to be released, a timestamp, and how much later that is than ``deliver_at``, in ms."""
 REJECT_COLUMNS = (
     "error_code", "error_message", "record", "source", "schedule_id", "seq", "destination", "key", "value", "headers",
     "deliver_at", "rejected_at",
@@ -68,11 +71,12 @@ REJECT_COLUMNS = (
 
 _STATUS_TYPE = ", ".join(
     [
-        "shard int, batch_id long, query_id string, run string, clock_ms long, watermark_ms long, next_due_ms long, pending long, far long",
+        "shard int, batch_id long, query_id string, run string, clock_ms long, watermark_ms long, next_due_ms long, pending long, far long, levels map<string, long>",
         "received long, fired_now long, missed_now long, rejected_now long, refused_now long, full map<string, double>, spread_now long, lateness string, destinations map<string, long>, largest map<string, long>",
         *(f"{name} long" for name in OUTCOMES),
     ]
 )
+_STEP_COLUMNS_OF_LEVELS = ("delay_level_ms", "level_error_ms")
 _REASON = ("error_code", "error_message", "record")
 _REASON_TYPE = ", ".join(f"{name} string" for name in _REASON)
 _EARLIEST, _LATEST = "1678-01-01 00:00:00Z", "2261-12-31 00:00:00Z"
@@ -96,13 +100,14 @@ def schedule(
         wheel: The geometry.
         clock: What time it is: :class:`~wheel_udf.clock.EventClock`, ``ProcessingClock`` or ``SimulatedClock``.
         shards: How many independent wheels share the ids, 1 to 1024.
-        contract: Bounds and defaults of the commands; by default none.
+        contract: Bounds and defaults of the commands, and their delay levels; by default none.
         memory_ms: How long an ended id is remembered; ``None`` for ever.
         limit: Most rows released in a batch, all shards together (at least one each); ``None`` for no bound.
         limits: How many entries may wait; new ones beyond that are rejected. The shards share each bound.
 
     Returns:
-        A streaming frame; ``kind`` is ``fired``, ``missed``, ``rejected`` or ``status``.
+        A streaming frame; ``kind`` is ``fired``, ``missed``, ``rejected`` or ``status``. With delay levels it has :data:`LEVEL_COLUMNS` too, and
+        ``lateness_ms`` is counted from ``scheduled_at``.
 
     Raises:
         ConfigError: A setting is out of its bounds.
@@ -112,7 +117,7 @@ def schedule(
     contract = contract or Contract()
     if isinstance(clock, EventClock):
         contract = replace(contract, max_ahead_ms=clock.max_ahead_ms)
-    rows = _command_rows(parse(commands, contract), shards)
+    rows = _command_rows(parse(commands, contract), shards, leveled=contract.levels is not None)
     return _through_the_wheel(
         rows,
         wheel=wheel,
@@ -132,6 +137,7 @@ def schedule_stored(
     shards: int = 4,
     memory_ms: int | None = DEFAULT_MEMORY_MS,
     limit: int | None = None,
+    leveled: bool = False,
 ) -> DataFrame:
     """The near side of a slot store: as :func:`schedule`, of the rows that a store's near partitions bring.
 
@@ -142,6 +148,7 @@ def schedule_stored(
         shards: As in :func:`schedule`.
         memory_ms: As in :func:`schedule`.
         limit: As in :func:`schedule`.
+        leveled: Whether the commands had delay levels when they were parsed.
 
     Returns:
         As :func:`schedule`.
@@ -150,7 +157,7 @@ def schedule_stored(
         ConfigError: A setting is out of its bounds.
     """
     _check_settings(near, shards, memory_ms, limit)
-    rows = _stored_rows(near, shards)
+    rows = _stored_rows(near, shards, leveled=leveled)
     return _through_the_wheel(
         rows,
         wheel=wheel,
@@ -174,9 +181,9 @@ def _through_the_wheel(
     stored: bool = False,
 ) -> DataFrame:
     """Command rows and clock rows, by shard, through the step."""
-    board, spark = HintBoard(), rows.sparkSession
+    board, spark, leveled = HintBoard(), rows.sparkSession, "level_error_ms" in rows.columns
     # The clock first: Spark asks the sources in this order, so what a published instant covers is in the log when that is read.
-    rows = _clock_rows(spark, clock, shards, board).unionByName(rows)
+    rows = _clock_rows(spark, clock, shards, board, leveled=leveled).unionByName(rows)
     if isinstance(clock, EventClock):
         rows = rows.withWatermark("event_at", f"{clock.delay_ms} milliseconds")
     else:
@@ -193,21 +200,24 @@ def _through_the_wheel(
         board_folder=str(board.folder) if _is_local(spark) else None,
         stored=stored,
         limits=limits or Limits(),
+        leveled=leveled,
     )
     released = rows.groupBy("shard").applyInPandasWithState(
         step,
-        outputStructType=shard_step.OUTPUT_TYPE,
+        outputStructType=shard_step.LEVELED_OUTPUT_TYPE if leveled else shard_step.OUTPUT_TYPE,
         stateStructType=", ".join(f"{name} {kind}" for name, kind in STATE_COLUMNS.items()),
         outputMode="append",
         timeoutConf=GroupStateTimeout.NoTimeout,
     )
-    facts = {"wheel": wheel.fingerprint(), "shards": shards, "clock": clock.kind, "board": str(board.folder)}
-    return _public(released, facts)
+    identity = levels.fingerprint(wheel.fingerprint(), leveled=leveled)
+    facts = {"wheel": identity, "shards": shards, "clock": clock.kind, "board": str(board.folder)}
+    return _public(released, facts, leveled=leveled)
 
 
 def fired(scheduled: DataFrame) -> DataFrame:
-    """The released rows, with the columns of a delivery (:data:`FIRED_COLUMNS`)."""
-    return scheduled.where("kind = 'fired'").select(*FIRED_COLUMNS)
+    """The released rows, with the columns of a delivery (:data:`FIRED_COLUMNS`, with delay levels :data:`LEVEL_COLUMNS` too)."""
+    more = LEVEL_COLUMNS if is_leveled(scheduled) else ()
+    return scheduled.where("kind = 'fired'").select(*FIRED_COLUMNS, *more)
 
 
 def rejects(scheduled: DataFrame) -> DataFrame:
@@ -217,7 +227,8 @@ def rejects(scheduled: DataFrame) -> DataFrame:
 
 def delivered(scheduled: DataFrame) -> DataFrame:
     """The released rows as a batch is written: :func:`fired` and their ``source``."""
-    return _DELIVERED_ROWS.select(scheduled.where("kind = 'fired'"))
+    rows = _LEVELED_ROWS if is_leveled(scheduled) else _DELIVERED_ROWS
+    return rows.select(scheduled.where("kind = 'fired'"))
 
 
 def status(scheduled: DataFrame) -> DataFrame:
@@ -228,6 +239,7 @@ def status(scheduled: DataFrame) -> DataFrame:
 
 _REJECT_ROWS = Prepared(lambda: [F.col(name) for name in REJECT_COLUMNS])
 _DELIVERED_ROWS = Prepared(lambda: [F.col(name) for name in (*FIRED_COLUMNS, "source")])
+_LEVELED_ROWS = Prepared(lambda: [F.col(name) for name in (*FIRED_COLUMNS, *LEVEL_COLUMNS, "source")])
 
 
 def facts_of(scheduled: DataFrame) -> dict[str, Any]:
@@ -281,7 +293,7 @@ def _long_or(column: str, instead: int) -> Column:
     return F.coalesce(F.col(column), F.lit(instead).cast("long")).alias(column)
 
 
-def _command_rows(parsed: DataFrame, shards: int) -> DataFrame:
+def _command_rows(parsed: DataFrame, shards: int, *, leveled: bool) -> DataFrame:
     good = F.col("error_code").isNull()
     event_at = F.when(good, F.timestamp_millis("event_time_ms"))
     bounded = F.greatest(
@@ -293,14 +305,15 @@ def _command_rows(parsed: DataFrame, shards: int) -> DataFrame:
         form=form_of(_int_or_0("op"), _int_or_0("seq_given")),
         reject=F.when(~good, F.to_json(F.struct(*_REASON))),
         event_at=F.when(good & event_at.isNotNull(), bounded),
+        leveled=leveled,
     )
 
 
-def _stored_rows(near: DataFrame, shards: int) -> DataFrame:
+def _stored_rows(near: DataFrame, shards: int, *, leveled: bool) -> DataFrame:
     """The rows of a store's near partitions as the step takes them."""
     form = form_of(*(_int_or_0(name) for name in ("op", "seq_given", "act", "amend")))
     no_event = F.lit(None).cast("timestamp")
-    return _rows_of_step(near, shards, form=form, reject=F.col("reject"), event_at=no_event)
+    return _rows_of_step(near, shards, form=form, reject=F.col("reject"), event_at=no_event, leveled=leveled)
 
 
 def _int_or_0(column: str) -> Column:
@@ -308,7 +321,7 @@ def _int_or_0(column: str) -> Column:
 
 
 def _rows_of_step(
-    rows: DataFrame, shards: int, *, form: Column, reject: Column, event_at: Column
+    rows: DataFrame, shards: int, *, form: Column, reject: Column, event_at: Column, leveled: bool
 ) -> DataFrame:
     """Commands, wherever they come from, as the step takes them."""
     return rows.select(
@@ -326,6 +339,7 @@ def _rows_of_step(
         reject.alias("reject"),
         event_at.alias("event_at"),
         F.lit(None).cast("string").alias("tick"),
+        *(_long_or(name, NO_LONG) for name in _STEP_COLUMNS_OF_LEVELS if leveled),
     )
 
 
@@ -358,31 +372,37 @@ def _package_on_path(spark: SparkSession) -> Iterator[None]:
             environment["PYTHONPATH"] = before
 
 
-def _clock_rows(spark: SparkSession, clock: Clock | StoreClock, shards: int, board: HintBoard) -> DataFrame:
+def _clock_rows(
+    spark: SparkSession, clock: Clock | StoreClock, shards: int, board: HintBoard, *, leveled: bool
+) -> DataFrame:
     _register_clock(spark)
     ticks = spark.readStream.format(CLOCK_FORMAT).options(**clock_options(clock, shards, board.folder)).load()
     texts = ("schedule_id", "destination", "headers", "source", "reject")
+    longs = ("seq", "deliver_at_ms", "max_lateness_ms", *(_STEP_COLUMNS_OF_LEVELS if leveled else ()))
     instant = F.coalesce(F.col("instant_ms").cast("string"), F.lit(""))
     return ticks.select(
         key_of_shard(F.col("shard"), shards).alias("shard"),
         *(F.lit(None).cast("string").alias(name) for name in texts),
         *(F.lit(None).cast("binary").alias(name) for name in ("key", "value")),
-        *(F.lit(NO_LONG).alias(name) for name in ("seq", "deliver_at_ms", "max_lateness_ms")),
+        *(F.lit(NO_LONG).alias(name) for name in longs),
         F.lit(0).alias("form"),
         F.lit(None).cast("timestamp").alias("event_at"),
         F.concat_ws("|", F.coalesce("run", F.lit("")), instant).alias("tick"),
     )
 
 
-def _public(released: DataFrame, facts: dict[str, Any]) -> DataFrame:
+def _public(released: DataFrame, facts: dict[str, Any], *, leveled: bool) -> DataFrame:
     """Turns the operator's rows into public ones: instants as timestamps, headers as an array, the ids of deliveries."""
     kind, note = F.col("kind"), F.col("note")
     is_fired, is_missed, is_rejected = (kind == each for each in ("fired", "missed", "rejected"))
     due_ms, fired_at_ms = (_null_if_absent(name) for name in ("deliver_at_ms", "fired_at_ms"))
     late_ms = F.when(is_fired | is_missed, fired_at_ms - due_ms)
+    error_ms = F.coalesce(_null_if_absent("level_error_ms"), F.lit(0)) if leveled else F.lit(0)
+    asked_ms = due_ms - error_ms if leveled else due_ms
     amend = F.coalesce(note, F.lit("0"))
-    identity = F.concat_ws("\x1f", "schedule_id", "seq", amend, "deliver_at_ms")
-    about = F.struct("schedule_id", "seq", "destination", F.timestamp_millis(due_ms).alias("deliver_at"))
+    # Of the time that was asked for: a list of levels that changes gives nothing another id.
+    identity = F.concat_ws("\x1f", "schedule_id", "seq", amend, asked_ms)
+    about = F.struct("schedule_id", "seq", "destination", F.timestamp_millis(asked_ms).alias("deliver_at"))
     too_late = F.concat(
         F.lit("released too late: lateness_ms = "),
         late_ms,
@@ -403,7 +423,7 @@ def _public(released: DataFrame, facts: dict[str, Any]) -> DataFrame:
         "key",
         "value",
         F.from_json("headers", HEADERS_TYPE).alias("headers"),
-        F.timestamp_millis(due_ms).alias("deliver_at"),
+        F.timestamp_millis(asked_ms).alias("deliver_at"),
         F.timestamp_millis(fired_at_ms).alias("fired_at"),
         late_ms.alias("lateness_ms"),
         F.when(is_missed, "missed").otherwise(reason.error_code).alias("error_code"),
@@ -413,7 +433,16 @@ def _public(released: DataFrame, facts: dict[str, Any]) -> DataFrame:
         "source",
         rejected_at.alias("rejected_at"),
         F.when(kind == "status", note).alias("status"),
+        *_level_columns(is_fired | is_missed, due_ms, error_ms if leveled else None),
     )
+
+
+def _level_columns(released: Column, due_ms: Column, error_ms: Column | None) -> list[Column]:
+    """:data:`LEVEL_COLUMNS`; none without delay levels."""
+    if error_ms is None:
+        return []
+    values = (F.timestamp_millis(due_ms), error_ms)
+    return [F.when(released, value).alias(name) for name, value in zip(LEVEL_COLUMNS, values, strict=True)]
 
 
 def _null_if_absent(column: str) -> Column:
