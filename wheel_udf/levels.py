@@ -186,7 +186,8 @@ def levels_of(levels: Levels, delay_ms: NDArray[np.int64]) -> NDArray[np.int64]:
     """:func:`level_of` for many: delays int64[n] to spans int64[n]."""
     if isinstance(levels, BinaryLevels):
         below = np.searchsorted(_powers(levels), delay_ms, side="right")
-        return np.r_[NO_LEVEL, _powers(levels)][below]
+        powers: NDArray[np.int64] = np.r_[NO_LEVEL, _powers(levels)]
+        return powers[below]
     at = np.searchsorted(np.array(levels.list_ms, np.int64), delay_ms, side="left")
     spans = np.array([*levels.list_ms, _level_beyond(levels)], np.int64)[at]
     return np.where(delay_ms > 0, spans, NO_LEVEL)

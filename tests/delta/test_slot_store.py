@@ -81,7 +81,7 @@ def test_a_store_is_made_by_one_commit_and_opened_again_as_it_is(
         "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived",
         "delta.enableDeletionVectors": "false",
         "wheel_udf.layout": "tick_ms=1000,size=20,levels=4,state_levels=1",
-        "wheel_udf.format_version": "1",
+        "wheel_udf.format_version": "2",
     }
 
 
