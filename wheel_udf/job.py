@@ -328,7 +328,7 @@ def _require_same_topics(journal: PlannedSettings, newest: int | None, now: Mapp
     before = None if newest is None else journal.settings_of(newest)
     if before is None:
         return
-    there, here = (sorted((each["levels"] or {}).get("topics", {})) for each in (before, now))
+    there, here = (sorted((each.get("levels") or {}).get("topics", {})) for each in (before, now))
     if there != here:
         raise ConfigError(
             "the checkpoint has offsets of other topics of levels",
