@@ -38,10 +38,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from wheel_udf.destinations import (
-    FIRED_SCHEMA,
-    LEVELED_SCHEMA,
-    OLDEST_FIRST,
-    ORDER,
+    OUTCOME,
     REJECT_SCHEMA,
     SOURCE,
     Destinations,
@@ -49,10 +46,9 @@ from wheel_udf.destinations import (
     LeftOut,
     Sink,
     fields,
-    is_leveled,
+    shape_of,
 )
 from wheel_udf.errors import SinkError
-from wheel_udf.prepared import Prepared
 from wheel_udf.secrets import hide
 
 ROWS_PER_FILE: Final = 500_000
@@ -87,7 +83,7 @@ def write_batch(  # noqa: PLR0913  # rows, what is known of them, places, identi
     """Writes one micro-batch, as the module's docstring says. A repetition of the batch changes no table.
 
     Args:
-        fired_rows: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA` or ``LEVELED_SCHEMA`` and, if it is there, ``source``; other columns are left
+        fired_rows: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA`, ``LEVELED_SCHEMA`` or ``OUTCOME_SCHEMA`` and, if it is there, ``source``; other columns are left
             out. Persisted: read once for each table and once or twice for all topics.
         reject_rows: Rows of :data:`~wheel_udf.destinations.REJECT_SCHEMA`, likewise.
         rows_to: Destination name to number of fired rows in this batch.
@@ -108,13 +104,13 @@ def write_batch(  # noqa: PLR0913  # rows, what is known of them, places, identi
     waiting = {name: rows for name, rows in rows_to.items() if rows}
     if not waiting and not rejected:
         return 0
+    spark = fired_rows.sparkSession
     sinks = {name: destinations.resolve(name) for name in waiting}
     checked = {name: _refusal(fired_rows, sink, name, app_id, batch_id) for name, sink in sinks.items()}
     reasons = {name: reason for name, reason in checked.items() if reason is not None}
     refused = 0
     # A series of its own: the table of the rejects may be a destination of somebody's, too.
     series = f"{app_id}-rejects"
-    spark = fired_rows.sparkSession
     if not rejects.holds(spark, None, app_id=series, batch_id=batch_id):
         fired = _with_source(fired_rows)
         usable = {name: sink for name, sink in sinks.items() if sink is not None and name not in reasons}
@@ -143,8 +139,9 @@ def _refusal(rows: DataFrame, sink: Sink | None, name: str, app_id: str, batch_i
         return "no destination of the allow-list matches"
     if isinstance(sink, JointSink):  # looks at all of its destinations at once, when it writes
         return None
-    reason = sink.missing_reason(rows.sparkSession, name, leveled=is_leveled(rows))
-    if reason is None or sink.holds(rows.sparkSession, name, app_id=app_id, batch_id=batch_id):
+    spark = rows.sparkSession
+    reason = sink.missing_reason(spark, name, shape_of(rows))
+    if reason is None or sink.holds(spark, name, app_id=app_id, batch_id=batch_id):
         return None
     return reason
 
@@ -153,8 +150,8 @@ def _table_tasks(
     fired: DataFrame, sinks: Mapping[str, Sink], waiting: Mapping[str, int], app_id: str, batch_id: int
 ) -> list[_Task]:
     def task(name: str, sink: Sink) -> _Task:
-        columns = _LEVELED_ROWS if is_leveled(fired) else _FIRED_ROWS
-        rows = _in_order(columns.select(fired.where(F.col("destination") == name)), waiting[name])
+        rows = shape_of(fired).projection.select(fired.where(F.col("destination") == name))
+        rows = _in_order(rows, waiting[name])
         return _Task([name], partial(_write_table, sink, rows, name, app_id, batch_id))
 
     return [task(name, sink) for name, sink in sinks.items() if not isinstance(sink, JointSink)]
@@ -179,15 +176,9 @@ def _joint_tasks(
 def _in_order(frame: DataFrame, rows: int) -> DataFrame:
     """One file, sorted; a large batch several, each a range of the order."""
     files = -(-rows // ROWS_PER_FILE)
-    spread = frame.coalesce(1) if files <= 1 else frame.repartitionByRange(files, *ORDER)
-    return OLDEST_FIRST.sort_within_partitions(spread)
-
-
-def _columns(ddl: str) -> Prepared:
-    return Prepared(lambda: [F.col(name) for name in fields(ddl).fieldNames()])
-
-
-_FIRED_ROWS, _LEVELED_ROWS = _columns(FIRED_SCHEMA), _columns(LEVELED_SCHEMA)
+    shape = shape_of(frame)
+    spread = frame.coalesce(1) if files <= 1 else frame.repartitionByRange(files, *shape.order)
+    return shape.oldest_first.sort_within_partitions(spread)
 
 
 def _write_table(sink: Sink, rows: DataFrame, name: str, app_id: str, batch_id: int) -> LeftOut:
@@ -254,15 +245,16 @@ def _with_undeliverable(
 
 def _undeliverable(explained: DataFrame) -> DataFrame:
     """Fired rows with their ``error_message`` as reject rows. The payload stands in its own columns and not once more in the record."""
-    told = ["schedule_id", "seq", "fire_id", "destination", "deliver_at", "fired_at", "lateness_ms"]
-    told += ["scheduled_at", "level_error_ms"] if is_leveled(explained) else []
+    shape = shape_of(explained)
     style = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
     named: dict[str, Column] = {
         "error_code": F.lit("undeliverable"),
-        "record": F.to_json(F.struct(*told), style),
-        # The firing's own instant and no other clock: a repetition writes the same.
-        "rejected_at": F.col("fired_at"),
+        "record": F.to_json(F.struct(*shape.record), style),
+        # The row's own instant and no other clock: a repetition writes the same.
+        "rejected_at": F.col("decided_at" if shape == OUTCOME else "fired_at"),
     }
+    if shape == OUTCOME:
+        named |= {"schedule_id": F.col("op_id"), "seq": F.lit(None).cast("long"), "deliver_at": F.col("at")}
     names = fields(REJECT_SCHEMA).fieldNames()
     return explained.select(*(named.get(name, F.col(name)).alias(name) for name in names))
 

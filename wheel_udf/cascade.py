@@ -24,7 +24,7 @@ id when there are commands. Caveat: an entry is released at the first *step* at 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,8 +34,10 @@ import pyarrow.compute as pc
 from wheel_udf.fold import ENDED, FIRED, Folded, count_levels, fold, rank_of
 from wheel_udf.gate import Gate
 from wheel_udf.limits import Limits
+from wheel_udf.memory import remember
 from wheel_udf.state import (
     ENTRY_SCHEMA,
+    MEMORY_LEVEL,
     MEMORY_SCHEMA,
     SCHEDULE,
     Chunk,
@@ -48,10 +50,6 @@ from wheel_udf.state import (
 
 OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("seq", "ascending")]
 """The order of release within a shard, and of the rows of a batch."""
-
-_MEMORY_PARTS = 16
-_LARGEST_TIMELESS_PART = 65_536
-_SMALL_PART = 1_024
 
 
 @dataclass(frozen=True)
@@ -126,7 +124,14 @@ def advance(
         _released(fired, FIRED, clock_ms),
         _released(missed, ENDED, clock_ms),
     ]
-    memory = _remember(state.memory_chunks, pa.concat_tables(records), clock_ms, memory_ms)
+    memory = remember(
+        state.memory_chunks,
+        pa.concat_tables(records),
+        clock_ms,
+        memory_ms,
+        level=MEMORY_LEVEL,
+        time_column="ended_at_ms",
+    )
     entries = merged([*closed, *storage.place(waiting, clock_ms)])
     far = state.far + (folded.far if folded else 0)
     after = state.with_chunks(clock_ms, far, counts, levels, entries, memory)
@@ -206,28 +211,3 @@ def _released(entries: pa.Table, status: int, clock_ms: int) -> pa.Table:
     ended, now = (pa.array(np.full(rows, value)) for value in (status, clock_ms))
     columns = [entries["schedule_id"], entries["seq"], pa.array(rank), ended, due, now]
     return pa.table(columns, names=MEMORY_SCHEMA.names).cast(MEMORY_SCHEMA)
-
-
-def _remember(
-    chunks: Sequence[Chunk], records: pa.Table, clock_ms: int, memory_ms: int | None
-) -> list[Chunk]:
-    """Drops the chunks of which nothing is remembered any more and adds records to the newest.
-
-    The newest chunk grows to a sixteenth of the time remembered, then a new one is begun: so a batch rewrites little, and chunks are dropped
-    whole soon after the last of their records has run out. A small chunk grows on, so that there are never many.
-    """
-    fresh = [chunk for chunk in chunks if memory_ms is None or clock_ms < chunk.high_ms + memory_ms]
-    if records.num_rows == 0 or memory_ms == 0:
-        return fresh
-    if fresh and _grows(fresh[-1], clock_ms, memory_ms):
-        older = fresh.pop().table()
-        if memory_ms is not None:
-            older = older.filter(pc.greater(older["ended_at_ms"], clock_ms - memory_ms))
-        records = pa.concat_tables([older, records])
-    return [*fresh, Chunk.of_memory(records)]
-
-
-def _grows(newest: Chunk, clock_ms: int, memory_ms: int | None) -> bool:
-    if memory_ms is None:
-        return newest.rows < _LARGEST_TIMELESS_PART
-    return newest.rows < _SMALL_PART or (clock_ms - newest.low_ms) * _MEMORY_PARTS < memory_ms

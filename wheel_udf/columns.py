@@ -17,11 +17,11 @@ result more than once comes in two halves, for two projections (``duration_parts
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import reduce
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -75,6 +75,48 @@ class Input(NamedTuple):
 
 
 Inputs = dict[str, Input]
+
+
+def located(
+    frame: DataFrame, known: Collection[str], *, required: str, what: str
+) -> tuple[DataFrame, Inputs, list[Input]]:
+    """Finds the columns of a frame that are known by name, in any case.
+
+    Args:
+        frame: Of the user.
+        known: The names, in lower case.
+        required: The one that has to be there.
+        what: What the rows are, for messages.
+
+    Returns:
+        The frame with positions for names, so that columns of the user can meet neither ours nor each other; the known columns by name; all columns.
+
+    Raises:
+        ContractError: A name that is there twice, or the required one is not there.
+    """
+    original = [Input(field.name, F.col(f"in{at}"), field.dataType) for at, field in enumerate(frame.schema)]
+    found: dict[str, int] = {}
+    for position, (name, _, _) in enumerate(original):
+        if name.lower() in found:
+            raise ContractError(
+                f"a column of the {what} is there twice",
+                field=name.lower(),
+                value=f"{original[found[name.lower()]].name}, {name}",
+                rule="one column of each name, whatever its case",
+            )
+        if name.lower() in known:
+            found[name.lower()] = position
+    if required not in found:
+        asked = [name for name in known if not name.startswith(("_", "source_")) and name != required]
+        raise ContractError(
+            f"the {what} have no column {required}",
+            field="columns found",
+            value=", ".join(frame.columns),
+            rule=f"columns expected: {required}, and as needed {', '.join(asked)}",
+            hint="rename the column that holds it",
+        )
+    given = {name: Input(name, *original[at][1:]) for name, at in found.items()}
+    return frame.toDF(*(f"in{at}" for at in range(len(original)))), given, original
 
 
 def null(kind: str) -> Column:

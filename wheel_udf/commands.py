@@ -45,7 +45,7 @@ it was unusable, so that no clock can be moved by it; key, value and headers pas
 Cost, measured: 0.6 to 0.7 us a row on one core where instants are timestamps; 0.9 us more for instants as
 text, 1.5 us more for delays, 0.4 us more for frames of over 20 columns. Two things keep it there. Projections
 lie between the steps, so that the optimizer does not copy one expression into all that use it. And no method
-that Spark makes of them is too big for Java's just-in-time compiler: see ``_interpreted``.
+that Spark makes of them is too big for Java's just-in-time compiler: see ``interpreted``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,6 @@ from pyspark.sql import types as T
 from wheel_udf import columns as read
 from wheel_udf.contract import Contract
 from wheel_udf.durations import BLANKS
-from wheel_udf.errors import ContractError
 from wheel_udf.levels import NO_LEVEL, error_column, level_column
 from wheel_udf.rules import (
     CANCEL,
@@ -95,7 +94,7 @@ _NAMES: Final = (
     *("max_lateness", _SOURCE, _SOURCE_SEQ, _UNREADABLE),
 )
 _COMPILED_COLUMNS: Final = 20
-"""Widest frame that Spark compiles whole: every column makes its methods longer (see ``_interpreted``)."""
+"""Widest frame that Spark compiles whole: every column makes its methods longer (see ``interpreted``)."""
 _RECORD_OPTIONS: Final = {
     "timeZone": "UTC",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -123,13 +122,7 @@ def parse(commands: DataFrame, contract: Contract) -> DataFrame:
     Raises:
         ContractError: No ``schedule_id``, two columns of one name, or a type that can hold no valid value.
     """
-    found = _locate(commands.schema)
-    # Positions for names: columns of the user can then meet neither ours nor each other.
-    original = [
-        read.Input(field.name, F.col(f"in{at}"), field.dataType) for at, field in enumerate(commands.schema)
-    ]
-    given = {name: read.Input(name, *original[at][1:]) for name, at in found.items()}
-    frame = commands.toDF(*(f"in{at}" for at in range(len(original))))
+    frame, given, original = read.located(commands, _NAMES, required="schedule_id", what="commands")
     frame = frame.select("*", read.batch_ms().alias("_batch_ms"))
     name, at_ms = given["schedule_id"].read(read.identity), F.col("_at_ms")
     if len(original) > _COMPILED_COLUMNS:
@@ -146,28 +139,6 @@ def parse(commands: DataFrame, contract: Contract) -> DataFrame:
     message = error_message(F.col("_code"), common + schedules, contract)
     leveled = [] if contract.levels is None else _leveled()
     return frame.select(*_outcome(given, contract), *_rejection(given, original, message), *leveled)
-
-
-def _locate(schema: T.StructType) -> dict[str, int]:
-    """Positions of the contract's columns in the input, by their names here."""
-    found: dict[str, int] = {}
-    for position, name in enumerate(schema.names):
-        known = name.lower()
-        if known in found:
-            both = f"{schema.names[found[known]]}, {name}"
-            rule = "one column of each name, whatever its case"
-            raise ContractError("a column of the commands is there twice", field=known, value=both, rule=rule)
-        if known in _NAMES:
-            found[known] = position
-    if "schedule_id" not in found:
-        raise ContractError(
-            "the commands have no column schedule_id",
-            field="columns found",
-            value=", ".join(schema.names),
-            rule=f"columns expected: schedule_id, and as needed {', '.join(_NAMES[1:-2])}",
-            hint="rename the column that holds the id",
-        )
-    return found
 
 
 def _read(given: read.Inputs, contract: Contract) -> list[Column]:
@@ -217,11 +188,11 @@ def _derive(given: read.Inputs, at_ms: Column) -> list[Column]:
         due_ms = F.coalesce(due_ms, F.col("_made_ms") + delay_ms)
     if lateness := given.get("max_lateness"):
         exact_ms = read.duration_ms(lateness.shown, F.col("_max_lateness_parts"))
-        lateness_ms = _interpreted(exact_ms, lateness.column.isNotNull())
+        lateness_ms = interpreted(exact_ms, lateness.column.isNotNull())
     return [due_ms.alias("_due_ms"), lateness_ms.alias("_lateness_ms")]
 
 
-def _interpreted(column: Column, needed: Column) -> Column:
+def interpreted(column: Column, needed: Column) -> Column:
     """A long expression that few rows need, so that Spark does not compile it; null where it is not needed.
 
     What Spark compiles of a projection is one method, and beyond 8,000 bytes Java's just-in-time compiler
@@ -283,23 +254,29 @@ def _rejection(given: read.Inputs, original: list[read.Input], message: Column) 
     """The columns that rejected rows alone fill; a good row computes none of them."""
     code = F.col("_code")
     source = F.make_valid_utf8(given[_SOURCE].read(read.text)) if _SOURCE in given else read.null("string")
-    told = [each for each in original if each.name.lower() not in (_SOURCE, _SOURCE_SEQ)]
-    record = F.struct(*(_recorded(each.column, each.kind).alias(each.name) for each in told))
     return [
         code.alias("error_code"),
-        _interpreted(message, code.isNotNull()).alias("error_message"),
-        _interpreted(F.to_json(record, _RECORD_OPTIONS), code.isNotNull()).alias("record"),
+        interpreted(message, code.isNotNull()).alias("error_message"),
+        interpreted(recorded_row(original, _SOURCE, _SOURCE_SEQ), code.isNotNull()).alias("record"),
         (source if _SOURCE_SEQ in given else F.when(code.isNotNull(), source)).alias("source"),
     ]
 
 
-def _recorded(column: Column, kind: T.DataType) -> Column:
+def recorded_row(original: list[read.Input], *left_out: str) -> Column:
+    """The JSON of a row as it came."""
+    told = [each for each in original if each.name.lower() not in left_out]
+    return F.to_json(
+        F.struct(*(recorded(each.column, each.kind).alias(each.name) for each in told)), _RECORD_OPTIONS
+    )
+
+
+def recorded(column: Column, kind: T.DataType) -> Column:
     """Texts and bytes, in structs and arrays of structs too, as they are, or in base64 if JSON would not keep them."""
     if isinstance(kind, T.StructType):
-        fields = (_recorded(column.getField(each.name), each.dataType).alias(each.name) for each in kind)
+        fields = (recorded(column.getField(each.name), each.dataType).alias(each.name) for each in kind)
         return F.when(column.isNotNull(), F.struct(*fields))
     if isinstance(kind, T.ArrayType) and not isinstance(kind.elementType, T.AtomicType):
-        return F.transform(column, lambda each: _recorded(each, kind.elementType))
+        return F.transform(column, lambda each: recorded(each, kind.elementType))
     if not isinstance(kind, T.StringType | T.CharType | T.VarcharType | T.BinaryType):
         return column
     words = column.cast("string")

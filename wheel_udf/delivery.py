@@ -40,6 +40,8 @@ from wheel_udf.prepared import Prepared
 from wheel_udf.session import quick_local_checkpoints
 from wheel_udf.sinks import Destinations, Sink, write_batch
 from wheel_udf.state import OUTCOMES
+from wheel_udf.watch import going, going_wrong
+from wheel_udf.watch_state import COUNTED
 
 AVAILABLE_NOW = "available-now"
 ONCE = "once"
@@ -63,7 +65,7 @@ def deliver(
     """Starts the query that delivers what `scheduled` releases.
 
     Args:
-        scheduled: The frame of :func:`~wheel_udf.operator.schedule`.
+        scheduled: The frame of :func:`~wheel_udf.operator.schedule`, or of :func:`~wheel_udf.watch.watch`.
         destinations: Where each named destination is.
         rejects: Where rows go that cannot be used or delivered.
         checkpoint: Folder of the query's progress and state; it is the query's identity.
@@ -98,6 +100,7 @@ def deliver(
             board=HintBoard(facts["board"]),
             bounded=trigger == AVAILABLE_NOW,
             shard_count=facts["shards"],
+            purgatory=facts.get("watch", False),
             on_batch=on_batch,
         )
         writer = (
@@ -167,6 +170,7 @@ class _Delivery:
     board: HintBoard
     bounded: bool
     shard_count: int
+    purgatory: bool
     on_batch: Callable[[BatchReport], None] | None
     shards: dict[int, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -191,12 +195,13 @@ class _Delivery:
             rows_to.update(row["destinations"])
             for destination, size in row["largest"].items():
                 largest_to[destination] = max(size, largest_to.get(destination, 0))
+        leaving, refused = (going, going_wrong) if self.purgatory else (delivered, rejects)
         return write_batch(
-            delivered(frame),
-            rejects(frame),
+            leaving(frame),
+            refused(frame),
             rows_to=rows_to,
             largest_to=largest_to,
-            rejected=sum(row["rejected_now"] + row["missed_now"] for row in statuses),
+            rejected=sum(row["rejected_now"] + row.get("missed_now", 0) for row in statuses),
             destinations=self.destinations,
             rejects=self.rejects,
             app_id=self.identity.app_id,
@@ -231,21 +236,24 @@ class _Delivery:
             batch_id=batch_id,
             received=sum(row["received"] for row in statuses),
             fired=sum(row["fired_now"] for row in statuses),
-            missed=sum(row["missed_now"] for row in statuses),
+            missed=sum(row.get("missed_now", 0) for row in statuses),
             rejected=sum(row["rejected_now"] for row in statuses),
-            refused=sum(row["refused_now"] for row in statuses),
-            full=_fullest([row["full"] for row in shards]),
-            spread=sum(row["spread_now"] for row in statuses),
+            refused=sum(row.get("refused_now", 0) for row in statuses),
+            full=_fullest([row.get("full", {}) for row in shards]),
+            spread=sum(row.get("spread_now", 0) for row in statuses),
             undeliverable=undeliverable,
-            pending=sum(row["pending"] + row["far"] for row in shards),
-            levels=_by_level([row["levels"] for row in shards]),
+            pending=sum(row["pending"] + row.get("far", 0) for row in shards),
+            levels=_by_level([row.get("levels", {}) for row in shards]),
             next_due_ms=next_due_ms,
             clock_ms=clock_ms,
             watermark_ms=max(
                 (row["watermark_ms"] for row in statuses if row["watermark_ms"] is not None), default=None
             ),
             lateness=lateness,
-            counts={name: sum(row[name] for row in shards) for name in OUTCOMES},
+            counts={
+                name: sum(row[name] for row in shards) for name in (COUNTED if self.purgatory else OUTCOMES)
+            },
+            purgatory=self.purgatory,
             held_input=held_input,
             complete=len(shards) == self.shard_count,
             backlog=next_due_ms is not None and clock_ms is not None and next_due_ms <= clock_ms,

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from wheel_udf import tables
-from wheel_udf.destinations import FIRED_SCHEMA, LEVELED_SCHEMA, REJECT_SCHEMA, fields, is_leveled
+from wheel_udf.destinations import FIRED, REJECT_SCHEMA, Shape, fields, shape_of
 from wheel_udf.errors import SinkError
 from wheel_udf.tables import place_of
 
@@ -38,18 +38,15 @@ TABLE_PROPERTIES: Final[Mapping[str, str]] = {
 
 # What is looked up by. Statistics on payloads help nobody and cost in every commit.
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
-_FIRED_STATISTICS: Final = {_STATISTICS: "schedule_id,seq,deliver_at,fired_at"}
-_REJECT_STATISTICS: Final = {_STATISTICS: "error_code,schedule_id,destination,rejected_at"}
-
-_MAY_BE_NULL: Final = frozenset({"key", "value", "headers"})  # of a fired row; of a reject everything may
+_REJECT_STATISTICS: Final = "error_code,schedule_id,destination,rejected_at"
 
 
-def _columns(destination: str | None, *, leveled: bool) -> tuple[T.StructType, frozenset[str]]:
+def _columns(destination: str | None, shape: Shape) -> tuple[T.StructType, frozenset[str]]:
     """The columns of a destination's rows (of the rejects' for None), and which of them always have a value."""
     if destination is None:
         return fields(REJECT_SCHEMA), frozenset()
-    columns = fields(LEVELED_SCHEMA if leveled else FIRED_SCHEMA)
-    return columns, frozenset(columns.fieldNames()) - _MAY_BE_NULL
+    columns = fields(shape.columns)
+    return columns, frozenset(columns.fieldNames()) - shape.may_be_null
 
 
 @dataclass(frozen=True)
@@ -64,10 +61,10 @@ class DeltaSink:
 
     path: str
     create: bool = False
-    _sound: set[tuple[str, bool]] = field(default_factory=set, init=False, repr=False, compare=False)
+    _sound: set[tuple[str, Shape]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def missing_reason(
-        self, spark: SparkSession, destination: str | None, *, leveled: bool = False
+        self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
     ) -> str | None:
         """See :meth:`~wheel_udf.destinations.Sink.missing_reason`: a bad name, no table, not a Delta table, other columns."""
         try:
@@ -78,27 +75,26 @@ class DeltaSink:
             return f"the folder of the tables, {self.path}, is a table itself"
         if not self._stands(spark, place):
             return self._absence(spark, destination, place)
-        if (place, leveled) in self._sound:
+        if (place, shape) in self._sound:
             return None
-        misfit = tables.contradiction(tables.snapshot(spark, place), *_columns(destination, leveled=leveled))
+        misfit = tables.contradiction(tables.snapshot(spark, place), *_columns(destination, shape))
         if misfit is None:
-            self._sound.add((place, leveled))
+            self._sound.add((place, shape))
         return f"the table {place} does not fit: {misfit}" if misfit else None
 
     def write(self, frame: DataFrame, destination: str | None, *, app_id: str, batch_id: int) -> None:
         """See :meth:`~wheel_udf.destinations.Sink.write`."""
-        place = place_of(self.path, destination)
+        place, shape = place_of(self.path, destination), shape_of(frame)
         stands = self._stands(frame.sparkSession, place)
         if not stands and not self._creates(destination):
             raise SinkError("the table is missing", field=place, hint="make it, or say create: true")
         try:
             if stands:
-                columns = _columns(destination, leveled=is_leveled(frame))
-                tables.append(frame, place, *columns, app_id=app_id, batch_id=batch_id)
+                tables.append(frame, place, *_columns(destination, shape), app_id=app_id, batch_id=batch_id)
             else:
                 transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
-                statistics = _REJECT_STATISTICS if destination is None else _FIRED_STATISTICS
-                options = {**transaction, **TABLE_PROPERTIES, **statistics}
+                statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
+                options = {**transaction, **TABLE_PROPERTIES, _STATISTICS: statistics}
                 frame.write.format("delta").mode("append").options(**options).save(place)
         except Exception:
             self._forget(place)
@@ -120,11 +116,11 @@ class DeltaSink:
         if not tables.has_log(spark, place):
             self._forget(place)
             return False
-        known = not self._sound.isdisjoint({(place, False), (place, True)})
+        known = any(sound == place for sound, _ in self._sound)
         return known or tables.snapshot(spark, place).version() >= 0
 
     def _forget(self, place: str) -> None:
-        self._sound.difference_update({(place, False), (place, True)})
+        self._sound.difference_update([sound for sound in self._sound if sound[0] == place])
 
     def _creates(self, destination: str | None) -> bool:
         return self.create or destination is None

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, cached_property
 from typing import Final, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession
@@ -29,14 +29,21 @@ FIRED_SCHEMA: Final = (
     f"{_HEADERS}, deliver_at timestamp, fired_at timestamp, lateness_ms bigint"
 )
 """Columns of a delivery, as DDL."""
-LEVELED_SCHEMA: Final = f"{FIRED_SCHEMA}, scheduled_at timestamp, level_error_ms bigint"
-"""Columns of a delivery of a wheel with delay levels (:mod:`wheel_udf.levels`). ``deliver_at`` is what was asked for, ``scheduled_at`` when it was to
-be released, ``level_error_ms`` how much later that is."""
 REJECT_SCHEMA: Final = (
     "error_code string, error_message string, record string, source string, schedule_id string, seq bigint, "
     f"destination string, key binary, value binary, {_HEADERS}, deliver_at timestamp, rejected_at timestamp"
 )
 """Columns of the rejects, as DDL."""
+
+LEVELED_SCHEMA: Final = f"{FIRED_SCHEMA}, scheduled_at timestamp, level_error_ms bigint"
+"""Columns of a delivery of a wheel with delay levels (:mod:`wheel_udf.levels`), as DDL. ``deliver_at`` is what was asked for, ``scheduled_at`` when it
+was to be released, ``level_error_ms`` how much later that is."""
+
+OUTCOME_SCHEMA: Final = (
+    "op_id string, group string, outcome string, by_key string, at timestamp, decided_at timestamp, present array<string>, "
+    f"missing array<string>, generation int, destination string, key binary, value binary, {_HEADERS}, fire_id string"
+)
+"""Columns of an outcome of the purgatory, as DDL."""
 
 SOURCE: Final = "source"
 """A further column of fired rows, a string: where the command came from, ``topic/partition/offset``; null where that is not known."""
@@ -44,9 +51,94 @@ SOURCE: Final = "source"
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._*?-]{1,249}")
 
 
-ORDER: Final = ("deliver_at", "schedule_id", "seq")
-"""The order of rows in a file, and of records in a partition."""
-OLDEST_FIRST: Final = Prepared(lambda: [F.col(name) for name in ORDER])
+@dataclass(frozen=True)
+class Shape:
+    """What rows look like that leave.
+
+    Attributes:
+        columns: DDL.
+        order: The order of rows in a file, and of records in a partition.
+        looked_up_by: Columns that tables keep statistics of.
+        may_be_null: Columns that may have no value.
+        headers: What a Kafka record says of the row beside its payload: name of the header, column, whether that is an instant.
+    """
+
+    columns: str
+    order: tuple[str, ...]
+    looked_up_by: str
+    may_be_null: frozenset[str]
+    headers: tuple[tuple[str, str, bool], ...]
+
+    @cached_property
+    def projection(self) -> Prepared:
+        """Its columns alone."""
+        return Prepared(lambda: [F.col(name) for name in fields(self.columns).fieldNames()])
+
+    @cached_property
+    def oldest_first(self) -> Prepared:
+        """Its order."""
+        return Prepared(lambda: [F.col(name) for name in self.order])
+
+    @property
+    def record(self) -> tuple[str, ...]:
+        """The columns that say which row it is, without its payload."""
+        return tuple(
+            name for name in fields(self.columns).fieldNames() if name not in ("key", "value", "headers")
+        )
+
+
+FIRED: Final = Shape(
+    columns=FIRED_SCHEMA,
+    order=("deliver_at", "schedule_id", "seq"),
+    looked_up_by="schedule_id,seq,deliver_at,fired_at",
+    may_be_null=frozenset({"key", "value", "headers"}),
+    headers=(
+        ("wheel-id", "schedule_id", False),
+        ("wheel-fire-id", "fire_id", False),
+        ("wheel-deliver-at", "deliver_at", True),
+        ("wheel-fired-at", "fired_at", True),
+        ("wheel-seq", "seq", False),
+    ),
+)
+"""A firing of the wheel."""
+
+LEVELED: Final = replace(
+    FIRED,
+    columns=LEVELED_SCHEMA,
+    order=("scheduled_at", "schedule_id", "seq"),
+    looked_up_by=f"{FIRED.looked_up_by},scheduled_at",
+    headers=(
+        *FIRED.headers,
+        ("wheel-scheduled-at", "scheduled_at", True),
+        ("wheel-level-error-ms", "level_error_ms", False),
+    ),
+)
+"""A firing of a wheel with delay levels."""
+
+OUTCOME: Final = Shape(
+    columns=OUTCOME_SCHEMA,
+    order=("at", "group", "op_id"),
+    looked_up_by="op_id,group,outcome,at",
+    may_be_null=frozenset({"key", "value", "headers", "by_key"}),
+    headers=(
+        ("wheel-id", "op_id", False),
+        ("wheel-fire-id", "fire_id", False),
+        ("wheel-group", "group", False),
+        ("wheel-outcome", "outcome", False),
+        ("wheel-by-key", "by_key", False),
+        ("wheel-at", "at", True),
+        ("wheel-decided-at", "decided_at", True),
+    ),
+)
+"""An outcome of the purgatory."""
+
+
+def shape_of(rows: DataFrame) -> Shape:
+    """Which of the three rows are."""
+    names = rows.columns
+    if "outcome" in names:
+        return OUTCOME
+    return LEVELED if "scheduled_at" in names else FIRED
 
 
 @cache
@@ -57,24 +149,19 @@ def fields(ddl: str) -> T.StructType:
     return parsed
 
 
-def is_leveled(rows: DataFrame) -> bool:
-    """Whether deliveries have :data:`LEVELED_SCHEMA`."""
-    return "scheduled_at" in rows.columns
-
-
 class Sink(Protocol):
     """Where rows are written. A destination of None is the sink's own path as the one table; that is what rejects use."""
 
     def missing_reason(
-        self, spark: SparkSession, destination: str | None, *, leveled: bool = False
+        self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
     ) -> str | None:
-        """Why rows for this destination (with `leveled` those of delay levels) cannot be written, as a clause; None if they can."""
+        """Why rows of a shape cannot be written for this destination, as a clause; None if they can."""
 
     def write(self, frame: DataFrame, destination: str | None, *, app_id: str, batch_id: int) -> None:
         """Writes rows; a second time with the same `app_id` and `batch_id` changes nothing.
 
         Args:
-            frame: Rows of :data:`FIRED_SCHEMA` or :data:`LEVELED_SCHEMA`, or of :data:`REJECT_SCHEMA` if `destination` is None.
+            frame: Rows of :data:`FIRED_SCHEMA`, :data:`LEVELED_SCHEMA` or :data:`OUTCOME_SCHEMA`, or of :data:`REJECT_SCHEMA` if `destination` is None.
             destination: The destination's name.
             app_id: Id of the series of batches; a checkpoint's own.
             batch_id: Number of the batch, rising in a series.
@@ -112,7 +199,7 @@ class JointSink(Sink, Protocol):
         """Writes the rows of several destinations.
 
         Args:
-            frame: Rows of :data:`FIRED_SCHEMA` or :data:`LEVELED_SCHEMA` and :data:`SOURCE`, of these destinations and of others.
+            frame: Rows of :data:`FIRED_SCHEMA`, :data:`LEVELED_SCHEMA` or :data:`OUTCOME_SCHEMA` and :data:`SOURCE`, of these destinations and of others.
             rows_to: Which destinations to write, and how many rows each has in the frame.
             largest_to: Destination to the bytes of its largest row, or more: key, value, and of each header its name, its
                 value and 10. What is known of sizes saves a look at the rows.

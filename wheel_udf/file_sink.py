@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from wheel_udf import tables
+from wheel_udf.destinations import FIRED, Shape
 from wheel_udf.errors import ConfigError, SinkError
 from wheel_udf.tables import place_of
 
@@ -45,8 +46,7 @@ class FileSink:
         self,
         spark: SparkSession,
         destination: str | None,
-        *,
-        leveled: bool = False,  # noqa: ARG002  # files have any columns
+        shape: Shape = FIRED,  # noqa: ARG002  # files have any columns
     ) -> str | None:
         """See :meth:`~wheel_udf.destinations.Sink.missing_reason`: only a bad name; folders are made as they are needed."""
         try:

@@ -6,9 +6,13 @@ A delivery: the topic is the destination, key and value are untouched, the heade
     wheel-fire-id     the same in every repetition    wheel-fired-at    2026-01-01T10:00:00.250Z
     wheel-seq         version of the id               wheel-source      topic/partition/offset of the command, if it is known
 
-and with delay levels, where ``wheel-deliver-at`` is what was asked for::
+With delay levels, ``wheel-deliver-at`` is what was asked for, and there are::
 
     wheel-scheduled-at    when it was to be released, ISO    wheel-level-error-ms    how much later that is
+
+An outcome of the purgatory has beside id, fire id and source::
+
+    wheel-group    wheel-outcome    wheel-by-key (if any)    wheel-at    wheel-decided-at
 
 A reject: key, value and headers of the record as they came (without a key and a value: the JSON ``record`` as the value), and then,
 each only if it is known, cut to what a header should be at most::
@@ -30,11 +34,13 @@ before it sends it; and uncompressed a batch of this one record is never larger,
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from wheel_udf.destinations import FIRED, SOURCE, Shape, shape_of
 from wheel_udf.prepared import Prepared
 
 _BATCH_OVERHEAD: Final = 61
@@ -64,46 +70,45 @@ def delivery_records(fired: DataFrame) -> DataFrame:
     """Rows for Spark's Kafka writer.
 
     Args:
-        fired: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA` or ``LEVELED_SCHEMA``, and ``source``.
+        fired: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA`, ``LEVELED_SCHEMA`` or ``OUTCOME_SCHEMA``, and ``source``.
 
     Returns:
         ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value).
     """
-    return (_LEVELED_DELIVERY if "scheduled_at" in fired.columns else _DELIVERY).select(fired)
+    return _delivery(shape_of(fired)).select(fired)
 
 
-def delivery_headers(*, leveled: bool = False) -> Column:
-    """The headers of a delivery, from the columns of a fired row (with `leveled` one of delay levels)."""
-    of_level = [
-        _header("wheel-scheduled-at", iso_utc("scheduled_at")),
-        _header("wheel-level-error-ms", F.col("level_error_ms").cast("string")),
+def delivery_headers(shape: Shape = FIRED) -> Column:
+    """The headers of a delivery, from the columns of a row of that shape; those of columns that may be null only where they are not."""
+    said = [
+        (name, column, is_instant)
+        for name, column, is_instant in shape.headers
+        if column not in shape.may_be_null
     ]
-    ours = F.array(
-        _header("wheel-id", F.col("schedule_id")),
-        _header("wheel-fire-id", F.col("fire_id")),
-        _header("wheel-deliver-at", iso_utc("deliver_at")),
-        _header("wheel-fired-at", iso_utc("fired_at")),
-        _header("wheel-seq", F.col("seq").cast("string")),
-        *(of_level if leveled else []),
+    named = F.array(
+        *(
+            _header(name, iso_utc(column) if is_instant else F.col(column).cast("string"))
+            for name, column, is_instant in said
+        )
     )
-    source = F.array(_header("wheel-source", F.col("source")))
-    named = F.when(F.col("source").isNull(), ours).otherwise(F.concat(ours, source))
+    unsure = [(name, column) for name, column, _ in shape.headers if column in shape.may_be_null]
+    for name, column in (*unsure, ("wheel-source", SOURCE)):
+        more = F.array(_header(name, F.col(column)))
+        named = F.when(F.col(column).isNull(), named).otherwise(F.concat(named, more))
     kept = F.filter("headers", lambda each: ~F.coalesce(each["key"], F.lit("")).startswith("wheel-"))
     return F.when(F.col("headers").isNull(), named).otherwise(F.concat(_all_named(kept), named))
 
 
-def _delivery(*, leveled: bool) -> Prepared:
+@cache
+def _delivery(shape: Shape) -> Prepared:
     return Prepared(
         lambda: [
             F.col("destination").alias("topic"),
             F.col("key"),
             F.col("value"),
-            delivery_headers(leveled=leveled).alias("headers"),
+            delivery_headers(shape).alias("headers"),
         ]
     )
-
-
-_DELIVERY, _LEVELED_DELIVERY = _delivery(leveled=False), _delivery(leveled=True)
 
 
 def reject_records(rejects: DataFrame, topic: str, limit: int) -> DataFrame:

@@ -38,7 +38,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from wheel_udf import kafka_admin
-from wheel_udf.destinations import OLDEST_FIRST, LeftOut, is_leveled
+from wheel_udf.destinations import FIRED, LeftOut, Shape, shape_of
 from wheel_udf.errors import ConfigError, SinkError
 from wheel_udf.kafka_admin import TopicInfo
 from wheel_udf.kafka_record import (
@@ -115,8 +115,7 @@ class KafkaSink:
         self,
         spark: SparkSession,
         destination: str | None,
-        *,
-        leveled: bool = False,  # noqa: ARG002  # records have any headers
+        shape: Shape = FIRED,  # noqa: ARG002  # records have any headers
     ) -> str | None:
         """See :meth:`~wheel_udf.destinations.Sink.missing_reason`; asks the cluster and changes nothing.
 
@@ -175,14 +174,13 @@ class KafkaSink:
         rows = frame.where(F.col("destination").isin(list(look.infos)))
         refused, count = None, 0
         if look.infos and self._may_refuse(look.infos, largest_to):
-            reason = self._row_reason(look.infos, leveled=is_leveled(frame))
-            explained = rows.withColumn("error_message", reason)
+            explained = rows.withColumn("error_message", self._row_reason(look.infos, shape_of(rows)))
             refused = explained.where(F.col("error_message").isNotNull())
             count = refused.count()
             rows = explained.where(F.col("error_message").isNull()) if count else rows
         if look.infos:
             # Oldest first: the shards of a partition stand one after the other.
-            ordered = OLDEST_FIRST.sort_within_partitions(rows)
+            ordered = shape_of(rows).oldest_first.sort_within_partitions(rows)
             self._produce(delivery_records(ordered), look.infos.values())
         return LeftOut(look.reasons, refused if count else None, count)
 
@@ -248,10 +246,10 @@ class KafkaSink:
             for name, info in infos.items()
         )
 
-    def _row_reason(self, infos: Mapping[str, TopicInfo], *, leveled: bool) -> Column:
+    def _row_reason(self, infos: Mapping[str, TopicInfo], shape: Shape) -> Column:
         """Why a row of these topics cannot be sent; null if it can."""
         limit = self._limit_of_row(infos)
-        size = size_bound(F.col("key"), F.col("value"), delivery_headers(leveled=leveled))
+        size = size_bound(F.col("key"), F.col("value"), delivery_headers(shape))
         too_large = F.concat(
             F.lit("the record is too large: "), size, F.lit(" bytes with its headers; rule: at most "), limit
         )

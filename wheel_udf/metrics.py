@@ -36,6 +36,10 @@ SCHEDULE_OUTCOMES = ("fired", "missed", "cancelled", "superseded", "duplicate", 
 """How a schedule or replace ends; the seventh way, pending, is a gauge and not a count."""
 CANCEL_OUTCOMES = ("applied", "waiting", "late", "cancel_superseded", "cancel_duplicate", "cancel_rejected")
 """How a cancel ends."""
+OPERATION_OUTCOMES = ("completed", "expired", "cancelled", "duplicate", "rejected")
+"""How an operation of the purgatory ends."""
+EVENT_COUNTS = ("events", "event_rejected")
+"""What is counted of its events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +175,8 @@ class BatchReport:
         watermark_ms: The event-time watermark this batch ran with (UTC epoch ms); None without one.
         lateness: Lateness of this batch's fired rows.
         counts: Outcomes since the checkpoint began, over all shards: the keys are :data:`SCHEDULE_OUTCOMES` and
-            :data:`CANCEL_OUTCOMES`; a missing key counts 0.
+            :data:`CANCEL_OUTCOMES`, of a purgatory :data:`OPERATION_OUTCOMES`, :data:`EVENT_COUNTS` and ``generations`` (of joins and
+            heartbeats, those after their first); a missing key counts 0.
         held_input: Whether the batch read commands.
         backlog: Whether entries that are due had to stay because of the limit.
         complete: Whether every shard has told its counts since the query started; if not, ``pending`` and ``counts`` are
@@ -181,6 +186,7 @@ class BatchReport:
         full: How much of each limit is used (1 is all), by its name: of the slots and destinations to which entries came last, the fullest.
         paused: Whether the intake rests because a limit is reached.
         levels: Of the pending entries, how many have which delay level, by its name (``30s``), shortest first; levels of none are left out.
+        purgatory: Whether what waits are operations of a purgatory, and ``fired`` counts outcomes that were delivered.
     """
 
     batch_id: int
@@ -203,6 +209,14 @@ class BatchReport:
     full: Mapping[str, float] = field(default_factory=dict)
     paused: bool = False
     levels: Mapping[str, int] = field(default_factory=dict)
+    purgatory: bool = False
+
+    @property
+    def accounts(self) -> dict[str, tuple[str, ...]]:
+        """What is accounted for, and as what it ends (beside what is pending)."""
+        if self.purgatory:
+            return {"operations": OPERATION_OUTCOMES, "events": EVENT_COUNTS}
+        return {"schedules": SCHEDULE_OUTCOMES, "cancels": CANCEL_OUTCOMES}
 
 
 def progress_line(report: BatchReport) -> str:
@@ -218,7 +232,7 @@ def progress_line(report: BatchReport) -> str:
     parts = [
         f"batch {report.batch_id:>5}",
         f"in {report.received:>8,}",
-        f"fired {report.fired:>8,}",
+        f"{'ended' if report.purgatory else 'fired'} {report.fired:>8,}",
         f"pending {report.pending:>9,}",
         f"lateness p50 {_span(report.lateness.quantile(0.5)):>7} p99 {_span(report.lateness.quantile(0.99)):>7}",
         f"clock {instant_text(report.clock_ms):<20}",
@@ -296,15 +310,15 @@ class Summary:
 
     @property
     def cancels_close(self) -> bool:
-        """Whether as many entries were cancelled as cancels were applied."""
-        return self.last is None or self._count("cancelled") == self._count("applied")
+        """Whether as many entries were cancelled as cancels were applied; of a purgatory, where an event cancels what there is, always."""
+        if self.last is None or self.last.purgatory:
+            return True
+        return self._count("cancelled") == self._count("applied")
 
     def render(self) -> str:
         """The final account, several lines, without a trailing line end."""
         if self.last is None:
             return "summary: no batch ran"
-        schedules = {"pending": self.last.pending} | {key: self._count(key) for key in SCHEDULE_OUTCOMES}
-        cancels = {key.removeprefix("cancel_"): self._count(key) for key in CANCEL_OUTCOMES}
         done = (
             f"in {self.received:,}, fired {self.fired:,}, missed {self.missed:,}, "
             f"rejected {self.rejected:,}, undeliverable {self.undeliverable:,}"
@@ -314,13 +328,14 @@ class Summary:
             f"p50 {_span(late.quantile(0.5))}, p99 {_span(late.quantile(0.99))}, max {_span(late.maximum_ms)}"
         )
         identities = (
-            f"every command accounted for: {_CLOSES[self.commands_close]}; "
+            f"every row accounted for: {_CLOSES[self.commands_close]}"
+            if self.last.purgatory
+            else f"every command accounted for: {_CLOSES[self.commands_close]}; "
             f"cancelled = applied: {_CLOSES[self.cancels_close]}"
         )
         lines = [
             f"summary of {self.batches:,} {'batch' if self.batches == 1 else 'batches'}",
-            _account("schedules", schedules),
-            _account("cancels", cancels),
+            *self._accounts(self.last),
             f"  this run    {done}",
             f"  lateness    {lateness}",
             f"  clock       {instant_text(self.last.clock_ms)}, next due {instant_text(self.last.next_due_ms)}",
@@ -331,12 +346,24 @@ class Summary:
             lines.append(f"  warning     {what}; key them by id, or give a seq")
         return "\n".join(lines)
 
+    def _accounts(self, report: BatchReport) -> list[str]:
+        lines: list[str] = []
+        for title, outcomes in report.accounts.items():
+            # Of a cancelled command the outcomes are told without the word that tells them from those of schedules.
+            counted = {key.removeprefix(f"{title[:-1]}_"): self._count(key) for key in outcomes}
+            waiting = {} if lines else {"pending": report.pending}
+            lines.append(_account(title, waiting | counted))
+        if more := self._count("generations"):
+            lines.append(f"  {more:,} of these outcomes are of a further generation of a join or heartbeat")
+        return lines
+
     def _count(self, key: str) -> int:
         return self.last.counts.get(key, 0) if self.last else 0
 
 
 def _accounted(report: BatchReport) -> int:
-    return report.pending + sum(report.counts.get(key, 0) for key in SCHEDULE_OUTCOMES + CANCEL_OUTCOMES)
+    ended = sum(report.counts.get(key, 0) for outcomes in report.accounts.values() for key in outcomes)
+    return report.pending + ended - report.counts.get("generations", 0)
 
 
 def _account(title: str, outcomes: Mapping[str, int]) -> str:

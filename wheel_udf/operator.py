@@ -44,7 +44,6 @@ from wheel_udf import levels, shard_step
 from wheel_udf.clock import CLOCK_FORMAT, Clock, ClockSource, EventClock, StoreClock, clock_options
 from wheel_udf.columns import batch_ms
 from wheel_udf.commands import Contract, parse
-from wheel_udf.destinations import is_leveled
 from wheel_udf.errors import ConfigError, ContractError
 from wheel_udf.geometry import Wheel
 from wheel_udf.hints import HintBoard
@@ -113,7 +112,7 @@ def schedule(
         ConfigError: A setting is out of its bounds.
         ContractError: The frame has no ``schedule_id``, or is not a streaming one.
     """
-    _check_settings(commands, shards, memory_ms, limit, limits)
+    check_settings(commands, shards, memory_ms, limit, limits)
     contract = contract or Contract()
     if isinstance(clock, EventClock):
         contract = replace(contract, max_ahead_ms=clock.max_ahead_ms)
@@ -156,7 +155,7 @@ def schedule_stored(
     Raises:
         ConfigError: A setting is out of its bounds.
     """
-    _check_settings(near, shards, memory_ms, limit)
+    check_settings(near, shards, memory_ms, limit)
     rows = _stored_rows(near, shards, leveled=leveled)
     return _through_the_wheel(
         rows,
@@ -182,12 +181,7 @@ def _through_the_wheel(
 ) -> DataFrame:
     """Command rows and clock rows, by shard, through the step."""
     board, spark, leveled = HintBoard(), rows.sparkSession, "level_error_ms" in rows.columns
-    # The clock first: Spark asks the sources in this order, so what a published instant covers is in the log when that is read.
-    rows = _clock_rows(spark, clock, shards, board, leveled=leveled).unionByName(rows)
-    if isinstance(clock, EventClock):
-        rows = rows.withWatermark("event_at", f"{clock.delay_ms} milliseconds")
-    else:
-        rows = rows.drop("event_at")
+    rows = with_clock_rows(rows, clock, shards, board)
     step = ShardStep(
         wheel=wheel,
         shards=shards,
@@ -197,7 +191,7 @@ def _through_the_wheel(
         delay_ms=getattr(clock, "delay_ms", 0),
         memory_ms=memory_ms,
         limit=limit,
-        board_folder=str(board.folder) if _is_local(spark) else None,
+        board_folder=str(board.folder) if is_local(spark) else None,
         stored=stored,
         limits=limits or Limits(),
         leveled=leveled,
@@ -216,7 +210,7 @@ def _through_the_wheel(
 
 def fired(scheduled: DataFrame) -> DataFrame:
     """The released rows, with the columns of a delivery (:data:`FIRED_COLUMNS`, with delay levels :data:`LEVEL_COLUMNS` too)."""
-    more = LEVEL_COLUMNS if is_leveled(scheduled) else ()
+    more = LEVEL_COLUMNS if _is_leveled(scheduled) else ()
     return scheduled.where("kind = 'fired'").select(*FIRED_COLUMNS, *more)
 
 
@@ -227,8 +221,12 @@ def rejects(scheduled: DataFrame) -> DataFrame:
 
 def delivered(scheduled: DataFrame) -> DataFrame:
     """The released rows as a batch is written: :func:`fired` and their ``source``."""
-    rows = _LEVELED_ROWS if is_leveled(scheduled) else _DELIVERED_ROWS
+    rows = _LEVELED_ROWS if _is_leveled(scheduled) else _DELIVERED_ROWS
     return rows.select(scheduled.where("kind = 'fired'"))
+
+
+def _is_leveled(scheduled: DataFrame) -> bool:
+    return LEVEL_COLUMNS[0] in scheduled.columns
 
 
 def status(scheduled: DataFrame) -> DataFrame:
@@ -261,9 +259,15 @@ def facts_of(scheduled: DataFrame) -> dict[str, Any]:
     return facts
 
 
-def _check_settings(
+def check_settings(
     commands: DataFrame, shards: int, memory_ms: int | None, limit: int | None, limits: Limits | None = None
 ) -> None:
+    """Sees to it that a frame is a stream and settings are within their bounds.
+
+    Raises:
+        ContractError: It is none.
+        ConfigError: One is not.
+    """
     if not commands.isStreaming:
         raise ContractError(
             "schedule() needs a streaming frame",
@@ -284,11 +288,13 @@ def _check_settings(
             raise ConfigError("a setting is out of its bounds", field=name, value=value, rule=rule)
 
 
-def _is_local(spark: SparkSession) -> bool:
+def is_local(spark: SparkSession) -> bool:
+    """Whether executors run on the driver's machine."""
     return spark.conf.get("spark.master", "").startswith("local")  # type: ignore[union-attr]
 
 
-def _long_or(column: str, instead: int) -> Column:
+def long_or(column: str, instead: int) -> Column:
+    """A long without nulls."""
     # A long with nulls becomes a float64 in pandas and loses its low bits beyond 2^53.
     return F.coalesce(F.col(column), F.lit(instead).cast("long")).alias(column)
 
@@ -328,9 +334,9 @@ def _rows_of_step(
         key_of_shard(shard_of_id(F.col("schedule_id"), shards), shards).alias("shard"),
         "schedule_id",
         form.cast("int").alias("form"),
-        _long_or("seq", 0),
-        _long_or("deliver_at_ms", NO_LONG),
-        _long_or("max_lateness_ms", NO_LONG),
+        long_or("seq", 0),
+        long_or("deliver_at_ms", NO_LONG),
+        long_or("max_lateness_ms", NO_LONG),
         "destination",
         "key",
         "value",
@@ -339,7 +345,7 @@ def _rows_of_step(
         reject.alias("reject"),
         event_at.alias("event_at"),
         F.lit(None).cast("string").alias("tick"),
-        *(_long_or(name, NO_LONG) for name in _STEP_COLUMNS_OF_LEVELS if leveled),
+        *(long_or(name, NO_LONG) for name in _STEP_COLUMNS_OF_LEVELS if leveled),
     )
 
 
@@ -372,32 +378,44 @@ def _package_on_path(spark: SparkSession) -> Iterator[None]:
             environment["PYTHONPATH"] = before
 
 
-def _clock_rows(
-    spark: SparkSession, clock: Clock | StoreClock, shards: int, board: HintBoard, *, leveled: bool
-) -> DataFrame:
+def with_clock_rows(rows: DataFrame, clock: Clock | StoreClock, shards: int, board: HintBoard) -> DataFrame:
+    """Rows of a step and a row for each shard in each tick of the clock, which has ``shard`` and ``tick`` and blanks in all other columns.
+
+    Args:
+        rows: With the columns ``shard``, ``tick`` and ``event_at``. The last is what makes the watermark of the event clock, and is dropped for others.
+        clock: What time it is.
+        shards: How many.
+        board: Where the answers of the shards are posted.
+    """
+    spark = rows.sparkSession
     _register_clock(spark)
     ticks = spark.readStream.format(CLOCK_FORMAT).options(**clock_options(clock, shards, board.folder)).load()
-    texts = ("schedule_id", "destination", "headers", "source", "reject")
-    longs = ("seq", "deliver_at_ms", "max_lateness_ms", *(_STEP_COLUMNS_OF_LEVELS if leveled else ()))
     instant = F.coalesce(F.col("instant_ms").cast("string"), F.lit(""))
-    return ticks.select(
-        key_of_shard(F.col("shard"), shards).alias("shard"),
-        *(F.lit(None).cast("string").alias(name) for name in texts),
-        *(F.lit(None).cast("binary").alias(name) for name in ("key", "value")),
-        *(F.lit(NO_LONG).alias(name) for name in longs),
-        F.lit(0).alias("form"),
-        F.lit(None).cast("timestamp").alias("event_at"),
-        F.concat_ws("|", F.coalesce("run", F.lit("")), instant).alias("tick"),
-    )
+    own = {
+        "shard": key_of_shard(F.col("shard"), shards),
+        "tick": F.concat_ws("|", F.coalesce("run", F.lit("")), instant),
+    }
+    blank = {"bigint": F.lit(NO_LONG), "int": F.lit(0)}
+    columns = [
+        own.get(field.name, blank.get(kind := field.dataType.simpleString(), F.lit(None).cast(kind))).alias(
+            field.name
+        )
+        for field in rows.schema
+    ]
+    # The clock first: Spark asks the sources in this order, so what a published instant covers is in the log when that is read.
+    rows = ticks.select(columns).unionByName(rows)
+    if isinstance(clock, EventClock):
+        return rows.withWatermark("event_at", f"{clock.delay_ms} milliseconds")
+    return rows.drop("event_at")
 
 
 def _public(released: DataFrame, facts: dict[str, Any], *, leveled: bool) -> DataFrame:
     """Turns the operator's rows into public ones: instants as timestamps, headers as an array, the ids of deliveries."""
     kind, note = F.col("kind"), F.col("note")
     is_fired, is_missed, is_rejected = (kind == each for each in ("fired", "missed", "rejected"))
-    due_ms, fired_at_ms = (_null_if_absent(name) for name in ("deliver_at_ms", "fired_at_ms"))
+    due_ms, fired_at_ms = (null_if_absent(name) for name in ("deliver_at_ms", "fired_at_ms"))
     late_ms = F.when(is_fired | is_missed, fired_at_ms - due_ms)
-    error_ms = F.coalesce(_null_if_absent("level_error_ms"), F.lit(0)) if leveled else F.lit(0)
+    error_ms = F.coalesce(null_if_absent("level_error_ms"), F.lit(0)) if leveled else F.lit(0)
     asked_ms = due_ms - error_ms if leveled else due_ms
     amend = F.coalesce(note, F.lit("0"))
     # Of the time that was asked for: a list of levels that changes gives nothing another id.
@@ -445,5 +463,6 @@ def _level_columns(released: Column, due_ms: Column, error_ms: Column | None) ->
     return [F.when(released, value).alias(name) for name, value in zip(LEVEL_COLUMNS, values, strict=True)]
 
 
-def _null_if_absent(column: str) -> Column:
+def null_if_absent(column: str) -> Column:
+    """A long with nulls again."""
     return F.when(F.col(column) != NO_LONG, F.col(column))

@@ -26,8 +26,8 @@ SCHEDULE: Final = 0
 CANCEL: Final = 1
 MAX_ID_BYTES: Final = 512
 
-_ID_RULE: Final = f"1 to {MAX_ID_BYTES} bytes of UTF-8 without NUL"
-_INSTANT_RULE: Final = "a timestamp, a date, or ISO 8601 text with Z, an offset, or no zone for UTC"
+ID_RULE: Final = f"1 to {MAX_ID_BYTES} bytes of UTF-8 without NUL"
+INSTANT_RULE: Final = "a timestamp, a date, or ISO 8601 text with Z, an offset, or no zone for UTC"
 _EPOCH_HINT: Final = "numbers are taken only where a preset names their unit"
 _DUE_RULE: Final = "exactly one of deliver_at and delay"
 _DUE_COLUMNS: Final = ("deliver_at", "delay")
@@ -46,19 +46,19 @@ class Text(NamedTuple):
 TEXTS: Final[Mapping[str, Text]] = {
     "unreadable": Text("not readable", "record", "a record in the format of the source"),
     "bad_op": Text("not an operation", "op", "SCHEDULE, REPLACE or CANCEL"),
-    "no_schedule_id": Text("no id", "schedule_id", _ID_RULE),
-    "bad_schedule_id": Text("not an id", "schedule_id", _ID_RULE),
+    "no_schedule_id": Text("no id", "schedule_id", ID_RULE),
+    "bad_schedule_id": Text("not an id", "schedule_id", ID_RULE),
     "bad_seq": Text(
         "not a version", "seq", "a whole number of 64 bits", "leave it null for event_time in ms"
     ),
-    "bad_event_time": Text("not an instant", "event_time", _INSTANT_RULE, _EPOCH_HINT),
+    "bad_event_time": Text("not an instant", "event_time", INSTANT_RULE, _EPOCH_HINT),
     "event_time_ahead": Text(
         "event time in the future", "event_time", "at most {max_ahead_ms} ms beyond the time of the batch"
     ),
     # Schedules only, from here on.
     "no_due_time": Text("no due time", "deliver_at", _DUE_RULE),
     "two_due_times": Text("two due times", "delay beside deliver_at", _DUE_RULE),
-    "bad_deliver_at": Text("not an instant", "deliver_at", _INSTANT_RULE, _EPOCH_HINT),
+    "bad_deliver_at": Text("not an instant", "deliver_at", INSTANT_RULE, _EPOCH_HINT),
     "bad_delay": Text("not a duration", "delay", DURATION_RULE, "for an instant use deliver_at"),
     "beyond_max_delay": Text(
         "due too far away", "due", "{max_delay} after event_time, between the years -290308 and 294247"
@@ -118,9 +118,9 @@ def is_ahead(max_ahead_ms: int) -> Column:
 
 def schedule_rules(given: read.Inputs, contract: Contract) -> list[Rule]:
     """The rules that a CANCEL is not held to, in order."""
-    rules = [*_due_rules(given, contract), *_destination_rules(given, contract)]
+    rules = [*_due_rules(given, contract), *destination_rules(given, contract)]
     if contract.max_value_bytes is not None:
-        size = _payload_bytes(given)
+        size = payload_bytes(given)
         rules.append(Rule("oversize", size > contract.max_value_bytes, size.cast("string")))
     if lateness := given.get("max_lateness"):
         bad = F.col("_lateness_ms").isNull() | (F.col("_lateness_ms") < 0)
@@ -152,7 +152,8 @@ def _due_rules(given: read.Inputs, contract: Contract) -> list[Rule]:
     ]
 
 
-def _destination_rules(given: read.Inputs, contract: Contract) -> list[Rule]:
+def destination_rules(given: read.Inputs, contract: Contract) -> list[Rule]:
+    """The rules of ``destination``, in order."""
     if "destination" not in given and contract.default_destination is not None:
         return []
     name = F.col("_destination")
@@ -168,7 +169,8 @@ def _destination_rules(given: read.Inputs, contract: Contract) -> list[Rule]:
     return rules
 
 
-def _payload_bytes(given: read.Inputs) -> Column:
+def payload_bytes(given: read.Inputs) -> Column:
+    """Bytes of value, key and headers together."""
     sizes = [F.octet_length(F.col(f"_{name}")) for name in ("value", "key") if name in given]
     sizes += read.headers_octets(F.col("_headers")) if "headers" in given else []
     total = F.lit(0).cast("long")
@@ -177,18 +179,26 @@ def _payload_bytes(given: read.Inputs) -> Column:
     return total
 
 
-def error_code(common: list[Rule], schedules: list[Rule]) -> Column:
+def first_broken(rules: list[Rule]) -> Column:
     """The code of the first rule broken; null where none is."""
-    chain = F.when(common[0].broken, common[0].code)
-    for rule in common[1:]:
+    chain = F.when(rules[0].broken, rules[0].code)
+    for rule in rules[1:]:
         chain = chain.when(rule.broken, rule.code)
+    return chain
+
+
+def error_code(common: list[Rule], schedules: list[Rule]) -> Column:
+    """The code of the first rule broken; a CANCEL is held to the common ones."""
+    chain = first_broken(common)
     chain = chain.when(F.col("_op") == CANCEL, read.null("string"))
     for rule in schedules:
         chain = chain.when(rule.broken, rule.code)
     return chain
 
 
-def error_message(code: Column, rules: list[Rule], contract: Contract) -> Column:
+def error_message(
+    code: Column, rules: list[Rule], contract: Contract, texts: Mapping[str, Text] = TEXTS
+) -> Column:
     """What is wrong, where, the value found, the rule and a hint, as ``WheelError`` says it."""
     named = {
         "max_ahead_ms": contract.max_ahead_ms,
@@ -199,7 +209,7 @@ def error_message(code: Column, rules: list[Rule], contract: Contract) -> Column
     }
     chain: Column | None = None
     for rule in rules:
-        text = TEXTS[rule.code]
+        text = texts[rule.code]
         after = f"; rule: {text.rule.format(**named)}" + (f"; hint: {text.hint}" if text.hint else "")
         quoted = F.concat(F.lit("'"), shown(rule.value, _LONGEST_VALUE), F.lit("'"))
         message = F.concat(

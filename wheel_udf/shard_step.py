@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial, reduce
 from typing import Any
@@ -123,7 +123,7 @@ def told_apart(frames: Iterable[pd.DataFrame]) -> Rows:
     ticks: list[str] = []
     latest: list[int] = []
     for frame in frames:
-        rows = _as_arrow(frame)
+        rows = as_arrow(frame, _INPUT_SCHEMA, _ABSENT)
         size = rows.num_rows
         if rows["tick"].null_count < size:
             ticks += rows["tick"].drop_null().to_pylist()
@@ -132,28 +132,62 @@ def told_apart(frames: Iterable[pd.DataFrame]) -> Rows:
             rejected.append(rows.filter(rows["reject"].is_valid()))
             rows = rows.filter(rows["reject"].is_null())
         commands.append(_with_form(rows))
-        if "event_at" in frame and not pd.isna(at := frame["event_at"].max()):  # only good commands have one
-            latest.append(int(at.value // 1_000_000))
-    runs, _, instants = zip(*(tick.partition("|") for tick in ticks), strict=True) if ticks else ((), (), ())
+        latest += latest_event_ms(frame)
+    run, instant_ms = read_ticks(ticks)
     return Rows(
         commands=pa.concat_tables(commands),
         rejected=pa.concat_tables(rejected),
-        instant_ms=max((int(instant) for instant in instants if instant), default=None),
-        run=runs[0] if runs else None,
+        instant_ms=instant_ms,
+        run=run,
         latest_event_ms=max(latest, default=None),
     )
 
 
-def _as_arrow(frame: pd.DataFrame) -> pa.Table:
+def read_ticks(ticks: Sequence[str]) -> tuple[str | None, int | None]:
+    """The run of the clock source and the latest instant, from clock rows (``run|instant``); None without one."""
+    runs, _, instants = zip(*(tick.partition("|") for tick in ticks), strict=True) if ticks else ((), (), ())
+    return runs[0] if runs else None, max((int(instant) for instant in instants if instant), default=None)
+
+
+def latest_event_ms(frame: pd.DataFrame) -> list[int]:
+    """The largest event time of a frame, if there is one; only good rows have one."""
+    if "event_at" not in frame or pd.isna(at := frame["event_at"].max()):
+        return []
+    return [int(at.value // 1_000_000)]
+
+
+def as_arrow(frame: pd.DataFrame, schema: pa.Schema, absent: Collection[str]) -> pa.Table:
+    """The columns of a frame in Arrow; in the `absent` ones :data:`NO_LONG` is null."""
     arrays = []
-    for field in _INPUT_SCHEMA:
+    for field in schema:
         if field.name in _LEVEL_COLUMNS and field.name not in frame:  # there are no levels
             arrays.append(pa.nulls(len(frame), field.type))
             continue
         values = frame[field.name].to_numpy()
-        absent = values == NO_LONG if field.name in _ABSENT else None
-        arrays.append(pa.array(values, field.type, mask=absent, from_pandas=absent is None))
-    return pa.table(arrays, schema=_INPUT_SCHEMA)
+        nulls = values == NO_LONG if field.name in absent else None
+        arrays.append(pa.array(values, field.type, mask=nulls, from_pandas=nulls is None))
+    return pa.table(arrays, schema=schema)
+
+
+def now_of(
+    clock_kind: str, first_ms: int, standing_ms: int | None, instant_ms: int | None, group: Any
+) -> int:
+    """What time a batch has.
+
+    Args:
+        clock_kind: As :attr:`ShardStep.clock_kind`.
+        first_ms: Where a simulated clock stands before its first row.
+        standing_ms: The shard's clock so far.
+        instant_ms: What a clock row brought.
+        group: Spark's state of the group, which knows watermark and batch time.
+    """
+    if clock_kind in ("simulated", "store"):
+        before_ms = first_ms if standing_ms is None else standing_ms
+        return before_ms if instant_ms is None else instant_ms
+    now_ms = int(
+        group.getCurrentWatermarkMs() if clock_kind == "event" else group.getCurrentProcessingTimeMs()
+    )
+    return now_ms if instant_ms is None else max(now_ms, instant_ms)
 
 
 @dataclass(frozen=True)
@@ -192,7 +226,7 @@ class ShardStep:
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], group: Any
     ) -> Iterator[pd.DataFrame]:
         """One batch of one shard; see the module."""
-        _silence_pyspark()
+        silence_pyspark()
         shard = self.keys.index(key[0])
         rows = told_apart(frames)
         state = (
@@ -203,7 +237,7 @@ class ShardStep:
         step = advance(
             state,
             rows.commands,
-            self._now_ms(state, rows, group),
+            now_of(self.clock_kind, self.first_ms, state.clock_ms, rows.instant_ms, group),
             self._share(shard),
             memory_ms=self.memory_ms,
             stored=self.stored,
@@ -233,17 +267,6 @@ class ShardStep:
             "note", texts.take(pc.index_in(step.refused["bound"], pa.array(BOUNDS)))
         )
 
-    def _now_ms(self, state: ShardState, rows: Rows, group: Any) -> int:
-        if self.clock_kind in ("simulated", "store"):
-            standing = self.first_ms if state.clock_ms is None else state.clock_ms
-            return standing if rows.instant_ms is None else rows.instant_ms
-        now_ms = int(
-            group.getCurrentWatermarkMs()
-            if self.clock_kind == "event"
-            else group.getCurrentProcessingTimeMs()
-        )
-        return now_ms if rows.instant_ms is None else max(now_ms, rows.instant_ms)
-
     def _share(self, shard: int) -> int | None:
         """This shard's part of the batch's limit."""
         if self.limit is None:
@@ -252,7 +275,7 @@ class ShardStep:
         return max(1, whole + (shard < rest))
 
     def _status(self, shard: int, rows: Rows, step: Step, state: ShardState, group: Any) -> dict[str, Any]:
-        batch_id, query_id = _batch_of_task()
+        batch_id, query_id = batch_of_task()
         refused = 0 if step.refused is None else step.refused.num_rows
         watermark_ms = None
         if self.clock_kind == "event":
@@ -279,8 +302,8 @@ class ShardStep:
             "lateness": LatenessHistogram.of(
                 step.clock_ms - step.fired["deliver_at_ms"].to_numpy()
             ).to_json(),
-            "destinations": _counts_of(step.fired["destination"]),
-            "largest": _largest_of(step.fired),
+            "destinations": counts_of(step.fired["destination"]),
+            "largest": largest_of(step.fired, _SIZED),
             **state.counts,
         }
         if self.board_folder is not None:
@@ -288,15 +311,16 @@ class ShardStep:
         return status
 
 
-def _counts_of(values: pa.ChunkedArray) -> dict[str, int]:
+def counts_of(values: pa.ChunkedArray) -> dict[str, int]:
+    """How often each value occurs."""
     return {pair["values"]: pair["counts"] for pair in pc.value_counts(values).to_pylist()}
 
 
-def _largest_of(entries: pa.Table) -> dict[str, int]:
+def largest_of(entries: pa.Table, sized: Sequence[str]) -> dict[str, int]:
     """Bytes of the largest entry of each destination, from above: headers count as the JSON text they are here."""
     if not entries.num_rows:
         return {}
-    parts = [pc.binary_length(entries[name]).fill_null(0) for name in _SIZED]
+    parts = [pc.binary_length(entries[name]).fill_null(0) for name in sized]
     total = reduce(pc.add, (part.cast(pa.int64()) for part in parts))
     sizes = pa.table({"destination": entries["destination"], "bytes": total})
     found = sizes.group_by("destination").aggregate([("bytes", "max")])
@@ -359,13 +383,14 @@ def _part(
 
 
 @cache
-def _silence_pyspark() -> None:
+def silence_pyspark() -> None:
+    """Keeps a warning of pandas about pyspark's own doing from the users."""
     # pyspark 4.2 concatenates what a group gave with an empty frame of other dtypes, and pandas warns of it once per worker; the result
     # is right, and users would take the warning for theirs.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.sql\.pandas\.serializers")
 
 
-def _batch_of_task() -> tuple[int, str]:
+def batch_of_task() -> tuple[int, str]:
     """Id of the batch, and of the query, that the running task works for; outside Spark there is none.
 
     Spark hands them to tasks as local properties (``MicroBatchExecution.BATCH_ID_KEY``, ``StreamExecution.QUERY_ID_KEY``).

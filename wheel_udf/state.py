@@ -55,7 +55,7 @@ GROUPS_PER_LEVEL = 32
 CHUNKS_PER_BUCKET = 4
 LARGEST_STATE_BYTES = 1_500_000_000
 _COMPRESS_FROM_BYTES = 16_384
-_MEMORY_LEVEL = 0
+MEMORY_LEVEL = 0
 _LARGEST_INT64 = 2**63 - 1
 
 Int64s = npt.NDArray[np.int64]
@@ -83,6 +83,7 @@ where it is ``topic/partition/offset``.
 ``level_error_ms``, and ``delay_level_ms`` is the level's span; both are null without a level."""
 
 _LEVEL_COLUMNS = ("delay_level_ms", "level_error_ms")
+_PLAIN_COLUMNS = [name for name in ENTRY_SCHEMA.names if name not in _LEVEL_COLUMNS]
 
 COMMAND_SCHEMA = pa.schema([*ENTRY_SCHEMA, ("op", pa.int8()), ("seq_given", pa.bool_()), ("act", pa.int8())])
 """A valid command: an entry plus ``op`` (:data:`SCHEDULE` or :data:`CANCEL`), whether the producer gave its ``seq``, and what
@@ -117,10 +118,10 @@ class Chunk:
     """A closed run of rows: where it belongs, how much it is, what its times are, and its Arrow IPC bytes.
 
     Attributes:
-        level: Level of the wheel, from 1; 0 for memory.
+        level: Level of the wheel, from 1; 0 and less for what is no bucket of it (:data:`MEMORY_LEVEL`).
         group: Number of the run of slots on that level.
         rows: How many rows.
-        low_ms: Earliest ``deliver_at_ms`` (memory: ``ended_at_ms``) inside.
+        low_ms: Earliest time inside: of entries ``deliver_at_ms``, of memory ``ended_at_ms``.
         high_ms: Latest one.
         text: Arrow IPC stream of one table, in base64.
     """
@@ -135,36 +136,36 @@ class Chunk:
     @staticmethod
     def of_entries(level: int, group: int, entries: pa.Table) -> Chunk:
         """Closes entries (``ENTRY_SCHEMA``, at least one row) into a chunk."""
-        return _closed(level, group, _without_level_columns(entries), "deliver_at_ms")
+        return Chunk.of(level, group, entries, "deliver_at_ms")
 
     @staticmethod
-    def of_memory(records: pa.Table) -> Chunk:
-        """Closes memory records (``MEMORY_SCHEMA``, at least one row) into a chunk."""
-        return _closed(_MEMORY_LEVEL, 0, records, "ended_at_ms")
+    def of(level: int, group: int, rows: pa.Table, time_column: str) -> Chunk:
+        """Closes rows (at least one) into a chunk."""
+        limits = pc.min_max(rows[time_column]).as_py()
+        text = _text(_encoded(_without_level_columns(rows)))
+        return Chunk(level, group, rows.num_rows, limits["min"], limits["max"], text)
 
     def table(self, *columns: str) -> pa.Table:
         """Opens the chunk; with ``columns`` (not those of the delay levels), decompresses just those."""
-        schema = MEMORY_SCHEMA if self.level == _MEMORY_LEVEL else ENTRY_SCHEMA
-        chosen = [schema.get_field_index(name) for name in columns] or None
+        octets = pa.py_buffer(_octets(self.text))
+        # The schema stands in front of the rows: 10 us.
+        schema = pa.ipc.read_schema(octets) if columns else None
+        chosen = [schema.get_field_index(name) for name in columns] if schema else None
         options = pa.ipc.IpcReadOptions(included_fields=chosen, use_threads=False)
-        with pa.ipc.open_stream(pa.py_buffer(_octets(self.text)), options=options) as reader:
+        with pa.ipc.open_stream(octets, options=options) as reader:
             rows = reader.read_all()
-        return rows if chosen or self.level == _MEMORY_LEVEL else _with_level_columns(rows)
+        return rows if columns else _with_level_columns(rows)
 
 
-def _closed(level: int, group: int, rows: pa.Table, time_column: str) -> Chunk:
-    limits = pc.min_max(rows[time_column]).as_py()
-    return Chunk(level, group, rows.num_rows, limits["min"], limits["max"], _text(_encoded(rows)))
-
-
-def _without_level_columns(entries: pa.Table) -> pa.Table:
-    # They are the last ones, so the others keep their numbers.
-    has_level = entries["delay_level_ms"].null_count < entries.num_rows
-    return entries if has_level else entries.drop_columns(list(_LEVEL_COLUMNS))
+def _without_level_columns(rows: pa.Table) -> pa.Table:
+    """Rows as they are kept: entries without the columns of the delay levels, if none of them has a level."""
+    if rows.schema.names != ENTRY_SCHEMA.names or rows["delay_level_ms"].null_count < rows.num_rows:
+        return rows
+    return rows.drop_columns(list(_LEVEL_COLUMNS))
 
 
 def _with_level_columns(rows: pa.Table) -> pa.Table:
-    if rows.num_columns == len(ENTRY_SCHEMA):
+    if rows.schema.names != _PLAIN_COLUMNS:
         return rows
     for name in _LEVEL_COLUMNS:
         rows = rows.append_column(ENTRY_SCHEMA.field(name), pa.nulls(rows.num_rows, pa.int64()))
@@ -203,17 +204,17 @@ _DIRECTORY_SCHEMA = pa.schema(
 
 def entries_of_text(text: str) -> pa.Table:
     """All pending entries (``ENTRY_SCHEMA``) of a shard's state, from the column ``chunks`` of its row."""
-    tables = [chunk.table() for chunk in _chunks_from_text(text) if chunk.level != _MEMORY_LEVEL]
+    tables = [chunk.table() for chunk in chunks_from_text(text) if chunk.level != MEMORY_LEVEL]
     return pa.concat_tables(tables) if tables else ENTRY_SCHEMA.empty_table()
 
 
 def memory_of_text(text: str) -> pa.Table:
     """All that a shard remembers of ended ids (``MEMORY_SCHEMA``), from the column ``chunks`` of its row."""
-    tables = [chunk.table() for chunk in _chunks_from_text(text) if chunk.level == _MEMORY_LEVEL]
+    tables = [chunk.table() for chunk in chunks_from_text(text) if chunk.level == MEMORY_LEVEL]
     return pa.concat_tables(tables) if tables else MEMORY_SCHEMA.empty_table()
 
 
-def _chunks_to_text(chunks: Sequence[Chunk]) -> str:
+def chunks_to_text(chunks: Sequence[Chunk]) -> str:
     """The directory's text, a blank, and the texts of the chunks, end to end."""
     columns = [
         *([getattr(chunk, name) for chunk in chunks] for name in _DIRECTORY_SCHEMA.names[:-1]),
@@ -223,7 +224,8 @@ def _chunks_to_text(chunks: Sequence[Chunk]) -> str:
     return "".join([_text(_encoded(directory)), " ", *(chunk.text for chunk in chunks)])
 
 
-def _chunks_from_text(text: str) -> tuple[Chunk, ...]:
+def chunks_from_text(text: str) -> tuple[Chunk, ...]:
+    """The inverse of :func:`chunks_to_text`."""
     if not text:
         return ()
     begin = text.index(" ")
@@ -274,17 +276,17 @@ class ShardState:
     @cached_property
     def chunks(self) -> tuple[Chunk, ...]:
         """All chunks, entries and memory."""
-        return _chunks_from_text(self.text)
+        return chunks_from_text(self.text)
 
     @property
     def entry_chunks(self) -> tuple[Chunk, ...]:
         """The chunks that hold pending entries."""
-        return tuple(chunk for chunk in self.chunks if chunk.level != _MEMORY_LEVEL)
+        return tuple(chunk for chunk in self.chunks if chunk.level != MEMORY_LEVEL)
 
     @property
     def memory_chunks(self) -> tuple[Chunk, ...]:
         """The chunks that hold what is remembered of ended ids, oldest first."""
-        return tuple(chunk for chunk in self.chunks if chunk.level == _MEMORY_LEVEL)
+        return tuple(chunk for chunk in self.chunks if chunk.level == MEMORY_LEVEL)
 
     def entries(self) -> pa.Table:
         """All pending entries (``ENTRY_SCHEMA``), in no order; for looking, not for the hot path."""
@@ -308,7 +310,7 @@ class ShardState:
             far=far,
             counts=counts,
             levels={level_ms: count for level_ms, count in sorted(levels.items()) if count},
-            text=_chunks_to_text([*entries, *memory]),
+            text=chunks_to_text([*entries, *memory]),
         )
 
     def counting(self, **more: int) -> ShardState:
@@ -350,8 +352,8 @@ class ShardState:
             GeometryChangedError: The row was written by another format version, geometry or shard count; says both.
         """
         version, stored, clock_ms, next_due_ms, pending, far, *counters, levels, text = row
-        _refuse_other("format version of the state", version, FORMAT_VERSION)
-        _refuse_other("geometry of the wheel", stored, fingerprint(wheel, shards))
+        refuse_other("format version of the state", version, FORMAT_VERSION)
+        refuse_other("geometry of the wheel", stored, fingerprint(wheel, shards))
         counts = dict(zip(OUTCOMES, counters, strict=True))
         by_level = dict(json.loads(levels)) if levels else {}
         return ShardState(wheel, clock_ms, next_due_ms, pending, far, counts, by_level, text)
@@ -395,7 +397,12 @@ def fingerprint(wheel: Wheel, shards: int) -> str:
     return f"{wheel.fingerprint()},shards={shards}"
 
 
-def _refuse_other(what: str, stored: object, wanted: object) -> None:
+def refuse_other(what: str, stored: object, wanted: object) -> None:
+    """Refuses a stored state of another kind.
+
+    Raises:
+        GeometryChangedError: Says both values.
+    """
     if stored != wanted:
         raise GeometryChangedError(
             f"the stored state does not fit: {what} changed",
@@ -412,9 +419,14 @@ class Storage:
 
     The user's ``levels`` bound the *named* levels, of which the top one is open-ended. Storage splits that open end with the same
     formula (more levels of the same size), which changes no firing time and keeps the number of buckets logarithmic in the horizon.
+
+    Attributes:
+        wheel: The geometry.
+        due: Name of the column with the time by which rows are placed.
     """
 
     wheel: Wheel
+    due: str = "deliver_at_ms"
 
     @cached_property
     def deep(self) -> Wheel:
@@ -430,13 +442,13 @@ class Storage:
         return -(-self.wheel.size // GROUPS_PER_LEVEL)
 
     def place(self, entries: pa.Table, clock_ms: int) -> list[Chunk]:
-        """Sorts entries (``ENTRY_SCHEMA``) into new chunks, one for each bucket they fall into at this clock.
+        """Sorts rows into new chunks, one for each bucket they fall into at this clock.
 
         An entry that is due already is kept in the bucket of the clock itself: a backlog of years is one bucket, not one per tick.
         """
         if entries.num_rows == 0:
             return []
-        due = np.maximum(entries["deliver_at_ms"].to_numpy(), clock_ms)
+        due = np.maximum(entries[self.due].to_numpy(), clock_ms)
         levels = levels_of(self.deep, due, clock_ms)
         groups = slots_of(self.deep, levels, due) // self.slots_per_group
         order = np.lexsort((groups, levels))
@@ -445,7 +457,7 @@ class Storage:
         ordered = entries.take(pa.array(order))
         bounds = [*starts.tolist(), len(order)]
         return [
-            Chunk.of_entries(int(levels[a]), int(groups[a]), ordered.slice(a, b - a))
+            Chunk.of(int(levels[a]), int(groups[a]), ordered.slice(a, b - a), self.due)
             for a, b in pairwise(bounds)
         ]
 
@@ -464,7 +476,7 @@ def without(table: pa.Table, rows: Int64s) -> pa.Table:
     return table.filter(pa.array(keep))
 
 
-def merged(chunks: Sequence[Chunk]) -> list[Chunk]:
+def merged(chunks: Sequence[Chunk], due: str = "deliver_at_ms") -> list[Chunk]:
     """Merges the buckets that have come to more than :data:`CHUNKS_PER_BUCKET` chunks; the others pass through closed."""
     buckets: dict[tuple[int, int], list[Chunk]] = {}
     for chunk in chunks:
@@ -475,6 +487,6 @@ def merged(chunks: Sequence[Chunk]) -> list[Chunk]:
             result += members
         else:
             result.append(
-                Chunk.of_entries(level, group, pa.concat_tables([member.table() for member in members]))
+                Chunk.of(level, group, pa.concat_tables([member.table() for member in members]), due)
             )
     return result

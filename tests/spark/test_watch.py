@@ -1,0 +1,169 @@
+"""The purgatory on real streams: files of operations and events in, outcomes out. Times are seconds after 2024-01-01 00:00 UTC."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.streams import T0, at_ms, run
+from tests.spark.watches import add_rows, event, operation, read_rows
+from wheel_udf.clock import EventClock, SimulatedClock
+from wheel_udf.contract import Contract
+from wheel_udf.errors import ConfigError, ContractError
+from wheel_udf.geometry import Wheel
+from wheel_udf.watch import outcomes, watch, watch_rejects, watch_status
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
+UNTIL = EventClock(until_ms=at_ms(1_000))
+
+
+def ended(rows: DataFrame) -> list[tuple[str, str, str | None, float]]:
+    """(id, outcome, by key, at), in the order of ids."""
+    found = outcomes(rows).orderBy("op_id", "generation").collect()
+    return [(row.op_id, row.outcome, row.by_key, row.at.timestamp() - T0.timestamp()) for row in found]
+
+
+def counts(rows: DataFrame) -> dict[str, int]:
+    """Pending and all counts, over the last status of every shard; those of none are left out."""
+    last: dict[int, Any] = {}
+    for row in watch_status(rows).collect():
+        if row.shard not in last or row.batch_id > last[row.shard].batch_id:
+            last[row.shard] = row
+    names = (
+        "pending",
+        "completed",
+        "expired",
+        "cancelled",
+        "duplicate",
+        "rejected",
+        "events",
+        "event_rejected",
+    )
+    total = {name: sum(row[name] for row in last.values()) for name in names}
+    return {name: count for name, count in total.items() if count}
+
+
+BATCHES = (
+    (
+        [
+            operation("any", 0, "a", "b"),
+            operation("all", 0, "a", "c", rule="all"),
+            operation("two", 1, "a", "b", "c", rule="n:2"),
+            operation("sum", 1, "x", rule="SUM >= 10.5", value=b"\x00\xff"),
+            operation("gone", 1, "y"),
+            operation("over", 2, "z", deadline="2024-01-01T00:00:20Z"),
+        ],
+        [event("b", 5), event("x", 6, amount=10.0)],
+    ),
+    ([operation("any", 9, "a")], [event("a", 10), event("gone", 12, op="cancel_operation")]),
+    ([], [event("c", 14), event("x", 15, amount=0.5), event("z", 21), event("y", 22)]),
+)
+ENDED = [
+    ("all", "completed", "c", 14),
+    ("any", "completed", "b", 5),
+    ("gone", "cancelled", None, 12),
+    ("over", "expired", None, 20),
+    ("sum", "completed", "x", 15),
+    ("two", "completed", "a", 10),
+]
+
+
+@pytest.mark.parametrize("files_per_batch", [1, 9])
+def test_each_operation_ends_once_as_its_rule_says_wherever_batches_end(
+    spark: SparkSession, tmp_path: Path, files_per_batch: int
+) -> None:
+    add_rows(tmp_path / "in", *BATCHES)
+    rows = run(
+        watch(*read_rows(spark, tmp_path / "in", files_per_batch), wheel=WHEEL, clock=UNTIL),
+        tmp_path / "checkpoint",
+    )
+    assert ended(rows) == ENDED
+    assert counts(rows) == {"completed": 4, "expired": 1, "cancelled": 1, "duplicate": 1, "events": 8}
+    (two, total) = outcomes(rows).where("op_id IN ('two', 'sum')").orderBy("op_id", ascending=False).collect()
+    assert (two.present, two.missing, two.destination) == (["a", "b"], ["c"], "out")
+    assert (total.value, total.missing, total.generation) == (bytearray(b"\x00\xff"), [], 1)
+    assert outcomes(rows).select("fire_id").distinct().count() == len(ENDED)
+
+
+def test_a_run_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for batch in (*BATCHES, ([], [])):
+        add_rows(tmp_path / "in", batch)
+        clock = UNTIL if batch == ([], []) else EventClock()
+        frame = watch(*read_rows(spark, tmp_path / "in"), wheel=WHEEL, clock=clock)
+        writer = frame.writeStream.format("parquet").option(
+            "checkpointLocation", str(tmp_path / "checkpoint")
+        )
+        writer.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
+    rows = spark.read.parquet(str(tmp_path / "out"))
+    assert ended(rows) == ENDED
+    assert counts(rows) == {"completed": 4, "expired": 1, "cancelled": 1, "duplicate": 1, "events": 8}
+
+
+def test_what_cannot_be_used_is_a_row_of_the_rejects_that_says_why(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    operations = [
+        operation(None, 0, "a"),
+        operation("no-group", 0, "a", group=""),
+        operation("no-keys", 0),
+        operation("null-key", 0, "a", None),  # type: ignore[arg-type]
+        operation("rule", 0, "a", rule="most"),
+        operation("too-many", 0, "a", "a", "b", rule="n:3"),
+        operation("no-deadline", 0, "a", deadline=None),
+        operation("deadline", 0, "a", deadline="soon"),
+        operation("past", 5, "a", deadline="2024-01-01T00:00:04Z"),
+        operation("far", 0, "a", deadline="2 d"),
+        operation("limit", 0, "a", limit="20 s"),
+        operation("sum-limit", 0, "a", rule="sum>=1", limit="40 s"),
+        operation("where", 0, "a", destination="elsewhere"),
+        operation("good", 0, "a", rule=" N : 1 "),
+    ]
+    events = [event(None, 1), event("a", 1, op="poke"), event("a", 1, amount=-1.0), event("b", 2)]
+    add_rows(tmp_path / "in", (operations, events))
+    contract = Contract(destinations=("out",), max_delay_ms=86_400_000)
+    frame = watch(*read_rows(spark, tmp_path / "in"), wheel=WHEEL, clock=UNTIL, contract=contract)
+    rows = run(frame, tmp_path / "checkpoint")
+    rejected = {(row.op_id, row.error_code): row for row in watch_rejects(rows).collect()}
+    assert rejected.keys() == {
+        (None, "no_op_id"), ("no-group", "no_group"), ("no-keys", "no_keys"), ("null-key", "bad_key"), ("rule", "bad_rule"),
+        ("too-many", "bad_rule"), ("no-deadline", "no_deadline"), ("deadline", "bad_deadline"), ("past", "deadline_past"),
+        ("far", "beyond_max_delay"), ("limit", "bad_limit"), ("sum-limit", "bad_limit"), ("where", "unknown_destination"),
+        (None, "no_key"), (None, "bad_op"), (None, "bad_amount"),
+    }  # fmt: skip
+    rule = rejected["rule", "bad_rule"]
+    assert rule.error_message.startswith(
+        "not a rule: rule = 'most'; rule: any, all, n:<keys>, sum>=<amount> or beat"
+    )
+    assert json.loads(rule.record)["keys"] == ["a"]
+    assert counts(rows) == {"expired": 1, "rejected": 13, "events": 1, "event_rejected": 3}
+
+
+def test_only_the_outcomes_that_are_asked_for_leave(spark: SparkSession, tmp_path: Path) -> None:
+    add_rows(tmp_path / "in", *BATCHES)
+    clock = SimulatedClock(instants_ms=(at_ms(0), at_ms(15), at_ms(500)))
+    frame = watch(*read_rows(spark, tmp_path / "in"), wheel=WHEEL, clock=clock, deliver=["expired"])
+    rows = run(frame, tmp_path / "checkpoint")
+    assert ended(rows) == [("over", "expired", None, 20)]
+    assert counts(rows)["completed"] == 4
+
+
+def test_settings_that_cannot_be_are_errors_before_anything_runs(spark: SparkSession, tmp_path: Path) -> None:
+    add_rows(tmp_path / "in", ([], []))
+    operations, events = read_rows(spark, tmp_path / "in")
+    with pytest.raises(ConfigError, match=r"lookback_ms = 600000; rule: 0 to memory_ms, 300000"):
+        watch(operations, events, wheel=WHEEL, clock=UNTIL, lookback_ms=600_000)
+    with pytest.raises(ConfigError, match=r"no such outcome: deliver = 'paid'"):
+        watch(operations, events, wheel=WHEEL, clock=UNTIL, deliver=["paid"])
+    with pytest.raises(ContractError, match=r"the operations have no column op_id"):
+        watch(operations.drop("op_id"), events, wheel=WHEEL, clock=UNTIL)
+    with pytest.raises(ContractError, match=r"needs a streaming frame"):
+        watch(operations, spark.range(1), wheel=WHEEL, clock=UNTIL)

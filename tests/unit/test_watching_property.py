@@ -1,0 +1,68 @@
+"""Property tests of the purgatory's step: whatever the batches, what comes out is what the model says of all rows at once."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.watch_model import BEAT, SUM, Event, Request, outcomes_of
+from tests.unit.watching import Shard
+
+KEYS = ("a", "b", "c", "d")
+IDS = ("o", "p", "q")
+TIMES = st.integers(0, 40)
+GROUPS = st.sampled_from(["g", "g", "h"])
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Request:
+    keys = tuple(draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=4, unique=True)))
+    need = draw(st.sampled_from([SUM, BEAT, *range(1, len(keys) + 1)]))
+    time = draw(TIMES)
+    deadline = time + draw(st.integers(1 if need == BEAT else 0, 12))
+    limit = deadline + draw(st.integers(1, 15)) if need > 0 and draw(st.booleans()) else None
+    # Two with one id differ in their times: of equal ones either may be meant.
+    op_id = draw(st.sampled_from(IDS))
+    threshold = draw(st.sampled_from([0.3, 1.0, 2.0]))
+    return Request(op_id, keys, need, time, deadline, threshold, limit, draw(GROUPS))
+
+
+EVENTS = st.builds(
+    Event,
+    st.sampled_from(KEYS),
+    TIMES,
+    st.sampled_from([0, 0, 0, 1]),
+    st.sampled_from([0.1, 0.2, 0.7]),
+    GROUPS,
+) | st.builds(Event, st.sampled_from(IDS), TIMES, st.just(2), st.just(0.0), GROUPS)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(requests(), max_size=5),
+    st.lists(EVENTS, max_size=14),
+    st.lists(st.integers(0, 45), max_size=6),
+    st.sampled_from([0, 3, 50]),
+    st.data(),
+)
+def test_the_outcomes_do_not_depend_on_where_batches_end(
+    operations: list[Request], events: list[Event], clocks: list[int], lookback: int, data: st.DataObject
+) -> None:
+    operations = list({(r.group, r.op_id, r.time, r.deadline): r for r in operations}.values())
+    batches: dict[int, list[Request | Event]] = {clock: [] for clock in sorted({*clocks, 200})}
+    for row in data.draw(st.permutations([*operations, *events])):
+        # Not behind the clock when it comes: in the first batch whose clock has passed it, or in one before.
+        last = next(clock for clock in batches if clock > row.time)
+        batches[data.draw(st.sampled_from([clock for clock in batches if clock <= last]))].append(row)
+
+    shard = Shard(lookback=lookback, memory=None)
+    for clock, rows in batches.items():
+        decided = len(shard.outcomes)
+        shard.batch(clock, *rows)
+        assert all(o.at < clock for o in shard.outcomes[decided:])
+
+    model = outcomes_of(operations, events, 200, lookback)
+    assert sorted(shard.outcomes, key=repr) == sorted(model, key=repr)
+    begun = sum(o.generation == 1 for o in shard.outcomes)
+    assert begun + shard.state.counts["duplicate"] == len(operations)
+    assert shard.state.pending == 0

@@ -1,0 +1,332 @@
+"""One step of one shard of a purgatory: operations come, events complete them, the clock expires the rest.
+
+:func:`advance` is a pure function, as that of the wheel (:mod:`wheel_udf.cascade`). Times decide, never the order of arrival::
+
+    event_time - lookback          event_time                         deadline        clock
+    |------------------------------|----------------------------------|               |
+      events seen before it count    events complete it, cancels end it  else it expires: decided when the deadline is behind the clock
+      as of its own time
+
+* A row takes effect when the clock has passed its time; until then it waits. So what has been decided by a clock follows from the rows of
+  before that clock, and from nothing else: not from where batches end, nor from the order of rows in them.
+* What counts for an operation is the first event on each key in its window, the first cancel, and the running sum of amounts. First ones are minima:
+  they can be found in any order.
+* An outcome happens at an instant: that of the event that made it complete, of the cancel, or the deadline. The earliest wins; at one instant
+  complete is before cancel, and cancel before expire. It is decided when that instant is behind the clock, once.
+* Under `all` and `n of m`, a key that has had its event has left its watch list: a cancel of it comes to nothing.
+* A row behind the clock (late) takes effect in the step that brings it, on operations that are open then.
+
+A **join** is an operation with a limit: at a deadline that it does not meet, it goes on by its first delay (up to the limit) if members came since the
+last one. A **heartbeat** (``BEAT``) goes on by its first delay from each event, and never completes. Both rest when they have ended, unless by a
+cancel; the next event on one of their keys begins the next generation, at its own time.
+
+Cost: O(1) for a tick with nothing due and nothing new; otherwise O(rows that came + rows of reached buckets + pairs of a sum and its events), a hash probe
+(about 10 ns) for each key that is waited for, and the rewriting of the chunks that hold operations on the batch's keys.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.memory import remember, still_remembered
+from wheel_udf.runs import Bools, Int64s, repeats
+from wheel_udf.state import MEMORY_LEVEL, Chunk, Storage, merged, without
+from wheel_udf.watch_open import OUTCOME_SCHEMA, Operations, Timelines, settle
+from wheel_udf.watch_state import (
+    CANCEL_OPERATION,
+    EVENTS_LEVEL,
+    NEVER,
+    OPERATION_SCHEMA,
+    REQUEST_SCHEMA,
+    RESTING_LEVEL,
+    UNDECIDED_LEVEL,
+    WatchState,
+    hashes_of,
+    named,
+)
+
+_DUE = "look_at_ms"
+_IN_ORDER = [("at_ms", "ascending"), ("group", "ascending"), ("op_id", "ascending")]
+
+
+@dataclass(frozen=True)
+class WatchStep:
+    """What a step did.
+
+    Attributes:
+        state: The next state.
+        clock_ms: The clock that the step worked with.
+        outcomes: ``OUTCOME_SCHEMA``, by the instant at which they happened.
+        changed: Whether the state must be written.
+    """
+
+    state: WatchState
+    clock_ms: int
+    outcomes: pa.Table
+    changed: bool
+
+
+def advance(
+    state: WatchState,
+    requests: pa.Table,
+    events: pa.Table,
+    now_ms: int,
+    *,
+    lookback_ms: int = 0,
+    memory_ms: int | None,
+) -> WatchStep:
+    """Advances a shard to ``now_ms`` with the rows of a batch.
+
+    Args:
+        state: The shard as the last step left it.
+        requests: New operations (``REQUEST_SCHEMA``), in any order.
+        events: Events and cancels (``EVENT_SCHEMA``), in any order.
+        now_ms: The clock; an instant behind the state's holds it.
+        lookback_ms: How long before its own time an operation looks for events.
+        memory_ms: How long events and ended operations are remembered, at least ``lookback_ms``; ``None`` for ever.
+    """
+    clock_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
+    quiet = not requests.num_rows and not events.num_rows
+    if quiet and (state.next_due_ms is None or state.next_due_ms > clock_ms):
+        return WatchStep(state, clock_ms, OUTCOME_SCHEMA.empty_table(), changed=False)
+
+    counts = Counter(events=events.num_rows)
+    news, undecided = _decided(state, events, clock_ms)
+    fresh = _registered(requests, lookback_ms, counts)
+    storage = Storage(state.wheel, _DUE)
+    closed, opened = _open(state, storage, news, fresh, clock_ms)
+    opened, fresh = _without_repeats(state, opened, fresh, clock_ms, memory_ms, counts)
+    seen = _seen_by(state, fresh, news, clock_ms, memory_ms)
+    old = settle(Operations(opened), Timelines(news), clock_ms)
+    new = settle(Operations(fresh), Timelines(seen), clock_ms)
+
+    outcomes = pa.concat_tables([old.outcomes, new.outcomes]).sort_by(_IN_ORDER)
+    counts.update(Counter(outcomes["outcome"].to_pylist()), generations=old.generations + new.generations)
+    waiting = pa.concat_tables([old.waiting, new.waiting])
+    resting = pa.concat_tables([old.resting, new.resting])
+    after = state.with_chunks(
+        clock_ms,
+        {name: count + counts[name] for name, count in state.counts.items()},
+        [
+            *merged(
+                [*(c for c in closed if c.level > MEMORY_LEVEL), *storage.place(waiting, clock_ms)], _DUE
+            ),
+            *_remembered_ends(state, pa.concat_tables([old.ended, new.ended]), clock_ms, memory_ms),
+            *_remembered_events(state, news, clock_ms, memory_ms),
+            *([Chunk.of(UNDECIDED_LEVEL, 0, undecided, "event_time_ms")] if undecided.num_rows else []),
+            *_at_rest([c for c in closed if c.level == RESTING_LEVEL], resting, clock_ms, memory_ms),
+        ],
+    )
+    return WatchStep(after, clock_ms, outcomes, changed=True)
+
+
+# --- what comes in ------------------------------------------------------------------------------------------------------
+
+
+def _decided(state: WatchState, events: pa.Table, clock_ms: int) -> tuple[pa.Table, pa.Table]:
+    """The events that the clock has passed since they came, and those that it has still to pass."""
+    waiting = [chunk.table() for chunk in state.of_level(UNDECIDED_LEVEL)]
+    known = pa.concat_tables([*waiting, events]) if waiting else events
+    behind = pc.less(known["event_time_ms"], clock_ms)
+    return known.filter(behind), known.filter(pc.invert(behind))
+
+
+def _registered(requests: pa.Table, lookback_ms: int, counts: Counter[str]) -> pa.Table:
+    """New operations as open ones, ``OPERATION_SCHEMA``. Of several with one id the earliest is meant, by (event time, deadline)."""
+    if not requests.num_rows:
+        return OPERATION_SCHEMA.empty_table()
+    names = named(requests["group"], requests["op_id"])
+    code = pc.dictionary_encode(names.combine_chunks()).indices.to_numpy().astype(np.int64)
+    event_time, deadline = (requests[name].to_numpy() for name in ("event_time_ms", "deadline_ms"))
+    # What follows decides only between rows that differ in nothing but their payload, and not by the order of arrival.
+    payload = pc.rank(requests["value"].fill_null(b""), tiebreaker="min").to_numpy()
+    order = np.lexsort((payload, requests["need"].to_numpy(), deadline, event_time, code))
+    kept = np.sort(order[~repeats(code[order])])
+    counts["duplicate"] += requests.num_rows - len(kept)
+    requests = requests.take(pa.array(kept)).combine_chunks()
+    return _as_open(requests, named(requests["group"], requests["op_id"]), lookback_ms)
+
+
+def _as_open(requests: pa.Table, names: pa.ChunkedArray, lookback_ms: int) -> pa.Table:
+    size = requests.num_rows
+    event_time, deadline, limit = (
+        requests[name].fill_null(0).to_numpy() for name in ("event_time_ms", "deadline_ms", "limit_ms")
+    )
+    keys = requests["keys"].combine_chunks()
+    offsets = pa.array(keys.offsets.to_numpy() - keys.offsets[0].as_py())
+    flat = keys.flatten()
+    groups = requests["group"].combine_chunks().take(pc.list_parent_indices(keys))
+    never = pa.ListArray.from_arrays(offsets, pa.array(np.full(len(flat), NEVER)))
+    columns = {
+        **{name: requests[name] for name in REQUEST_SCHEMA.names},
+        "op_hash": hashes_of(names),
+        "from_ms": event_time - lookback_ms,
+        "delay_ms": deadline - event_time,
+        "limit_delay_ms": np.where(requests["limit_ms"].is_null(), 0, limit - event_time),
+        "since_ms": event_time - 1,
+        "generation": np.ones(size, np.int32),
+        "total": np.zeros(size),
+        "crossed_at_ms": np.full(size, NEVER),
+        "crossed_by": np.zeros(size, np.int32),
+        "cancel_at_ms": np.full(size, NEVER),
+        "key_hashes": pa.ListArray.from_arrays(offsets, pa.array(hashes_of(named(groups, flat)))),
+        "done_at_ms": never,
+        "key_cancel_at_ms": never,
+        _DUE: deadline,
+    }
+    return pa.table([columns[name] for name in OPERATION_SCHEMA.names], schema=OPERATION_SCHEMA)
+
+
+def _open(
+    state: WatchState, storage: Storage, news: pa.Table, fresh: pa.Table, clock_ms: int
+) -> tuple[list[Chunk], pa.Table]:
+    """Splits the operations into chunks that stay closed, and rows to work on: reached buckets, those on the keys of the news, repeated ids."""
+    of_operation = pc.equal(news["what"], CANCEL_OPERATION)
+    key_hashes = news["hash"].filter(pc.invert(of_operation)).unique()
+    op_hashes = pa.concat_arrays(
+        [news["hash"].filter(of_operation).unique(), fresh["op_hash"].combine_chunks()]
+    )
+    closed: list[Chunk] = []
+    opened = [OPERATION_SCHEMA.empty_table()]
+    for chunk in (*state.open_chunks, *state.of_level(RESTING_LEVEL)):
+        if chunk.level > MEMORY_LEVEL and storage.reached(chunk, clock_ms):
+            opened.append(chunk.table())
+            continue
+        hits = _hits(chunk, key_hashes, op_hashes)
+        if not len(hits):
+            closed.append(chunk)
+            continue
+        table = chunk.table()
+        opened.append(table.take(pa.array(hits)))
+        if len(hits) < chunk.rows:
+            due = _DUE if chunk.level > MEMORY_LEVEL else "from_ms"
+            closed.append(Chunk.of(chunk.level, chunk.group, without(table, hits), due))
+    return closed, pa.concat_tables(opened)
+
+
+def _hits(chunk: Chunk, key_hashes: pa.Array, op_hashes: pa.Array) -> Int64s:
+    """The rows of a chunk with one of these keys, or one of these ids."""
+    asked = [name for name, hashes in (("op_hash", op_hashes), ("key_hashes", key_hashes)) if len(hashes)]
+    if not asked:
+        return np.zeros(0, np.int64)
+    table = chunk.table(*asked)
+    hit: Bools = np.zeros(chunk.rows, bool)
+    if "op_hash" in asked:
+        hit |= pc.is_in(table["op_hash"], value_set=op_hashes).to_numpy()
+    if "key_hashes" in asked:
+        lists = table["key_hashes"].combine_chunks()
+        found = pc.is_in(lists.flatten(), value_set=key_hashes).to_numpy(zero_copy_only=False)
+        offsets = lists.offsets.to_numpy()
+        hit |= np.logical_or.reduceat(found, offsets[:-1] - offsets[0])  # each has a key
+    return np.flatnonzero(hit)
+
+
+def _without_repeats(
+    state: WatchState,
+    opened: pa.Table,
+    fresh: pa.Table,
+    clock_ms: int,
+    memory_ms: int | None,
+    counts: Counter[str],
+) -> tuple[pa.Table, pa.Table]:
+    """Leaves out new operations whose id is open or remembered. One that is earlier than the open one takes its place, if it is not late."""
+    if not fresh.num_rows:
+        return opened, fresh
+    names = named(fresh["group"], fresh["op_id"])
+    repeated = _have_ended(state, names, fresh, clock_ms, memory_ms)
+    at = pc.index_in(names, value_set=named(opened["group"], opened["op_id"]).combine_chunks())
+    both = np.flatnonzero(at.is_valid().to_numpy())
+    there = at.drop_null().to_numpy().astype(np.int64)
+    times = [
+        [table[name].to_numpy()[rows] for name in ("event_time_ms", "deadline_ms")]
+        for table, rows in ((fresh, both), (opened, there))
+    ]
+    (new_time, new_deadline), (old_time, old_deadline) = times
+    earlier = (new_time < old_time) | ((new_time == old_time) & (new_deadline < old_deadline))
+    # What has been decided by earlier clocks of the open one stays so: a late row does not take its place.
+    in_time = state.clock_ms is None or new_time >= state.clock_ms
+    takes = earlier & in_time & (old_time != NEVER)
+    repeated[both[~takes]] = True
+    counts["duplicate"] += int(repeated.sum()) + int(takes.sum())
+    return without(opened, there[takes]), fresh.filter(pa.array(~repeated))
+
+
+def _have_ended(
+    state: WatchState, names: pa.ChunkedArray, fresh: pa.Table, clock_ms: int, memory_ms: int | None
+) -> Bools:
+    ended: Bools = np.zeros(fresh.num_rows, bool)
+    for chunk in still_remembered(state.of_level(MEMORY_LEVEL), clock_ms, _kept(memory_ms)):
+        found = pc.is_in(chunk.table("op_hash")["op_hash"], value_set=fresh["op_hash"].combine_chunks())
+        if not pc.any(found).as_py():
+            continue
+        records = chunk.table().filter(found)
+        at = pc.index_in(names, value_set=named(records["group"], records["op_id"]).combine_chunks())
+        both = np.flatnonzero(at.is_valid().to_numpy())
+        at_ms = records["at_ms"].to_numpy()[at.drop_null().to_numpy()]
+        ended[both] |= memory_ms is None or fresh["event_time_ms"].to_numpy()[both] <= at_ms + memory_ms
+    return ended
+
+
+def _seen_by(
+    state: WatchState, fresh: pa.Table, news: pa.Table, clock_ms: int, memory_ms: int | None
+) -> pa.Table:
+    """The events that new operations look back on: of the news, and of what is remembered."""
+    if not fresh.num_rows:
+        return news.slice(0, 0)
+    wanted = pa.concat_arrays(
+        [fresh["op_hash"].combine_chunks(), fresh["key_hashes"].combine_chunks().flatten()]
+    )
+    seen = [news]
+    for chunk in still_remembered(state.of_level(EVENTS_LEVEL), clock_ms, _kept(memory_ms)):
+        found = pc.is_in(chunk.table("hash")["hash"], value_set=wanted)
+        if pc.any(found).as_py():
+            seen.append(chunk.table().filter(found))
+    return _not_forgotten(pa.concat_tables(seen), clock_ms, memory_ms)
+
+
+# --- what is remembered ---------------------------------------------------------------------------------------------------
+
+
+def _kept(memory_ms: int | None) -> int | None:
+    # A record of t is remembered at t + memory, and not after.
+    return None if memory_ms is None else memory_ms + 1
+
+
+def _not_forgotten(events: pa.Table, clock_ms: int, memory_ms: int | None) -> pa.Table:
+    if memory_ms is None:
+        return events
+    return events.filter(pc.greater_equal(events["event_time_ms"], clock_ms - memory_ms))
+
+
+def _remembered_events(
+    state: WatchState, news: pa.Table, clock_ms: int, memory_ms: int | None
+) -> list[Chunk]:
+    return remember(
+        state.of_level(EVENTS_LEVEL),
+        _not_forgotten(news, clock_ms, memory_ms),
+        clock_ms,
+        _kept(memory_ms),
+        level=EVENTS_LEVEL,
+        time_column="event_time_ms",
+    )
+
+
+def _remembered_ends(state: WatchState, ended: pa.Table, clock_ms: int, memory_ms: int | None) -> list[Chunk]:
+    return remember(
+        state.of_level(MEMORY_LEVEL),
+        ended,
+        clock_ms,
+        _kept(memory_ms),
+        level=MEMORY_LEVEL,
+        time_column="ended_at_ms",
+    )
+
+
+def _at_rest(closed: Sequence[Chunk], resting: pa.Table, clock_ms: int, memory_ms: int | None) -> list[Chunk]:
+    return remember(closed, resting, clock_ms, _kept(memory_ms), level=RESTING_LEVEL, time_column="from_ms")
