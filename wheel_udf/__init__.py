@@ -13,6 +13,7 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "BatchReport": "metrics",
+    "BinaryLevels": "levels",
     "CheckpointError": "errors",
     "ConfigError": "errors",
     "ConfigErrors": "errors",
@@ -22,6 +23,7 @@ _HOMES = {
     "Destinations": "destinations",
     "EventClock": "clock",
     "FileSink": "file_sink",
+    "FixedLevels": "levels",
     "GeometryChangedError": "errors",
     "GeometryError": "errors",
     "KafkaSink": "kafka_sink",
@@ -45,6 +47,7 @@ _HOMES = {
 
 __all__ = [
     "BatchReport",
+    "BinaryLevels",
     "CheckpointError",
     "ConfigError",
     "ConfigErrors",
@@ -54,6 +57,7 @@ __all__ = [
     "Destinations",
     "EventClock",
     "FileSink",
+    "FixedLevels",
     "GeometryChangedError",
     "GeometryError",
     "KafkaSink",
@@ -98,6 +102,7 @@ if TYPE_CHECKING:
     from wheel_udf.file_sink import FileSink
     from wheel_udf.geometry import Wheel
     from wheel_udf.kafka_sink import KafkaSink
+    from wheel_udf.levels import BinaryLevels, FixedLevels
     from wheel_udf.metrics import BatchReport
     from wheel_udf.operator import fired, rejects, schedule, status
     from wheel_udf.session import build_session, stop_session

@@ -8,6 +8,8 @@ with it what it does with a producer's::
     move      SCHEDULE (seq, amend + 1), due at the new time, in its place   the old one superseded
     reroute   SCHEDULE (seq, amend + 1), to the new destination              the old one superseded
 
+Delay levels: a moved entry is due when the act says, to the millisecond and without a level; a rerouted one keeps its level.
+
 A later command of the producer, with a higher ``seq``, still wins over an act. One commit for each act, so it is done whole or not at all; rows are placed by
 the cursor, and if a hand-over moves it meanwhile they are placed anew. What was picked is decided once, before the first try.
 
@@ -156,7 +158,10 @@ class _Change:
     def of(self, rows: DataFrame) -> DataFrame:
         """Picked entries as commands that have been parsed, with their ``amend``."""
         entry = self.op == SCHEDULE
-        due = F.expr(self.due).cast("timestamp") if self.due is not None else F.col("deliver_at")
+        moved = self.due is not None
+        due = F.expr(self.due).cast("timestamp") if self.due is not None else F.col("scheduled_at")
+        keeps_level = F.lit(entry and not moved)
+        error_ms = F.unix_millis("scheduled_at") - F.unix_millis("deliver_at")
         destination = F.col("destination") if self.destination is None else F.lit(self.destination)
         nothing = F.lit(None)
         payload = ("key", "value", "headers", "max_lateness_ms")
@@ -168,6 +173,9 @@ class _Change:
             "seq_given": F.lit(True),
             "amend": F.coalesce("amend", F.lit(0)) + int(entry),
             "deliver_at_ms": F.unix_millis(due) if entry else nothing.cast("long"),
+            "delay_level_ms": F.when(keeps_level, F.col("delay_level_ms")),
+            # Without a level there is no error, and with one it may be 0.
+            "level_error_ms": F.when(keeps_level & F.col("delay_level_ms").isNotNull(), error_ms),
             "destination": destination if entry else nothing.cast("string"),
             "source": F.col("source"),
             **carried,

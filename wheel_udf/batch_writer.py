@@ -83,7 +83,7 @@ def write_batch(  # noqa: PLR0913  # rows, what is known of them, places, identi
     """Writes one micro-batch, as the module's docstring says. A repetition of the batch changes no table.
 
     Args:
-        fired_rows: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA` or ``OUTCOME_SCHEMA`` and, if it is there, ``source``; other columns are left
+        fired_rows: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA`, ``LEVELED_SCHEMA`` or ``OUTCOME_SCHEMA`` and, if it is there, ``source``; other columns are left
             out. Persisted: read once for each table and once or twice for all topics.
         reject_rows: Rows of :data:`~wheel_udf.destinations.REJECT_SCHEMA`, likewise.
         rows_to: Destination name to number of fired rows in this batch.

@@ -23,6 +23,7 @@ id when there are commands. Caveat: an entry is released at the first *step* at 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -30,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.fold import ENDED, FIRED, Folded, fold, rank_of
+from wheel_udf.fold import ENDED, FIRED, Folded, count_levels, fold, rank_of
 from wheel_udf.gate import Gate
 from wheel_udf.limits import Limits
 from wheel_udf.memory import remember
@@ -42,6 +43,7 @@ from wheel_udf.state import (
     Chunk,
     ShardState,
     Storage,
+    asked_ms,
     merged,
     without,
 )
@@ -105,7 +107,8 @@ def advance(
     gate = Gate(limits, limit) if limits else None
     folded = None if quiet else fold(state, rows, clock_ms, memory_ms, stored=stored, gate=gate)
     storage = Storage(state.wheel)
-    closed, opened = _open_reached(state, storage, folded, clock_ms)
+    levels = Counter(state.levels)
+    closed, opened = _open_reached(state, storage, folded, clock_ms, levels)
     due, waiting = _split_due(opened, clock_ms, limit)
     fired, missed = _split_missed(due, clock_ms)
 
@@ -114,6 +117,7 @@ def advance(
         counts[outcome] += more
     counts["fired"] += fired.num_rows
     counts["missed"] += missed.num_rows
+    levels.subtract(count_levels(due))
 
     records = [
         *([folded.records] if folded else []),
@@ -130,7 +134,7 @@ def advance(
     )
     entries = merged([*closed, *storage.place(waiting, clock_ms)])
     far = state.far + (folded.far if folded else 0)
-    after = state.with_chunks(clock_ms, far, counts, entries, memory)
+    after = state.with_chunks(clock_ms, far, counts, levels, entries, memory)
     if folded is None:
         return Step(after, clock_ms, fired, missed, changed=True)
     return Step(
@@ -146,26 +150,37 @@ def advance(
 
 
 def _open_reached(
-    state: ShardState, storage: Storage, folded: Folded | None, clock_ms: int
+    state: ShardState, storage: Storage, folded: Folded | None, clock_ms: int, levels: Counter[int]
 ) -> tuple[list[Chunk], pa.Table]:
-    """Splits the shard's entries into chunks that stay closed and rows to work on: reached buckets, and new entries."""
+    """Splits the shard's entries into chunks that stay closed and rows to work on: reached buckets, and new entries.
+
+    What the fold has added and removed is counted into `levels`.
+    """
     closed: list[Chunk] = []
     opened: list[pa.Table] = []
     for number, chunk in enumerate(state.entry_chunks):
         gone = folded.removed.get(number) if folded else None
-        if gone is not None and len(gone) == chunk.rows:
-            continue
         reached = storage.reached(chunk, clock_ms)
         if gone is None and not reached:
             closed.append(chunk)
             continue
-        rest = chunk.table() if gone is None else without(chunk.table(), gone)
+        all_gone = gone is not None and len(gone) == chunk.rows
+        if all_gone and not state.levels:
+            continue
+        rest = chunk.table()
+        if gone is not None:
+            levels.subtract(count_levels(rest.take(pa.array(gone))))
+            rest = without(rest, gone)
+        if all_gone:
+            continue
         if reached:
             opened.append(rest)
         else:
             closed.append(Chunk.of_entries(chunk.level, chunk.group, rest))
     if folded:
         opened.append(folded.winners)
+        levels.update(count_levels(folded.winners))
+        levels.update(folded.far_levels)
     return closed, pa.concat_tables(opened) if opened else ENTRY_SCHEMA.empty_table()
 
 
@@ -191,7 +206,7 @@ def _split_missed(due: pa.Table, clock_ms: int) -> tuple[pa.Table, pa.Table]:
 
 def _released(entries: pa.Table, status: int, clock_ms: int) -> pa.Table:
     rows = entries.num_rows
-    due = entries["deliver_at_ms"] if status == FIRED else pa.nulls(rows, pa.int64())
+    due = asked_ms(entries) if status == FIRED else pa.nulls(rows, pa.int64())
     rank = rank_of(entries["amend"].to_numpy(), SCHEDULE)
     ended, now = (pa.array(np.full(rows, value)) for value in (status, clock_ms))
     columns = [entries["schedule_id"], entries["seq"], pa.array(rank), ended, due, now]

@@ -41,7 +41,7 @@ from wheel_udf import __version__
 from wheel_udf.errors import CheckpointError, GeometryChangedError, LeaseError
 from wheel_udf.files import Folder, local_folder, open_folder
 
-FORMAT_VERSION: Final = 4
+FORMAT_VERSION: Final = 5
 """Version of ``wheel.json`` and of the state that goes with it."""
 
 _IDENTITY: Final = "wheel.json"

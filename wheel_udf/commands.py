@@ -33,6 +33,9 @@ What is checked, in which order, and what of it concerns a CANCEL: :mod:`wheel_u
 value and not a null, and breaks the rule of its column (but for ``op``). A due time that no timestamp can
 hold is ``beyond_max_delay``, whatever the contract says.
 
+Delay levels (:mod:`wheel_udf.levels`), if the contract has some, move due times: ``deliver_at_ms`` is then when the wheel is to release the
+row, and what was asked for is ``deliver_at_ms - level_error_ms``. ``max_delay`` holds what was asked for.
+
 Rejected rows carry the original row as JSON in ``record``: instants in UTC, nulls left out, texts and bytes
 as text where they are UTF-8 and else as ``base64:...``, those in structs and in arrays of structs too (bytes in
 other arrays and in maps are plain base64, broken text there has U+FFFD in it). Their ``op`` is 1 if it said
@@ -57,6 +60,7 @@ from pyspark.sql import types as T
 from wheel_udf import columns as read
 from wheel_udf.contract import Contract
 from wheel_udf.durations import BLANKS
+from wheel_udf.levels import NO_LEVEL, error_column, level_column
 from wheel_udf.rules import (
     CANCEL,
     MAX_ID_BYTES,
@@ -108,10 +112,11 @@ def parse(commands: DataFrame, contract: Contract) -> DataFrame:
     Returns:
         One row for each row of ``commands``: ``schedule_id`` string, ``op`` byte (0 schedule or replace, 1
         cancel), ``seq`` long, ``seq_given`` boolean, ``deliver_at_ms`` long (UTC epoch ms, null for a
-        cancel), ``event_time_ms`` long, ``destination`` string, ``key`` binary, ``value`` binary, ``headers``
+        cancel; with levels when it is to be released), ``event_time_ms`` long, ``destination`` string, ``key`` binary, ``value`` binary, ``headers``
         string (the JSON of :data:`wheel_udf.columns.HEADERS`), ``max_lateness_ms`` long; and for rejected
         rows only ``error_code``, ``error_message``, ``record`` and ``source``, all string (``source`` of good rows
-        too where the input has ``source_seq``). A good cancel has neither payload nor destination. All strings
+        too where the input has ``source_seq``). With delay levels also ``delay_level_ms`` long (the span of its level) and
+        ``level_error_ms`` long, both null without a level. A good cancel has neither payload nor destination. All strings
         are valid UTF-8.
 
     Raises:
@@ -124,10 +129,16 @@ def parse(commands: DataFrame, contract: Contract) -> DataFrame:
         name, at_ms = _uncompiled(name), _uncompiled(at_ms)
     frame = frame.select("*", name.alias("_id"), *_read(given, contract))
     frame = frame.select("*", *_derive(given, at_ms))
+    if contract.levels is not None:
+        delay_ms = F.col("_due_ms") - F.col("_made_ms")
+        frame = frame.select("*", level_column(contract.levels, delay_ms).alias("_level_ms"))
+        error_ms = error_column(contract.levels, delay_ms, F.col("_level_ms"))
+        frame = frame.select("*", error_ms.alias("_level_error_ms"))
     common, schedules = common_rules(given, contract), schedule_rules(given, contract)
     frame = frame.select("*", error_code(common, schedules).alias("_code"))
     message = error_message(F.col("_code"), common + schedules, contract)
-    return frame.select(*_outcome(given, contract), *_rejection(given, original, message))
+    leveled = [] if contract.levels is None else _leveled()
+    return frame.select(*_outcome(given, contract), *_rejection(given, original, message), *leveled)
 
 
 def _read(given: read.Inputs, contract: Contract) -> list[Column]:
@@ -202,6 +213,11 @@ def _outcome(given: read.Inputs, contract: Contract) -> list[Column]:
     schedule = F.coalesce(F.col("_op"), F.lit(SCHEDULE).cast("byte")) == SCHEDULE
     carried = rejected | schedule  # a good CANCEL carries nothing
     name, due_ms, made_ms = F.col("_id"), F.col("_due_ms"), F.col("_made_ms")
+    wheel_ms = (
+        due_ms
+        if contract.levels is None
+        else due_ms + F.when(rejected, 0).otherwise(F.col("_level_error_ms"))
+    )
     readable_name = F.when(F.is_valid_utf8(name), F.substring(name, 1, MAX_ID_BYTES))
     if "event_time" in given and contract.max_ahead_ms is not None:
         # Whatever else is wrong with the row: the clock may be made from this column.
@@ -215,13 +231,22 @@ def _outcome(given: read.Inputs, contract: Contract) -> list[Column]:
         F.when(schedule, SCHEDULE).otherwise(CANCEL).cast("byte").alias("op"),
         F.when(seq_given, F.col("_seq")).otherwise(own_seq).alias("seq"),
         seq_given.alias("seq_given"),
-        F.when(schedule & (F.abs(due_ms) <= read.MAX_INSTANT_MS), due_ms).alias("deliver_at_ms"),
+        F.when(schedule & (F.abs(due_ms) <= read.MAX_INSTANT_MS), wheel_ms).alias("deliver_at_ms"),
         made_ms.alias("event_time_ms"),
         F.when(rejected, shown(asked, 249)).when(schedule, asked).alias("destination"),
         F.when(carried, F.col("_key")).alias("key"),
         F.when(carried, F.col("_value")).alias("value"),
         F.when(carried, F.to_json("_headers")).alias("headers"),
         F.when(schedule, lateness_ms).alias("max_lateness_ms"),
+    ]
+
+
+def _leveled() -> list[Column]:
+    """The level and the error of good schedules that have a level."""
+    has_level = F.col("_code").isNull() & (F.col("_op") == SCHEDULE) & (F.col("_level_ms") > NO_LEVEL)
+    return [
+        F.when(has_level, F.col("_level_ms")).alias("delay_level_ms"),
+        F.when(has_level, F.col("_level_error_ms")).alias("level_error_ms"),
     ]
 
 

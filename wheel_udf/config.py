@@ -35,6 +35,7 @@ from pydantic_core import ErrorDetails
 from wheel_udf import kafka_options
 from wheel_udf import settings as models
 from wheel_udf.errors import ConfigError, ConfigErrors
+from wheel_udf.levels import level_name
 from wheel_udf.secrets import HIDDEN, is_secret_name, redacted, resolve
 from wheel_udf.settings import AnyJobConfig, JobConfig
 from wheel_udf.watch_settings import (
@@ -303,6 +304,8 @@ def _known_keys(section: str, settings: dict[str, Any]) -> list[str]:
         "destinations": models.SinkConfig,
         "rejects": models.SinkConfig,
         "limits": models.LimitsConfig,
+        "levels": models.LevelsConfig,
+        "store": models.StoreConfig,
     }
     return [field.alias or name for name, field in sections[section].model_fields.items()]
 
@@ -330,6 +333,7 @@ def _faults_across(settings: dict[str, Any]) -> Iterator[ConfigError]:
     else:
         yield from _mode_faults(settings)
         yield from _limit_faults(settings)
+        yield from _level_faults(settings)
     seen: dict[str, str] = {}
     for field, path in _paths(settings):
         if (other := seen.setdefault(str(Path(path)), field)) != field:
@@ -447,6 +451,44 @@ def _limit_faults(settings: dict[str, Any]) -> Iterator[ConfigError]:
         if isinstance(most, int) and 0 < most < shards:
             rule = f"at least wheel.shards, {shards}: each shard has a part of it"
             yield ConfigError("too small a limit", field=f"limits.{bound}", value=most, rule=rule)
+
+
+def _level_faults(settings: dict[str, Any]) -> Iterator[ConfigError]:
+    """Rules of the delay levels that look at the source or the wheel."""
+    section = _section(settings, "levels")
+    if section.get("policy") == "binary":
+        for key in ("list", "on_beyond"):
+            if section.get(key) is not None:
+                rule = "policy: fixed (the levels of policy binary are all powers of two of wheel.tick)"
+                yield ConfigError(
+                    "a setting of the other policy", field=f"levels.{key}", value=section[key], rule=rule
+                )
+    try:
+        found = models.LevelsConfig.model_validate(section)
+        levels = found.levels(models.WheelConfig.model_validate(_section(settings, "wheel")).tick_ms)
+    except (ValidationError, ConfigError):
+        return  # told by the sections
+    for topic, level_ms in found.topics.items():
+        if not levels.has(level_ms):
+            yield ConfigError(
+                "not a delay level",
+                field=_path_text(("levels", "topics", topic)),
+                value=section["topics"][topic],
+                rule="one of levels.list" if found.policy == "fixed" else "a power of two of wheel.tick",
+            )
+    yield from kafka_options.level_topic_faults(
+        found.topics, _section(settings, "source"), _section(settings, "rejects")
+    )
+    for level_ms in found.paused:
+        if level_ms not in found.topics.values():
+            named = ", ".join(dict.fromkeys(level_name(each) for each in found.topics.values()))
+            rule = f"a level with a topic of its own in levels.topics: {named or 'there is none'}"
+            yield ConfigError(
+                "the intake of this level cannot pause",
+                field="levels.paused",
+                value=level_name(level_ms),
+                rule=rule,
+            )
 
 
 def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from wheel_udf.errors import ConfigError, ConfigErrors
+from wheel_udf.levels import Levels
 
 NAME_PATTERN: Final = "[A-Za-z0-9._-]{1,249}"
 """Well-formed names of destinations, but for ``.`` and ``..``."""
@@ -38,6 +39,7 @@ class Contract:
         default_destination: Where rows without a destination go. None: they are rejected.
         max_ahead_ms: How far ``event_time`` may lie beyond the time of the batch, in ms.
         max_lateness_ms: ``max_lateness`` of rows without one, in ms. None: deliver however late.
+        levels: The policy of delay levels (:mod:`wheel_udf.levels`). None: there are none.
 
     Raises:
         ConfigError: A value that cannot work; all faults at once.
@@ -49,6 +51,7 @@ class Contract:
     default_destination: str | None = None
     max_ahead_ms: int | None = None
     max_lateness_ms: int | None = None
+    levels: Levels | None = None
 
     def __post_init__(self) -> None:
         limits = {

@@ -32,6 +32,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from wheel_udf.checkpoint import Identity, Lease, input_moved, open_checkpoint
 from wheel_udf.clock import is_clock_offset
+from wheel_udf.durations import parse_duration_ms
 from wheel_udf.hints import HintBoard, answer_of
 from wheel_udf.metrics import BatchReport, LatenessHistogram
 from wheel_udf.operator import delivered, facts_of, rejects
@@ -150,6 +151,14 @@ def _fullest(shards: list[Mapping[str, float]]) -> dict[str, float]:
     return {bound: max(full.get(bound, 0.0) for full in shards) for bound in {*chain(*shards)}}
 
 
+def _by_level(shards: list[Mapping[str, int]]) -> dict[str, int]:
+    """Pending entries by the name of their delay level, over all shards, shortest level first."""
+    total: Counter[str] = Counter()
+    for levels in shards:
+        total.update(levels)
+    return dict(sorted(total.items(), key=lambda level: parse_duration_ms(level[0])))
+
+
 @dataclass
 class _Delivery:
     """Writes the batches of one query."""
@@ -234,6 +243,7 @@ class _Delivery:
             spread=sum(row.get("spread_now", 0) for row in statuses),
             undeliverable=undeliverable,
             pending=sum(row["pending"] + row.get("far", 0) for row in shards),
+            levels=_by_level([row.get("levels", {}) for row in shards]),
             next_due_ms=next_due_ms,
             clock_ms=clock_ms,
             watermark_ms=max(

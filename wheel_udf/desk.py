@@ -94,8 +94,10 @@ def _list(spark: SparkSession, wheel: Wheel, asked: argparse.Namespace, say: Say
         return
     payload = [F.col(name).cast("string").alias(name) for name in ("key", "value")] if asked.payload else []
     shown = rows.orderBy("deliver_at", "schedule_id").limit(asked.limit)
-    kept = ("schedule_id", "seq", "deliver_at", "destination", "max_lateness_ms", "source", "place")
-    _say_rows(shown.select(*kept, *payload), say)
+    # What is null is left out of a line: of an entry without a delay level nothing is said of levels.
+    scheduled = F.when(F.col("delay_level_ms").isNotNull(), F.col("scheduled_at")).alias("scheduled_at")
+    kept = ("delay_level_ms", "destination", "max_lateness_ms", "source", "place")
+    _say_rows(shown.select("schedule_id", "seq", "deliver_at", scheduled, *kept, *payload), say)
 
 
 def _forecast(spark: SparkSession, wheel: Wheel, asked: argparse.Namespace, say: Say) -> None:

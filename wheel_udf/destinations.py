@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from typing import Final, Protocol, runtime_checkable
@@ -34,6 +34,10 @@ REJECT_SCHEMA: Final = (
     f"destination string, key binary, value binary, {_HEADERS}, deliver_at timestamp, rejected_at timestamp"
 )
 """Columns of the rejects, as DDL."""
+
+LEVELED_SCHEMA: Final = f"{FIRED_SCHEMA}, scheduled_at timestamp, level_error_ms bigint"
+"""Columns of a delivery of a wheel with delay levels (:mod:`wheel_udf.levels`), as DDL. ``deliver_at`` is what was asked for, ``scheduled_at`` when it
+was to be released, ``level_error_ms`` how much later that is."""
 
 OUTCOME_SCHEMA: Final = (
     "op_id string, group string, outcome string, by_key string, at timestamp, decided_at timestamp, present array<string>, "
@@ -98,6 +102,19 @@ FIRED: Final = Shape(
 )
 """A firing of the wheel."""
 
+LEVELED: Final = replace(
+    FIRED,
+    columns=LEVELED_SCHEMA,
+    order=("scheduled_at", "schedule_id", "seq"),
+    looked_up_by=f"{FIRED.looked_up_by},scheduled_at",
+    headers=(
+        *FIRED.headers,
+        ("wheel-scheduled-at", "scheduled_at", True),
+        ("wheel-level-error-ms", "level_error_ms", False),
+    ),
+)
+"""A firing of a wheel with delay levels."""
+
 OUTCOME: Final = Shape(
     columns=OUTCOME_SCHEMA,
     order=("at", "group", "op_id"),
@@ -117,8 +134,11 @@ OUTCOME: Final = Shape(
 
 
 def shape_of(rows: DataFrame) -> Shape:
-    """Which of the two rows are."""
-    return OUTCOME if "outcome" in rows.columns else FIRED
+    """Which of the three rows are."""
+    names = rows.columns
+    if "outcome" in names:
+        return OUTCOME
+    return LEVELED if "scheduled_at" in names else FIRED
 
 
 @cache
@@ -141,7 +161,7 @@ class Sink(Protocol):
         """Writes rows; a second time with the same `app_id` and `batch_id` changes nothing.
 
         Args:
-            frame: Rows of :data:`FIRED_SCHEMA` or :data:`OUTCOME_SCHEMA`, or of :data:`REJECT_SCHEMA` if `destination` is None.
+            frame: Rows of :data:`FIRED_SCHEMA`, :data:`LEVELED_SCHEMA` or :data:`OUTCOME_SCHEMA`, or of :data:`REJECT_SCHEMA` if `destination` is None.
             destination: The destination's name.
             app_id: Id of the series of batches; a checkpoint's own.
             batch_id: Number of the batch, rising in a series.
@@ -179,7 +199,7 @@ class JointSink(Sink, Protocol):
         """Writes the rows of several destinations.
 
         Args:
-            frame: Rows of :data:`FIRED_SCHEMA` or :data:`OUTCOME_SCHEMA` and :data:`SOURCE`, of these destinations and of others.
+            frame: Rows of :data:`FIRED_SCHEMA`, :data:`LEVELED_SCHEMA` or :data:`OUTCOME_SCHEMA` and :data:`SOURCE`, of these destinations and of others.
             rows_to: Which destinations to write, and how many rows each has in the frame.
             largest_to: Destination to the bytes of its largest row, or more: key, value, and of each header its name, its
                 value and 10. What is known of sizes saves a look at the rows.

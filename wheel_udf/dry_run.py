@@ -17,10 +17,10 @@ from wheel_udf.checkpoint import last_planned, planned_batch
 from wheel_udf.destinations import FIRED, OUTCOME, Shape
 from wheel_udf.errors import ConfigError, ConfigErrors, SinkError
 from wheel_udf.geometry import Wheel
-from wheel_udf.job import SUCCESS, Say, frame_of, open_config_checkpoint, session, sink_of
+from wheel_udf.job import SUCCESS, Say, commands_of, frame_of, open_config_checkpoint, session, sink_of
+from wheel_udf.levels import level_name
 from wheel_udf.metrics import duration_text, instant_text
 from wheel_udf.settings import AnyJobConfig, JobConfig
-from wheel_udf.sources import read_commands
 from wheel_udf.watch_settings import WatchJobConfig
 from wheel_udf.watch_sources import read_rows
 
@@ -58,7 +58,7 @@ def _sources(spark: SparkSession, config: AnyJobConfig) -> list[str]:
         columns = {name: read_rows(spark, source, name).columns for name, source in parts}
         return [f"  {name:<13} {_source_text(source)}: {', '.join(columns[name])}" for name, source in parts]
     assert isinstance(config, JobConfig), "there are two kinds"
-    names = read_commands(spark, config.source, preset=config.contract.preset).columns
+    names = commands_of(spark, config).columns
     return [f"  source        {_source_text(config.source, config.contract.preset)}: {', '.join(names)}"]
 
 
@@ -132,6 +132,8 @@ def report(config: AnyJobConfig, until_ms: int | None, sources: list[str], batch
     yield f"  lateness      {lateness_text(config)}"
     if isinstance(config, JobConfig) and config.limits.bounds:
         yield f"  limits        {limits_text(config)}"
+    if isinstance(config, JobConfig) and config.levels is not None:
+        yield f"  levels        {levels_text(config.levels)}"
     assert isinstance(config, JobConfig | WatchJobConfig), "there are two kinds"
     contract = config.contract
     events = "" if isinstance(config, JobConfig) else "; and an event, after its time"
@@ -155,6 +157,25 @@ def limits_text(config: JobConfig) -> str:
     beyond = "the intake pauses and goes on by itself" if pauses else "new entries are rejected"
     shared = f"; shared by {config.wheel.shards} shards" if config.mode == "direct" else ""
     return f"{bounds}: at the bound{zone} {beyond}{shared}"
+
+
+def levels_text(levels: models.LevelsConfig) -> str:
+    """The policy of delay levels, and the topics that have one."""
+    if levels.policy == "binary":
+        policy = "binary: 1, 2, 4, ... ticks; delays are kept as they are"
+    else:
+        beyond = {
+            "reject": "longer delays are rejected",
+            "top": "longer delays have the last level, and fire earlier than asked",
+            "exact": "longer delays are kept as they are",
+        }
+        listed = " ".join(map(level_name, levels.list_ms))
+        policy = f"fixed: delays are rounded up to one of {listed}; {beyond[levels.on_beyond]}"
+    topics = [
+        f"; topic {topic} has {level_name(level_ms)}{', paused' if level_ms in levels.paused else ''}"
+        for topic, level_ms in sorted(levels.topics.items())
+    ]
+    return policy + "".join(topics)
 
 
 def _mode_text(config: AnyJobConfig) -> str:

@@ -22,6 +22,9 @@ commands, plus one hash probe (about 10 ns) for each pending and each remembered
 Where rows bear no version of their own, Kafka's offset is it, and offsets of two partitions say nothing about each other. The fold goes by
 the number all the same, and counts the ids for which it saw that (:attr:`Folded.spread`): in one batch, or between a batch and what is pending.
 
+A retry is known by the due time that was *asked for*, not by the one to which a delay level has rounded it: said again a little later, the same
+due time is a shorter delay, which may have another level; and two due times that round to one instant are two commands.
+
 Where far entries wait in a slot store (``stored``), the shard is told of each (FAR) and remembers its version as that of any other id, so that it
 beats an older entry here; the entry itself comes later (MOVED) or has ended there (GONE_...)::
 
@@ -69,6 +72,7 @@ from wheel_udf.state import (
     Chunk,
     Int64s,
     ShardState,
+    asked_ms,
 )
 
 Bytes = npt.NDArray[np.int8]
@@ -95,6 +99,7 @@ class Folded:
         counts: How much each outcome rises.
         spread: Ids whose versions are offsets of more than one partition.
         far: How many more entries are in the slot store, as far as this shard was told.
+        far_levels: The same by delay level (its span in ms).
         refused: Commands that found no room (``COMMAND_SCHEMA`` and ``bound``, the limit that refused them).
         fullest: How full it is where new entries came to (see :attr:`wheel_udf.limits.Verdict.fullest`).
     """
@@ -105,6 +110,7 @@ class Folded:
     counts: Counter[str]
     spread: int
     far: int
+    far_levels: Counter[int]
     refused: pa.Table
     fullest: Mapping[str, int]
 
@@ -174,9 +180,10 @@ def fold(
     """
     counts: Counter[str] = Counter()
     gone = MEMORY_SCHEMA.empty_table()
-    far = 0
+    far, far_levels = 0, Counter[int]()
     if stored:
         far = _far(commands["act"].to_numpy())
+        far_levels = _far_levels(commands)
         commands, gone = _end_in_store(commands, now_ms, counts)
     commands = commands.combine_chunks()
     ids = pc.dictionary_encode(commands["schedule_id"]).combine_chunks()
@@ -211,6 +218,7 @@ def fold(
         counts=counts,
         spread=spread,
         far=far,
+        far_levels=far_levels,
         refused=turned_away,
         fullest=fullest,
     )
@@ -219,6 +227,24 @@ def fold(
 def _far(acts: Bytes) -> int:
     """How many more entries are in the store after these rows."""
     return int((acts == FAR).sum()) - int((acts >= MOVED).sum())
+
+
+def _far_levels(commands: pa.Table) -> Counter[int]:
+    """How many more entries of each delay level are in the store after these rows."""
+    if commands["delay_level_ms"].null_count == commands.num_rows:
+        return Counter()
+    acts = commands["act"].to_numpy()
+    more = count_levels(commands.filter(pa.array(acts == FAR)))
+    more.subtract(count_levels(commands.filter(pa.array(acts >= MOVED))))
+    return more
+
+
+def count_levels(entries: pa.Table) -> Counter[int]:
+    """How many of some entries have which delay level, by its span in ms."""
+    if entries["delay_level_ms"].null_count == entries.num_rows:
+        return Counter()
+    pairs = pc.value_counts(entries["delay_level_ms"].drop_null()).to_pylist()
+    return Counter({pair["values"]: pair["counts"] for pair in pairs})
 
 
 def _end_in_store(commands: pa.Table, now_ms: int, counts: Counter[str]) -> tuple[pa.Table, pa.Table]:
@@ -330,6 +356,8 @@ def _in_version_order(commands: pa.Table, code: Int64s) -> _Rows:
             "rank",
             "is_far",
             "deliver_at_ms",
+            "level_error_ms",
+            "delay_level_ms",
             "destination",
             "value",
             "key",
@@ -398,7 +426,7 @@ def _drop_retries(rows: _Rows, known: _Known, commands: pa.Table, counts: Counte
     candidates = (rows.op == SCHEDULE) & (rows.act == COMMAND) & (known.status[rows.code] == FIRED)
     if not candidates.any():
         return rows
-    asked = commands["deliver_at_ms"].fill_null(0).to_numpy()[rows.at]
+    asked = asked_ms(commands).fill_null(0).to_numpy()[rows.at]
     given = commands["seq_given"].to_numpy()[rows.at]
     candidates &= ~given & (asked == known.due[rows.code])
     other = (rows.op == SCHEDULE) & ~candidates

@@ -30,6 +30,7 @@ from wheel_udf.files import open_folder
 from wheel_udf.fold import ENDED, FIRED, IN_STORE, WAITING
 from wheel_udf.geometry import Wheel as Geometry
 from wheel_udf.geometry import path_of
+from wheel_udf.levels import level_name
 from wheel_udf.metrics import duration_text
 from wheel_udf.pending import Wheel, clock_of, pending, remembered
 from wheel_udf.state import CANCEL, COMMAND, FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED
@@ -59,7 +60,7 @@ class Event:
         what: What happened.
         seq: Version it is about; None where it is about none.
         amend: Count of acts on that version.
-        deliver_at_ms: Its due time.
+        deliver_at_ms: Its due time, as it was asked for.
         destination: Its destination.
         detail: More about it.
     """
@@ -114,18 +115,20 @@ def history(
 def _in_store(wheel: Wheel, schedule_id: str, geometry: Geometry) -> Iterator[Event]:
     assert wheel.store is not None, "of the tiered mode"
     rows = wheel.store.rows().where(F.col("id_hash") == id_hash(F.lit(schedule_id)))
-    columns = ("level", "slot", "act", "op", "seq", "amend", "deliver_at_ms", "destination", "event_time_ms")
+    names = ("level", "slot", "act", "op", "seq", "amend", "deliver_at_ms", "destination", "event_time_ms")
+    asked_ms = F.col("deliver_at_ms") - F.coalesce("level_error_ms", F.lit(0))
+    columns = (*names, "delay_level_ms", asked_ms.alias("asked_ms"))
     found = rows.where((F.col("schedule_id") == schedule_id) & F.col("reject").isNull()).select(*columns)
     for row in found.collect():
         if row.act == FAR:
             continue  # the entry itself has a row of its own
-        about = (row.seq, row.amend or None, row.deliver_at_ms, row.destination)
+        about = (row.seq, row.amend or None, row.asked_ms, row.destination)
         if row.act != COMMAND:
             yield Event(None, _SAID_BY_STORE[row.act], *about)
         elif row.op == CANCEL:
             yield Event(row.event_time_ms, "CANCEL" + _by_act(row), *about)
         elif row.deliver_at_ms is not None:
-            yield Event(row.event_time_ms, "SCHEDULE" + _by_act(row), *about, _place(row))
+            yield Event(row.event_time_ms, "SCHEDULE" + _by_act(row), *about, _place(row) + _level(row))
             if row.event_time_ms is not None:
                 yield from _way(geometry, row.seq, row.deliver_at_ms, row.event_time_ms)
 
@@ -139,6 +142,10 @@ def _by_act(row: Row) -> str:
     return " by an act" if row.event_time_ms is None else ""
 
 
+def _level(row: Row) -> str:
+    return "" if row.delay_level_ms is None else f", delay level {level_name(row.delay_level_ms)}"
+
+
 def _place(row: Row) -> str:
     if row.level == INBOX:
         return "in the store's inbox"
@@ -149,13 +156,14 @@ def _place(row: Row) -> str:
 
 def _waiting(spark: SparkSession, wheel: Wheel, schedule_id: str, geometry: Geometry) -> Iterator[Event]:
     rows = pending(spark, wheel, ids=[schedule_id])
-    named = rows.select("seq", "amend", F.unix_millis("deliver_at").alias("due"), "destination", "place")
+    instants = (F.unix_millis(name).alias(name) for name in ("deliver_at", "scheduled_at"))
+    named = rows.select("seq", "amend", *instants, "destination", "place", "delay_level_ms")
     for row in named.collect():
-        about = (row.seq, row.amend or None, row.due, row.destination)
-        yield Event(row.due, "will fire", *about, f"pending in the {row.place}")
+        about = (row.seq, row.amend or None, row.deliver_at, row.destination)
+        yield Event(row.scheduled_at, "will fire", *about, f"pending in the {row.place}" + _level(row))
         clock_ms = clock_of(spark, wheel.query) if wheel.store is None else None
         if clock_ms is not None:
-            yield from _way(geometry, row.seq, row.due, clock_ms)
+            yield from _way(geometry, row.seq, row.scheduled_at, clock_ms)
 
 
 def _in_memory(spark: SparkSession, wheel: Wheel, schedule_id: str) -> Iterator[Event]:

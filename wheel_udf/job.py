@@ -27,7 +27,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from wheel_udf import kafka_admin, kafka_options
+from wheel_udf import kafka_admin, kafka_options, levels
 from wheel_udf import settings as models
 from wheel_udf.checkpoint import PlannedSettings, last_planned, open_checkpoint, planned_batch
 from wheel_udf.clock import Clock, EventClock, ProcessingClock, SimulatedClock
@@ -41,7 +41,7 @@ from wheel_udf.operator import schedule
 from wheel_udf.session import build_session, stop_session
 from wheel_udf.settings import AnyJobConfig, JobConfig
 from wheel_udf.sinks import DeltaSink, Destinations, FileSink, Sink
-from wheel_udf.sources import read_commands
+from wheel_udf.sources import LevelTopic, read_commands
 from wheel_udf.tiered import Outlet, start_tiered
 from wheel_udf.tiered_run import TieredRun, TieredWheel
 from wheel_udf.watch_job import watch_row_settings, watched_frame
@@ -95,7 +95,7 @@ def compose(spark: SparkSession, config: AnyJobConfig, until_ms: int | None = No
 
 def _compose_tiered(spark: SparkSession, config: JobConfig, until_ms: int | None) -> Starter:
     assert config.store is not None, "checked with the config"
-    commands = read_commands(spark, config.source, preset=config.contract.preset)
+    commands = commands_of(spark, config)
     clock = clock_of(config.clock, until_ms)
     assert not isinstance(clock, SimulatedClock), "checked with the config"
     what = TieredWheel(
@@ -132,7 +132,7 @@ def frame_of(spark: SparkSession, config: AnyJobConfig, until_ms: int | None) ->
         return watched_frame(spark, config, clock_of(config.clock, until_ms))
     assert isinstance(config, JobConfig), "there are two kinds"
     return schedule(
-        read_commands(spark, config.source, preset=config.contract.preset),
+        commands_of(spark, config),
         wheel=config.wheel.wheel(),
         clock=clock_of(config.clock, until_ms),
         shards=config.wheel.shards,
@@ -141,6 +141,16 @@ def frame_of(spark: SparkSession, config: AnyJobConfig, until_ms: int | None) ->
         limit=config.limits.fired_per_batch,
         limits=limits_of(config),
     )
+
+
+def commands_of(spark: SparkSession, config: JobConfig) -> DataFrame:
+    """The stream of commands from the config's source and the topics of its delay levels."""
+    topics = {} if config.levels is None else config.levels.topics
+    paused = () if config.levels is None else config.levels.paused
+    topics_of_levels = [
+        LevelTopic(topic, level_ms, paused=level_ms in paused) for topic, level_ms in sorted(topics.items())
+    ]
+    return read_commands(spark, config.source, preset=config.contract.preset, level_topics=topics_of_levels)
 
 
 def limits_of(config: JobConfig) -> Limits:
@@ -177,6 +187,7 @@ def contract_of(config: JobConfig) -> Contract:
         destinations=tuple(config.destinations),
         default_destination=config.contract.default_destination,
         max_lateness_ms=config.contract.max_lateness_ms,
+        levels=None if config.levels is None else config.levels.levels(config.wheel.tick_ms),
     )
 
 
@@ -204,6 +215,8 @@ def row_settings(config: JobConfig, until_ms: int | None) -> dict[str, Any]:
         "clock": config.clock.model_dump(mode="json", exclude={"heartbeat_ms"}),
         "until_ms": until_ms,
         "limits": config.limits.model_dump(mode="json"),
+        # What is paused is not in the rows of a batch, whenever it was planned.
+        "levels": config.levels and config.levels.model_dump(mode="json", exclude={"paused"}),
         "destinations": [[name, sink.sink, sink.path] for name, sink in config.destinations.items()],
         "rejects": [config.rejects.sink, config.rejects.topic or config.rejects.path],
     }
@@ -226,6 +239,7 @@ def with_row_settings(config: JobConfig, recorded: Mapping[str, Any]) -> tuple[J
         "contract": models.ContractConfig.model_construct(**recorded["contract"]),
         "clock": type(config.clock).model_construct(**{**config.clock.model_dump(), **recorded["clock"]}),
         "limits": models.LimitsConfig.model_construct(**recorded["limits"]),
+        "levels": _levels_of_then(recorded["levels"]),
         "destinations": sinks,
         "rejects": _sink_of_then(config.rejects, rejects, place, "rejects"),
         "source": _source_of_then(config.source, recorded.get("ending_offsets")),
@@ -249,6 +263,14 @@ def _sink_of_then(
             hint="start once with the old setting and --trigger available-now, then change it",
         )
     return today.model_copy(update={"topic": place})
+
+
+def _levels_of_then(recorded: Mapping[str, Any] | None) -> models.LevelsConfig | None:
+    if recorded is None:
+        return None
+    return models.LevelsConfig.model_construct(
+        **{**recorded, "list_ms": tuple(recorded["list_ms"])}, paused=()
+    )
 
 
 def _source_of_then(source: models.SourceConfig, end: str | None) -> models.SourceConfig:
@@ -284,6 +306,7 @@ def note_settings(config: AnyJobConfig, until_ms: int | None) -> dict[str, Any] 
         planned = planned_batch(config.checkpoint)
         recorded = journal.settings_of(planned) if planned is not None else None
         newest = last_planned(config.checkpoint)
+        _require_same_topics(journal, newest, now)
         journal.record(now, 0 if newest is None else newest + 1)
     return recorded if recorded != now else None
 
@@ -304,15 +327,33 @@ def _note_or_refuse(checkpoint: str, now: dict[str, Any]) -> None:
                 hint="start once with the old settings, then change them",
             )
         newest = last_planned(checkpoint)
+        _require_same_topics(journal, newest, now)
         journal.record(now, 0 if newest is None else newest + 1)
+
+
+def _require_same_topics(journal: PlannedSettings, newest: int | None, now: Mapping[str, Any]) -> None:
+    """Refuses other topics of delay levels than those that the checkpoint has offsets of: Spark knows its sources by their order alone."""
+    before = None if newest is None else journal.settings_of(newest)
+    if before is None:
+        return
+    there, here = (sorted((each.get("levels") or {}).get("topics", {})) for each in (before, now))
+    if there != here:
+        raise ConfigError(
+            "the checkpoint has offsets of other topics of levels",
+            field="levels.topics",
+            value=", ".join(here) or "none",
+            rule=f"fixed by the first start: {', '.join(there) or 'none'}",
+            hint="read other topics with a job of its own, or start with a new checkpoint",
+        )
 
 
 def open_config_checkpoint(config: AnyJobConfig) -> None:
     """Makes or compares the identity of the config's checkpoint."""
+    leveled = isinstance(config, JobConfig) and config.levels is not None
     open_checkpoint(
         config.checkpoint,
         name=config.name,
-        wheel_fingerprint=config.wheel.wheel().fingerprint(),
+        wheel_fingerprint=levels.fingerprint(config.wheel.wheel().fingerprint(), leveled=leveled),
         shards=config.wheel.shards,
         clock_kind=config.clock.kind,
     )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ DEFAULT_PRESET: Final = "native"
 
 _WAYS: Final = ("subscribe", "subscribepattern", "assign")
 _STARTS: Final = ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp")
+_RATES: Final = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay")
 _EARLIEST: Final = -2
 _LATEST: Final = -1
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -54,6 +55,31 @@ def reader_options(options: Mapping[str, str], topics: tuple[str, ...] | None) -
     if "failondataloss" not in known:
         given["failOnDataLoss"] = "true"
     return given | {"includeHeaders": "true"}
+
+
+def for_topics(given: Mapping[str, str], topics: Collection[str]) -> dict[str, str]:
+    """Options of a reader for some topics: Spark wants ``startingOffsets`` to name no others. A topic that they do not name begins with its earliest."""
+    options = dict(given)
+    for key, value in given.items():
+        if key.lower() in _STARTS and value.lstrip().startswith("{"):
+            places = {topic: place for topic, place in json.loads(value).items() if topic in topics}
+            if places:
+                options[key] = json.dumps(places)
+            else:
+                del options[key]
+                options["startingOffsets"] = "earliest"
+    return options
+
+
+def for_level_topic(given: Mapping[str, str], topic: str, *, paused: bool) -> dict[str, str]:
+    """Options of a reader for the topic of a delay level, from those for the topics of the source."""
+    options = {key: value for key, value in for_topics(given, [topic]).items() if key.lower() not in _WAYS}
+    options["subscribe"] = topic
+    if paused:
+        # Of what there is Spark takes up to so many records; so none, and the offsets stay where they are.
+        options = {key: value for key, value in options.items() if key.lower() not in _RATES}
+        options["maxOffsetsPerTrigger"] = "0"
+    return options
 
 
 def ending_offsets(options: Mapping[str, str]) -> Offsets:
@@ -106,6 +132,30 @@ def _source_faults(source: Mapping[str, Any]) -> Iterator[ConfigError]:
     yield from _topic_faults(options, topics)
     yield from _start_faults(options)
     yield from _end_faults(options)
+
+
+def level_topic_faults(
+    topics: Mapping[str, int], source: Mapping[str, Any], rejects: Mapping[str, Any]
+) -> Iterator[ConfigError]:
+    """All that is wrong with the topics of delay levels, beside a source and rejects as they stand in the file."""
+    if not topics:
+        return
+    if source.get("format") != "kafka":
+        rule = "source.format: kafka"
+        yield ConfigError("a setting of kafka sources", field="levels.topics", rule=rule)
+        return
+    yield from _name_faults(tuple(topics), "levels.topics")
+    named = topic_names(source)
+    if not named:
+        rule = "source.topics, or the option subscribe or assign: what a pattern matches may be one of these"
+        yield ConfigError("topics beside a pattern", field="levels.topics", rule=rule)
+    for topic in topics:
+        if topic in named:
+            what = "this topic is read already"
+            yield ConfigError(what, field="levels.topics", value=topic, rule="not a topic of the source")
+        if topic == rejects.get("topic"):
+            what = "the rejects would come back as commands"
+            yield ConfigError(what, field="rejects.topic", value=topic, rule="not a topic of levels.topics")
 
 
 def sink_faults(sink: Mapping[str, Any], field: str, *, is_rejects: bool) -> Iterator[ConfigError]:

@@ -6,6 +6,10 @@ A delivery: the topic is the destination, key and value are untouched, the heade
     wheel-fire-id     the same in every repetition    wheel-fired-at    2026-01-01T10:00:00.250Z
     wheel-seq         version of the id               wheel-source      topic/partition/offset of the command, if it is known
 
+With delay levels, ``wheel-deliver-at`` is what was asked for, and there are::
+
+    wheel-scheduled-at    when it was to be released, ISO    wheel-level-error-ms    how much later that is
+
 An outcome of the purgatory has beside id, fire id and source::
 
     wheel-group    wheel-outcome    wheel-by-key (if any)    wheel-at    wheel-decided-at
@@ -66,7 +70,7 @@ def delivery_records(fired: DataFrame) -> DataFrame:
     """Rows for Spark's Kafka writer.
 
     Args:
-        fired: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA` or ``OUTCOME_SCHEMA``, and ``source``.
+        fired: Rows of :data:`~wheel_udf.destinations.FIRED_SCHEMA`, ``LEVELED_SCHEMA`` or ``OUTCOME_SCHEMA``, and ``source``.
 
     Returns:
         ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value).

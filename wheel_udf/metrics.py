@@ -185,6 +185,7 @@ class BatchReport:
         refused: Of the rejected, how many found no room under the limits.
         full: How much of each limit is used (1 is all), by its name: of the slots and destinations to which entries came last, the fullest.
         paused: Whether the intake rests because a limit is reached.
+        levels: Of the pending entries, how many have which delay level, by its name (``30s``), shortest first; levels of none are left out.
         purgatory: Whether what waits are operations of a purgatory, and ``fired`` counts outcomes that were delivered.
     """
 
@@ -207,6 +208,7 @@ class BatchReport:
     refused: int = 0
     full: Mapping[str, float] = field(default_factory=dict)
     paused: bool = False
+    levels: Mapping[str, int] = field(default_factory=dict)
     purgatory: bool = False
 
     @property
@@ -225,7 +227,7 @@ def progress_line(report: BatchReport) -> str:
         batch    7 | in    1,000 | fired      250 | pending    12,000 | lateness p50  400 ms p99   1.0 s | clock … | watermark …
 
     What is unusual (rejected, missed, undeliverable rows, a backlog over the limit) is added only when there is some, and how full the limits
-    are only where there are limits.
+    are only where there are limits; so is the pending of each delay level.
     """
     parts = [
         f"batch {report.batch_id:>5}",
@@ -246,6 +248,8 @@ def progress_line(report: BatchReport) -> str:
     parts += [f"{noun} {count:,}" for noun, count in unusual.items() if count]
     if report.backlog:
         parts.append("backlog over the limit")
+    if report.levels:
+        parts.append("levels " + " ".join(f"{name} {count:,}" for name, count in report.levels.items()))
     if report.full:
         parts.append("full " + " ".join(f"{bound} {part:.0%}" for bound, part in sorted(report.full.items())))
     if report.paused:

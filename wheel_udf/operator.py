@@ -40,7 +40,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from wheel_udf import shard_step
+from wheel_udf import levels, shard_step
 from wheel_udf.clock import CLOCK_FORMAT, Clock, ClockSource, EventClock, StoreClock, clock_options
 from wheel_udf.columns import batch_ms
 from wheel_udf.commands import Contract, parse
@@ -61,6 +61,8 @@ LARGEST_SHARDS = 1024
 FIRED_COLUMNS = (
     "schedule_id", "seq", "fire_id", "destination", "key", "value", "headers", "deliver_at", "fired_at", "lateness_ms",
 )  # fmt: skip
+LEVEL_COLUMNS = ("scheduled_at", "level_error_ms")
+"""With delay levels: when it was to be released, a timestamp, and how much later that is than ``deliver_at``, in ms."""
 REJECT_COLUMNS = (
     "error_code", "error_message", "record", "source", "schedule_id", "seq", "destination", "key", "value", "headers",
     "deliver_at", "rejected_at",
@@ -68,11 +70,12 @@ REJECT_COLUMNS = (
 
 _STATUS_TYPE = ", ".join(
     [
-        "shard int, batch_id long, query_id string, run string, clock_ms long, watermark_ms long, next_due_ms long, pending long, far long",
+        "shard int, batch_id long, query_id string, run string, clock_ms long, watermark_ms long, next_due_ms long, pending long, far long, levels map<string, long>",
         "received long, fired_now long, missed_now long, rejected_now long, refused_now long, full map<string, double>, spread_now long, lateness string, destinations map<string, long>, largest map<string, long>",
         *(f"{name} long" for name in OUTCOMES),
     ]
 )
+_STEP_COLUMNS_OF_LEVELS = ("delay_level_ms", "level_error_ms")
 _REASON = ("error_code", "error_message", "record")
 _REASON_TYPE = ", ".join(f"{name} string" for name in _REASON)
 _EARLIEST, _LATEST = "1678-01-01 00:00:00Z", "2261-12-31 00:00:00Z"
@@ -96,13 +99,14 @@ def schedule(
         wheel: The geometry.
         clock: What time it is: :class:`~wheel_udf.clock.EventClock`, ``ProcessingClock`` or ``SimulatedClock``.
         shards: How many independent wheels share the ids, 1 to 1024.
-        contract: Bounds and defaults of the commands; by default none.
+        contract: Bounds and defaults of the commands, and their delay levels; by default none.
         memory_ms: How long an ended id is remembered; ``None`` for ever.
         limit: Most rows released in a batch, all shards together (at least one each); ``None`` for no bound.
         limits: How many entries may wait; new ones beyond that are rejected. The shards share each bound.
 
     Returns:
-        A streaming frame; ``kind`` is ``fired``, ``missed``, ``rejected`` or ``status``.
+        A streaming frame; ``kind`` is ``fired``, ``missed``, ``rejected`` or ``status``. With delay levels it has :data:`LEVEL_COLUMNS` too, and
+        ``lateness_ms`` is counted from ``scheduled_at``.
 
     Raises:
         ConfigError: A setting is out of its bounds.
@@ -112,7 +116,7 @@ def schedule(
     contract = contract or Contract()
     if isinstance(clock, EventClock):
         contract = replace(contract, max_ahead_ms=clock.max_ahead_ms)
-    rows = _command_rows(parse(commands, contract), shards)
+    rows = _command_rows(parse(commands, contract), shards, leveled=contract.levels is not None)
     return _through_the_wheel(
         rows,
         wheel=wheel,
@@ -132,6 +136,7 @@ def schedule_stored(
     shards: int = 4,
     memory_ms: int | None = DEFAULT_MEMORY_MS,
     limit: int | None = None,
+    leveled: bool = False,
 ) -> DataFrame:
     """The near side of a slot store: as :func:`schedule`, of the rows that a store's near partitions bring.
 
@@ -142,6 +147,7 @@ def schedule_stored(
         shards: As in :func:`schedule`.
         memory_ms: As in :func:`schedule`.
         limit: As in :func:`schedule`.
+        leveled: Whether the commands had delay levels when they were parsed.
 
     Returns:
         As :func:`schedule`.
@@ -150,7 +156,7 @@ def schedule_stored(
         ConfigError: A setting is out of its bounds.
     """
     check_settings(near, shards, memory_ms, limit)
-    rows = _stored_rows(near, shards)
+    rows = _stored_rows(near, shards, leveled=leveled)
     return _through_the_wheel(
         rows,
         wheel=wheel,
@@ -174,7 +180,7 @@ def _through_the_wheel(
     stored: bool = False,
 ) -> DataFrame:
     """Command rows and clock rows, by shard, through the step."""
-    board, spark = HintBoard(), rows.sparkSession
+    board, spark, leveled = HintBoard(), rows.sparkSession, "level_error_ms" in rows.columns
     rows = with_clock_rows(rows, clock, shards, board)
     step = ShardStep(
         wheel=wheel,
@@ -188,21 +194,24 @@ def _through_the_wheel(
         board_folder=str(board.folder) if is_local(spark) else None,
         stored=stored,
         limits=limits or Limits(),
+        leveled=leveled,
     )
     released = rows.groupBy("shard").applyInPandasWithState(
         step,
-        outputStructType=shard_step.OUTPUT_TYPE,
+        outputStructType=shard_step.LEVELED_OUTPUT_TYPE if leveled else shard_step.OUTPUT_TYPE,
         stateStructType=", ".join(f"{name} {kind}" for name, kind in STATE_COLUMNS.items()),
         outputMode="append",
         timeoutConf=GroupStateTimeout.NoTimeout,
     )
-    facts = {"wheel": wheel.fingerprint(), "shards": shards, "clock": clock.kind, "board": str(board.folder)}
-    return _public(released, facts)
+    identity = levels.fingerprint(wheel.fingerprint(), leveled=leveled)
+    facts = {"wheel": identity, "shards": shards, "clock": clock.kind, "board": str(board.folder)}
+    return _public(released, facts, leveled=leveled)
 
 
 def fired(scheduled: DataFrame) -> DataFrame:
-    """The released rows, with the columns of a delivery (:data:`FIRED_COLUMNS`)."""
-    return scheduled.where("kind = 'fired'").select(*FIRED_COLUMNS)
+    """The released rows, with the columns of a delivery (:data:`FIRED_COLUMNS`, with delay levels :data:`LEVEL_COLUMNS` too)."""
+    more = LEVEL_COLUMNS if _is_leveled(scheduled) else ()
+    return scheduled.where("kind = 'fired'").select(*FIRED_COLUMNS, *more)
 
 
 def rejects(scheduled: DataFrame) -> DataFrame:
@@ -212,7 +221,12 @@ def rejects(scheduled: DataFrame) -> DataFrame:
 
 def delivered(scheduled: DataFrame) -> DataFrame:
     """The released rows as a batch is written: :func:`fired` and their ``source``."""
-    return _DELIVERED_ROWS.select(scheduled.where("kind = 'fired'"))
+    rows = _LEVELED_ROWS if _is_leveled(scheduled) else _DELIVERED_ROWS
+    return rows.select(scheduled.where("kind = 'fired'"))
+
+
+def _is_leveled(scheduled: DataFrame) -> bool:
+    return LEVEL_COLUMNS[0] in scheduled.columns
 
 
 def status(scheduled: DataFrame) -> DataFrame:
@@ -223,6 +237,7 @@ def status(scheduled: DataFrame) -> DataFrame:
 
 _REJECT_ROWS = Prepared(lambda: [F.col(name) for name in REJECT_COLUMNS])
 _DELIVERED_ROWS = Prepared(lambda: [F.col(name) for name in (*FIRED_COLUMNS, "source")])
+_LEVELED_ROWS = Prepared(lambda: [F.col(name) for name in (*FIRED_COLUMNS, *LEVEL_COLUMNS, "source")])
 
 
 def facts_of(scheduled: DataFrame) -> dict[str, Any]:
@@ -284,7 +299,7 @@ def long_or(column: str, instead: int) -> Column:
     return F.coalesce(F.col(column), F.lit(instead).cast("long")).alias(column)
 
 
-def _command_rows(parsed: DataFrame, shards: int) -> DataFrame:
+def _command_rows(parsed: DataFrame, shards: int, *, leveled: bool) -> DataFrame:
     good = F.col("error_code").isNull()
     event_at = F.when(good, F.timestamp_millis("event_time_ms"))
     bounded = F.greatest(
@@ -296,14 +311,15 @@ def _command_rows(parsed: DataFrame, shards: int) -> DataFrame:
         form=form_of(_int_or_0("op"), _int_or_0("seq_given")),
         reject=F.when(~good, F.to_json(F.struct(*_REASON))),
         event_at=F.when(good & event_at.isNotNull(), bounded),
+        leveled=leveled,
     )
 
 
-def _stored_rows(near: DataFrame, shards: int) -> DataFrame:
+def _stored_rows(near: DataFrame, shards: int, *, leveled: bool) -> DataFrame:
     """The rows of a store's near partitions as the step takes them."""
     form = form_of(*(_int_or_0(name) for name in ("op", "seq_given", "act", "amend")))
     no_event = F.lit(None).cast("timestamp")
-    return _rows_of_step(near, shards, form=form, reject=F.col("reject"), event_at=no_event)
+    return _rows_of_step(near, shards, form=form, reject=F.col("reject"), event_at=no_event, leveled=leveled)
 
 
 def _int_or_0(column: str) -> Column:
@@ -311,7 +327,7 @@ def _int_or_0(column: str) -> Column:
 
 
 def _rows_of_step(
-    rows: DataFrame, shards: int, *, form: Column, reject: Column, event_at: Column
+    rows: DataFrame, shards: int, *, form: Column, reject: Column, event_at: Column, leveled: bool
 ) -> DataFrame:
     """Commands, wherever they come from, as the step takes them."""
     return rows.select(
@@ -329,6 +345,7 @@ def _rows_of_step(
         reject.alias("reject"),
         event_at.alias("event_at"),
         F.lit(None).cast("string").alias("tick"),
+        *(long_or(name, NO_LONG) for name in _STEP_COLUMNS_OF_LEVELS if leveled),
     )
 
 
@@ -392,15 +409,18 @@ def with_clock_rows(rows: DataFrame, clock: Clock | StoreClock, shards: int, boa
     return rows.drop("event_at")
 
 
-def _public(released: DataFrame, facts: dict[str, Any]) -> DataFrame:
+def _public(released: DataFrame, facts: dict[str, Any], *, leveled: bool) -> DataFrame:
     """Turns the operator's rows into public ones: instants as timestamps, headers as an array, the ids of deliveries."""
     kind, note = F.col("kind"), F.col("note")
     is_fired, is_missed, is_rejected = (kind == each for each in ("fired", "missed", "rejected"))
     due_ms, fired_at_ms = (null_if_absent(name) for name in ("deliver_at_ms", "fired_at_ms"))
     late_ms = F.when(is_fired | is_missed, fired_at_ms - due_ms)
+    error_ms = F.coalesce(null_if_absent("level_error_ms"), F.lit(0)) if leveled else F.lit(0)
+    asked_ms = due_ms - error_ms if leveled else due_ms
     amend = F.coalesce(note, F.lit("0"))
-    identity = F.concat_ws("\x1f", "schedule_id", "seq", amend, "deliver_at_ms")
-    about = F.struct("schedule_id", "seq", "destination", F.timestamp_millis(due_ms).alias("deliver_at"))
+    # Of the time that was asked for: a list of levels that changes gives nothing another id.
+    identity = F.concat_ws("\x1f", "schedule_id", "seq", amend, asked_ms)
+    about = F.struct("schedule_id", "seq", "destination", F.timestamp_millis(asked_ms).alias("deliver_at"))
     too_late = F.concat(
         F.lit("released too late: lateness_ms = "),
         late_ms,
@@ -421,7 +441,7 @@ def _public(released: DataFrame, facts: dict[str, Any]) -> DataFrame:
         "key",
         "value",
         F.from_json("headers", HEADERS_TYPE).alias("headers"),
-        F.timestamp_millis(due_ms).alias("deliver_at"),
+        F.timestamp_millis(asked_ms).alias("deliver_at"),
         F.timestamp_millis(fired_at_ms).alias("fired_at"),
         late_ms.alias("lateness_ms"),
         F.when(is_missed, "missed").otherwise(reason.error_code).alias("error_code"),
@@ -431,7 +451,16 @@ def _public(released: DataFrame, facts: dict[str, Any]) -> DataFrame:
         "source",
         rejected_at.alias("rejected_at"),
         F.when(kind == "status", note).alias("status"),
+        *_level_columns(is_fired | is_missed, due_ms, error_ms if leveled else None),
     )
+
+
+def _level_columns(released: Column, due_ms: Column, error_ms: Column | None) -> list[Column]:
+    """:data:`LEVEL_COLUMNS`; none without delay levels."""
+    if error_ms is None:
+        return []
+    values = (F.timestamp_millis(due_ms), error_ms)
+    return [F.when(released, value).alias(name) for name, value in zip(LEVEL_COLUMNS, values, strict=True)]
 
 
 def null_if_absent(column: str) -> Column:

@@ -41,9 +41,10 @@ from wheel_udf.store_versions import VERSION, with_version
 from wheel_udf.tables import version_at
 
 PENDING_COLUMNS: Final = (
-    "schedule_id", "seq", "amend", "deliver_at", "destination", "key", "value", "headers", "max_lateness_ms", "source", "place",
+    "schedule_id", "seq", "amend", "deliver_at", "scheduled_at", "delay_level_ms", "destination", "key", "value", "headers", "max_lateness_ms", "source", "place",
 )  # fmt: skip
-"""``headers`` is JSON text; ``place`` is where the entry waits: ``state``, or ``store``."""
+"""``deliver_at`` is what was asked for, ``scheduled_at`` when the wheel is to release it: later, if a delay level has rounded it up.
+``delay_level_ms`` is the level's span, null without one; ``headers`` is JSON text; ``place`` is where the entry waits: ``state``, or ``store``."""
 
 _FEW_IDS: Final = 2_000_000
 """Of so many hashes a copy (some 60 MB) goes to each executor."""
@@ -117,8 +118,12 @@ def stored(store: SlotStore) -> int:
 
 
 def _public(rows: DataFrame, place: Column) -> DataFrame:
-    due = F.timestamp_millis("deliver_at_ms").alias("deliver_at")
-    named = {"deliver_at": due, "place": place.alias("place")}
+    due_ms, error_ms = F.col("deliver_at_ms"), F.coalesce("level_error_ms", F.lit(0))
+    named = {
+        "deliver_at": F.timestamp_millis(due_ms - error_ms).alias("deliver_at"),
+        "scheduled_at": F.timestamp_millis(due_ms).alias("scheduled_at"),
+        "place": place.alias("place"),
+    }
     return rows.select(*(named.get(name, F.col(name)) for name in PENDING_COLUMNS))
 
 
@@ -269,7 +274,7 @@ def forecast(rows: DataFrame, every: str = "1 minute") -> DataFrame:
         ``due_from`` timestamp, ``destination`` string, ``rows`` long, ``bytes`` long (keys and values), in order; steps without rows are left out.
     """
     size = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
-    steps = rows.groupBy(F.window("deliver_at", every).alias("step"), "destination")
+    steps = rows.groupBy(F.window("scheduled_at", every).alias("step"), "destination")
     found = steps.agg(F.count(F.lit(1)).alias("rows"), F.sum(size.cast("long")).alias("bytes"))
     return found.select(F.col("step.start").alias("due_from"), "destination", "rows", "bytes").orderBy(
         "due_from", "destination"

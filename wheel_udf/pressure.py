@@ -158,7 +158,7 @@ class Pressure:
     @contextmanager
     def _entries(self, ended: DataFrame | None = None) -> Iterator[DataFrame]:
         """What is pending, kept while it is looked at; without what a batch's CANCELs end (``schedule_id``, ``ended`` by this seq)."""
-        due_ms = F.unix_millis("deliver_at").alias("deliver_at_ms")
+        due_ms = F.unix_millis("scheduled_at").alias("deliver_at_ms")
         entries = pending(self._spark, self._wheel).select("schedule_id", "seq", "destination", due_ms)
         if ended is not None:
             entries = entries.join(F.broadcast(ended), "schedule_id", "left")

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from wheel_udf import columns as read
 from wheel_udf.contract import NAME_PATTERN, NAME_RULE, Contract, allow_list, shortened
 from wheel_udf.durations import RULE as DURATION_RULE
+from wheel_udf.levels import is_beyond_column, level_name, refused_beyond_ms
 
 SCHEDULE: Final = 0
 CANCEL: Final = 1
@@ -61,6 +62,12 @@ TEXTS: Final[Mapping[str, Text]] = {
     "bad_delay": Text("not a duration", "delay", DURATION_RULE, "for an instant use deliver_at"),
     "beyond_max_delay": Text(
         "due too far away", "due", "{max_delay} after event_time, between the years -290308 and 294247"
+    ),
+    "beyond_levels": Text(
+        "beyond the last delay level",
+        "due",
+        "at most {last_level} after event_time",
+        "on_beyond: top or exact takes it",
     ),
     "no_destination": Text("no destination", "destination", "a name, or a default in the contract"),
     "bad_destination": Text("not a destination", "destination", NAME_RULE),
@@ -128,12 +135,20 @@ def _due_rules(given: read.Inputs, contract: Contract) -> list[Rule]:
     too_far = F.abs(due_ms) > read.MAX_INSTANT_MS
     if contract.max_delay_ms is not None:
         too_far |= due_ms - F.col("_made_ms") > contract.max_delay_ms
+    shown_due = F.coalesce(asked_delay, _utc(due_ms))
+    beyond = []
+    if contract.levels is not None:
+        # Rounded up, a due time may leave what a timestamp can hold.
+        too_far |= due_ms + F.col("_level_error_ms") > read.MAX_INSTANT_MS
+        delay_ms = due_ms - F.col("_made_ms")
+        beyond = [Rule("beyond_levels", is_beyond_column(contract.levels, delay_ms), shown_due)]
     return [
         Rule("no_due_time", at.isNull() & delay.isNull(), read.null("string")),
         Rule("two_due_times", at.isNotNull() & delay.isNotNull(), asked_delay),
         Rule("bad_deliver_at", at.isNotNull() & unread, asked_at),
         Rule("bad_delay", unread, asked_delay),
-        Rule("beyond_max_delay", too_far, F.coalesce(asked_delay, _utc(due_ms))),
+        Rule("beyond_max_delay", too_far, shown_due),
+        *beyond,
     ]
 
 
@@ -190,6 +205,7 @@ def error_message(
         "max_value_bytes": contract.max_value_bytes,
         "max_delay": "any time" if contract.max_delay_ms is None else f"at most {contract.max_delay_ms} ms",
         "allowed": shortened(contract.destinations or ()),
+        "last_level": _last_level(contract),
     }
     chain: Column | None = None
     for rule in rules:
@@ -204,6 +220,11 @@ def error_message(
         )
     assert chain is not None, "there are rules for every contract"
     return chain
+
+
+def _last_level(contract: Contract) -> str | None:
+    last_ms = None if contract.levels is None else refused_beyond_ms(contract.levels)
+    return None if last_ms is None else level_name(last_ms)
 
 
 def shown(words: Column, length: int) -> Column:

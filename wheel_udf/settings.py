@@ -32,6 +32,7 @@ from wheel_udf.durations import parse_duration_ms
 from wheel_udf.errors import ConfigError, GeometryError
 from wheel_udf.geometry import Wheel
 from wheel_udf.kafka_options import DEFAULT_PRESET
+from wheel_udf.levels import DEFAULT_LIST_MS, BinaryLevels, FixedLevels, Levels, list_rule
 from wheel_udf.store_layout import StoreLayout
 
 AVAILABLE_NOW = "available-now"
@@ -380,6 +381,35 @@ class LimitsConfig(_Section):
         return {name: most for name in PENDING_BOUNDS if (most := getattr(self, name)) is not None}
 
 
+class LevelsConfig(_Section):
+    """Section ``levels``: the policy of delay levels (:mod:`wheel_udf.levels`). Durations in ms.
+
+    Attributes:
+        policy: fixed: a delay is rounded up to the next level of the list. binary: levels of 1, 2, 4, ... ticks, delays as they are.
+        list_ms: Key ``list``, of the fixed policy: the levels, rising.
+        on_beyond: Of the fixed policy: what becomes of a delay beyond the last level.
+        topics: Of a kafka source, beside ``source.topics``: topics whose records have the delay of a level unless they say when they are due.
+        paused: Levels whose topics are not read; their offsets wait.
+    """
+
+    policy: Literal["fixed", "binary"] = "fixed"
+    list_ms: tuple[_PositiveMs, ...] = Field(DEFAULT_LIST_MS, alias="list")
+    on_beyond: Literal["reject", "top", "exact"] = "reject"
+    topics: dict[_Text, _PositiveMs] = Field(default_factory=dict)
+    paused: tuple[_PositiveMs, ...] = ()
+
+    @field_validator("list_ms")
+    @classmethod
+    def _is_a_list(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if rule := list_rule(value):
+            raise _fault("not a list of delay levels", rule=rule)
+        return value
+
+    def levels(self, tick_ms: int) -> Levels:
+        """The policy, over the ticks of a wheel."""
+        return BinaryLevels(tick_ms) if self.policy == "binary" else FixedLevels(self.list_ms, self.on_beyond)
+
+
 def _trigger(value: object) -> str:
     if value == AVAILABLE_NOW:
         return AVAILABLE_NOW
@@ -451,6 +481,7 @@ class JobConfig(AnyJobConfig):
         source: Where commands come from.
         contract: What a command may look like.
         limits: Bounds on the work of a batch and on what is pending.
+        levels: None: there are no delay levels.
         store: Of the tiered mode.
     """
 
@@ -458,6 +489,7 @@ class JobConfig(AnyJobConfig):
     source: SourceConfig
     contract: ContractConfig = Field(default_factory=lambda: ContractConfig.model_validate({}))
     limits: LimitsConfig = Field(default_factory=lambda: LimitsConfig.model_validate({}))
+    levels: LevelsConfig | None = None
     store: StoreConfig | None = None
 
     @model_validator(mode="before")

@@ -16,7 +16,7 @@ import json
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from typing import Any
 
 import pandas as pd
@@ -26,9 +26,10 @@ import pyarrow.compute as pc
 from wheel_udf.cascade import Step, advance
 from wheel_udf.geometry import Wheel
 from wheel_udf.hints import HintBoard, answer_of
+from wheel_udf.levels import level_name
 from wheel_udf.limits import BOUNDS, Limits, reason
 from wheel_udf.metrics import LatenessHistogram
-from wheel_udf.state import CANCEL, COMMAND_SCHEMA, FAR, ShardState
+from wheel_udf.state import CANCEL, COMMAND_SCHEMA, FAR, ShardState, asked_ms
 
 NO_LONG = -(2**63)
 """Stands for null in the long columns that enter and leave the operator."""
@@ -37,13 +38,19 @@ OUTPUT_TYPE = (
     "kind string, schedule_id string, seq long, destination string, key binary, value binary, headers string, source string, "
     "deliver_at_ms long, fired_at_ms long, note string"
 )
-"""``note`` is opaque here: of a rejected row what its ``reject`` was, of a missed one its ``max_lateness_ms``, of a fired one its ``amend``
+"""``deliver_at_ms`` is when the wheel releases a row; where there are no delay levels, what was asked for.
+
+``note`` is opaque here: of a rejected row what its ``reject`` was, of a missed one its ``max_lateness_ms``, of a fired one its ``amend``
 where it is not 0, of a status row its JSON."""
 
+LEVELED_OUTPUT_TYPE = f"{OUTPUT_TYPE}, level_error_ms long"
+"""With delay levels: what of ``deliver_at_ms`` is their rounding; null where there is none."""
+
 _ARROW_TYPES = {"string": pa.string(), "binary": pa.binary(), "long": pa.int64()}
-_OUTPUT_SCHEMA = pa.schema(
-    [(name, _ARROW_TYPES[kind]) for name, kind in (part.split() for part in OUTPUT_TYPE.split(", "))]
+_LEVELED_OUTPUT_SCHEMA = pa.schema(
+    [(name, _ARROW_TYPES[kind]) for name, kind in (part.split() for part in LEVELED_OUTPUT_TYPE.split(", "))]
 )
+_OUTPUT_SCHEMA = pa.schema(list(_LEVELED_OUTPUT_SCHEMA)[:-1])
 _FORM = ("op", "seq_given", "act", "amend")
 """What travels packed into one column, ``form``: see :func:`form_of`."""
 _INPUT_SCHEMA = pa.schema(
@@ -56,7 +63,8 @@ _INPUT_SCHEMA = pa.schema(
 )
 _PAYLOAD = ("schedule_id", "seq", "destination", "key", "value", "headers", "source", "deliver_at_ms")
 _SIZED = ("schedule_id", "key", "value", "headers", "source")
-_ABSENT = {"deliver_at_ms", "max_lateness_ms"}
+_LEVEL_COLUMNS = ("delay_level_ms", "level_error_ms")
+_ABSENT = {"deliver_at_ms", "max_lateness_ms", *_LEVEL_COLUMNS}
 
 
 def form_of(op: Any, seq_given: Any, act: Any = 0, amend: Any = 0) -> Any:
@@ -152,6 +160,9 @@ def as_arrow(frame: pd.DataFrame, schema: pa.Schema, absent: Collection[str]) ->
     """The columns of a frame in Arrow; in the `absent` ones :data:`NO_LONG` is null."""
     arrays = []
     for field in schema:
+        if field.name in _LEVEL_COLUMNS and field.name not in frame:  # there are no levels
+            arrays.append(pa.nulls(len(frame), field.type))
+            continue
         values = frame[field.name].to_numpy()
         nulls = values == NO_LONG if field.name in absent else None
         arrays.append(pa.array(values, field.type, mask=nulls, from_pandas=nulls is None))
@@ -195,6 +206,7 @@ class ShardStep:
         board_folder: Where to post answers; ``None`` where the driver's folder is out of reach.
         stored: Whether entries may wait in a slot store.
         limits: How much may be pending, all shards together.
+        leveled: Whether there are delay levels: the rows have two columns for them, and what comes out one.
     """
 
     wheel: Wheel
@@ -208,6 +220,7 @@ class ShardStep:
     board_folder: str | None
     stored: bool = False
     limits: Limits = Limits()  # noqa: RUF009  # frozen
+    leveled: bool = False
 
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], group: Any
@@ -237,7 +250,7 @@ class ShardStep:
         if step.changed or rejects:
             group.update(state.to_row(self.shards))
         status = json.dumps(self._status(shard, rows, step, state, group))
-        yield _output(step, rows.rejected, self._refused(step), status)
+        yield _output(step, rows.rejected, self._refused(step), status, leveled=self.leveled)
 
     def _full(self, shard: int, step: Step, state: ShardState) -> dict[str, float]:
         """How much of each bound is used, as far as this batch tells; 1 is all."""
@@ -278,6 +291,7 @@ class ShardStep:
             "next_due_ms": state.next_due_ms,
             "pending": state.pending,
             "far": state.far,
+            "levels": {level_name(level_ms): count for level_ms, count in state.levels.items()},
             "received": rows.received,
             "fired_now": step.fired.num_rows,
             "missed_now": step.missed.num_rows,
@@ -313,17 +327,20 @@ def largest_of(entries: pa.Table, sized: Sequence[str]) -> dict[str, int]:
     return dict(zip(found["destination"].to_pylist(), found["bytes_max"].to_pylist(), strict=True))
 
 
-def _output(step: Step, rejected: pa.Table, refused: pa.Table | None, status: str) -> pd.DataFrame:
+def _output(
+    step: Step, rejected: pa.Table, refused: pa.Table | None, status: str, *, leveled: bool
+) -> pd.DataFrame:
     """All rows of a group as one frame: each frame costs pyspark as much as some hundred rows, and so does each column."""
     bounds = step.missed["max_lateness_ms"].cast(pa.string())
+    part = partial(_part, _LEVELED_OUTPUT_SCHEMA if leveled else _OUTPUT_SCHEMA)
     parts = [
-        _part("fired", step.fired, fired_at_ms=step.clock_ms, note=_amend_of(step.fired)),
-        _part("missed", step.missed, fired_at_ms=step.clock_ms, note=bounds),
-        _part("rejected", rejected, note=rejected["reject"]),
-        *([] if refused is None else [_part("rejected", refused, note=refused["note"])]),
-        _part("status", None, note=pa.array([status])),
+        part("fired", step.fired, fired_at_ms=step.clock_ms, note=_amend_of(step.fired)),
+        part("missed", step.missed, fired_at_ms=step.clock_ms, note=bounds),
+        part("rejected", rejected, note=rejected["reject"]),
+        *([] if refused is None else [part("rejected", refused, note=refused["note"])]),
+        part("status", None, note=pa.array([status])),
     ]
-    table = pa.concat_tables(part for part in parts if part.num_rows)
+    table = pa.concat_tables(rows for rows in parts if rows.num_rows)
     frame: pd.DataFrame = table.to_pandas(use_threads=False, split_blocks=True)
     return frame
 
@@ -336,13 +353,23 @@ def _amend_of(entries: pa.Table) -> pa.ChunkedArray | None:
 
 
 def _part(
-    kind: str, rows: pa.Table | None, *, fired_at_ms: int = NO_LONG, note: pa.Array | None = None
+    schema: pa.Schema,
+    kind: str,
+    rows: pa.Table | None,
+    *,
+    fired_at_ms: int = NO_LONG,
+    note: pa.Array | None = None,
 ) -> pa.Table:
     size = 1 if rows is None else rows.num_rows
     columns: dict[str, Any] = {"kind": pa.repeat(kind, size), "fired_at_ms": pa.repeat(fired_at_ms, size)}
     if rows is not None:
         columns |= {name: rows[name] for name in _PAYLOAD}
-        columns["deliver_at_ms"] = rows["deliver_at_ms"].fill_null(NO_LONG)
+        leveled = "level_error_ms" in schema.names
+        due = rows["deliver_at_ms"] if leveled else asked_ms(rows)
+        columns |= {
+            "deliver_at_ms": due.fill_null(NO_LONG),
+            "level_error_ms": rows["level_error_ms"].fill_null(NO_LONG),
+        }
     if note is not None:
         columns["note"] = note
     blank = {pa.int64(): NO_LONG}
@@ -350,9 +377,9 @@ def _part(
         columns[field.name]
         if field.name in columns
         else pa.repeat(pa.scalar(blank.get(field.type), field.type), size)
-        for field in _OUTPUT_SCHEMA
+        for field in schema
     ]
-    return pa.table(arrays, schema=_OUTPUT_SCHEMA)
+    return pa.table(arrays, schema=schema)
 
 
 @cache

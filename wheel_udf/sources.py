@@ -19,6 +19,12 @@ go on. The cluster is asked before the query starts whether the topics are there
 Spark would wait minutes for the answer. Records have their offset as ``source_seq``, the version of commands that give none.
 Options: :mod:`wheel_udf.kafka_options`.
 
+Topics of delay levels (:class:`LevelTopic`). Each is a Kafka source of its own in the one query, so that its intake can pause alone. The list of sources
+is the checkpoint's: Spark matches offsets to sources by their order, so these topics are fixed by the first start. A pause leaves the source where it is
+and lets it read nothing (``maxOffsetsPerTrigger`` 0): no offset moves, and the start after it goes on from there. To take the topic out of
+``subscribe`` instead would lose its offsets: Spark keeps those of the topics it reads alone, stops for data loss (``failOnDataLoss``), and reads
+the topic from its earliest record when it comes back.
+
 What cannot be known before the stream runs (a later file with other types) fails the batch with Spark's own error, which
 :mod:`wheel_udf.failures` puts into a sentence.
 
@@ -29,6 +35,7 @@ file metadata, hence the coarse coordinates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
 
@@ -63,8 +70,27 @@ _LAST_OFFSET = 2**63 - 1
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True)
+class LevelTopic:
+    """A topic of Kafka whose records have the delay of a level (RocketMQ's ``SCHEDULE_TOPIC_XXXX`` has a queue for each).
+
+    Attributes:
+        topic: Its name.
+        level_ms: The delay, in ms, of records that name neither ``deliver_at`` nor ``delay``.
+        paused: Read nothing of it; its offsets wait.
+    """
+
+    topic: str
+    level_ms: int
+    paused: bool = False
+
+
 def read_commands(
-    spark: SparkSession, source: SourceConfig, *, preset: str = kafka_options.DEFAULT_PRESET
+    spark: SparkSession,
+    source: SourceConfig,
+    *,
+    preset: str = kafka_options.DEFAULT_PRESET,
+    level_topics: Sequence[LevelTopic] = (),
 ) -> DataFrame:
     """Opens the source as a stream of commands.
 
@@ -72,6 +98,7 @@ def read_commands(
         spark: The session.
         source: The section ``source`` of the config.
         preset: How a Kafka record becomes a command (see :mod:`wheel_udf.presets`); other sources have columns.
+        level_topics: Of kafka: topics of delay levels, beside the source's own, always in one order.
 
     Returns:
         A streaming frame: the source's columns and ``source_coordinates`` (string); of Kafka also ``source_seq`` (long).
@@ -82,7 +109,7 @@ def read_commands(
         SinkError: If the Kafka cluster does not answer.
     """
     if source.format == "kafka":
-        return kafka_commands(open_kafka(spark, source), preset)
+        return _kafka(spark, source, preset, level_topics)
     options = _options(source)
     if source.format == "delta":
         frame = _delta(spark, source, options)
@@ -95,14 +122,14 @@ def read_commands(
 
 def open_kafka(spark: SparkSession, source: SourceConfig, section: str = "source") -> DataFrame:
     """The records of a Kafka source as Spark's connector has them; its errors name the `section`."""
+    _check_kafka(spark, source, section, ())
+    return _records(spark, source, kafka_options.reader_options(source.options, source.topics))
+
+
+def _check_kafka(spark: SparkSession, source: SourceConfig, section: str, more: Sequence[str]) -> None:
     if faults := list(kafka_options.source_faults(source.model_dump(), section)):
         raise ConfigErrors(faults)
-    _require_topics(spark, source, section)
-    options = kafka_options.reader_options(source.options, source.topics)
-    records = spark.readStream.format("kafka").options(**options).load()
-    if ends := kafka_options.ending_offsets(source.options):
-        records = records.where(_is_before(ends))
-    return records
+    _require_topics(spark, source, section, more)
 
 
 def open_files(spark: SparkSession, source: SourceConfig, ddl: str | None) -> DataFrame:
@@ -137,8 +164,41 @@ def _files(
     return _existing(source, lambda: reader.load(source.location))
 
 
-def _require_topics(spark: SparkSession, source: SourceConfig, section: str) -> None:
-    names = kafka_options.topic_names(source.model_dump())
+def _kafka(
+    spark: SparkSession, source: SourceConfig, preset: str, level_topics: Sequence[LevelTopic]
+) -> DataFrame:
+    if not level_topics:
+        return kafka_commands(open_kafka(spark, source), preset)
+    _check_kafka(spark, source, "source", [each.topic for each in level_topics])
+    given = kafka_options.reader_options(source.options, source.topics)
+    own = kafka_options.topic_names(source.model_dump())
+    commands = kafka_commands(_records(spark, source, kafka_options.for_topics(given, own)), preset)
+    frame = (
+        commands if "delay" in commands.columns else commands.withColumn("delay", F.lit(None).cast("string"))
+    )
+    for each in level_topics:
+        options = kafka_options.for_level_topic(given, each.topic, paused=each.paused)
+        frame = frame.unionByName(
+            _delayed(kafka_commands(_records(spark, source, options), preset), each.level_ms)
+        )
+    return frame
+
+
+def _records(spark: SparkSession, source: SourceConfig, options: dict[str, str]) -> DataFrame:
+    records = spark.readStream.format("kafka").options(**options).load()
+    ends = kafka_options.ending_offsets(source.options)
+    return records.where(_is_before(ends)) if ends else records
+
+
+def _delayed(commands: DataFrame, level_ms: int) -> DataFrame:
+    """Commands that have the delay of a level, unless they say when they are due."""
+    said = F.col("delay") if "delay" in commands.columns else F.lit(None)
+    own = F.when(F.col("deliver_at").isNull(), F.lit(f"{level_ms} ms"))
+    return commands.withColumn("delay", F.coalesce(said, own))
+
+
+def _require_topics(spark: SparkSession, source: SourceConfig, section: str, more: Sequence[str]) -> None:
+    names = (*kafka_options.topic_names(source.model_dump()), *more)
     if not names:  # a pattern: whether the cluster answers at all
         kafka_admin.topic_names(spark, source.options)
         return

@@ -5,7 +5,7 @@ scalars and one text (``array`` and ``map`` states fail on Spark 4.2), so the la
 
 ::
 
-    scalars   version | wheel | clock_ms | next_due_ms | pending | one counter per outcome
+    scalars   version | wheel | clock_ms | next_due_ms | pending | one counter per outcome | pending by delay level
     chunks    directory (Arrow IPC), a row per chunk:
                 level  group  rows   low_ms        high_ms      length of its text
                   1      3    120    earliest due  latest due   12,000     Arrow IPC of entries      <- level 1 of the wheel
@@ -21,6 +21,7 @@ scalars and one text (``array`` and ``map`` states fail on Spark 4.2), so the la
 * Chunks are base64 text, each by itself: one that stays closed passes through as the text it came as. Spark's way of pickling a binary
   column (Java to Python) makes a character of Latin-1 of each byte and UTF-8 of those, and Python takes both back: measured on 8 MB, 43 ms in
   Python alone and as much in the JVM; text of ASCII takes 1 ms, and 3 ms more for each MB that is opened.
+* The columns of the delay levels are left out of a chunk in which no entry has a level: who has no levels pays no byte for them.
 * Chunks of some size are compressed (zstd): every byte saved is saved four times, in the pickle, the Arrow stream, the changelog and back.
 
 Caveats: a shard's state is one row and must stay below 2 GiB; :meth:`ShardState.to_row` refuses earlier
@@ -30,6 +31,7 @@ Caveats: a shard's state is one row and must stay below 2 GiB; :meth:`ShardState
 from __future__ import annotations
 
 import binascii
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -44,7 +46,7 @@ import pyarrow.compute as pc
 from wheel_udf.errors import GeometryChangedError, StateTooLargeError
 from wheel_udf.geometry import Wheel, levels_of, slots_of
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Raised when the layout below changes; a checkpoint of another version is refused."""
 
 GROUPS_PER_LEVEL = 32
@@ -70,10 +72,18 @@ ENTRY_SCHEMA = pa.schema(
         ("value", pa.binary()),
         ("headers", pa.string()),
         ("source", pa.string()),
+        ("delay_level_ms", pa.int64()),
+        ("level_error_ms", pa.int64()),
     ]
 )
 """A pending entry, and a released one. ``amend`` counts what the project's own API did to this ``seq``; ``headers`` is JSON text, opaque here; ``source`` is null but for records of Kafka,
-where it is ``topic/partition/offset``."""
+where it is ``topic/partition/offset``.
+
+``deliver_at_ms`` is when the wheel releases it. Of an entry with a delay level (:mod:`wheel_udf.levels`) that is the time that was asked for plus
+``level_error_ms``, and ``delay_level_ms`` is the level's span; both are null without a level."""
+
+_LEVEL_COLUMNS = ("delay_level_ms", "level_error_ms")
+_PLAIN_COLUMNS = [name for name in ENTRY_SCHEMA.names if name not in _LEVEL_COLUMNS]
 
 COMMAND_SCHEMA = pa.schema([*ENTRY_SCHEMA, ("op", pa.int8()), ("seq_given", pa.bool_()), ("act", pa.int8())])
 """A valid command: an entry plus ``op`` (:data:`SCHEDULE` or :data:`CANCEL`), whether the producer gave its ``seq``, and what
@@ -89,8 +99,8 @@ MEMORY_SCHEMA = pa.schema(
         ("ended_at_ms", pa.int64()),
     ]
 )
-"""What is remembered of an ended id: its version ``(seq, rank)`` with ``rank = 2 * amend + op``, how it ended, and the due time of
-what fired (else null)."""
+"""What is remembered of an ended id: its version ``(seq, rank)`` with ``rank = 2 * amend + op``, how it ended, and the due time that was
+asked for of what fired (else null)."""
 
 SCHEDULE, CANCEL = 0, 1
 
@@ -132,17 +142,42 @@ class Chunk:
     def of(level: int, group: int, rows: pa.Table, time_column: str) -> Chunk:
         """Closes rows (at least one) into a chunk."""
         limits = pc.min_max(rows[time_column]).as_py()
-        return Chunk(level, group, rows.num_rows, limits["min"], limits["max"], _text(_encoded(rows)))
+        text = _text(_encoded(_without_level_columns(rows)))
+        return Chunk(level, group, rows.num_rows, limits["min"], limits["max"], text)
 
     def table(self, *columns: str) -> pa.Table:
-        """Opens the chunk; with ``columns``, decompresses just those."""
+        """Opens the chunk; with ``columns`` (not those of the delay levels), decompresses just those."""
         octets = pa.py_buffer(_octets(self.text))
         # The schema stands in front of the rows: 10 us.
         schema = pa.ipc.read_schema(octets) if columns else None
         chosen = [schema.get_field_index(name) for name in columns] if schema else None
         options = pa.ipc.IpcReadOptions(included_fields=chosen, use_threads=False)
         with pa.ipc.open_stream(octets, options=options) as reader:
-            return reader.read_all()
+            rows = reader.read_all()
+        return rows if columns else _with_level_columns(rows)
+
+
+def _without_level_columns(rows: pa.Table) -> pa.Table:
+    """Rows as they are kept: entries without the columns of the delay levels, if none of them has a level."""
+    if rows.schema.names != ENTRY_SCHEMA.names or rows["delay_level_ms"].null_count < rows.num_rows:
+        return rows
+    return rows.drop_columns(list(_LEVEL_COLUMNS))
+
+
+def _with_level_columns(rows: pa.Table) -> pa.Table:
+    if rows.schema.names != _PLAIN_COLUMNS:
+        return rows
+    for name in _LEVEL_COLUMNS:
+        rows = rows.append_column(ENTRY_SCHEMA.field(name), pa.nulls(rows.num_rows, pa.int64()))
+    return rows
+
+
+def asked_ms(entries: pa.Table) -> pa.ChunkedArray:
+    """The due times that were asked for, int64[n]: ``deliver_at_ms`` less what a delay level has added; null where there is none."""
+    if entries["level_error_ms"].null_count == entries.num_rows:
+        return entries["deliver_at_ms"]
+    # Neither a due time with a level nor its error is near the ends of int64.
+    return pc.subtract(entries["deliver_at_ms"], entries["level_error_ms"].fill_null(0))
 
 
 def _encoded(table: pa.Table) -> pa.Buffer:
@@ -220,6 +255,7 @@ class ShardState:
         pending: Number of pending entries.
         far: Number of entries that were told of as gone to the slot store and have neither come nor ended since.
         counts: Rows by outcome since the beginning, a key for each of :data:`OUTCOMES`.
+        levels: Of the pending and far entries, how many have which delay level, by its span in ms; levels of none are left out.
         text: The chunks, encoded; taken apart once, when first asked for.
     """
 
@@ -229,6 +265,7 @@ class ShardState:
     pending: int = 0
     far: int = 0
     counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+    levels: Mapping[int, int] = field(default_factory=dict)
     text: str = ""
 
     @staticmethod
@@ -260,6 +297,7 @@ class ShardState:
         clock_ms: int,
         far: int,
         counts: Mapping[str, int],
+        levels: Mapping[int, int],
         entries: Sequence[Chunk],
         memory: Sequence[Chunk],
     ) -> ShardState:
@@ -271,6 +309,7 @@ class ShardState:
             pending=sum(chunk.rows for chunk in entries),
             far=far,
             counts=counts,
+            levels={level_ms: count for level_ms, count in sorted(levels.items()) if count},
             text=chunks_to_text([*entries, *memory]),
         )
 
@@ -301,6 +340,7 @@ class ShardState:
             self.pending,
             self.far,
             *counters,
+            json.dumps(list(self.levels.items())) if self.levels else "",
             self.text,
         )
 
@@ -311,11 +351,12 @@ class ShardState:
         Raises:
             GeometryChangedError: The row was written by another format version, geometry or shard count; says both.
         """
-        version, stored, clock_ms, next_due_ms, pending, far, *counters, text = row
+        version, stored, clock_ms, next_due_ms, pending, far, *counters, levels, text = row
         refuse_other("format version of the state", version, FORMAT_VERSION)
         refuse_other("geometry of the wheel", stored, fingerprint(wheel, shards))
         counts = dict(zip(OUTCOMES, counters, strict=True))
-        return ShardState(wheel, clock_ms, next_due_ms, pending, far, counts, text)
+        by_level = dict(json.loads(levels)) if levels else {}
+        return ShardState(wheel, clock_ms, next_due_ms, pending, far, counts, by_level, text)
 
     def to_bytes(self, shards: int = 1) -> bytes:
         """The whole state as bytes, for tests and tools; Spark stores :meth:`to_row`."""
@@ -343,6 +384,7 @@ STATE_COLUMNS: Mapping[str, str] = {
     "pending": "long",
     "far": "long",
     **dict.fromkeys(OUTCOMES, "long"),
+    "levels": "string",
     "chunks": "string",
 }
 """Name and Spark type of each column of the state store's row."""

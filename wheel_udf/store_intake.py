@@ -33,6 +33,7 @@ from wheel_udf.store_layout import INBOX, NEAR, StoreLayout
 from wheel_udf.store_table import STORE_SCHEMA
 
 _PAYLOAD = ("key", "value", "headers")
+_LEVEL = ("delay_level_ms", "level_error_ms")
 _REASON = ("error_code", "error_message", "record")
 
 
@@ -47,7 +48,7 @@ def stored_rows(
     """The rows of the store for parsed commands.
 
     Args:
-        parsed: What :func:`wheel_udf.commands.parse` made of a batch; a column ``amend`` may stand beside it.
+        parsed: What :func:`wheel_udf.commands.parse` made of a batch, with or without delay levels; a column ``amend`` may stand beside it.
         layout: Of the store.
         cursor_ms: By which they are placed.
         arrived: Number of the batch.
@@ -85,6 +86,8 @@ def stored_rows(
         "op": F.col("op"),
         "seq_given": F.col("seq_given"),
         "deliver_at_ms": F.col("deliver_at_ms"),
+        # Of what goes to the store the level is told too: the wheel counts it.
+        **{name: F.col(name) if name in parsed.columns else F.lit(None).cast("long") for name in _LEVEL},
         "max_lateness_ms": F.when(here, F.col("max_lateness_ms")),
         "destination": F.col("destination"),
         **{name: F.when(here, F.col(name)) for name in _PAYLOAD},

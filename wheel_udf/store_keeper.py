@@ -402,6 +402,8 @@ def _row(
         "level": F.lit(level),
         "slot": F.lit(slot),
         "act": act,
+        # The wheel takes it off its count of that delay level.
+        **({"delay_level_ms": F.col("delay_level_ms")} if "delay_level_ms" in rows.columns else {}),
         "schedule_id": F.col("schedule_id"),
         "id_hash": F.col("id_hash"),
         "seq": F.col(seq),

@@ -25,7 +25,7 @@ from wheel_udf.errors import GeometryChangedError, StoreError
 from wheel_udf.java import scala_map, scala_none, scala_seq
 from wheel_udf.store_layout import StoreLayout
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 """Raised when columns or their meaning change; a table of another version is refused."""
 
 STORE_SCHEMA: Final = T.StructType(
@@ -40,6 +40,8 @@ STORE_SCHEMA: Final = T.StructType(
         T.StructField("op", T.ByteType()),
         T.StructField("seq_given", T.BooleanType()),
         T.StructField("deliver_at_ms", T.LongType()),
+        T.StructField("delay_level_ms", T.LongType()),
+        T.StructField("level_error_ms", T.LongType()),
         T.StructField("max_lateness_ms", T.LongType()),
         T.StructField("destination", T.StringType()),
         T.StructField("key", T.BinaryType()),
@@ -51,7 +53,8 @@ STORE_SCHEMA: Final = T.StructType(
         T.StructField("arrived", T.LongType(), nullable=False),
     ]
 )
-"""A row of the store."""
+"""A row of the store. ``deliver_at_ms`` is when the wheel is to release it; of that, ``level_error_ms`` is the rounding of its delay level, whose
+span is ``delay_level_ms`` (both null without a level). Not to be mixed up with ``level``, which is one of the wheel's."""
 
 STORE_DDL: Final = ", ".join(
     f"{column.name} {column.dataType.simpleString()}{'' if column.nullable else ' NOT NULL'}"

@@ -49,8 +49,8 @@ def verdicts(leaving: DataFrame, others: DataFrame) -> DataFrame:
         others: All other rows of the store.
 
     Returns:
-        One row for each entry that has ended: ``uid``, ``schedule_id``, ``id_hash``, ``act`` (GONE_...), its own version ``own_seq, own_amend``,
-        and ``seq, amend, op`` to tell the wheel: the CANCEL's for GONE_CANCELLED, else its own.
+        One row for each entry that has ended: ``uid``, ``schedule_id``, ``id_hash``, ``delay_level_ms``, ``act`` (GONE_...), its own version
+        ``own_seq, own_amend``, and ``seq, amend, op`` to tell the wheel: the CANCEL's for GONE_CANCELLED, else its own.
     """
     known = _slim(leaving, F.lit(_LEAVING), F.col("uid")).unionByName(_matching(leaving, others))
     by_id = Window.partitionBy(*_ID)
@@ -93,11 +93,25 @@ def _slim(rows: DataFrame, place: Column, uid: Column) -> DataFrame:
         F.coalesce("op", F.lit(SCHEDULE)).cast("int").alias("op"),
     )
     return rows.select(
-        *_ID, "seq", amend, op, "deliver_at_ms", "arrived", place.cast("int").alias("place"), uid.alias("uid")
+        *_ID,
+        "delay_level_ms",
+        "seq",
+        amend,
+        op,
+        "deliver_at_ms",
+        "arrived",
+        place.cast("int").alias("place"),
+        uid.alias("uid"),
     )
 
 
 def _told(act: int, version: tuple[str, ...]) -> list[Column]:
     names = [F.col(source).alias(name) for source, name in zip(version, VERSION, strict=True)]
     own = [F.col("seq").alias("own_seq"), F.col("amend").alias("own_amend")]
-    return [F.col("uid"), *map(F.col, _ID), F.lit(act).cast("byte").alias("act"), *own, *names]
+    return [
+        F.col("uid"),
+        *map(F.col, (*_ID, "delay_level_ms")),
+        F.lit(act).cast("byte").alias("act"),
+        *own,
+        *names,
+    ]

@@ -40,6 +40,7 @@ from wheel_udf.clock import EventClock, StoreClock
 from wheel_udf.commands import parse
 from wheel_udf.delivery import AVAILABLE_NOW, deliver, start_with, take_lease
 from wheel_udf.errors import IntakePausedError, StoreError
+from wheel_udf.levels import fingerprint
 from wheel_udf.metrics import BatchReport
 from wheel_udf.operator import schedule_stored
 from wheel_udf.pending import Wheel as Entries
@@ -125,6 +126,7 @@ def start_tiered(
             shards=what.shards,
             memory_ms=what.memory_ms,
             limit=what.limit,
+            leveled=what.contract.levels is not None,
         )
         wheel = deliver(
             near,
@@ -146,7 +148,7 @@ def _identity(checkpoint: str, name: str, what: TieredWheel) -> Identity:
     return open_checkpoint(
         f"{checkpoint}/intake",
         name=name,
-        wheel_fingerprint=what.layout.fingerprint(),
+        wheel_fingerprint=fingerprint(what.layout.fingerprint(), leveled=what.contract.levels is not None),
         shards=what.shards,
         clock_kind=what.clock.kind,
     )

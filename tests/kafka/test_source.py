@@ -14,11 +14,13 @@ from tests.kafka.client import KafkaWorld
 from tests.spark.streams import account
 from wheel_udf import kafka_admin
 from wheel_udf.clock import EventClock
+from wheel_udf.commands import Contract
 from wheel_udf.errors import ConfigError, ConfigErrors, SinkError
 from wheel_udf.geometry import Wheel
+from wheel_udf.levels import FixedLevels
 from wheel_udf.operator import fired, rejects, schedule, status
 from wheel_udf.settings import SourceConfig
-from wheel_udf.sources import read_commands
+from wheel_udf.sources import LevelTopic, read_commands
 
 T0 = "2024-01-01T00:00:00Z"
 UNTIL_MS = 1_704_067_260_000  # a minute later
@@ -222,3 +224,35 @@ def test_topics_are_described_and_made(spark: SparkSession, kafka: KafkaWorld) -
     assert not found[f"{name}-made"].compacted
     assert name in kafka_admin.topic_names(spark, options)
     kafka_admin.close_all()
+
+
+def test_the_intake_of_a_level_pauses_alone_and_goes_on_where_it_was(
+    spark: SparkSession, kafka: KafkaWorld, tmp_path: Path
+) -> None:
+    own, of_level = kafka.topic(), kafka.topic(partitions=2)
+
+    def run(*, paused: bool) -> DataFrame:
+        commands = read_commands(
+            spark, source(kafka, own), level_topics=[LevelTopic(of_level, 30_000, paused=paused)]
+        )
+        clock = EventClock(max_ahead_ms=None, until_ms=UNTIL_MS)
+        contract = Contract(levels=FixedLevels())
+        wheel = Wheel(tick_ms=1_000, size=20, levels=4)
+        scheduled = schedule(commands, wheel=wheel, shards=1, clock=clock, contract=contract)
+        return _written(scheduled, tmp_path / "checkpoint", tmp_path / "rows")
+
+    def out(*, paused: bool) -> list[tuple[Any, ...]]:
+        return told(fired(run(paused=paused)), "schedule_id", "level_error_ms")
+
+    try:
+        kafka.produce(of_level, [(None, None, said("its own", ""), 0), (None, None, said("said", "17 s"), 1)])
+        assert out(paused=False) == [("its own", 0), ("said", 13_000)]
+        kafka.produce(of_level, [(None, None, said("waits", ""), 0), (None, None, said("too", "9 s"), 1)])
+        kafka.produce(own, [(None, None, said("goes on", "10 s"))])
+        assert out(paused=True) == [("goes on", 0), ("its own", 0), ("said", 13_000)]
+        kafka.produce(own, [(None, None, said("no delay", ""))])
+        rows = run(paused=False)
+        assert told(fired(rows), "schedule_id", "level_error_ms")[-2:] == [("too", 1_000), ("waits", 0)]
+        assert account(rows) == {"fired": 5, "rejected": 1}
+    finally:
+        kafka_admin.close_all()

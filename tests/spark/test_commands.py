@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.unit.test_durations import BAD, GOOD
 from wheel_udf.columns import HEADERS, MAX_INSTANT_MS, duration_ms, duration_parts
 from wheel_udf.commands import Contract, parse
 from wheel_udf.errors import ContractError
+from wheel_udf.levels import MOST_LEVELS, FixedLevels
 from wheel_udf.rules import TEXTS
 
 NOON = "2026-01-05T12:00:00Z"
@@ -830,6 +832,7 @@ BREAKS: dict[str, dict[str, Any]] = {
     "bad_deliver_at": {"delay": None, "deliver_at": "?"},
     "bad_delay": {"delay": "?"},
     "beyond_max_delay": {"delay": "2 days"},
+    "beyond_levels": {"delay": "3 hours"},
     "no_destination": {"destination": None},
     "bad_destination": {"destination": "?"},
     "unknown_destination": {"destination": "b"},
@@ -839,7 +842,13 @@ BREAKS: dict[str, dict[str, Any]] = {
 
 
 def test_the_first_rule_broken_names_the_row(spark: SparkSession) -> None:
-    contract = Contract(max_delay_ms=DAY, max_value_bytes=3, destinations=("orders",), max_ahead_ms=0)
+    contract = Contract(
+        max_delay_ms=DAY,
+        max_value_bytes=3,
+        destinations=("orders",),
+        max_ahead_ms=0,
+        levels=FixedLevels(),
+    )
     expected, rows = [], []
     for number, (first, fault) in enumerate(BREAKS.items()):
         for second in list(BREAKS)[number:]:
@@ -988,9 +997,10 @@ def test_what_spark_compiles_stays_small_enough_for_the_just_in_time_compiler(
     full = command(
         op="x", seq="1", deliver_at=NOON, key="k", value="v", max_lateness="1s", source_coordinates="f"
     )
-    contract = Contract(
+    bounds = Contract(
         max_delay_ms=DAY, max_value_bytes=9, destinations=("a*", "b"), max_ahead_ms=9, max_lateness_ms=9
     )
+    contract = replace(bounds, levels=FixedLevels(tuple(range(1, MOST_LEVELS + 1))))
     package = getattr(spark._jvm.org.apache.spark.sql.execution.debug, "package")  # noqa: B009  # a keyword of Scala
     extras = [F.col("op").alias(f"extra{number}") for number in range(80)]
     frame_of(spark, [full]).select("*", *extras).write.parquet(str(tmp_path / "in"))

@@ -96,6 +96,20 @@ def test_a_delivery_without_key_value_headers_and_source_has_our_headers_alone(
     assert record(delivery_records(frame)) == ("orders", None, None, OURS)
 
 
+def test_a_delivery_with_a_delay_level_says_when_it_was_scheduled_and_what_the_level_has_added(
+    spark: SparkSession,
+) -> None:
+    scheduled = F.timestamp_millis(F.lit(1_767_261_600_000 + 13_000))
+    frame = fired(spark, source=None).withColumns(
+        {"scheduled_at": scheduled, "level_error_ms": F.lit(13_000)}
+    )
+    assert record(delivery_records(frame))[3] == [
+        *OURS,
+        ("wheel-scheduled-at", b"2026-01-01T10:00:13.000Z"),
+        ("wheel-level-error-ms", b"13000"),
+    ]
+
+
 def test_headers_that_came_in_with_our_names_are_not_sent_on(spark: SparkSession) -> None:
     own: Headers = [("wheel-id", b"old"), ("wheel-", b""), ("Wheel-id", b"kept"), ("wheelbase", b"kept")]
     headers = record(delivery_records(fired(spark, headers=own)))[3]

@@ -42,6 +42,8 @@ ENTRY_COLUMNS = (
     "value",
     "headers",
     "source",
+    "delay_level_ms",
+    "level_error_ms",
 )
 
 Command = dict[str, Any]
@@ -80,6 +82,12 @@ class HeapModel:
     @property
     def pending(self) -> int:
         return len(self._pending)
+
+    @property
+    def levels(self) -> dict[int, int]:
+        """How many pending entries have which delay level."""
+        levels = (entry.get("delay_level_ms") for entry in self._pending.values())
+        return dict(Counter(level for level in levels if level is not None))
 
     @property
     def next_due_ms(self) -> int | None:
@@ -173,9 +181,10 @@ class HeapModel:
             schedule_id = raw_id.decode()
             entry = self._pending.pop(schedule_id)
             is_missed = entry["max_lateness_ms"] is not None and now - due > entry["max_lateness_ms"]
-            self._end(schedule_id, Ended(_version(entry), now, fired_due_ms=None if is_missed else due))
+            asked = None if is_missed else _asked(entry)
+            self._end(schedule_id, Ended(_version(entry), now, fired_due_ms=asked))
             self._count("missed" if is_missed else "fired")
-            (missed if is_missed else fired).append({name: entry[name] for name in ENTRY_COLUMNS})
+            (missed if is_missed else fired).append({name: entry.get(name) for name in ENTRY_COLUMNS})
         return fired, missed
 
     def _known_version(self, schedule_id: str, now: int) -> Version | None:
@@ -208,13 +217,20 @@ def _release_order(entry: Command) -> tuple[int, bytes, int]:
 
 def _is_retry(command: Command, ended: Ended) -> bool:
     # A producer without versions of its own that sends again what has fired: its seq is new, its due time is not.
-    return not command["seq_given"] and command["deliver_at_ms"] == ended.fired_due_ms
+    return not command["seq_given"] and _asked(command) == ended.fired_due_ms
+
+
+def _asked(command: Command) -> int:
+    due: int = command["deliver_at_ms"] - (command.get("level_error_ms") or 0)
+    return due
 
 
 def _content(command: Command) -> tuple[tuple[bool, Any], ...]:
     """Sort key that decides which of several commands of one version is kept; what is null sorts last."""
     names = (
         "deliver_at_ms",
+        "level_error_ms",
+        "delay_level_ms",
         "destination",
         "value",
         "key",
@@ -223,4 +239,4 @@ def _content(command: Command) -> tuple[tuple[bool, Any], ...]:
         "seq_given",
         "source",
     )
-    return tuple((command[name] is None, command[name]) for name in names)
+    return tuple((command.get(name) is None, command.get(name)) for name in names)

@@ -127,6 +127,8 @@ def drafts(wheel: Wheel) -> st.SearchStrategy[Row]:
             | st.integers(0, 20)
             | st.sampled_from((5_000, INT64_MAX)),
             "payload": st.sampled_from(PAYLOADS),
+            # (level, error): none, exact, rounded up, and the top level for more than that.
+            "level": st.sampled_from(((None, None), (None, None), (5, 0), (30, 0), (30, 1), (30, -2_000))),
         }
     )
 
@@ -169,10 +171,21 @@ def commands_of(drafts: Iterable[Row], start_ms: int, now_ms: int) -> list[Row]:
             for name in ("schedule_id", "op", "seq", "amend", "seq_given", "max_lateness_ms")
         }
         row |= draft["payload"]
+        row["delay_level_ms"], row["level_error_ms"] = draft["level"]
         row["deliver_at_ms"] = within(INT64_MIN, since[draft["since"]] + draft["offset_ms"], INT64_MAX)
         if row["op"] == CANCEL:
             row |= dict.fromkeys(
-                ("deliver_at_ms", "max_lateness_ms", "destination", "value", "key", "headers", "source")
+                (
+                    "deliver_at_ms",
+                    "max_lateness_ms",
+                    "destination",
+                    "value",
+                    "key",
+                    "headers",
+                    "source",
+                    "delay_level_ms",
+                    "level_error_ms",
+                )
             )
         commands.append(row)
     return commands
@@ -220,6 +233,7 @@ class Pair:
         counts = {name: self.state.counts[name] for name in (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES)}
         assert counts == dict(self.model.counts)
         assert self.state.pending == self.model.pending
+        assert self.state.levels == self.model.levels
         assert self.state.next_due_ms == self.model.next_due_ms
         assert self.state.clock_ms == self.model.clock_ms
         assert self.model.schedules_in == self.state.pending + sum(counts[name] for name in SCHEDULE_OUTCOMES)
@@ -270,6 +284,8 @@ def test_the_order_of_the_rows_within_a_batch_never_shows(run: Run) -> None:
         st.fixed_dictionaries(
             {
                 "deliver_at_ms": st.sampled_from((1, 2)),
+                "delay_level_ms": st.sampled_from((None, 5)),
+                "level_error_ms": st.sampled_from((None, 0, 1)),
                 "payload": st.sampled_from(PAYLOADS),
                 "max_lateness_ms": st.sampled_from((None, 0, 5)),
                 "seq_given": st.booleans(),

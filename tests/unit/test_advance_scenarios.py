@@ -382,6 +382,8 @@ def test_of_two_schedules_with_one_version_the_earlier_due_is_kept_however_they_
 
 COPIES = {
     "deliver_at_ms": (1, 2),
+    "level_error_ms": (0, None),
+    "delay_level_ms": (5, None),
     "destination": ("a", "b"),
     "value": (b"", None),
     "key": (b"k", None),

@@ -10,7 +10,8 @@ import pytest
 from wheel_udf import config
 from wheel_udf.errors import ConfigError, ConfigErrors
 from wheel_udf.geometry import Wheel
-from wheel_udf.kafka_options import ending_offsets, reader_options
+from wheel_udf.kafka_options import ending_offsets, for_level_topic, for_topics, reader_options
+from wheel_udf.levels import BinaryLevels, FixedLevels
 from wheel_udf.settings import JobConfig, parse_instant_ms
 
 ROOT = Path(__file__).parents[2]
@@ -420,6 +421,89 @@ def test_a_fault_in_the_settings_of_kafka_is_told(kafka_file: Path, override: st
         assert load(kafka_file, override).contract.preset == "columns"
         return
     assert [found[: len(fault)] for found in faults_of(kafka_file, override)] == [fault]
+
+
+LEVEL_TOPICS = "levels.topics={delay_30s: 30s, delay_1m: 1 minute}"
+
+
+def test_delay_levels_are_a_policy_over_the_ticks_of_the_wheel(file: Path, kafka_file: Path) -> None:
+    assert load(file).levels is None
+    job = load(file, "levels={}")
+    assert job.levels is not None
+    assert job.levels.levels(1_000) == FixedLevels()
+    job = load(file, "levels={list: [1s, 90 seconds, PT1H], on_beyond: top}")
+    assert job.levels is not None
+    assert job.levels.levels(1_000) == FixedLevels((1_000, 90_000, 3_600_000), "top")
+    job = load(file, "levels.policy=binary")
+    assert job.levels is not None
+    assert job.levels.levels(500) == BinaryLevels(500)
+    job = load(kafka_file, LEVEL_TOPICS, "levels.paused=[30s]")
+    assert job.levels is not None
+    assert (job.levels.topics, job.levels.paused) == ({"delay_30s": 30_000, "delay_1m": 60_000}, (30_000,))
+
+
+@pytest.mark.parametrize(
+    ("override", "fault"),
+    [
+        (
+            "levels.list=[10s, 5s]",
+            "not a list of delay levels: levels.list = ['10s', '5s']; rule: each level",
+        ),
+        ("levels.list=[]", "not a list of delay levels: levels.list = []; rule: 1 to 64 levels"),
+        ("levels.list=[0s]", "too short a duration: levels.list.0 = '0s'; rule: at least 1 millisecond"),
+        ("levels.list=[soon]", "not a duration: levels.list.0 = 'soon'"),
+        ("levels.on_beyond=drop", "not one of the known values: levels.on_beyond = 'drop'"),
+        ("levels.policy=roman", "not one of the known values: levels.policy = 'roman'"),
+        ("levels={policy: binary, list: [5s]}", "a setting of the other policy: levels.list = ['5s']; rule"),
+        ("levels.lists=[5s]", "unknown key: levels.lists; hint: did you mean list?"),
+        ("levels.topics={a: 17s}", "not a delay level: levels.topics.a = '17s'; rule: one of levels.list"),
+        (
+            "levels={policy: binary, topics: {a: 3s}}",
+            "not a delay level: levels.topics.a = '3s'; rule: a power of two of wheel.tick",
+        ),
+        ("levels.topics={orders: 30s}", "this topic is read already: levels.topics = 'orders'"),
+        (
+            "levels.topics={rejects: 30s}",
+            "the rejects would come back as commands: rejects.topic = 'rejects'",
+        ),
+        ("levels.topics={a b: 30s}", "not a topic's name: levels.topics = 'a b'"),
+        (
+            "levels.paused=[1h]",
+            "the intake of this level cannot pause: levels.paused = '1h'; rule: a level with",
+        ),
+    ],
+)
+def test_a_fault_of_the_delay_levels_names_its_field(kafka_file: Path, override: str, fault: str) -> None:
+    assert fault_of(kafka_file, override).startswith(fault)
+
+
+def test_topics_of_levels_want_a_kafka_source_that_names_its_own(file: Path, kafka_file: Path) -> None:
+    assert fault_of(file, LEVEL_TOPICS) == (
+        "a setting of kafka sources: levels.topics; rule: source.format: kafka"
+    )
+    pattern = ("source.topics=", "source.options.subscribePattern=o.*", LEVEL_TOPICS)
+    assert fault_of(kafka_file, *pattern).startswith("topics beside a pattern: levels.topics; rule:")
+
+
+def test_a_topic_of_a_level_has_its_own_reader_and_a_paused_one_reads_nothing() -> None:
+    given = {
+        "subscribe": "orders",
+        "startingOffsets": '{"orders": {"0": 7}, "delay_30s": {"0": 9}}',
+        "maxOffsetsPerTrigger": "100",
+        "minOffsetsPerTrigger": "50",
+    }
+    assert for_topics(given, ["orders"])["startingOffsets"] == '{"orders": {"0": 7}}'
+    assert for_level_topic(given, "delay_1m", paused=False) == {
+        "subscribe": "delay_1m",
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "100",
+        "minOffsetsPerTrigger": "50",
+    }
+    assert for_level_topic(given, "delay_30s", paused=True) == {
+        "subscribe": "delay_30s",
+        "startingOffsets": '{"delay_30s": {"0": 9}}',
+        "maxOffsetsPerTrigger": "0",
+    }
 
 
 def test_the_settings_of_kafka_do_not_fit_other_sources(file: Path) -> None:

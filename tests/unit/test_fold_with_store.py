@@ -166,7 +166,7 @@ class Tiered:
                 rows.append(command)
             else:
                 self.far.append(command)
-                rows.append(told(command["seq"], command["schedule_id"]))
+                rows.append(told(command["seq"], command["schedule_id"]) | _level_of(command))
         return self.shard.batch(min(now_ms, self.cursor_ms - 1), *rows)
 
     def hand_over(self, cursor_ms: int, now_ms: int) -> list[tuple[str, int]]:
@@ -179,7 +179,7 @@ class Tiered:
     def _verdict(self, row: Row, seen: set[tuple[str, int]]) -> Row:
         name = row["schedule_id"], row["seq"]
         if name in seen:
-            return gone(GONE_DUPLICATE, row["seq"], row["schedule_id"])
+            return gone(GONE_DUPLICATE, row["seq"], row["schedule_id"]) | _level_of(row)
         seen.add(name)
         higher = sorted(
             (seq, op)
@@ -189,16 +189,20 @@ class Tiered:
         if not higher:
             return row | {"act": MOVED}
         seq, op = higher[0]
-        return gone(
-            GONE_CANCELLED if op == CANCEL else GONE_SUPERSEDED, seq if op == CANCEL else row["seq"], name[0]
-        )
+        act, told_seq = (GONE_CANCELLED, seq) if op == CANCEL else (GONE_SUPERSEDED, row["seq"])
+        return gone(act, told_seq, name[0]) | _level_of(row)
 
 
 def _command(schedule_id: str, seq: int, *, is_cancel: bool) -> Row:
     # The due time follows from the version: of two equal versions the store keeps the one that is due first, the wheel the first that comes.
-    return (
-        cancel(seq, schedule_id) if is_cancel else near(seq, seq * 7919 % 400 + len(schedule_id), schedule_id)
-    )
+    if is_cancel:
+        return cancel(seq, schedule_id)
+    entry = near(seq, seq * 7919 % 400 + len(schedule_id), schedule_id)
+    return entry | {"delay_level_ms": (None, 5, 30)[seq % 3], "level_error_ms": (None, 0, 13)[seq % 3]}
+
+
+def _level_of(row: Row) -> Row:
+    return {"delay_level_ms": row["delay_level_ms"]}
 
 
 commands = st.builds(
@@ -233,6 +237,7 @@ def test_a_wheel_beside_a_store_fires_what_a_wheel_fires_that_holds_everything(
     counts = tiered.shard.state.counts
     assert fired == expected
     assert (tiered.far, tiered.shard.state.far, tiered.shard.state.pending) == ([], 0, 0)
+    assert tiered.shard.state.levels == {}
     assert sum(counts[name] for name in SCHEDULE_OUTCOMES) == tiered.schedules
     assert sum(counts[name] for name in CANCEL_OUTCOMES) == tiered.cancels
     assert min(counts.values()) >= 0

@@ -171,7 +171,7 @@ def test_a_manual_clock_stands_until_it_is_moved_and_moves_both_ways() -> None:
 def test_a_table_of_commands_fills_in_what_a_test_does_not_care_about() -> None:
     rows = [{"schedule_id": "a", "deliver_at_ms": 5}, {"schedule_id": "b", "op": "cancel", "seq": 3}]
     nothing = {"max_lateness_ms": None, "key": None, "value": None, "headers": None, "source": None}
-    nothing |= {"amend": 0, "act": 0}
+    nothing |= {"delay_level_ms": None, "level_error_ms": None, "amend": 0, "act": 0}
     table = commands_table(rows)
     assert table.schema.equals(COMMAND_SCHEMA)
     a = {"schedule_id": "a", "op": 0, "seq": 0, "seq_given": False, "deliver_at_ms": 5, "destination": "out"}

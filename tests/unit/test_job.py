@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +15,12 @@ import pytest
 from tests.unit.test_metrics import report
 from wheel_udf import config, job
 from wheel_udf.clock import EventClock, ProcessingClock, SimulatedClock
-from wheel_udf.dry_run import geometry_table, lateness_text, limits_text
+from wheel_udf.dry_run import geometry_table, lateness_text, levels_text, limits_text
 from wheel_udf.errors import ConfigError
 from wheel_udf.geometry import Wheel
 from wheel_udf.job import Watch, supervise
 from wheel_udf.kafka_sink import KafkaSink
-from wheel_udf.settings import JobConfig
+from wheel_udf.settings import JobConfig, LevelsConfig
 from wheel_udf.sinks import DeltaSink, FileSink
 
 SETTINGS: dict[str, Any] = {
@@ -159,7 +160,7 @@ def test_a_signal_asks_for_the_end_and_the_handlers_of_before_come_back(number: 
 
 
 def test_the_settings_of_a_planned_batch_survive_the_journal_and_come_back_as_they_were() -> None:
-    then = checked()
+    then = checked(levels={"list": ["5s", "1m"], "on_beyond": "exact"})
     recorded = json.loads(json.dumps(job.row_settings(then, 77)))
     assert recorded == job.row_settings(then, 77)
     now = checked(
@@ -171,6 +172,7 @@ def test_the_settings_of_a_planned_batch_survive_the_journal_and_come_back_as_th
         rejects={"sink": "json", "path": "worse"},
         limits={},
         clock={"kind": "event", "heartbeat": "9 minutes"},
+        levels={"policy": "binary"},
     )
     restored, until_ms = job.with_row_settings(now, recorded)
     assert until_ms == 77
@@ -253,6 +255,37 @@ def test_a_dry_run_says_what_happens_at_the_limits() -> None:
     assert limits_text(tiered) == (
         "pending 1,000,000, per_slot 200,000: at the bound the intake pauses and goes on by itself"
     )
+
+
+def test_a_dry_run_says_which_policy_of_levels_it_is_and_which_topics_wait() -> None:
+    topics = {"delay_1m": "1m", "delay_5s": "5s"}
+    levels = LevelsConfig.model_validate({"list": ["5s", "1m"], "topics": topics, "paused": ["5s"]})
+    assert levels_text(levels) == (
+        "fixed: delays are rounded up to one of 5s 1m; longer delays are rejected; topic delay_1m has 1m; topic delay_5s has 5s, paused"
+    )
+    top = LevelsConfig.model_validate({"on_beyond": "top"})
+    assert levels_text(top).endswith(" 1h 2h; longer delays have the last level, and fire earlier than asked")
+    binary = LevelsConfig.model_validate({"policy": "binary"})
+    assert levels_text(binary) == "binary: 1, 2, 4, ... ticks; delays are kept as they are"
+
+
+@pytest.mark.parametrize("topics", [{}, {"delay_5s": "5s"}, {"delay_5s": "5s", "other": "10s"}])
+def test_topics_of_levels_are_fixed_by_the_first_start_and_their_levels_and_pauses_are_not(
+    tmp_path: Path, topics: dict[str, str]
+) -> None:
+    def over(topics: dict[str, str], *paused: str) -> JobConfig:
+        return over_kafka(checkpoint=str(tmp_path), levels={"topics": topics, "paused": paused})
+
+    first = {"delay_5s": "5s", "delay_1m": "1m"}
+    job.note_settings(over(first), None)
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "metadata").write_text('{"id": "x"}')
+    (tmp_path / "offsets" / "0").write_text('v1\n{"batchTimestampMs": 0}\n{}')
+    (tmp_path / "commits" / "0").write_text("v1\n{}")
+    assert job.note_settings(over(first | {"delay_5s": "30s"}, "1m"), None) is None
+    with pytest.raises(ConfigError, match="other topics of levels"):
+        job.note_settings(over(topics), None)
 
 
 KAFKA: dict[str, Any] = {"kafka.bootstrap.servers": "h:1", "kafka.ssl.key.password": "hunter2-canary"}

@@ -126,6 +126,11 @@ def test_a_quiet_batch_has_dashes_where_there_is_nothing_to_say() -> None:
     )
 
 
+def test_the_line_tells_what_is_pending_by_level_where_there_are_levels() -> None:
+    assert progress_line(report(levels={"30s": 12, "1m": 3_000})).endswith(" | levels 30s 12 1m 3,000")
+    assert "levels" not in progress_line(report())
+
+
 def test_what_is_unusual_is_added_to_the_line() -> None:
     line = progress_line(report(rejected=3, missed=2, undeliverable=1_000, backlog=True))
     assert line.endswith("| rejected 3 | missed 2 | undeliverable 1,000 | backlog over the limit")

@@ -231,12 +231,38 @@ def test_state_of_another_geometry_is_refused_with_both_values() -> None:
         run(other, group, tick())
 
 
+def test_what_a_level_has_added_comes_out_beside_the_instant_of_the_wheel_and_pending_is_told_by_level() -> (
+    None
+):
+    group, what = Group(), step(leveled=True)
+    group.processing_ms = T0
+    asked = {"delay_level_ms": 30_000, "level_error_ms": 13_000}
+    none = {"delay_level_ms": NO_LONG, "level_error_ms": NO_LONG}
+    rows = [
+        command("a", T0 + 30_000, **asked),
+        command("b", T0 + 40_000, **asked),
+        command("c", T0 + 30_000, **none),
+    ]
+    assert status_of(run(what, group, *rows))["levels"] == {"30s": 2}
+    group.processing_ms = T0 + 30_001
+    out = run(what, group, tick() | none)
+    columns = ("schedule_id", "deliver_at_ms", "level_error_ms")
+    assert of_kind(out, "fired", *columns) == [("a", T0 + 30_000, 13_000), ("c", T0 + 30_000, NO_LONG)]
+    status = status_of(out)
+    assert (status["levels"], json.loads(status["lateness"])["max"]) == ({"30s": 1}, 1)
+    # Without levels from here on: what comes out is what was asked for.
+    group.processing_ms = T0 + 40_000
+    out = run(step(), group, tick())
+    assert of_kind(out, "fired", "schedule_id", "deliver_at_ms") == [("b", T0 + 27_000)]
+    assert "level_error_ms" not in out.columns
+
+
 def test_state_of_another_format_version_is_refused_with_both_values() -> None:
     group = Group()
     run(step(), group, command("a", T0))
     assert group.row is not None
     group.row = (99, *group.row[1:])
-    with pytest.raises(GeometryChangedError, match=r"format version.*99.*4"):
+    with pytest.raises(GeometryChangedError, match=r"format version.*99.*5"):
         run(step(), group, tick())
 
 
