@@ -48,6 +48,7 @@ LAYERS = (
         "timing_wheel",
     },
     {
+        "changes",
         "clock",
         "config",
         "delta_files",
