@@ -253,7 +253,8 @@ def _trigger_text(config: AnyJobConfig) -> str:
 
 def _source_text(source: models.SourceConfig, preset: str | None = None) -> str:
     if source.format != "kafka":
-        return f"{source.format} {source.location}"
+        feed = ", its change feed" if source.reads_changes else ""
+        return f"{source.format} {source.location}{feed}"
     topics = ", ".join(kafka_options.topic_names(source.model_dump()))
     read = kafka_options.reader_options(source.options, source.topics)
     named = topics or kafka_options.option(read, "subscribePattern")

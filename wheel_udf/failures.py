@@ -6,7 +6,7 @@ layers into one message. The sentence that matters is the innermost::
     [STREAM_FAILED] ... [FOREACH_BATCH_USER_FUNCTION_ERROR] ... Traceback ... wheel_udf.errors.SinkError: the table is gone: ...
                                                                               '--------------- this one ---------------'
 
-In this order: an error of our own, a file of the source that Spark could not read (named, with what to do), what Kafka's client says (with
+In this order: an error of our own, a file or table of the source that Spark could not read (named, with what to do), what Kafka's client says (with
 what to do), the last error class of Spark, the last ``Caused by``, the first line. Secrets are hidden in all of them.
 
 Exit codes: 2 for what the user has to change (config, contract, checkpoint), 1 for what went wrong in the run.
@@ -61,6 +61,7 @@ _KAFKA_WORDS: dict[str, tuple[str, str | None]] = {
     "Authorization": ("Kafka does not allow it", "grant this user what it lacks"),
     "ConfigException": ("an option of Kafka is wrong", "the options that begin with kafka. go to its client"),
 }
+_ROWS_CHANGED = re.compile(r"\[DELTA_SOURCE_(?:TABLE_IGNORE_CHANGES|IGNORE_DELETE)\]")
 _DATA_LOSS = re.compile(r"\[KAFKA_DATA_LOSS[A-Z0-9_.]*\] ([^\n]+)")
 _SPARK_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: ([^\n]+)", re.MULTILINE)
@@ -92,7 +93,7 @@ def _explained(error: BaseException) -> Failure:
     if not type(error).__module__.startswith(("pyspark.", "py4j.")):
         return Failure(f"{type(error).__name__}: {_first_line(str(error))}", RUN_FAILED)
     text = str(error).split("=== Streaming Query ===")[0]
-    return _of_ours(text) or _of_a_file(text) or _of_kafka(text) or _of_spark(text, type(error).__name__)
+    return _of_ours(text) or _of_a_source(text) or _of_kafka(text) or _of_spark(text, type(error).__name__)
 
 
 def _exit_code(kind: type[BaseException]) -> int:
@@ -108,7 +109,7 @@ def _of_ours(text: str) -> Failure | None:
     return Failure(_without_sqlstate(sentence), _exit_code(kind))
 
 
-def _of_a_file(text: str) -> Failure | None:
+def _of_a_source(text: str) -> Failure | None:
     if found := _TYPES_DIFFER.search(text):
         file, column, expected, actual = found.groups()
         what = f"a file of the source has another type in column {column}"
@@ -125,6 +126,15 @@ def _of_a_file(text: str) -> Failure | None:
     if found := _NOT_PARQUET.search(text):
         fault = errors.ContractError(
             "a file is not Parquet", field="file", value=found[1], hint="move it away"
+        )
+        return Failure(str(fault), USER_FAULT)
+    if _ROWS_CHANGED.search(text):
+        # Delta's own advice is to skip such commits: cancels and replacements would be lost in silence.
+        fault = errors.ContractError(
+            "rows of the source table were changed or deleted",
+            field="source.path",
+            rule="rows are only ever added to a table that is read without its change feed",
+            hint="source.options.readChangeFeed: true, with a checkpoint of its own (the table needs delta.enableChangeDataFeed)",
         )
         return Failure(str(fault), USER_FAULT)
     return None

@@ -23,6 +23,9 @@ partition wins, so the commands of an id belong in one partition, which a record
 partitions say nothing about which command came later: of an id that is spread the higher offset wins, and a producer that
 cannot keep it together gives ``seq`` itself.
 
+A compacted topic (``scheduler``) loses records that a later one of their key has replaced, and tombstones after ``delete.retention.ms`` (Kafka's
+documentation, "Log Compaction"). The gaps mean nothing: versions are compared, not counted. A tombstone needs its key alone, headers or none.
+
 Nothing here raises on data, and no row is lost: what cannot be read goes on as it came, so that the rule of its column rejects it. A ``json`` value that
 is not one JSON object is in ``_corrupt_record``. In all presets ``kafka`` keeps what the record was (coordinates, timestamp and what the columns do
 not hold untouched, texts where they are UTF-8 and else ``base64:...``) for ``record`` of a reject.

@@ -31,7 +31,7 @@ from pydantic_core import PydanticCustomError
 from wheel_udf.durations import parse_duration_ms
 from wheel_udf.errors import ConfigError, GeometryError
 from wheel_udf.geometry import Wheel
-from wheel_udf.kafka_options import DEFAULT_PRESET
+from wheel_udf.kafka_options import DEFAULT_PRESET, option
 from wheel_udf.levels import DEFAULT_LIST_MS, BinaryLevels, FixedLevels, Levels, list_rule
 from wheel_udf.store_layout import StoreLayout
 
@@ -40,6 +40,7 @@ _DAY_MS = 86_400_000
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _DESTINATION = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,249}")
+_CHANGE_FEED = ("readChangeFeed", "readChangeData")  # Delta knows both names
 
 
 def _fault(what: str, *, rule: str | None = None, hint: str | None = None) -> PydanticCustomError:
@@ -232,7 +233,8 @@ class SourceConfig(_Section):
         path: Folder of files, or a Delta table; None for kafka.
         schema_ddl: Key ``schema``: columns of the files as SQL DDL, instead of what is found there.
         topics: Of kafka, unless options name them.
-        options: Passed to Spark's reader as they are; for kafka see :mod:`wheel_udf.kafka_options`.
+        options: Passed to Spark's reader as they are; for kafka see :mod:`wheel_udf.kafka_options`. Of delta, ``readChangeFeed`` says
+            that the rows are changes (:mod:`wheel_udf.changes`).
     """
 
     format: Literal["parquet", "json", "csv", "delta", "kafka"]
@@ -261,6 +263,21 @@ class SourceConfig(_Section):
         if value is not None and info.data.get("format", "kafka") != "kafka":
             raise _fault("a setting of kafka sources", rule=f"{info.data['format']} has a path")
         return value
+
+    @field_validator("options")
+    @classmethod
+    def _has_a_change_feed(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        # Other readers take the option in silence, and would read something else than what is meant.
+        name = next((name for name in _CHANGE_FEED if option(value, name) is not None), None)
+        if name is not None and info.data.get("format", "delta") != "delta":
+            raise _fault(f"{info.data['format']} has no change feed", rule=f"{name} only with delta")
+        return value
+
+    @property
+    def reads_changes(self) -> bool:
+        """Whether the change feed of a Delta table is read, and not the table itself."""
+        asked = (option(self.options, name) for name in _CHANGE_FEED)
+        return self.format == "delta" and any(value and value.lower() == "true" for value in asked)
 
     @property
     def location(self) -> str:

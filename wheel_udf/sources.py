@@ -8,6 +8,7 @@ the rejects), with ``event_time`` filled from the source's own timestamp where i
     csv      of the header; empty folder: contract     file                   modification time of the file
     json     of the contract                           file                   modification time of the file
     delta    of the table                              the table              left null: the batch's own timestamp
+    its feed of the table and of wheel_udf.changes     orders@v7              time of the commit
     kafka    of the preset (wheel_udf.presets)         topic/partition/offset timestamp of the record
 
 Text formats hold texts: csv and json are read as strings, and :mod:`wheel_udf.commands` reads the times and numbers in them, so that a bad
@@ -25,11 +26,14 @@ and lets it read nothing (``maxOffsetsPerTrigger`` 0): no offset moves, and the 
 ``subscribe`` instead would lose its offsets: Spark keeps those of the topics it reads alone, stops for data loss (``failOnDataLoss``), and reads
 the topic from its earliest record when it comes back.
 
+Changes. With the option ``readChangeFeed`` a Delta table is read as the log of its changes: :mod:`wheel_udf.changes`. That the table keeps them
+is asked before anything starts; a start at a version before it kept them (``startingVersion``) fails with Delta's own words.
+
 What cannot be known before the stream runs (a later file with other types) fails the batch with Spark's own error, which
 :mod:`wheel_udf.failures` puts into a sentence.
 
 Caveats: Spark fixes the columns when the query starts; new columns in later files are not seen until a restart. Delta streams carry no
-file metadata, hence the coarse coordinates.
+file metadata, hence the coarse coordinates of a table.
 """
 
 from __future__ import annotations
@@ -44,7 +48,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType, TimestampNTZType, TimestampType
 
-from wheel_udf import kafka_admin, kafka_options
+from wheel_udf import kafka_admin, kafka_options, tables
+from wheel_udf.changes import COMMITTED_AT, change_commands
 from wheel_udf.errors import ConfigError, ConfigErrors, ContractError
 from wheel_udf.presets import kafka_commands
 from wheel_udf.settings import SourceConfig
@@ -65,6 +70,7 @@ _JSON_DDL = ", ".join(f"{name} STRING" for name in _TEXT_COLUMNS) + (
 )
 _CSV_DEFAULTS = {"header": "true", "enforceSchema": "false"}
 _MISSING = ("PATH_NOT_FOUND", "DELTA_SCHEMA_NOT_SET", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
+_KEEPS_CHANGES = "delta.enableChangeDataFeed"
 _SAMPLED_LINES = 100
 _LAST_OFFSET = 2**63 - 1
 _T = TypeVar("_T")
@@ -101,11 +107,11 @@ def read_commands(
         level_topics: Of kafka: topics of delay levels, beside the source's own, always in one order.
 
     Returns:
-        A streaming frame: the source's columns and ``source_coordinates`` (string); of Kafka also ``source_seq`` (long).
+        A streaming frame: the source's columns and ``source_coordinates`` (string); of Kafka and of a change feed also ``source_seq`` (long).
 
     Raises:
-        ConfigError: If there is nothing at the path, a topic is missing, or ``schema`` or an option cannot be used.
-        ContractError: If what is there has no ``schedule_id``.
+        ConfigError: If there is nothing at the path, a topic is missing, a table keeps no changes, or ``schema`` or an option cannot be used.
+        ContractError: If what is there has no ``schedule_id``, or a table of changes says ``op`` or ``seq``.
         SinkError: If the Kafka cluster does not answer.
     """
     if source.format == "kafka":
@@ -114,7 +120,7 @@ def read_commands(
     if source.format == "delta":
         frame = _delta(spark, source, options)
         _require_id(frame.columns, source)
-        return _with_coordinates(frame, source)
+        return _changes(spark, frame, source) if source.reads_changes else _with_coordinates(frame, source)
     schema = _schema(spark, source, options)
     _require_id(schema.names, source)
     return _with_coordinates(_files(spark, source, options, schema), source)
@@ -223,6 +229,20 @@ def _is_before(ends: kafka_options.Offsets) -> Column:
         return F.lit(True)
     end = F.try_element_at(F.create_map(*chain(*pairs)), F.concat_ws("/", "topic", "partition"))
     return F.col("offset") < F.coalesce(end.cast("long"), F.lit(_LAST_OFFSET))
+
+
+def _changes(spark: SparkSession, feed: DataFrame, source: SourceConfig) -> DataFrame:
+    keeps = tables.snapshot(spark, source.location).metadata().configuration().get(_KEEPS_CHANGES)
+    if keeps.isEmpty() or str(keeps.get()).lower() != "true":
+        raise ConfigError(
+            "the table keeps no changes",
+            field="source.path",
+            value=source.location,
+            rule=f"the table property {_KEEPS_CHANGES} = true",
+            hint=f"ALTER TABLE ... SET TBLPROPERTIES ({_KEEPS_CHANGES} = true); changes are kept from then on",
+        )
+    commands = change_commands(feed, source.location)
+    return commands.withColumn("event_time", _event_time(commands, F.col(COMMITTED_AT)))
 
 
 def _options(source: SourceConfig) -> dict[str, str]:
@@ -337,7 +357,8 @@ def _require_id(names: Sequence[str], source: SourceConfig) -> None:
 def _with_coordinates(frame: DataFrame, source: SourceConfig) -> DataFrame:
     if source.format == "delta":
         return frame.withColumn(COORDINATES, F.lit(source.location))
-    columns = {COORDINATES: F.col("_metadata.file_path"), "event_time": _event_time(frame)}
+    modified = F.col("_metadata.file_modification_time")
+    columns = {COORDINATES: F.col("_metadata.file_path"), "event_time": _event_time(frame, modified)}
     if source.format == "parquet":
         columns[COORDINATES] = F.concat_ws("#", "_metadata.file_path", "_metadata.row_index")
     if CORRUPT_RECORD in frame.columns and "schedule_id" in frame.columns:
@@ -345,16 +366,15 @@ def _with_coordinates(frame: DataFrame, source: SourceConfig) -> DataFrame:
     return frame.withColumns(columns)
 
 
-def _event_time(frame: DataFrame) -> Column:
-    """``event_time``, or where there is none the modification time of the file: the same one in every replay."""
-    modified = F.col("_metadata.file_modification_time")
+def _event_time(frame: DataFrame, written: Column) -> Column:
+    """``event_time``, or where there is none the time when the row was written: the same one in every replay."""
     field = next((field for field in frame.schema if field.name.lower() == "event_time"), None)
     if field is None:
-        return modified
+        return written
     given = F.col(field.name)
     if isinstance(field.dataType, TimestampType):
-        return F.coalesce(given, modified)
-    in_utc = F.to_utc_timestamp(modified, F.current_timezone())
+        return F.coalesce(given, written)
+    in_utc = F.to_utc_timestamp(written, F.current_timezone())
     if isinstance(field.dataType, StringType):
         return F.coalesce(given, F.date_format(in_utc, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"))
     if isinstance(field.dataType, TimestampNTZType):

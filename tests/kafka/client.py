@@ -69,6 +69,20 @@ class KafkaWorld:
         assert producer.flush(PATIENCE_S) == 0, "the broker takes no rows"
         assert not faults, faults[0]
 
+    def abort(self, topic: str, count: int) -> None:
+        """Leaves `count` + 1 offsets without a record, as compaction does: a transaction that is aborted (for who reads committed records)."""
+        end = self.count(topic) + count + 1
+        name = f"aborts-{uuid.uuid4().hex}"
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": name})
+        producer.init_transactions(PATIENCE_S)
+        producer.begin_transaction()
+        for number in range(count):
+            producer.produce(topic, key=b"aborted", value=str(number).encode())
+        producer.flush(PATIENCE_S)  # else they would never be sent
+        producer.abort_transaction(PATIENCE_S)
+        # The broker answers before it writes the mark of the end, and what is written at once would stand before it.
+        assert any(self.count(topic) >= end for _ in range(1_000)), "the transaction has no end"
+
     def consume(self, topic: str, count: int, *, patience_s: float = PATIENCE_S) -> list[Row]:
         """The first `count` records of a topic (fewer if they do not come in time), partition by partition in order of offset."""
         with _Reader(self.bootstrap, topic) as reader:

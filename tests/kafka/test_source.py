@@ -15,9 +15,12 @@ from tests.spark.streams import account
 from wheel_udf import kafka_admin
 from wheel_udf.clock import EventClock
 from wheel_udf.commands import Contract
+from wheel_udf.config import check
 from wheel_udf.errors import ConfigError, ConfigErrors, SinkError
 from wheel_udf.geometry import Wheel
+from wheel_udf.job import compose
 from wheel_udf.levels import FixedLevels
+from wheel_udf.metrics import BatchReport
 from wheel_udf.operator import fired, rejects, schedule, status
 from wheel_udf.settings import SourceConfig
 from wheel_udf.sources import LevelTopic, read_commands
@@ -112,20 +115,61 @@ def test_a_second_start_goes_on_behind_what_was_read(kafka: KafkaWorld, run_whee
     assert account(rows) == {"fired": 2, "cancelled": 1, "applied": 1}
 
 
-def test_a_tombstone_of_a_compacted_topic_cancels(kafka: KafkaWorld, run_wheel: Run) -> None:
+def test_a_compacted_topic_fires_what_a_fold_over_it_leaves_over_gaps_bad_records_and_a_restart(
+    spark: SparkSession, kafka: KafkaWorld, tmp_path: Path
+) -> None:
     topic = kafka.topic(config={"cleanup.policy": "compact"})
     headers = {
-        "scheduler-epoch": b"1704067210",
+        "scheduler-epoch": b"4102444800",  # 2100-01-01
         "scheduler-target-topic": b"out",
         "scheduler-target-key": b"tk",
     }
-    kafka.produce(
-        topic,
-        [("a", b"1", headers), ("b", b"2", headers), ("a", None), ("b", b"3", headers), ("never", None)],
-    )
-    rows = run_wheel(topic, preset="scheduler")
-    assert told(fired(rows), "schedule_id", "seq", "key", "value") == [("b", 3, b"tk", b"3")]
-    assert told(fired(rows), "deliver_at")[0][0].timestamp() == 1_704_067_210
+    job = {
+        "wheel": {"shards": 1},
+        "clock": {"kind": "event"},
+        "source": source(
+            kafka, topic, **{"kafka.isolation.level": "read_committed", "maxOffsetsPerTrigger": "4"}
+        ).model_dump(exclude_defaults=True),
+        "contract": {"preset": "scheduler", "max_delay": "unlimited"},
+        "destinations": {"out": {"sink": "parquet", "path": str(tmp_path)}},
+        "rejects": {"sink": "parquet", "path": str(tmp_path / "rejects")},
+        "checkpoint": str(tmp_path / "checkpoint"),
+    }
+    reports: list[BatchReport] = []
+
+    def run(until_ms: int | None = None) -> None:
+        compose(spark, check(job), until_ms)("available-now", reports.append).awaitTermination()
+
+    kafka.produce(topic, [("a", b"0", headers), ("b", b"1", headers), ("a", None), ("d", b"3", headers)])
+    run()
+    assert (reports[-1].pending, reports[-1].fired) == (2, 0)
+
+    # A batch of offsets without a record is not the end of the input: `d` would fire, and is cancelled behind it.
+    kafka.abort(topic, 6)  # offsets 4 to 10
+    bad = headers | {"scheduler-epoch": b"soon"}
+    later = [("b", b"11", headers), ("c", b"12", headers), ("c", b"13", bad), ("never", None), ("d", None)]
+    kafka.produce(topic, later)
+    run(until_ms=4_102_444_800_000)
+    assert any(each.held_input and each.received == 0 for each in reports)
+    fired_rows = spark.read.parquet(str(tmp_path / "out"))
+    assert told(fired_rows, "schedule_id", "seq", "key", "value") == [
+        ("b", 11, b"tk", b"11"),
+        ("c", 12, b"tk", b"12"),
+    ]
+    reject_rows = spark.read.parquet(str(tmp_path / "rejects"))
+    assert told(reject_rows, "schedule_id", "error_code", "source") == [
+        ("c", "bad_deliver_at", f"{topic}/0/13")
+    ]
+    counts = {name: count for name, count in reports[-1].counts.items() if count}
+    assert counts == {
+        "fired": 2,
+        "superseded": 1,
+        "cancelled": 2,
+        "applied": 2,
+        "rejected": 1,
+        "waiting": 1,
+    }
+    kafka_admin.close_all()
 
 
 def test_json_that_is_none_is_a_reject_with_its_text(kafka: KafkaWorld, run_wheel: Run) -> None:

@@ -74,13 +74,13 @@ def config_of(folder: Path, block: int) -> JobConfig:
 
 
 def test_the_tiered_config_of_the_readme_is_a_good_one(tmp_path: Path) -> None:
-    config = config_of(tmp_path, 1)
+    config = config_of(tmp_path, 3)
     assert (config.mode, config.wheel.layout().window_ms) == ("tiered", 8_000_000)
 
 
 def test_the_single_level_wheel_of_the_readme_is_a_good_one(tmp_path: Path) -> None:
     (wheel,) = re.findall(r"`(\{tick: [^`]*\})`", README)
-    text = re.sub("^wheel: .*$", f"wheel: {wheel}", blocks("yaml")[1], flags=re.MULTILINE)
+    text = re.sub("^wheel: .*$", f"wheel: {wheel}", blocks("yaml")[3], flags=re.MULTILINE)
     (tmp_path / "job.yml").write_text(text)
     assert load(tmp_path / "job.yml").wheel.layout().window_ms == 600_000
 
@@ -92,6 +92,15 @@ def test_the_kafka_config_of_the_readme_is_a_good_one(tmp_path: Path) -> None:
         "native",
         ["orders_*", "audit_*"],
     )
+
+
+def test_the_compacted_logs_of_the_readme_are_good_configs(tmp_path: Path) -> None:
+    topic = config_of(tmp_path, 1)
+    assert (topic.contract.preset, topic.contract.memory_ms) == ("scheduler", None)
+    rest = re.sub("^(source|contract): .*\n", "", blocks("yaml")[1], flags=re.MULTILINE)
+    (tmp_path / "table.yml").write_text(rest + blocks("yaml")[2])
+    table = load(tmp_path / "table.yml")
+    assert (table.source.reads_changes, table.contract.memory_ms) == (True, None)
 
 
 def test_the_config_of_the_readme_passes_a_dry_run(

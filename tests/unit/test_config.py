@@ -515,6 +515,18 @@ def test_the_settings_of_kafka_do_not_fit_other_sources(file: Path) -> None:
     )
 
 
+def test_a_delta_source_may_be_read_as_its_changes_and_no_other_has_any(file: Path, kafka_file: Path) -> None:
+    feed = "source={format: delta, path: in, options: {READCHANGEFEED: true}}"
+    assert load(file, feed).source.reads_changes
+    assert not load(file, feed, "source.options.READCHANGEFEED=false").source.reads_changes
+    assert not load(file, "source.format=delta").source.reads_changes
+    assert fault_of(file, feed, "contract.preset=scheduler").startswith("a preset of Kafka records")
+    for name, format_, base in (("readChangeFeed", "parquet", file), ("readChangeData", "kafka", kafka_file)):
+        assert fault_of(base, f"source.options.{name}=true") == (
+            f"{format_} has no change feed: source.options; rule: {name} only with delta"
+        )
+
+
 def test_all_faults_of_kafka_stand_in_one_list(kafka_file: Path) -> None:
     faults = faults_of(
         kafka_file,

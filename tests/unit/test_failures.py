@@ -112,6 +112,23 @@ def test_a_file_that_is_not_parquet_is_named() -> None:
     )
 
 
+@pytest.mark.parametrize("condition", ["DELTA_SOURCE_TABLE_IGNORE_CHANGES", "DELTA_SOURCE_IGNORE_DELETE"])
+def test_changes_of_a_table_that_is_read_as_if_it_only_grew_are_told_with_the_way_to_read_them(
+    condition: str,
+) -> None:
+    failure = explain(
+        streaming(
+            f"org.apache.spark.sql.delta.DeltaUnsupportedOperationException: [{condition}] Detected deleted data "
+            "from streaming source at version 3. If you'd like to ignore deletes, set the option 'ignoreDeletes' to 'true'."
+        )
+    )
+    assert failure.exit_code == 2
+    assert failure.sentence == (
+        "rows of the source table were changed or deleted: source.path; rule: rows are only ever added to a table that is read without "
+        "its change feed; hint: source.options.readChangeFeed: true, with a checkpoint of its own (the table needs delta.enableChangeDataFeed)"
+    )
+
+
 def test_of_sparks_own_errors_the_innermost_class_and_the_last_cause_are_told() -> None:
     failure = explain(
         streaming(

@@ -202,7 +202,7 @@ def _command(schedule_id: str, seq: int, *, is_cancel: bool) -> Row:
 
 
 def _level_of(row: Row) -> Row:
-    return {"delay_level_ms": row["delay_level_ms"]}
+    return {"delay_level_ms": row.get("delay_level_ms")}
 
 
 commands = st.builds(

@@ -48,6 +48,7 @@ LAYERS = (
         "timing_wheel",
     },
     {
+        "changes",
         "clock",
         "delta_files",
         "desk_arguments",
