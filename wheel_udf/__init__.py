@@ -39,10 +39,12 @@ _HOMES = {
     "build_session": "session",
     "deliver": "delivery",
     "fired": "operator",
+    "outcomes": "watch",
     "rejects": "operator",
     "schedule": "operator",
     "status": "operator",
     "stop_session": "session",
+    "watch": "watch",
 }
 
 __all__ = [
@@ -74,10 +76,12 @@ __all__ = [
     "build_session",
     "deliver",
     "fired",
+    "outcomes",
     "rejects",
     "schedule",
     "status",
     "stop_session",
+    "watch",
 ]
 
 if TYPE_CHECKING:
@@ -107,6 +111,7 @@ if TYPE_CHECKING:
     from wheel_udf.operator import fired, rejects, schedule, status
     from wheel_udf.session import build_session, stop_session
     from wheel_udf.timing_wheel import TimingWheel
+    from wheel_udf.watch import outcomes, watch
 
 
 def __getattr__(name: str) -> object:

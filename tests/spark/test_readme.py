@@ -11,6 +11,7 @@ import pytest
 
 from wheel_udf import cli
 from wheel_udf.config import load
+from wheel_udf.watch_settings import WatchJobConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +102,12 @@ def test_the_compacted_logs_of_the_readme_are_good_configs(tmp_path: Path) -> No
     (tmp_path / "table.yml").write_text(rest + blocks("yaml")[2])
     table = load(tmp_path / "table.yml")
     assert (table.source.reads_changes, table.contract.memory_ms) == (True, None)
+
+
+def test_the_purgatory_config_of_the_readme_is_a_good_one(tmp_path: Path) -> None:
+    config = config_of(tmp_path, -1)
+    assert isinstance(config, WatchJobConfig)
+    assert (config.operations.topics, config.watch.deliver) == (("orders",), ("expired",))
 
 
 def test_the_config_of_the_readme_passes_a_dry_run(

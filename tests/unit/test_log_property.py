@@ -131,12 +131,14 @@ def fired_of(
     return fired
 
 
-def adds_up(state: ShardState, batches: list[list[Record]]) -> None:
+def adds_up(state: ShardState, batches: list[list[Record]], *, stored: bool = False) -> None:
     tombstones = sum(record.due_ms is None for batch in batches for record in batch)
     schedules = sum(map(len, batches)) - tombstones
     assert sum(state.counts[name] for name in SCHEDULE_OUTCOMES) == schedules
     assert sum(state.counts[name] for name in CANCEL_OUTCOMES) == tombstones
-    assert state.counts["cancelled"] == state.counts["applied"]
+    # Beside a store, a CANCEL that has been counted as superseded may end an older entry there; see wheel_udf.fold.
+    assert state.counts["applied"] == state.counts["cancelled"] or stored
+    assert state.counts["applied"] <= state.counts["cancelled"]
     assert min(state.counts.values()) >= 0
 
 
@@ -170,7 +172,7 @@ def test_beside_a_slot_store_a_log_fires_what_a_fold_leaves(log: list[Record], m
     fired += tiered.hand_over(max(tiered.cursor_ms, LAST_DUE_MS + 1), LAST_DUE_MS)
     assert sorted(fired) == sorted((r.schedule_id, r.seq) for r in fold(log).values())
     assert (tiered.far, tiered.shard.state.far, tiered.shard.state.pending) == ([], 0, 0)
-    adds_up(tiered.shard.state, batches)
+    adds_up(tiered.shard.state, batches, stored=True)
 
 
 @pytest.mark.parametrize(("memory_ms", "fired"), [(None, []), (1_001, []), (1_000, [("a", END_MS, b"1")])])
