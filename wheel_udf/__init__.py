@@ -39,12 +39,12 @@ _HOMES = {
     "build_session": "session",
     "deliver": "delivery",
     "fired": "operator",
-    "outcomes": "watch",
+    "outcomes": "watch_operator",
     "rejects": "operator",
     "schedule": "operator",
     "status": "operator",
     "stop_session": "session",
-    "watch": "watch",
+    "watch": "watch_operator",
 }
 
 __all__ = [
@@ -111,7 +111,7 @@ if TYPE_CHECKING:
     from wheel_udf.operator import fired, rejects, schedule, status
     from wheel_udf.session import build_session, stop_session
     from wheel_udf.timing_wheel import TimingWheel
-    from wheel_udf.watch import outcomes, watch
+    from wheel_udf.watch_operator import outcomes, watch
 
 
 def __getattr__(name: str) -> object:

@@ -40,7 +40,7 @@ from wheel_udf.prepared import Prepared
 from wheel_udf.session import quick_local_checkpoints
 from wheel_udf.sinks import Destinations, Sink, write_batch
 from wheel_udf.state import OUTCOMES
-from wheel_udf.watch import going, going_wrong
+from wheel_udf.watch_operator import going, going_wrong
 from wheel_udf.watch_state import COUNTED
 
 AVAILABLE_NOW = "available-now"
@@ -65,7 +65,7 @@ def deliver(
     """Starts the query that delivers what `scheduled` releases.
 
     Args:
-        scheduled: The frame of :func:`~wheel_udf.operator.schedule`, or of :func:`~wheel_udf.watch.watch`.
+        scheduled: The frame of :func:`~wheel_udf.operator.schedule`, or of :func:`~wheel_udf.watch_operator.watch`.
         destinations: Where each named destination is.
         rejects: Where rows go that cannot be used or delivered.
         checkpoint: Folder of the query's progress and state; it is the query's identity.

@@ -127,7 +127,7 @@ def _compose_tiered(spark: SparkSession, config: JobConfig, until_ms: int | None
 
 
 def frame_of(spark: SparkSession, config: AnyJobConfig, until_ms: int | None) -> DataFrame:
-    """The frame of :func:`wheel_udf.operator.schedule` over the config's source, or of :func:`wheel_udf.watch.watch` over its two."""
+    """The frame of :func:`wheel_udf.operator.schedule` over the config's source, or of :func:`wheel_udf.watch_operator.watch` over its two."""
     if isinstance(config, WatchJobConfig):
         return watched_frame(spark, config, clock_of(config.clock, until_ms))
     assert isinstance(config, JobConfig), "there are two kinds"

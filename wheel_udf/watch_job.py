@@ -1,4 +1,4 @@
-"""The purgatory as a job: from its checked config to the frame of :func:`wheel_udf.watch.watch`; the rest is :mod:`wheel_udf.job`."""
+"""The purgatory as a job: from its checked config to the frame of :func:`wheel_udf.watch_operator.watch`; the rest is :mod:`wheel_udf.job`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.clock import Clock
 from wheel_udf.contract import Contract
-from wheel_udf.watch import watch
+from wheel_udf.watch_operator import watch
 from wheel_udf.watch_settings import WatchJobConfig
 from wheel_udf.watch_sources import read_rows
 
 
 def watched_frame(spark: SparkSession, config: WatchJobConfig, clock: Clock) -> DataFrame:
-    """The frame of :func:`~wheel_udf.watch.watch` over the config's two sources.
+    """The frame of :func:`~wheel_udf.watch_operator.watch` over the config's two sources.
 
     Raises:
         ConfigError: A source cannot be opened, or SQL of a column cannot be used.

@@ -83,7 +83,7 @@ class Ground:
         """Seconds of a batch of ``watch()``."""
         from wheel_udf.clock import EventClock
         from wheel_udf.geometry import Wheel
-        from wheel_udf.watch import watch
+        from wheel_udf.watch_operator import watch
 
         operations = self.read("operations").selectExpr(
             "op_id", "op_id AS `group`", "array('done') AS keys", "timestamp_millis(deadline_ms) AS deadline",

@@ -13,7 +13,7 @@ from wheel_udf.clock import EventClock, SimulatedClock
 from wheel_udf.contract import Contract
 from wheel_udf.errors import ConfigError, ContractError
 from wheel_udf.geometry import Wheel
-from wheel_udf.watch import outcomes, watch, watch_rejects, watch_status
+from wheel_udf.watch_operator import outcomes, watch, watch_rejects, watch_status
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -84,7 +84,7 @@ LAYERS = (
     },
     {"pending", "shard_step", "sinks", "store_intake", "watch_rows"},
     {"acts", "operator", "pressure", "watch_step"},
-    {"store_keeper", "watch", "watch_sources"},
+    {"store_keeper", "watch_operator", "watch_sources"},
     {"delivery", "history", "watch_job"},
     {"tiered_run"},
     {"tiered"},
