@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo demo-kafka bench bench-kafka bench-store bench-watch package clean distclean
+.PHONY: help setup test lint format demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch package clean distclean
 
 help: ## this page
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -46,6 +46,9 @@ demo: $(STAMP) ## a year of real departures through the wheel (ARGS=--tiered: mo
 
 demo-kafka: $(STAMP) ## 20,000 commands through a real Kafka broker, with the lateness seen from outside (ARGS=--kill: kill -9 in the middle)
 	@$(PY) jobs/demo_kafka.py $(ARGS)
+
+demo-orders: $(STAMP) ## 200,000 orders and their payments through Kafka and the purgatory: a simulated day, then two minutes of the wall clock
+	@$(PY) jobs/demo_orders.py $(ARGS)
 
 bench: $(STAMP) ## measure the wheel against what it replaces
 	@$(PY) -m tests.bench.run $(ARGS)

@@ -90,7 +90,7 @@ LAYERS = (
     {"tiered"},
     {"job"},
     {"desk", "dry_run"},
-    {"cli", "demo", "demo_kafka"},
+    {"cli", "demo", "demo_kafka", "demo_orders"},
 )
 
 # What Spark's Python workers load: numpy, pandas, pyarrow and the standard library. pyspark only inside functions.

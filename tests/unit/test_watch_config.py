@@ -1,0 +1,106 @@
+"""The config file of a purgatory: what it may say, and that all its faults are told at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wheel_udf import cli, config
+from wheel_udf.errors import ConfigErrors
+from wheel_udf.watch_settings import WatchJobConfig
+
+CONF = Path(__file__).parents[2] / "conf"
+GOOD = """
+clock: {kind: processing}
+operations: {format: json, path: orders}
+events: {format: kafka, topics: [payments], options: {kafka.bootstrap.servers: "broker:9092"}}
+destinations: {orders_to_close: {sink: delta, path: tables}}
+rejects: {sink: delta, path: rejects}
+checkpoint: state
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "job.yml"
+    path.write_text(GOOD)
+    return path
+
+
+def faults_of(file: Path, *overrides: str) -> list[str]:
+    with pytest.raises(ConfigErrors) as caught:
+        config.load(file, overrides)
+    return [str(fault) for fault in caught.value.faults]
+
+
+def test_a_short_config_gets_the_defaults(file: Path) -> None:
+    job = config.load(file)
+    assert isinstance(job, WatchJobConfig)
+    assert (job.name, job.watch.lookback_ms, job.watch.deliver) == (
+        "purgatory",
+        0,
+        ("completed", "expired", "cancelled"),
+    )
+    assert (job.contract.memory_ms, job.contract.max_delay_ms) == (300_000, 730 * 86_400_000)
+    assert (job.operations.columns, job.events.where) == ({}, None)
+
+
+@pytest.mark.parametrize("name", ["unpaid_orders", "produce_acks", "fetch", "members"])
+def test_the_configs_that_come_with_it_are_good_ones(name: str) -> None:
+    assert isinstance(config.load(CONF / f"{name}.yml"), WatchJobConfig)
+
+
+def test_all_faults_are_told_at_once_each_with_its_place(file: Path) -> None:
+    found = faults_of(
+        file,
+        "source.path=in",
+        "mode=tiered",
+        "operations.columns.schedule_id=id",
+        "events.path=there",
+        "events.topics=",
+        "watch.deliver=[paid]",
+        "watch.lokback=1 s",
+        "contract.preset=json",
+        "contract.default_destination=elsewhere",
+        "rejects.path=orders",
+    )
+    told = "\n".join(found)
+    for place in ("source", "mode", "operations.columns", "events.path", "watch.lokback", "contract.preset"):
+        assert f": {place}" in told
+    assert "did you mean lookback?" in told
+    assert "no such column: schedule_id: operations.columns" in told
+    assert "not one of the known values: watch.deliver.0 = 'paid'" in told
+    assert (
+        "the default destination is not on the allow-list: contract.default_destination = 'elsewhere'" in told
+    )
+    assert "one path with two uses: rejects.path = 'orders'; rule: not the path of operations.path" in told
+    assert "no topics: events; rule: one of: topics" in told
+
+
+def test_an_operation_cannot_look_back_further_than_events_are_remembered(file: Path) -> None:
+    (fault,) = faults_of(file, "watch.lookback=6 minutes")
+    assert fault.startswith(
+        "an operation cannot look back so far: watch.lookback = '360000 ms'; rule: at most"
+    )
+    assert config.load(file, ["watch.lookback=6 minutes", "contract.memory=unlimited"])
+
+
+def test_one_table_may_hold_operations_and_events(file: Path) -> None:
+    job = config.load(
+        file,
+        [
+            "operations.where=what = 'order'",
+            "events.format=json",
+            "events.topics=",
+            "events.options=",
+            "events.path=orders",
+        ],
+    )
+    assert isinstance(job, WatchJobConfig)
+    assert (job.operations.where, job.events.path) == ("what = 'order'", "orders")
+
+
+def test_the_desk_is_for_what_is_scheduled(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["pending", "--config", str(file)]) == 2
+    assert "a purgatory has no table of what is pending: verb = 'pending'" in capsys.readouterr().err
