@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.streams import T0, at_ms, run
+from tests.spark.streams import T0, at, at_ms, run
 from tests.spark.watches import add_rows, event, operation, read_rows
 from wheel_udf.clock import EventClock, SimulatedClock
 from wheel_udf.contract import Contract
 from wheel_udf.errors import ConfigError, ContractError
 from wheel_udf.geometry import Wheel
 from wheel_udf.watch_operator import outcomes, watch, watch_rejects, watch_status
+from wheel_udf.watch_rows import parse_operations
+from wheel_udf.watch_sources import _OPERATIONS_DDL, _of_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,13 +77,13 @@ ENDED = [
 ]
 
 
-@pytest.mark.parametrize("files_per_batch", [1, 9])
 def test_each_operation_ends_once_as_its_rule_says_wherever_batches_end(
-    spark: SparkSession, tmp_path: Path, files_per_batch: int
+    spark: SparkSession, tmp_path: Path
 ) -> None:
+    # All in one batch; the restart test has one a batch.
     add_rows(tmp_path / "in", *BATCHES)
     rows = run(
-        watch(*read_rows(spark, tmp_path / "in", files_per_batch), wheel=WHEEL, clock=UNTIL),
+        watch(*read_rows(spark, tmp_path / "in", 9), wheel=WHEEL, clock=UNTIL),
         tmp_path / "checkpoint",
     )
     assert ended(rows) == ENDED
@@ -169,3 +171,24 @@ def test_settings_that_cannot_be_are_errors_before_anything_runs(spark: SparkSes
         watch(operations.drop("op_id"), events, wheel=WHEEL, clock=UNTIL)
     with pytest.raises(ContractError, match=r"needs a streaming frame"):
         watch(operations, spark.range(1), wheel=WHEEL, clock=UNTIL)
+
+
+def test_a_kafka_record_without_columns_is_a_json_object_with_their_names(spark: SparkSession) -> None:
+    values = [
+        '{"op_id": "o", "group": "g", "keys": ["a", "b"], "rule": "all", "deadline": "5 s", "limit": "9 s", "value": "v"}',
+        '{"op_id": "p", "group": "g", "keys": ["a"], "deadline": "5 s", "event_time": "2024-01-01T00:00:07Z"}',
+        "no JSON at all",
+        "[1]",
+        None,
+    ]
+    records = spark.createDataFrame(
+        [(value and value.encode(), at(3), "orders/0/1") for value in values],
+        "value binary, timestamp timestamp, source_coordinates string",
+    )
+    rows = parse_operations(_of_json(records, _OPERATIONS_DDL), Contract(default_destination="out")).collect()
+    assert [(row.name, row.need, row.event_time_ms, row.deadline_ms, row.limit_ms) for row in rows[:2]] == [
+        ("o", 2, at_ms(3), at_ms(8), at_ms(12)),
+        ("p", 1, at_ms(7), at_ms(12), None),
+    ]
+    assert [json.loads(row.reject)["error_code"] for row in rows[2:]] == ["unreadable"] * 3
+    assert (rows[0].source, rows[0].value) == ("orders/0/1", bytearray(b"v"))
