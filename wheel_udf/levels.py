@@ -18,7 +18,8 @@ A delay is the due time less ``event_time``. Two policies, the same formulas wri
 A level is named by its span (30 s is ``30s``), in what is stored too: a list that changes between two starts gives entries that wait no
 other level. A delay of 0 or less has no level and no error, and so has a binary one of less than a tick.
 
-Cost: plain int and numpy one search among the levels; Column a comparison for each level of a list up to the delay's own.
+Cost: plain int and numpy one search among the levels; Column a comparison for each level of a list up to the delay's own, and a branch of code
+for each of them all.
 
 This module runs on executors: it imports pyspark only inside the Column functions.
 """
@@ -44,7 +45,7 @@ DEFAULT_LIST_MS: Final = tuple(
 """5s 10s 30s 1m 2m 5m 10m 20m 30m 45m 1h 2h."""
 
 MOST_LEVELS: Final = 64
-"""Of a list: each is a branch of the code that Spark compiles for a row."""
+"""Of a list: each is a branch of the code that Spark runs for a row."""
 
 LONGEST_LEVEL_MS: Final = 2**60
 """As long as a duration can be (:mod:`wheel_udf.durations`): added to any instant of Spark it fits into 64 bits."""
