@@ -124,7 +124,7 @@ def settings(
         "clock": dict(clock),
         "operations": source
         | {
-            "topics": [f"{prefix}-orders"],
+            "topics": [f"orders-demo-{prefix}-orders"],
             "columns": {
                 "op_id": field("order"), "group": field("order"), "keys": "array('paid')", "deadline": f"'{timeout_ms} ms'",
                 "event_time": time, "key": field("order"), "value": "value",
@@ -132,15 +132,15 @@ def settings(
         },
         "events": source
         | {
-            "topics": [f"{prefix}-payments"],
+            "topics": [f"orders-demo-{prefix}-payments"],
             "columns": {
                 "group": field("order"), "event_time": time,
                 "op": f"if({field('what')} = 'cancelled', 'CANCEL_OPERATION', 'EVENT')",
                 "key": f"if({field('what')} = 'cancelled', {field('order')}, 'paid')",
             },
         },
-        "contract": {"default_destination": f"{prefix}-outcomes", "memory": "1 hour"},
-        "destinations": {f"{prefix}-outcomes": {"sink": "kafka", "options": kafka}},
+        "contract": {"default_destination": f"orders-demo-{prefix}-outcomes", "memory": "1 hour"},
+        "destinations": {f"orders-demo-{prefix}-outcomes": {"sink": "kafka", "options": kafka}},
         "rejects": {"sink": "delta", "path": str(folder / f"{prefix}-rejects")},
         "trigger": trigger,
         "checkpoint": str(folder / f"{prefix}-checkpoint"),
@@ -212,6 +212,8 @@ def main(arguments: Sequence[str], root: Path, *, say: Say) -> int:
             names = [f"{prefix}-{what}" for prefix in ("day", "wall") for what in ("rejects", "checkpoint")]
             clear_outputs(root / FOLDER, (*names, "broker"))
             with LocalKafka(root / FOLDER / "broker") as broker, session("orders demo") as spark:
+                if broker.pid is None:  # not ours: what an earlier run has left there
+                    delete_topics(broker.bootstrap, (*_names("day"), *_names("wall")))
                 closes = _day(spark, root / FOLDER, broker.bootstrap, chosen.orders, say)
                 if chosen.seconds:
                     closes &= _wall(spark, root / FOLDER, broker.bootstrap, chosen.seconds, say)
@@ -226,16 +228,20 @@ def main(arguments: Sequence[str], root: Path, *, say: Say) -> int:
 
 
 def _topics(bootstrap: str, prefix: str) -> None:
-    names = tuple(f"{prefix}-{what}" for what in ("orders", "payments", "outcomes"))
-    delete_topics(bootstrap, names)
-    create_topics(bootstrap, names, partitions=2)
+    create_topics(bootstrap, _names(prefix), partitions=2)
+
+
+def _names(prefix: str) -> tuple[str, ...]:
+    return tuple(f"orders-demo-{prefix}-{what}" for what in ("orders", "payments", "outcomes"))
 
 
 def _produce(producer: Producer, prefix: str, said: tuple[int, str, bytes]) -> None:
     _, kind, value = said
     while True:
         try:
-            producer.produce(f"{prefix}-{kind}", key=json.loads(value)["order"].encode(), value=value)
+            producer.produce(
+                f"orders-demo-{prefix}-{kind}", key=json.loads(value)["order"].encode(), value=value
+            )
         except BufferError:
             producer.poll(0.1)
         else:
@@ -255,7 +261,7 @@ def _day(spark: SparkSession, folder: Path, bootstrap: str, count: int, say: Say
     clock = {"kind": "simulated", "start": instant_text(DAY_MS), "step": f"{step_ms} ms"}
     job = config.check(settings(folder, bootstrap, "day", orders.timeout_ms, clock, "available-now"))
     run(job, DAY_MS + 48 * HOUR_MS, say)
-    account = take_account(expected(orders), outcomes(spark, bootstrap, "day-outcomes"))
+    account = take_account(expected(orders), outcomes(spark, bootstrap, _names("day")[2]))
     return _told(account, count, say, exact=True)
 
 
@@ -273,7 +279,7 @@ def _wall(spark: SparkSession, folder: Path, bootstrap: str, seconds: int, say: 
     job = config.check(settings(folder, bootstrap, "wall", timeout_ms, clock, "1 second"))
     run(job, last_ms + 5_000, say)
     sender.join(60)
-    account = take_account(expected(orders), outcomes(spark, bootstrap, "wall-outcomes"))
+    account = take_account(expected(orders), outcomes(spark, bootstrap, _names("wall")[2]))
     return _told(account, count, say, exact=False)
 
 

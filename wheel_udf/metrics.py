@@ -319,9 +319,13 @@ class Summary:
         """The final account, several lines, without a trailing line end."""
         if self.last is None:
             return "summary: no batch ran"
+        left = (
+            f"delivered {self.fired:,}"
+            if self.last.purgatory
+            else f"fired {self.fired:,}, missed {self.missed:,}"
+        )
         done = (
-            f"in {self.received:,}, fired {self.fired:,}, missed {self.missed:,}, "
-            f"rejected {self.rejected:,}, undeliverable {self.undeliverable:,}"
+            f"in {self.received:,}, {left}, rejected {self.rejected:,}, undeliverable {self.undeliverable:,}"
         )
         late = self.lateness
         lateness = (
