@@ -107,13 +107,13 @@ def located(
         if name.lower() in known:
             found[name.lower()] = position
     if required not in found:
-        asked = [name for name in known if not name.startswith(("_", "source_")) and name != required]
+        asked = [name for name in known if not name.startswith(("_", "source_seq")) and name != required]
         raise ContractError(
             f"the {what} have no column {required}",
             field="columns found",
             value=", ".join(frame.columns),
             rule=f"columns expected: {required}, and as needed {', '.join(asked)}",
-            hint="rename the column that holds it",
+            hint=f"rename the column that holds the {'key' if required == 'key' else 'id'}",
         )
     given = {name: Input(name, *original[at][1:]) for name, at in found.items()}
     return frame.toDF(*(f"in{at}" for at in range(len(original)))), given, original

@@ -45,13 +45,13 @@ def run(config: AnyJobConfig, until_ms: int | None, say: Say) -> int:
         frame_of(spark, config, until_ms)
         check_destinations(spark, config)
         batches = _check_checkpoint(config)
-        sources = _sources(spark, config)
+        sources = source_lines(spark, config)
         for line in report(config, until_ms, sources, batches):
             say(line)
     return SUCCESS
 
 
-def _sources(spark: SparkSession, config: AnyJobConfig) -> list[str]:
+def source_lines(spark: SparkSession, config: AnyJobConfig) -> list[str]:
     """Of each source where it is and which columns it has."""
     if isinstance(config, WatchJobConfig):
         parts = (("operations", config.operations), ("events", config.events))
