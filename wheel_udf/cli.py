@@ -45,6 +45,10 @@ what --until means, by clock and trigger (what arrives later than until is past 
 Without --until, available-now ends at the clock's own time and an interval runs until it is stopped. With an
 interval an idle wheel runs a batch each clock.heartbeat, so its stop may come that much later.
 
+what a config runs: with a section source, a scheduler; with sections operations and events, a purgatory, in which operations wait for
+events until they are complete, cancelled or over (conf/unpaid_orders.yml and its neighbours; run and dry-run only). Its outcomes are
+decided when the clock is past them, so --until has to be later than the last instant that matters
+
 secrets: ${env:NAME} and ${file:/path} in any text of the config are replaced when it is read, and printed as ***
 
 exit codes:

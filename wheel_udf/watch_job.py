@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.clock import Clock
 from wheel_udf.contract import Contract
+from wheel_udf.errors import ConfigError
 from wheel_udf.watch_operator import watch
 from wheel_udf.watch_settings import WatchJobConfig
 from wheel_udf.watch_sources import read_rows
@@ -21,8 +22,17 @@ def watched_frame(spark: SparkSession, config: WatchJobConfig, clock: Clock) -> 
         ContractError: A source does not fit.
     """
     contract = config.contract
+    operations = read_rows(spark, config.operations, "operations")
+    named = "destination" in (name.lower() for name in operations.columns)
+    if config.watch.deliver and not named and contract.default_destination is None:
+        raise ConfigError(
+            "outcomes would go nowhere",
+            field="contract.default_destination",
+            rule="a default, or a column destination of the operations",
+            hint="watch.deliver: [] if they are only to be counted",
+        )
     return watch(
-        read_rows(spark, config.operations, "operations"),
+        operations,
         read_rows(spark, config.events, "events"),
         wheel=config.wheel.wheel(),
         clock=clock,

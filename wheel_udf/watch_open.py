@@ -179,6 +179,11 @@ class Operations:
         """Which are between two generations."""
         return np.asarray(self.event_time_ms == NEVER, dtype=np.bool_)
 
+    @property
+    def cancellable_from(self) -> Int64s:
+        """From when on cancels count: of a heartbeat, whose window follows its beats, still from its beginning."""
+        return np.minimum(self.from_ms, np.where(self.at_rest, NEVER, self.event_time_ms))
+
     def effective(self, flat_ms: Int64s) -> Int64s:
         """Times on keys as they count: what was before an operation counts as of its own time."""
         effective: Int64s = np.maximum(flat_ms, self.event_time_ms[self.of])
@@ -232,44 +237,68 @@ class _Verdict:
     by: Int64s
 
 
-def settle(operations: Operations, lines: Timelines, clock_ms: int) -> Settled:
+def rested_until(from_ms: Int64s, memory_ms: int | None) -> Int64s:
+    """The last instant at which something wakes operations at rest, that have rested from these instants on."""
+    return np.full(len(from_ms), NEVER) if memory_ms is None else from_ms - 1 + memory_ms
+
+
+def settle(operations: Operations, lines: Timelines, clock_ms: int, memory_ms: int | None) -> Settled:
     """Lets events happen to operations, and ends those whose end is behind the clock.
 
-    In rounds: who goes on (a join that is put off, a heartbeat, the next generation) looks at the same events again, in its new window. One round for all
-    others.
+    In rounds: who goes on (a join that is put off, a heartbeat, the next generation) looks at the same events again, in its new window, and the others
+    are done with.
     """
+    parts: list[Settled] = []
+    while True:
+        part, going_on = _round(operations, lines, clock_ms, memory_ms)
+        parts.append(part)
+        if not going_on.num_rows:
+            break
+        operations = Operations(going_on)
+    return Settled(
+        outcomes=pa.concat_tables(part.outcomes for part in parts),
+        ended=pa.concat_tables(part.ended for part in parts),
+        waiting=pa.concat_tables(part.waiting for part in parts),
+        resting=pa.concat_tables(part.resting for part in parts),
+        generations=sum(part.generations for part in parts),
+    )
+
+
+def _round(
+    operations: Operations, lines: Timelines, clock_ms: int, memory_ms: int | None
+) -> tuple[Settled, pa.Table]:
+    """One round: what came of operations, and those that go on."""
+    _learn(operations, lines, _codes(operations, lines))
+    woken, gone, gone_at_ms = _wake(operations, memory_ms)
+    ended = _ends(operations, gone_at_ms, gone, clock_ms)
+    beaten = _rearm(operations, ~woken)
+    verdict = _judge(operations)
+    decided = ~(woken | beaten | operations.at_rest) & (verdict.at_ms < clock_ms)
+    put_off = _put_off(operations, decided & ~verdict.completed & ~verdict.cancelled)
+    ends = decided & ~put_off
+    outcomes = _outcomes(operations, verdict, ends)
+    ends_for_good = ends & (verdict.cancelled | ~operations.goes_on)
+    ended = pa.concat_tables([ended, _ends(operations, verdict.at_ms, ends_for_good, clock_ms)])
+    rests = ends & ~ends_for_good
+    _rest(operations, verdict.at_ms, rests)
+    goes_on = woken | beaten | put_off | rests
+    stays = ~(goes_on | gone | ends_for_good)
+    look_at_ms = np.where(operations.at_rest, 0, verdict.at_ms + 1)
+    part = Settled(
+        outcomes=outcomes,
+        ended=ended,
+        waiting=operations.written(stays & ~operations.at_rest, look_at_ms),
+        resting=operations.written(stays & operations.at_rest, look_at_ms),
+        generations=int(woken.sum()),
+    )
+    return part, operations.written(goes_on, look_at_ms)
+
+
+def _codes(operations: Operations, lines: Timelines) -> _Codes:
     groups, ids = (operations.table[name].combine_chunks() for name in ("group", "op_id"))
     keys = named(groups.take(pa.array(operations.of)), operations.keys)
-    codes = _Codes(
+    return _Codes(
         lines.happened.codes(keys), lines.cancelled.codes(keys), lines.operations.codes(named(groups, ids))
-    )
-    outcomes, ended = [OUTCOME_SCHEMA.empty_table()], [ENDED_SCHEMA.empty_table()]
-    over: Bools = np.zeros(len(operations), bool)
-    again, generations = ~over, 0
-    while again.any():
-        _learn(operations, lines, codes, again)
-        woken, gone, gone_at_ms = _wake(operations, again)
-        ended.append(_ends(operations, gone_at_ms, gone, clock_ms))
-        generations += int(woken.sum())
-        beaten = _rearm(operations, again & ~woken)
-        verdict = _judge(operations)
-        decided = again & ~(woken | beaten | operations.at_rest) & (verdict.at_ms < clock_ms)
-        put_off = _put_off(operations, decided & ~verdict.completed & ~verdict.cancelled)
-        ends = decided & ~put_off
-        outcomes.append(_outcomes(operations, verdict, ends))
-        ends_for_good = ends & (verdict.cancelled | ~operations.goes_on)
-        ended.append(_ends(operations, verdict.at_ms, ends_for_good, clock_ms))
-        over |= gone | ends_for_good
-        rests = ends & ~ends_for_good
-        _rest(operations, verdict.at_ms, rests)
-        again = woken | beaten | put_off | rests
-    look_at_ms = np.where(operations.at_rest, 0, _judge(operations).at_ms + 1)
-    return Settled(
-        outcomes=pa.concat_tables(outcomes),
-        ended=pa.concat_tables(ended),
-        waiting=operations.written(~operations.at_rest & ~over, look_at_ms),
-        resting=operations.written(operations.at_rest & ~over, look_at_ms),
-        generations=generations,
     )
 
 
@@ -282,21 +311,22 @@ class _Codes:
     operations: Int64s
 
 
-def _learn(operations: Operations, lines: Timelines, codes: _Codes, which: Bools) -> None:
-    """Takes from the timelines what lies in the windows of some operations; what is taken twice changes nothing (but for sums)."""
+def _learn(operations: Operations, lines: Timelines, codes: _Codes) -> None:
+    """Takes from the timelines what lies in the windows of operations; what is taken twice changes nothing (but for sums, which never go on)."""
     to_ms = np.where(operations.at_rest, NEVER, operations.deadline_ms)
-    at = np.flatnonzero(which[operations.of] & ((codes.happened >= 0) | (codes.cancelled >= 0)))
+    at = np.flatnonzero((codes.happened >= 0) | (codes.cancelled >= 0))
     of = operations.of[at]
     window = operations.from_ms[of], to_ms[of]
     first, last = lines.happened.ranges(codes.happened[at], *window)
     beats = (operations.need[of] == BEAT) & ~operations.at_rest[of]
     happened = np.where(beats, lines.happened.last(first, last), lines.happened.first(first, last))
-    cancelled = lines.cancelled.first(*lines.cancelled.ranges(codes.cancelled[at], *window))
+    since = operations.cancellable_from[of], to_ms[of]
+    cancelled = lines.cancelled.first(*lines.cancelled.ranges(codes.cancelled[at], *since))
     operations.done_ms[at] = np.minimum(operations.done_ms[at], happened)
     operations.key_cancel_ms[at] = np.minimum(operations.key_cancel_ms[at], cancelled)
 
-    rows = np.flatnonzero(which & (codes.operations >= 0))
-    window = operations.from_ms[rows], to_ms[rows]
+    rows = np.flatnonzero(codes.operations >= 0)
+    window = operations.cancellable_from[rows], to_ms[rows]
     cancelled = lines.operations.first(*lines.operations.ranges(codes.operations[rows], *window))
     operations.cancel_at_ms[rows] = np.minimum(operations.cancel_at_ms[rows], cancelled)
 
@@ -405,15 +435,17 @@ def _rest(operations: Operations, at_ms: Int64s, which: Bools) -> None:
     _clear(operations, which)
 
 
-def _wake(operations: Operations, which: Bools) -> tuple[Bools, Bools, Int64s]:
+def _wake(operations: Operations, memory_ms: int | None) -> tuple[Bools, Bools, Int64s]:
     """Begins the next generation of those at rest that have had an event; says which, which a cancel has taken away instead, and when."""
-    resting = which & operations.at_rest
+    resting = operations.at_rest
     if not resting.any():
         return resting, resting, operations.cancel_at_ms
     event_ms = operations.least(operations.done_ms)
     cancel_ms = np.minimum(operations.least(operations.key_cancel_ms), operations.cancel_at_ms)
     gone = resting & (cancel_ms < event_ms)
-    woken = resting & ~gone & (event_ms != NEVER)
+    in_time = event_ms <= rested_until(operations.from_ms, memory_ms)
+    woken = resting & ~gone & (event_ms != NEVER) & in_time
+    gone = gone | (resting & (event_ms != NEVER) & ~in_time)
     event_ms = event_ms[woken]
     operations.event_time_ms[woken] = operations.from_ms[woken] = event_ms
     operations.deadline_ms[woken] = event_ms + operations.delay_ms[woken]

@@ -88,7 +88,8 @@ def watch(  # noqa: PLR0913  # each is a setting of its own
         shards: How many independent purgatories share the groups, 1 to 1024.
         contract: Bounds and defaults of the operations; by default none.
         lookback_ms: How long before its own ``event_time`` an event counts for an operation.
-        memory_ms: How long events and ended operations are remembered, at least `lookback_ms`; ``None`` for ever.
+        memory_ms: How long events and ended operations are remembered, at least `lookback_ms`; ``None``: operations for ever, events for
+            `lookback_ms` and five minutes.
         deliver: Which outcomes leave as rows; the others are counted.
 
     Returns:
@@ -225,7 +226,7 @@ def _public(ended: DataFrame, facts: dict[str, Any]) -> DataFrame:
     kind = F.col("kind")
     is_outcome, is_rejected = kind == "outcome", kind == "rejected"
     reason = F.when(is_rejected, F.from_json("note", _REASON_TYPE))
-    identity = F.concat_ws("\x1f", "group", "op_id", "generation", "outcome", "at_ms")
+    identity = F.concat_ws("\0", "group", "op_id", "generation", "outcome", "at_ms")
     return ended.select(
         kind.alias("kind", metadata={METADATA_KEY: json.dumps(facts)}),
         "op_id",

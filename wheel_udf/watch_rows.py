@@ -343,6 +343,8 @@ def _operation_rules(given: read.Inputs, contract: Contract) -> list[Rule]:
     ]
     if "limit" in given:
         unread = limit_ms.isNull() | (limit_ms < deadline_ms) | (F.abs(limit_ms) > read.MAX_INSTANT_MS)
+        if contract.max_delay_ms is not None:
+            unread |= limit_ms - made_ms > contract.max_delay_ms
         rules.append(Rule("bad_limit", asked["limit"].isNotNull() & (unread | (need < 1)), asked["limit"]))
     if "destination" in given or contract.default_destination is not None:
         rules += destination_rules(given, contract)

@@ -55,14 +55,22 @@ def read_rows(spark: SparkSession, source: StreamConfig, section: str) -> DataFr
         rows = _meant(rows, source, section)
         return _said(rows, source, section, F.col("timestamp")) if source.columns else _of_json(rows, ddl)
     rows = _meant(open_files(spark, source, None if source.columns else ddl), source, section)
-    return _said(rows, source, section, F.col("event_time")) if source.columns else rows
+    if not source.columns:
+        return rows
+    has_time = "event_time" in (
+        name.lower() for name in rows.columns
+    )  # a table may have none: the time of the batch
+    time = F.col("event_time") if has_time else F.lit(None).cast("timestamp")
+    return _said(rows, source, section, time)
 
 
 def _meant(rows: DataFrame, source: StreamConfig, section: str) -> DataFrame:
     if source.where is None:
         return rows
+    # A line that cannot be read has no columns to ask, and is a row of the rejects.
+    unreadable = F.col(CORRUPT_RECORD).isNotNull() if CORRUPT_RECORD in rows.columns else F.lit(False)
     try:
-        return rows.where(F.expr(source.where))
+        return rows.where(F.expr(source.where) | unreadable)
     except PySparkException as fault:
         raise _unusable(fault, f"{section}.where", source.where, rows) from None
 

@@ -229,7 +229,7 @@ class ShardWatch:
             "pending": step.state.pending,
             "resting": step.state.resting,
             "received": rows.received,
-            "fired_now": going.num_rows,
+            "fired_now": going.num_rows - going["destination"].null_count,
             "decided_now": step.outcomes.num_rows,
             "rejected_now": rows.rejected.num_rows,
             "lateness": LatenessHistogram.of(step.clock_ms - going["at_ms"].to_numpy()).to_json(),

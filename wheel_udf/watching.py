@@ -37,7 +37,7 @@ import pyarrow.compute as pc
 from wheel_udf.memory import remember, still_remembered
 from wheel_udf.runs import Bools, Int64s, repeats
 from wheel_udf.state import MEMORY_LEVEL, Chunk, Storage, merged, without
-from wheel_udf.watch_open import OUTCOME_SCHEMA, Operations, Timelines, settle
+from wheel_udf.watch_open import OUTCOME_SCHEMA, Operations, Timelines, rested_until, settle
 from wheel_udf.watch_state import (
     CANCEL_OPERATION,
     EVENTS_LEVEL,
@@ -52,6 +52,7 @@ from wheel_udf.watch_state import (
 )
 
 _DUE = "look_at_ms"
+_GRACE_MS = 300_000
 _IN_ORDER = [("at_ms", "ascending"), ("group", "ascending"), ("op_id", "ascending")]
 
 
@@ -89,7 +90,8 @@ def advance(
         events: Events and cancels (``EVENT_SCHEMA``), in any order.
         now_ms: The clock; an instant behind the state's holds it.
         lookback_ms: How long before its own time an operation looks for events.
-        memory_ms: How long events and ended operations are remembered, at least ``lookback_ms``; ``None`` for ever.
+        memory_ms: How long events and ended operations are remembered, at least ``lookback_ms``; ``None``: operations for ever, events
+            for ``lookback_ms`` and five minutes.
     """
     clock_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
     quiet = not requests.num_rows and not events.num_rows
@@ -98,13 +100,13 @@ def advance(
 
     counts = Counter(events=events.num_rows)
     news, undecided = _decided(state, events, clock_ms)
-    fresh = _registered(requests, lookback_ms, counts)
+    fresh = _registered(state, requests, lookback_ms, memory_ms, counts)
     storage = Storage(state.wheel, _DUE)
     closed, opened = _open(state, storage, news, fresh, clock_ms)
-    opened, fresh = _without_repeats(state, opened, fresh, clock_ms, memory_ms, counts)
-    seen = _seen_by(state, fresh, news, clock_ms, memory_ms)
-    old = settle(Operations(opened), Timelines(news), clock_ms)
-    new = settle(Operations(fresh), Timelines(seen), clock_ms)
+    opened, fresh = _without_repeats(state, opened, fresh, memory_ms, counts)
+    seen = _seen_by(state, fresh, news, lookback_ms, memory_ms)
+    old = settle(Operations(opened), Timelines(news), clock_ms, memory_ms)
+    new = settle(Operations(fresh), Timelines(seen), clock_ms, memory_ms)
 
     outcomes = pa.concat_tables([old.outcomes, new.outcomes]).sort_by(_IN_ORDER)
     counts.update(Counter(outcomes["outcome"].to_pylist()), generations=old.generations + new.generations)
@@ -118,7 +120,7 @@ def advance(
                 [*(c for c in closed if c.level > MEMORY_LEVEL), *storage.place(waiting, clock_ms)], _DUE
             ),
             *_remembered_ends(state, pa.concat_tables([old.ended, new.ended]), clock_ms, memory_ms),
-            *_remembered_events(state, news, clock_ms, memory_ms),
+            *_remembered_events(state, news, clock_ms, _event_memory(lookback_ms, memory_ms)),
             *([Chunk.of(UNDECIDED_LEVEL, 0, undecided, "event_time_ms")] if undecided.num_rows else []),
             *_at_rest([c for c in closed if c.level == RESTING_LEVEL], resting, clock_ms, memory_ms),
         ],
@@ -137,20 +139,48 @@ def _decided(state: WatchState, events: pa.Table, clock_ms: int) -> tuple[pa.Tab
     return known.filter(behind), known.filter(pc.invert(behind))
 
 
-def _registered(requests: pa.Table, lookback_ms: int, counts: Counter[str]) -> pa.Table:
-    """New operations as open ones, ``OPERATION_SCHEMA``. Of several with one id the earliest is meant, by (event time, deadline)."""
+def _registered(
+    state: WatchState,
+    requests: pa.Table,
+    lookback_ms: int,
+    memory_ms: int | None,
+    counts: Counter[str],
+) -> pa.Table:
+    """New operations as open ones, ``OPERATION_SCHEMA``, without those whose id is remembered. Of several with one id the earliest is meant, by
+    (event time, deadline).
+    """
     if not requests.num_rows:
         return OPERATION_SCHEMA.empty_table()
-    names = named(requests["group"], requests["op_id"])
-    code = pc.dictionary_encode(names.combine_chunks()).indices.to_numpy().astype(np.int64)
+    # First, so that one that is refused is not the earliest of its id.
+    names = named(requests["group"], requests["op_id"]).combine_chunks()
+    ended = _have_ended(state, names, requests["event_time_ms"].to_numpy(), memory_ms)
+    requests, names = requests.filter(pa.array(~ended)), names.filter(pa.array(~ended))
+    code = pc.dictionary_encode(names).indices.to_numpy().astype(np.int64)
     event_time, deadline = (requests[name].to_numpy() for name in ("event_time_ms", "deadline_ms"))
     # What follows decides only between rows that differ in nothing but their payload, and not by the order of arrival.
     payload = pc.rank(requests["value"].fill_null(b""), tiebreaker="min").to_numpy()
     order = np.lexsort((payload, requests["need"].to_numpy(), deadline, event_time, code))
     kept = np.sort(order[~repeats(code[order])])
-    counts["duplicate"] += requests.num_rows - len(kept)
+    counts["duplicate"] += len(ended) - len(kept)
     requests = requests.take(pa.array(kept)).combine_chunks()
-    return _as_open(requests, named(requests["group"], requests["op_id"]), lookback_ms)
+    return _as_open(requests, names.take(pa.array(kept)), lookback_ms)
+
+
+def _have_ended(state: WatchState, names: pa.Array, event_ms: Int64s, memory_ms: int | None) -> Bools:
+    """Whether ids have ended within memory before these times."""
+    ended: Bools = np.zeros(len(names), bool)
+    hashes = pa.array(hashes_of(names))
+    for chunk in _known_of(state, MEMORY_LEVEL, memory_ms):
+        found = pc.is_in(chunk.table("op_hash")["op_hash"], value_set=hashes)
+        if not pc.any(found).as_py():
+            continue
+        # An id may have ended more than once; its last end counts.
+        records = chunk.table().filter(found).sort_by([("at_ms", "descending")])
+        at = pc.index_in(names, value_set=named(records["group"], records["op_id"]).combine_chunks())
+        both = np.flatnonzero(at.is_valid().to_numpy(zero_copy_only=False))
+        at_ms = records["at_ms"].to_numpy()[at.drop_null().to_numpy()]
+        ended[both] |= memory_ms is None or event_ms[both] <= at_ms + memory_ms
+    return ended
 
 
 def _as_open(requests: pa.Table, names: pa.ChunkedArray, lookback_ms: int) -> pa.Table:
@@ -228,18 +258,14 @@ def _hits(chunk: Chunk, key_hashes: pa.Array, op_hashes: pa.Array) -> Int64s:
 
 
 def _without_repeats(
-    state: WatchState,
-    opened: pa.Table,
-    fresh: pa.Table,
-    clock_ms: int,
-    memory_ms: int | None,
-    counts: Counter[str],
+    state: WatchState, opened: pa.Table, fresh: pa.Table, memory_ms: int | None, counts: Counter[str]
 ) -> tuple[pa.Table, pa.Table]:
-    """Leaves out new operations whose id is open or remembered. One that is earlier than the open one takes its place, if it is not late."""
+    """Leaves out new operations whose id is open. One that is earlier than the open one takes its place, if it is not late; one whose id has been at
+    rest for longer than memory begins anew.
+    """
     if not fresh.num_rows:
         return opened, fresh
     names = named(fresh["group"], fresh["op_id"])
-    repeated = _have_ended(state, names, fresh, clock_ms, memory_ms)
     at = pc.index_in(names, value_set=named(opened["group"], opened["op_id"]).combine_chunks())
     both = np.flatnonzero(at.is_valid().to_numpy())
     there = at.drop_null().to_numpy().astype(np.int64)
@@ -251,46 +277,48 @@ def _without_repeats(
     earlier = (new_time < old_time) | ((new_time == old_time) & (new_deadline < old_deadline))
     # What has been decided by earlier clocks of the open one stays so: a late row does not take its place.
     in_time = state.clock_ms is None or new_time >= state.clock_ms
-    takes = earlier & in_time & (old_time != NEVER)
-    repeated[both[~takes]] = True
-    counts["duplicate"] += int(repeated.sum()) + int(takes.sum())
-    return without(opened, there[takes]), fresh.filter(pa.array(~repeated))
-
-
-def _have_ended(
-    state: WatchState, names: pa.ChunkedArray, fresh: pa.Table, clock_ms: int, memory_ms: int | None
-) -> Bools:
-    ended: Bools = np.zeros(fresh.num_rows, bool)
-    for chunk in still_remembered(state.of_level(MEMORY_LEVEL), clock_ms, _kept(memory_ms)):
-        found = pc.is_in(chunk.table("op_hash")["op_hash"], value_set=fresh["op_hash"].combine_chunks())
-        if not pc.any(found).as_py():
-            continue
-        records = chunk.table().filter(found)
-        at = pc.index_in(names, value_set=named(records["group"], records["op_id"]).combine_chunks())
-        both = np.flatnonzero(at.is_valid().to_numpy())
-        at_ms = records["at_ms"].to_numpy()[at.drop_null().to_numpy()]
-        ended[both] |= memory_ms is None or fresh["event_time_ms"].to_numpy()[both] <= at_ms + memory_ms
-    return ended
+    at_rest = old_time == NEVER
+    replaces = earlier & in_time & ~at_rest
+    anew = at_rest & (new_time > rested_until(opened["from_ms"].to_numpy()[there], memory_ms))
+    repeated: Bools = np.zeros(fresh.num_rows, bool)
+    repeated[both] = ~(replaces | anew)
+    counts["duplicate"] += int(repeated.sum()) + int(replaces.sum())
+    return without(opened, there[replaces | anew]), fresh.filter(pa.array(~repeated))
 
 
 def _seen_by(
-    state: WatchState, fresh: pa.Table, news: pa.Table, clock_ms: int, memory_ms: int | None
+    state: WatchState, fresh: pa.Table, news: pa.Table, lookback_ms: int, memory_ms: int | None
 ) -> pa.Table:
-    """The events that new operations look back on: of the news, and of what is remembered."""
+    """The events that new operations look back on: the news, and what is remembered."""
     if not fresh.num_rows:
         return news.slice(0, 0)
     wanted = pa.concat_arrays(
         [fresh["op_hash"].combine_chunks(), fresh["key_hashes"].combine_chunks().flatten()]
     )
-    seen = [news]
-    for chunk in still_remembered(state.of_level(EVENTS_LEVEL), clock_ms, _kept(memory_ms)):
+    kept_ms, seen = _event_memory(lookback_ms, memory_ms), [news]
+    for chunk in _known_of(state, EVENTS_LEVEL, kept_ms):
         found = pc.is_in(chunk.table("hash")["hash"], value_set=wanted)
         if pc.any(found).as_py():
-            seen.append(chunk.table().filter(found))
-    return _not_forgotten(pa.concat_tables(seen), clock_ms, memory_ms)
+            assert state.clock_ms is not None, "something is remembered"
+            seen.append(_not_forgotten(chunk.table().filter(found), state.clock_ms, kept_ms))
+    return pa.concat_tables(seen)
 
 
 # --- what is remembered ---------------------------------------------------------------------------------------------------
+
+
+def _known_of(state: WatchState, level: int, memory_ms: int | None) -> list[Chunk]:
+    """What was remembered when the last step ended.
+
+    By its clock and not by this step's: a clock that jumps would else forget what rows that are in time are about.
+    """
+    clock_ms = state.clock_ms if state.clock_ms is not None else 0
+    return still_remembered(state.of_level(level), clock_ms, _kept(memory_ms))
+
+
+def _event_memory(lookback_ms: int, memory_ms: int | None) -> int:
+    """How long events are remembered: for ever is for ids and what rests, since events never stop."""
+    return lookback_ms + _GRACE_MS if memory_ms is None else memory_ms
 
 
 def _kept(memory_ms: int | None) -> int | None:
@@ -298,15 +326,11 @@ def _kept(memory_ms: int | None) -> int | None:
     return None if memory_ms is None else memory_ms + 1
 
 
-def _not_forgotten(events: pa.Table, clock_ms: int, memory_ms: int | None) -> pa.Table:
-    if memory_ms is None:
-        return events
+def _not_forgotten(events: pa.Table, clock_ms: int, memory_ms: int) -> pa.Table:
     return events.filter(pc.greater_equal(events["event_time_ms"], clock_ms - memory_ms))
 
 
-def _remembered_events(
-    state: WatchState, news: pa.Table, clock_ms: int, memory_ms: int | None
-) -> list[Chunk]:
+def _remembered_events(state: WatchState, news: pa.Table, clock_ms: int, memory_ms: int) -> list[Chunk]:
     return remember(
         state.of_level(EVENTS_LEVEL),
         _not_forgotten(news, clock_ms, memory_ms),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,6 +214,52 @@ def test_optimize_and_vacuum_by_hand_do_no_harm(world: World, monkeypatch: pytes
         (GONE_SUPERSEDED, "soon", 1),
     ]
     assert [row for row in world.rows() if row[0] != NEAR] == [(3, COMMAND, "later", 1)]
+
+
+def test_an_optimize_while_files_are_rearranged_makes_it_try_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_keeper, "_INBOX_FILES", 2)
+    table, put = DeltaTable.forPath(world.spark, world.store.path), world.store._put_elsewhere
+    for number, due_s in enumerate((100, 30, 500)):
+        world.take_in((f"a{number}", "schedule", 1, due_s))
+    tries = []
+
+    def joined_meanwhile(*args: Any) -> None:
+        if not tries:
+            table.optimize().executeCompaction()
+        tries.append(1)
+        put(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "_put_elsewhere", joined_meanwhile)
+        assert world.keeper.tidy() == 1, "the two files of the inbox are one by now"
+    assert len(tries) == 2
+    assert [row for row in world.rows() if row[1] == COMMAND] == [
+        (2, COMMAND, "a0", 1),
+        (2, COMMAND, "a1", 1),
+        (3, COMMAND, "a2", 1),
+    ]
+
+
+def test_a_full_disk_fails_the_batch_and_harms_nothing(world: World) -> None:
+    world.take_in(("first", "schedule", 1, 100))
+    before = world.rows()
+    # No file may grow beyond some bytes: to whoever writes one it is as if there were no room.
+    process = int(world.spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    unlimited = resource.prlimit(process, resource.RLIMIT_FSIZE)
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (1_000, unlimited[1]))
+    try:
+        with pytest.raises(Exception, match="File too large"):
+            world.take_in(("second", "schedule", 1, 200))
+    finally:
+        resource.prlimit(process, resource.RLIMIT_FSIZE, unlimited)
+    assert world.rows() == before
+    world.take_in(("second", "schedule", 1, 200))  # as Spark repeats it
+    assert [row for row in world.rows() if row[1] == COMMAND] == [
+        (INBOX, COMMAND, "second", 1),
+        (2, COMMAND, "first", 1),
+    ]
 
 
 @pytest.mark.parametrize("by", ["INSERT INTO {0} SELECT * FROM {0}", "DELETE FROM {0} WHERE level = 2"])

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.watch_model import BEAT, CANCEL, CANCEL_OPERATION, SUM, Event, Outcome, Request
 from tests.unit.watching import Shard
+from wheel_udf.watch_state import EVENTS_LEVEL
 
 
 def order(op_id: str = "o", keys: str = "paid", need: int = 1, time: int = 0, deadline: int = 30) -> Request:
@@ -119,8 +120,70 @@ def test_an_event_is_forgotten_when_memory_is_over_and_not_before() -> None:
     for clock, outcome in ((110, "completed"), (111, "expired")):
         shard = Shard(lookback=100, memory=100)
         shard.batch(20, Event("paid", 10))
-        found = shard.batch(clock, order(time=30, deadline=40))
-        assert [o.outcome for o in found] == [outcome], "late itself, so the clock decides what is remembered"
+        shard.batch(clock, order("other", time=clock, deadline=clock))
+        found = shard.batch(clock + 1, order(time=30, deadline=40))
+        assert [o.outcome for o in found if o.op_id == "o"] == [outcome], "late, so the clock decides"
+
+
+def test_a_clock_that_jumps_past_memory_forgets_nothing_that_is_in_time() -> None:
+    assert [o.outcome for o in Shard(memory=10).batch(1_000, order(), Event("paid", 10))] == ["completed"]
+    shard = Shard(memory=10)
+    shard.batch(11, Event("paid", 10))
+    assert [o.outcome for o in shard.batch(1_000, order(time=12, deadline=30), Event("paid", 12))] == [
+        "completed"
+    ]
+    shard = Shard(memory=10)
+    shard.batch(31, order())
+    shard.batch(32, order("other", time=31, deadline=99))
+    shard.batch(1_000, order(time=35, deadline=50))
+    assert (shard.state.counts["duplicate"], [o.op_id for o in shard.outcomes]) == (1, ["o", "other"])
+
+
+def test_an_operation_is_not_lost_to_an_earlier_one_of_its_id_that_is_refused() -> None:
+    for apart in (True, False):
+        shard = Shard(memory=10)
+        shard.batch(6, order(deadline=5))
+        again = [order(time=16, deadline=60), order(time=12, deadline=20)]
+        for rows in [again[:1], again[1:]] if apart else [again]:
+            shard.batch(8, *rows)
+        assert (shard.state.pending, shard.state.counts["duplicate"]) == (1, 1)
+
+
+def test_the_last_end_of_an_id_counts() -> None:
+    shard = Shard(memory=100)
+    for clock, rows in ((90, [order(deadline=5)]), (106, [order(time=106, deadline=106)]), (107, [])):
+        shard.batch(clock, *rows)
+    shard.batch(110, order(time=110, deadline=111))
+    assert (shard.state.pending, shard.state.counts["duplicate"]) == (0, 1)
+
+
+def test_what_rests_longer_than_memory_does_not_wake_whatever_else_comes_meanwhile() -> None:
+    for meanwhile in ([], [order("other", time=59, deadline=59)]):
+        shard = Shard(memory=10)
+        shard.batch(35, Request("m1", ("m1",), BEAT, 0, 30))
+        shard.batch(60, *meanwhile)
+        shard.batch(200, Event("m1", 100))
+        assert [o.generation for o in shard.outcomes if o.op_id == "m1"] == [1]
+        assert shard.state.resting == 0
+        shard.batch(300, Request("m1", ("m1",), BEAT, 210, 240))
+        assert [o.at for o in shard.outcomes if o.op_id == "m1"] == [30, 240]
+
+
+def test_a_late_cancel_counts_for_a_heartbeat_that_has_beaten_since() -> None:
+    shard = Shard()
+    shard.batch(9, Request("m1", ("m1",), BEAT, 0, 10), Event("m1", 8))
+    assert [(o.outcome, o.at) for o in shard.batch(12, Event("m1", 7, CANCEL_OPERATION))] == [
+        ("cancelled", 7)
+    ]
+
+
+def test_events_are_not_kept_for_ever_where_operations_are() -> None:
+    shard = Shard()
+    shard.batch(1, Request("m1", ("m1",), BEAT, 0, 1_000_000))
+    for minute in range(1, 30):
+        shard.batch(60_000 * minute + 1, Event("m1", 60_000 * minute))
+    assert sum(chunk.rows for chunk in shard.state.of_level(EVENTS_LEVEL)) < 10
+    assert shard.state.pending == 1
 
 
 def test_a_late_event_counts_if_its_operation_is_still_open() -> None:

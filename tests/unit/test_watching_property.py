@@ -37,6 +37,24 @@ EVENTS = st.builds(
 ) | st.builds(Event, st.sampled_from(IDS), TIMES, st.just(2), st.just(0.0), GROUPS)
 
 
+def through_batches(
+    operations: list[Request],
+    events: list[Event],
+    clocks: list[int],
+    shard: Shard,
+    data: st.DataObject,
+) -> None:
+    """Runs rows through batches, in any order but that none is behind the clock when it comes."""
+    batches: dict[int, list[Request | Event]] = {clock: [] for clock in sorted({*clocks, 200})}
+    for row in data.draw(st.permutations([*operations, *events])):
+        last = next(clock for clock in batches if clock > row.time)
+        batches[data.draw(st.sampled_from([clock for clock in batches if clock <= last]))].append(row)
+    for clock, rows in batches.items():
+        decided = len(shard.outcomes)
+        shard.batch(clock, *rows)
+        assert all(o.at < clock for o in shard.outcomes[decided:])
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(requests(), max_size=5),
@@ -49,20 +67,35 @@ def test_the_outcomes_do_not_depend_on_where_batches_end(
     operations: list[Request], events: list[Event], clocks: list[int], lookback: int, data: st.DataObject
 ) -> None:
     operations = list({(r.group, r.op_id, r.time, r.deadline): r for r in operations}.values())
-    batches: dict[int, list[Request | Event]] = {clock: [] for clock in sorted({*clocks, 200})}
-    for row in data.draw(st.permutations([*operations, *events])):
-        # Not behind the clock when it comes: in the first batch whose clock has passed it, or in one before.
-        last = next(clock for clock in batches if clock > row.time)
-        batches[data.draw(st.sampled_from([clock for clock in batches if clock <= last]))].append(row)
-
     shard = Shard(lookback=lookback, memory=None)
-    for clock, rows in batches.items():
-        decided = len(shard.outcomes)
-        shard.batch(clock, *rows)
-        assert all(o.at < clock for o in shard.outcomes[decided:])
+    through_batches(operations, events, clocks, shard, data)
 
     model = outcomes_of(operations, events, 200, lookback)
     assert sorted(shard.outcomes, key=repr) == sorted(model, key=repr)
     begun = sum(o.generation == 1 for o in shard.outcomes)
     assert begun + shard.state.counts["duplicate"] == len(operations)
     assert shard.state.pending == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(requests(), max_size=5),
+    st.lists(EVENTS, max_size=14),
+    st.lists(st.integers(0, 45), max_size=6),
+    st.sampled_from([(0, 0), (0, 7), (3, 3), (3, 10)]),
+    st.data(),
+)
+def test_what_is_remembered_is_enough_for_rows_that_are_in_time(
+    operations: list[Request],
+    events: list[Event],
+    clocks: list[int],
+    lookback_and_memory: tuple[int, int],
+    data: st.DataObject,
+) -> None:
+    # Each id once, and nothing that rests: what memory is about besides.
+    once = {(r.group, r.op_id): r for r in operations if r.need != BEAT and r.limit is None}
+    lookback, memory = lookback_and_memory
+    shard = Shard(lookback=lookback, memory=memory)
+    through_batches([*once.values()], events, clocks, shard, data)
+    model = outcomes_of([*once.values()], events, 200, lookback)
+    assert sorted(shard.outcomes, key=repr) == sorted(model, key=repr)
