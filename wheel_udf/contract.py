@@ -1,4 +1,4 @@
-"""What a command may ask for: the limits and names that :mod:`wheel_udf.commands` holds every row to.
+"""What a command or an operation may ask for: the limits and names that :mod:`wheel_udf.commands` holds every row to.
 
 Destinations are names in the style of Kafka's topics. A name is checked against that rule before any pattern
 of the allow-list is tried, so that no pattern, however wide, can let a path or a piece of SQL through.
@@ -18,6 +18,12 @@ NAME_PATTERN: Final = "[A-Za-z0-9._-]{1,249}"
 """Well-formed names of destinations, but for ``.`` and ``..``."""
 
 NAME_RULE: Final = "1 to 249 of A-Z a-z 0-9 . _ - and neither . nor .."
+
+OPERATION_COLUMNS: Final = (
+    "op_id", "group", "keys", "rule", "deadline", "limit", "event_time", "destination", "key", "value", "headers",
+)  # fmt: skip
+EVENT_COLUMNS: Final = ("group", "key", "op", "amount", "event_time")
+"""The columns of a purgatory's two frames; what they mean: :mod:`wheel_udf.watch_rows`."""
 
 _WILDCARDS: Final = {"*": ".*", "?": "."}
 

@@ -30,12 +30,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from wheel_udf.by_shard import facts_of
 from wheel_udf.checkpoint import Identity, Lease, input_moved, open_checkpoint
 from wheel_udf.clock import is_clock_offset
 from wheel_udf.durations import parse_duration_ms
 from wheel_udf.hints import HintBoard, answer_of
 from wheel_udf.metrics import BatchReport, LatenessHistogram
-from wheel_udf.operator import delivered, facts_of, rejects
+from wheel_udf.operator import delivered, rejects
 from wheel_udf.prepared import Prepared
 from wheel_udf.session import quick_local_checkpoints
 from wheel_udf.sinks import Destinations, Sink, write_batch

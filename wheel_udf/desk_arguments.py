@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from wheel_udf.settings import parse_instant_ms
+from wheel_udf.setting_values import parse_instant_ms
 
 VERBS: Final = {
     "pending": "what is pending: list, get by id, count",

@@ -46,6 +46,7 @@ from wheel_udf.tiered import Outlet, start_tiered
 from wheel_udf.tiered_run import TieredRun, TieredWheel
 from wheel_udf.watch_job import watch_row_settings, watched_frame
 from wheel_udf.watch_settings import WatchJobConfig
+from wheel_udf.watch_state import watch_fingerprint
 
 SUCCESS = 0
 _POLL_S = 0.2
@@ -349,11 +350,17 @@ def _require_same_topics(journal: PlannedSettings, newest: int | None, now: Mapp
 
 def open_config_checkpoint(config: AnyJobConfig) -> None:
     """Makes or compares the identity of the config's checkpoint."""
-    leveled = isinstance(config, JobConfig) and config.levels is not None
+    wheel = config.wheel.wheel().fingerprint()
+    if isinstance(config, WatchJobConfig):
+        identity = watch_fingerprint(wheel)
+    else:
+        identity = levels.fingerprint(
+            wheel, leveled=isinstance(config, JobConfig) and config.levels is not None
+        )
     open_checkpoint(
         config.checkpoint,
         name=config.name,
-        wheel_fingerprint=levels.fingerprint(config.wheel.wheel().fingerprint(), leveled=leveled),
+        wheel_fingerprint=identity,
         shards=config.wheel.shards,
         clock_kind=config.clock.kind,
     )

@@ -27,36 +27,37 @@ tasks and state stores a batch. Under the event clock, event times outside 1678 
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.state import GroupStateTimeout
 
 from wheel_udf import levels, shard_step
-from wheel_udf.clock import CLOCK_FORMAT, Clock, ClockSource, EventClock, StoreClock, clock_options
+from wheel_udf.by_shard import (
+    DEFAULT_MEMORY_MS,
+    HEADERS_TYPE,
+    REASON,
+    REASON_TYPE,
+    check_settings,
+    event_column,
+    kind_with,
+    long_or,
+    no_tick,
+    null_if_absent,
+    shard_column,
+    status_of,
+    stepped,
+)
+from wheel_udf.clock import Clock, EventClock, StoreClock
 from wheel_udf.columns import batch_ms
 from wheel_udf.commands import Contract, parse
-from wheel_udf.errors import ConfigError, ContractError
 from wheel_udf.geometry import Wheel
-from wheel_udf.hints import HintBoard
-from wheel_udf.limits import BOUNDS, Limits
+from wheel_udf.group_step import NO_LONG
+from wheel_udf.limits import Limits
 from wheel_udf.prepared import Prepared
-from wheel_udf.shard_step import NO_LONG, ShardStep, form_of
-from wheel_udf.shards import key_of_shard, shard_keys, shard_of_id
+from wheel_udf.shard_step import ShardStep, form_of
 from wheel_udf.state import OUTCOMES, STATE_COLUMNS
-
-METADATA_KEY = "wheel_udf"
-HEADERS_TYPE = "array<struct<key: string, value: binary>>"
-DEFAULT_MEMORY_MS = 300_000
-LARGEST_SHARDS = 1024
 
 FIRED_COLUMNS = (
     "schedule_id", "seq", "fire_id", "destination", "key", "value", "headers", "deliver_at", "fired_at", "lateness_ms",
@@ -70,15 +71,11 @@ REJECT_COLUMNS = (
 
 _STATUS_TYPE = ", ".join(
     [
-        "shard int, batch_id long, query_id string, run string, clock_ms long, watermark_ms long, next_due_ms long, pending long, far long, levels map<string, long>",
-        "received long, fired_now long, missed_now long, rejected_now long, refused_now long, full map<string, double>, spread_now long, lateness string, destinations map<string, long>, largest map<string, long>",
+        "far long, levels map<string, long>, missed_now long, refused_now long, full map<string, double>, spread_now long",
         *(f"{name} long" for name in OUTCOMES),
     ]
 )
 _STEP_COLUMNS_OF_LEVELS = ("delay_level_ms", "level_error_ms")
-_REASON = ("error_code", "error_message", "record")
-_REASON_TYPE = ", ".join(f"{name} string" for name in _REASON)
-_EARLIEST, _LATEST = "1678-01-01 00:00:00Z", "2261-12-31 00:00:00Z"
 
 
 def schedule(
@@ -180,32 +177,23 @@ def _through_the_wheel(
     stored: bool = False,
 ) -> DataFrame:
     """Command rows and clock rows, by shard, through the step."""
-    board, spark, leveled = HintBoard(), rows.sparkSession, "level_error_ms" in rows.columns
-    rows = with_clock_rows(rows, clock, shards, board)
-    step = ShardStep(
+    leveled = "level_error_ms" in rows.columns
+    released, facts = stepped(
+        rows,
+        ShardStep,
         wheel=wheel,
+        clock=clock,
         shards=shards,
-        keys=shard_keys(shards),
-        clock_kind=clock.kind,
-        first_ms=getattr(clock, "first_ms", 0),
-        delay_ms=getattr(clock, "delay_ms", 0),
         memory_ms=memory_ms,
+        output_type=shard_step.LEVELED_OUTPUT_TYPE if leveled else shard_step.OUTPUT_TYPE,
+        state_columns=STATE_COLUMNS,
         limit=limit,
-        board_folder=str(board.folder) if is_local(spark) else None,
         stored=stored,
         limits=limits or Limits(),
         leveled=leveled,
     )
-    released = rows.groupBy("shard").applyInPandasWithState(
-        step,
-        outputStructType=shard_step.LEVELED_OUTPUT_TYPE if leveled else shard_step.OUTPUT_TYPE,
-        stateStructType=", ".join(f"{name} {kind}" for name, kind in STATE_COLUMNS.items()),
-        outputMode="append",
-        timeoutConf=GroupStateTimeout.NoTimeout,
-    )
     identity = levels.fingerprint(wheel.fingerprint(), leveled=leveled)
-    facts = {"wheel": identity, "shards": shards, "clock": clock.kind, "board": str(board.folder)}
-    return _public(released, facts, leveled=leveled)
+    return _public(released, facts | {"wheel": identity}, leveled=leveled)
 
 
 def fired(scheduled: DataFrame) -> DataFrame:
@@ -231,8 +219,7 @@ def _is_leveled(scheduled: DataFrame) -> bool:
 
 def status(scheduled: DataFrame) -> DataFrame:
     """One row per touched shard and batch: clock, next due, pending, and all counts by outcome since the beginning."""
-    parsed = F.from_json("status", _STATUS_TYPE)
-    return scheduled.where(F.col("kind") == "status").select(parsed.alias("status")).select("status.*")
+    return status_of(scheduled, _STATUS_TYPE)
 
 
 _REJECT_ROWS = Prepared(lambda: [F.col(name) for name in REJECT_COLUMNS])
@@ -240,77 +227,14 @@ _DELIVERED_ROWS = Prepared(lambda: [F.col(name) for name in (*FIRED_COLUMNS, "so
 _LEVELED_ROWS = Prepared(lambda: [F.col(name) for name in (*FIRED_COLUMNS, *LEVEL_COLUMNS, "source")])
 
 
-def facts_of(scheduled: DataFrame) -> dict[str, Any]:
-    """What :func:`schedule` noted about a frame: geometry, shards, clock and hint board.
-
-    Raises:
-        ContractError: The frame was not made by :func:`schedule`.
-    """
-    fields = {field.name: field for field in scheduled.schema.fields}
-    if "kind" not in fields or METADATA_KEY not in fields["kind"].metadata:
-        raise ContractError(
-            "this frame was not made by schedule()",
-            field="columns",
-            value=scheduled.columns,
-            rule="the frame of schedule(), with its column `kind`",
-            hint="deliver the frame itself; rows of a kind are selected by the sinks",
-        )
-    facts: dict[str, Any] = json.loads(fields["kind"].metadata[METADATA_KEY])
-    return facts
-
-
-def check_settings(
-    commands: DataFrame, shards: int, memory_ms: int | None, limit: int | None, limits: Limits | None = None
-) -> None:
-    """Sees to it that a frame is a stream and settings are within their bounds.
-
-    Raises:
-        ContractError: It is none.
-        ConfigError: One is not.
-    """
-    if not commands.isStreaming:
-        raise ContractError(
-            "schedule() needs a streaming frame",
-            field="commands.isStreaming",
-            value=False,
-            hint="read it with spark.readStream",
-        )
-    bounds = (
-        ("shards", shards, 1, LARGEST_SHARDS),
-        ("memory_ms", memory_ms, 0, None),
-        ("limit", limit, 1, None),
-        # Each shard has to have a part of it.
-        *((f"limits.{bound}", getattr(limits, bound), shards, None) for bound in BOUNDS if limits),
-    )
-    for name, value, least, most in bounds:
-        if value is not None and (value < least or (most is not None and value > most)):
-            rule = f"{least} to {most}" if most is not None else f"at least {least}"
-            raise ConfigError("a setting is out of its bounds", field=name, value=value, rule=rule)
-
-
-def is_local(spark: SparkSession) -> bool:
-    """Whether executors run on the driver's machine."""
-    return spark.conf.get("spark.master", "").startswith("local")  # type: ignore[union-attr]
-
-
-def long_or(column: str, instead: int) -> Column:
-    """A long without nulls."""
-    # A long with nulls becomes a float64 in pandas and loses its low bits beyond 2^53.
-    return F.coalesce(F.col(column), F.lit(instead).cast("long")).alias(column)
-
-
 def _command_rows(parsed: DataFrame, shards: int, *, leveled: bool) -> DataFrame:
     good = F.col("error_code").isNull()
-    event_at = F.when(good, F.timestamp_millis("event_time_ms"))
-    bounded = F.greatest(
-        F.least(event_at, F.lit(_LATEST).cast("timestamp")), F.lit(_EARLIEST).cast("timestamp")
-    )
     return _rows_of_step(
         parsed,
         shards,
         form=form_of(_int_or_0("op"), _int_or_0("seq_given")),
-        reject=F.when(~good, F.to_json(F.struct(*_REASON))),
-        event_at=F.when(good & event_at.isNotNull(), bounded),
+        reject=F.when(~good, F.to_json(F.struct(*REASON))),
+        event_at=event_column(F.when(good, F.col("event_time_ms"))),
         leveled=leveled,
     )
 
@@ -331,7 +255,7 @@ def _rows_of_step(
 ) -> DataFrame:
     """Commands, wherever they come from, as the step takes them."""
     return rows.select(
-        key_of_shard(shard_of_id(F.col("schedule_id"), shards), shards).alias("shard"),
+        shard_column("schedule_id", shards),
         "schedule_id",
         form.cast("int").alias("form"),
         long_or("seq", 0),
@@ -344,69 +268,9 @@ def _rows_of_step(
         "source",
         reject.alias("reject"),
         event_at.alias("event_at"),
-        F.lit(None).cast("string").alias("tick"),
+        no_tick(),
         *(long_or(name, NO_LONG) for name in _STEP_COLUMNS_OF_LEVELS if leveled),
     )
-
-
-_with_clock: WeakSet[SparkSession] = WeakSet()
-
-
-def _register_clock(spark: SparkSession) -> None:
-    # Spark warns when a source is registered again in a session.
-    if spark not in _with_clock:
-        with _package_on_path(spark):
-            spark.dataSource.register(ClockSource)
-        _with_clock.add(spark)
-
-
-@contextmanager
-def _package_on_path(spark: SparkSession) -> Iterator[None]:
-    """Functions that Spark is given inside look for this package where the driver has found it, besides their own places.
-
-    The Python process beside the driver that runs a streaming source gets no ``--py-files`` (Spark 4.2), unlike those on executors.
-    """
-    environment: dict[str, str] = spark.sparkContext.environment
-    before = environment.get("PYTHONPATH")
-    home = str(Path(__file__).parents[1])  # a folder, or the zip itself
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [before, home]))
-    try:
-        yield
-    finally:
-        del environment["PYTHONPATH"]
-        if before is not None:
-            environment["PYTHONPATH"] = before
-
-
-def with_clock_rows(rows: DataFrame, clock: Clock | StoreClock, shards: int, board: HintBoard) -> DataFrame:
-    """Rows of a step and a row for each shard in each tick of the clock, which has ``shard`` and ``tick`` and blanks in all other columns.
-
-    Args:
-        rows: With the columns ``shard``, ``tick`` and ``event_at``. The last is what makes the watermark of the event clock, and is dropped for others.
-        clock: What time it is.
-        shards: How many.
-        board: Where the answers of the shards are posted.
-    """
-    spark = rows.sparkSession
-    _register_clock(spark)
-    ticks = spark.readStream.format(CLOCK_FORMAT).options(**clock_options(clock, shards, board.folder)).load()
-    instant = F.coalesce(F.col("instant_ms").cast("string"), F.lit(""))
-    own = {
-        "shard": key_of_shard(F.col("shard"), shards),
-        "tick": F.concat_ws("|", F.coalesce("run", F.lit("")), instant),
-    }
-    blank = {"bigint": F.lit(NO_LONG), "int": F.lit(0)}
-    columns = [
-        own.get(field.name, blank.get(kind := field.dataType.simpleString(), F.lit(None).cast(kind))).alias(
-            field.name
-        )
-        for field in rows.schema
-    ]
-    # The clock first: Spark asks the sources in this order, so what a published instant covers is in the log when that is read.
-    rows = ticks.select(columns).unionByName(rows)
-    if isinstance(clock, EventClock):
-        return rows.withWatermark("event_at", f"{clock.delay_ms} milliseconds")
-    return rows.drop("event_at")
 
 
 def _public(released: DataFrame, facts: dict[str, Any], *, leveled: bool) -> DataFrame:
@@ -428,12 +292,12 @@ def _public(released: DataFrame, facts: dict[str, Any], *, leveled: bool) -> Dat
         note,
         F.lit(" ms"),
     )
-    reason = F.when(is_rejected, F.from_json(note, _REASON_TYPE))
+    reason = F.when(is_rejected, F.from_json(note, REASON_TYPE))
     rejected_at = F.when(is_rejected, F.timestamp_millis(batch_ms())).when(
         is_missed, F.timestamp_millis(fired_at_ms)
     )
     return released.select(
-        kind.alias("kind", metadata={METADATA_KEY: json.dumps(facts)}),
+        kind_with(facts),
         "schedule_id",
         F.when(kind != "status", F.col("seq")).alias("seq"),
         F.when(is_fired, F.md5(identity.cast("binary"))).alias("fire_id"),
@@ -461,8 +325,3 @@ def _level_columns(released: Column, due_ms: Column, error_ms: Column | None) ->
         return []
     values = (F.timestamp_millis(due_ms), error_ms)
     return [F.when(released, value).alias(name) for name, value in zip(LEVEL_COLUMNS, values, strict=True)]
-
-
-def null_if_absent(column: str) -> Column:
-    """A long with nulls again."""
-    return F.when(F.col(column) != NO_LONG, F.col(column))

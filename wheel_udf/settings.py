@@ -10,14 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StrictBool,
     StrictInt,
@@ -28,122 +24,35 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from wheel_udf.durations import parse_duration_ms
-from wheel_udf.errors import ConfigError, GeometryError
+from wheel_udf.errors import GeometryError
 from wheel_udf.geometry import Wheel
 from wheel_udf.kafka_options import DEFAULT_PRESET, option
 from wheel_udf.levels import DEFAULT_LIST_MS, BinaryLevels, FixedLevels, Levels, list_rule
+from wheel_udf.setting_values import (
+    DURATION_RULE,
+    DestinationName,
+    Instant,
+    NotNegativeMs,
+    Options,
+    PositiveMs,
+    Section,
+    Span,
+    Text,
+    at_least,
+    duration_of,
+    fault,
+    none_for,
+)
 from wheel_udf.store_layout import StoreLayout
 
 AVAILABLE_NOW = "available-now"
 _DAY_MS = 86_400_000
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_DESTINATION = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,249}")
 _CHANGE_FEED = ("readChangeFeed", "readChangeData")  # Delta knows both names
 
 
-def _fault(what: str, *, rule: str | None = None, hint: str | None = None) -> PydanticCustomError:
-    context = {key: text for key, text in (("rule", rule), ("hint", hint)) if text is not None}
-    # The message goes in as a context value: as a template it would be searched for braces.
-    return PydanticCustomError("setting", "{what}", {"what": what, **context})
-
-
-# --- values -----------------------------------------------------------------------------------------------------------
-
-_DURATION_RULE = "a duration with its unit, such as 1 second, 10 minutes or PT10M"
-
-
-def _duration_ms(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value == 0:
-        return 0  # the one number that needs no unit
-    try:
-        if isinstance(value, str):
-            return parse_duration_ms(value)
-    except ConfigError:
-        pass
-    raise _fault("not a duration", rule=_DURATION_RULE)
-
-
-def parse_instant_ms(text: str) -> int:
-    """Reads an ISO instant such as ``2013-01-01T05:00:00Z``, ``2013-01-01 05:00`` or ``2013-01-01``.
-
-    Args:
-        text: The instant; UTC where it names no zone.
-
-    Returns:
-        UTC epoch ms; a fraction of a millisecond is cut off.
-
-    Raises:
-        ValueError: If it is not an ISO instant of the years 1 to 9999.
-    """
-    instant = datetime.fromisoformat(text.strip())
-    if instant.tzinfo is None:
-        instant = instant.replace(tzinfo=UTC)
-    return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
-
-def _instant_ms(value: object) -> int:
-    try:
-        if isinstance(value, str):
-            return parse_instant_ms(value)
-    except ValueError:
-        pass
-    raise _fault(
-        "not an instant", rule="an ISO instant such as 2013-01-01T05:00:00Z (UTC where it names no zone)"
-    )
-
-
-def _none_for(word: str) -> BeforeValidator:
-    return BeforeValidator(lambda value: None if value == word else _duration_ms(value))
-
-
-def _at_least(lowest_ms: int, rule: str) -> AfterValidator:
-    def check(duration_ms: int | None) -> int | None:
-        if duration_ms is not None and duration_ms < lowest_ms:
-            raise _fault("too short a duration", rule=rule)
-        return duration_ms
-
-    return AfterValidator(check)
-
-
-def _option_text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise _fault("not an option value", rule="a text, a number, true or false")
-
-
-def _text(value: object) -> object:
-    if isinstance(value, str) and not value.strip():
-        raise _fault("empty text", rule="at least one character")
-    return value
-
-
-def _destination(value: str) -> str:
-    if value in (".", "..") or not _DESTINATION.fullmatch(value):
-        raise _fault("not a destination name", rule="1 to 249 of A-Z a-z 0-9 . _ -, not . or ..")
-    return value
-
-
-_Span = BeforeValidator(_duration_ms)
-_PositiveMs = Annotated[int, _Span, _at_least(1, "at least 1 millisecond")]
-_NotNegativeMs = Annotated[int, _Span, _at_least(0, "not negative")]
-_Instant = Annotated[int, BeforeValidator(_instant_ms)]
-_Text = Annotated[StrictStr, BeforeValidator(_text)]
-_Destination = Annotated[_Text, AfterValidator(_destination)]
-_Options = dict[StrictStr, Annotated[str, BeforeValidator(_option_text)]]
-
-
-# --- sections ---------------------------------------------------------------------------------------------------------
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class WheelConfig(_Section):
+class WheelConfig(Section):
     """Section ``wheel``: the geometry and the number of shards. Durations in ms.
 
     Attributes:
@@ -151,19 +60,19 @@ class WheelConfig(_Section):
         state_horizon_ms: Of the tiered mode with ``state_levels: 0``: how much of the time to come is in Spark's state at once.
     """
 
-    tick_ms: _PositiveMs = Field(1_000, alias="tick")
+    tick_ms: PositiveMs = Field(1_000, alias="tick")
     size: StrictInt = Field(20, ge=2)
     levels: StrictInt = Field(6, ge=1, le=62)
     shards: StrictInt = Field(4, ge=1, le=1024)
     state_levels: StrictInt | None = Field(None, ge=0)
-    state_horizon_ms: _PositiveMs | None = Field(None, alias="state_horizon")
+    state_horizon_ms: PositiveMs | None = Field(None, alias="state_horizon")
 
     @model_validator(mode="after")
     def _fits_int64(self) -> WheelConfig:
         try:
             self.wheel()
         except GeometryError as error:
-            raise _fault(
+            raise fault(
                 error.what, rule=error.rule or "tick * size^levels below 2^63 ms", hint=error.hint
             ) from error
         return self
@@ -182,31 +91,31 @@ class WheelConfig(_Section):
         return StoreLayout(self.wheel(), levels, self.state_horizon_ms)
 
 
-class EventClockConfig(_Section):
+class EventClockConfig(Section):
     """Section ``clock`` of kind event: the watermark is the time. ``max_ahead_ms`` None = no bound (``none``)."""
 
     kind: Literal["event"]
-    delay_ms: _NotNegativeMs = Field(0, alias="delay")
-    max_ahead_ms: Annotated[int | None, _none_for("none"), _at_least(0, "not negative, or none")] = Field(
+    delay_ms: NotNegativeMs = Field(0, alias="delay")
+    max_ahead_ms: Annotated[int | None, none_for("none"), at_least(0, "not negative, or none")] = Field(
         60_000, alias="max_ahead"
     )
-    heartbeat_ms: _PositiveMs = Field(60_000, alias="heartbeat")
+    heartbeat_ms: PositiveMs = Field(60_000, alias="heartbeat")
 
 
-class ProcessingClockConfig(_Section):
+class ProcessingClockConfig(Section):
     """Section ``clock`` of kind processing: the batch's own timestamp is the time."""
 
     kind: Literal["processing"]
-    heartbeat_ms: _PositiveMs = Field(60_000, alias="heartbeat")
+    heartbeat_ms: PositiveMs = Field(60_000, alias="heartbeat")
 
 
-class SimulatedClockConfig(_Section):
+class SimulatedClockConfig(Section):
     """Section ``clock`` of kind simulated: ``start`` and ``step``, or a list of ``instants`` (UTC epoch ms)."""
 
     kind: Literal["simulated"]
-    start_ms: _Instant | None = Field(None, alias="start")
-    step_ms: _PositiveMs | None = Field(None, alias="step")
-    instants_ms: tuple[_Instant, ...] | None = Field(None, alias="instants")
+    start_ms: Instant | None = Field(None, alias="start")
+    step_ms: PositiveMs | None = Field(None, alias="step")
+    instants_ms: tuple[Instant, ...] | None = Field(None, alias="instants")
 
     @model_validator(mode="after")
     def _has_one_form(self) -> SimulatedClockConfig:
@@ -214,9 +123,9 @@ class SimulatedClockConfig(_Section):
         named = {key for key, value in given.items() if value is not None}
         if named not in ({"start", "step"}, {"instants"}):
             found = ", ".join(key for key in given if key in named) or "none of them"
-            raise _fault(f"found {found}", rule="either start and step, or instants")
+            raise fault(f"found {found}", rule="either start and step, or instants")
         if self.instants_ms is not None and not self.instants_ms:
-            raise _fault("the list of instants is empty", rule="at least one instant")
+            raise fault("the list of instants is empty", rule="at least one instant")
         return self
 
 
@@ -225,7 +134,7 @@ ClockConfig = Annotated[
 ]
 
 
-class SourceConfig(_Section):
+class SourceConfig(Section):
     """Section ``source``: where commands come from.
 
     Attributes:
@@ -238,30 +147,30 @@ class SourceConfig(_Section):
     """
 
     format: Literal["parquet", "json", "csv", "delta", "kafka"]
-    path: _Text | None = Field(None, validate_default=True)
-    schema_ddl: _Text | None = Field(None, alias="schema")
-    topics: tuple[_Text, ...] | None = None
-    options: _Options = Field(default_factory=dict)
+    path: Text | None = Field(None, validate_default=True)
+    schema_ddl: Text | None = Field(None, alias="schema")
+    topics: tuple[Text, ...] | None = None
+    options: Options = Field(default_factory=dict)
 
     @field_validator("path")
     @classmethod
     def _has_path(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None and info.data.get("format", "kafka") != "kafka":
-            raise _fault("missing", rule="the folder or table to read")
+            raise fault("missing", rule="the folder or table to read")
         return value
 
     @field_validator("schema_ddl")
     @classmethod
     def _files_only(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None and info.data.get("format") == "delta":
-            raise _fault("a delta source has its own schema", rule="schema only with parquet, json or csv")
+            raise fault("a delta source has its own schema", rule="schema only with parquet, json or csv")
         return value
 
     @field_validator("topics")
     @classmethod
     def _kafka_only(cls, value: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
         if value is not None and info.data.get("format", "kafka") != "kafka":
-            raise _fault("a setting of kafka sources", rule=f"{info.data['format']} has a path")
+            raise fault("a setting of kafka sources", rule=f"{info.data['format']} has a path")
         return value
 
     @field_validator("options")
@@ -270,7 +179,7 @@ class SourceConfig(_Section):
         # Other readers take the option in silence, and would read something else than what is meant.
         name = next((name for name in _CHANGE_FEED if option(value, name) is not None), None)
         if name is not None and info.data.get("format", "delta") != "delta":
-            raise _fault(f"{info.data['format']} has no change feed", rule=f"{name} only with delta")
+            raise fault(f"{info.data['format']} has no change feed", rule=f"{name} only with delta")
         return value
 
     @property
@@ -286,7 +195,7 @@ class SourceConfig(_Section):
         return self.path
 
 
-class ContractConfig(_Section):
+class ContractConfig(Section):
     """Section ``contract``: what a command may look like. None = no bound (``unlimited``; for ``memory`` = for ever).
 
     The preset says how a record becomes a command: ``columns`` by the names of its columns, the others are for Kafka
@@ -294,18 +203,18 @@ class ContractConfig(_Section):
     """
 
     preset: Literal["columns", "native", "json", "scheduler"] = "columns"
-    max_delay_ms: Annotated[
-        int | None, _none_for("unlimited"), _at_least(0, "not negative, or unlimited")
-    ] = Field(730 * _DAY_MS, alias="max_delay")
-    memory_ms: Annotated[int | None, _none_for("unlimited"), _at_least(0, "not negative, or unlimited")] = (
+    max_delay_ms: Annotated[int | None, none_for("unlimited"), at_least(0, "not negative, or unlimited")] = (
+        Field(730 * _DAY_MS, alias="max_delay")
+    )
+    memory_ms: Annotated[int | None, none_for("unlimited"), at_least(0, "not negative, or unlimited")] = (
         Field(300_000, alias="memory")
     )
     max_value_bytes: StrictInt = Field(1_048_576, ge=0)
-    default_destination: _Destination | None = None
-    max_lateness_ms: _NotNegativeMs | None = Field(None, alias="max_lateness")
+    default_destination: DestinationName | None = None
+    max_lateness_ms: NotNegativeMs | None = Field(None, alias="max_lateness")
 
 
-class SinkConfig(_Section):
+class SinkConfig(Section):
     """A destination, or the section ``rejects``.
 
     Attributes:
@@ -317,30 +226,30 @@ class SinkConfig(_Section):
     """
 
     sink: Literal["delta", "kafka", "parquet", "json", "csv"]
-    path: _Text | None = Field(None, validate_default=True)
+    path: Text | None = Field(None, validate_default=True)
     create: StrictBool = False
-    topic: _Text | None = None
-    options: _Options = Field(default_factory=dict)
+    topic: Text | None = None
+    options: Options = Field(default_factory=dict)
 
     @field_validator("path")
     @classmethod
     def _has_path(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None and info.data.get("sink", "kafka") != "kafka":
-            raise _fault("missing", rule="the folder to write to")
+            raise fault("missing", rule="the folder to write to")
         return value
 
     @field_validator("topic")
     @classmethod
     def _kafka_only(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None and info.data.get("sink", "kafka") != "kafka":
-            raise _fault("a setting of kafka sinks", rule=f"{info.data['sink']} has a path")
+            raise fault("a setting of kafka sinks", rule=f"{info.data['sink']} has a path")
         return value
 
     @field_validator("options")
     @classmethod
     def _kafka_has_options(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         if value and info.data.get("sink", "kafka") != "kafka":
-            raise _fault("this sink takes no options", rule="options only with kafka")
+            raise fault("this sink takes no options", rule="options only with kafka")
         return value
 
     @property
@@ -350,7 +259,7 @@ class SinkConfig(_Section):
         return self.path
 
 
-class StoreConfig(_Section):
+class StoreConfig(Section):
     """Section ``store``, of the tiered mode: where the slot store is, and what it keeps. Durations in ms.
 
     Attributes:
@@ -358,14 +267,14 @@ class StoreConfig(_Section):
         keep_ms: How long files and log entries stay that nothing needs any more: how far back a look at earlier moments goes. Set when the store is made.
     """
 
-    path: _Text
-    history_ms: _NotNegativeMs = Field(0, alias="history")
-    keep_ms: Annotated[int, _Span, _at_least(3_600_000, "at least 1 hour")] = Field(86_400_000, alias="keep")
+    path: Text
+    history_ms: NotNegativeMs = Field(0, alias="history")
+    keep_ms: Annotated[int, Span, at_least(3_600_000, "at least 1 hour")] = Field(86_400_000, alias="keep")
 
 
 def _share(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise _fault("not a share", rule="above 0 and at most 1, such as 0.5")
+        raise fault("not a share", rule="above 0 and at most 1, such as 0.5")
     return float(value)
 
 
@@ -373,7 +282,7 @@ PENDING_BOUNDS = ("pending", "per_destination", "per_slot")
 """The settings of the section ``limits`` that bound what is pending."""
 
 
-class LimitsConfig(_Section):
+class LimitsConfig(Section):
     """Section ``limits``: bounds on the work of a batch and on what is pending. None = no bound.
 
     Attributes:
@@ -398,7 +307,7 @@ class LimitsConfig(_Section):
         return {name: most for name in PENDING_BOUNDS if (most := getattr(self, name)) is not None}
 
 
-class LevelsConfig(_Section):
+class LevelsConfig(Section):
     """Section ``levels``: the policy of delay levels (:mod:`wheel_udf.levels`). Durations in ms.
 
     Attributes:
@@ -410,16 +319,16 @@ class LevelsConfig(_Section):
     """
 
     policy: Literal["fixed", "binary"] = "fixed"
-    list_ms: tuple[_PositiveMs, ...] = Field(DEFAULT_LIST_MS, alias="list")
+    list_ms: tuple[PositiveMs, ...] = Field(DEFAULT_LIST_MS, alias="list")
     on_beyond: Literal["reject", "top", "exact"] = "reject"
-    topics: dict[_Text, _PositiveMs] = Field(default_factory=dict)
-    paused: tuple[_PositiveMs, ...] = ()
+    topics: dict[Text, PositiveMs] = Field(default_factory=dict)
+    paused: tuple[PositiveMs, ...] = ()
 
     @field_validator("list_ms")
     @classmethod
     def _is_a_list(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if rule := list_rule(value):
-            raise _fault("not a list of delay levels", rule=rule)
+            raise fault("not a list of delay levels", rule=rule)
         return value
 
     def levels(self, tick_ms: int) -> Levels:
@@ -431,30 +340,30 @@ def _trigger(value: object) -> str:
     if value == AVAILABLE_NOW:
         return AVAILABLE_NOW
     try:
-        trigger_ms = _duration_ms(value)
+        trigger_ms = duration_of(value)
     except PydanticCustomError:
-        raise _fault("not a trigger", rule=f"{AVAILABLE_NOW}, or {_DURATION_RULE}") from None
+        raise fault("not a trigger", rule=f"{AVAILABLE_NOW}, or {DURATION_RULE}") from None
     if trigger_ms < 0:
-        raise _fault("too short a duration", rule="not negative")
+        raise fault("too short a duration", rule="not negative")
     return f"{trigger_ms} milliseconds"
 
 
 def _patterns(value: object) -> object:
     if isinstance(value, Mapping) and not value:
-        raise _fault("no destination", rule="at least one name or pattern with its sink")
+        raise fault("no destination", rule="at least one name or pattern with its sink")
     return value
 
 
 def _pattern(value: object) -> object:
     if not isinstance(value, str) or value in (".", "..") or not _PATTERN.fullmatch(value):
-        raise _fault(
+        raise fault(
             "not a destination pattern",
             rule="1 to 249 of A-Z a-z 0-9 . _ -, with * for any text and ? for any one character; not . or ..",
         )
     return value
 
 
-class AnyJobConfig(_Section):
+class AnyJobConfig(Section):
     """What every job's file has.
 
     Attributes:
@@ -475,13 +384,13 @@ class AnyJobConfig(_Section):
     ]
     rejects: SinkConfig
     trigger: Annotated[str, BeforeValidator(_trigger)] = "1000 milliseconds"
-    checkpoint: _Text
+    checkpoint: Text
 
     @field_validator("name")
     @classmethod
     def _is_a_name(cls, value: str) -> str:
         if not _NAME.fullmatch(value):
-            raise _fault("not a name", rule="1 to 100 of A-Z a-z 0-9 . _ -")
+            raise fault("not a name", rule="1 to 100 of A-Z a-z 0-9 . _ -")
         return value
 
     @property

@@ -36,7 +36,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -244,8 +244,70 @@ def _octets(text: str) -> bytes:
     return binascii.a2b_base64(text)
 
 
+class Kept:
+    """What the state of a shard has in common, whatever it holds. Immutable; subclasses are frozen dataclasses."""
+
+    FORMAT: ClassVar[int]
+    """Raised when the layout changes; a checkpoint of another version is refused."""
+    HELD: ClassVar[str]
+    """What is pending."""
+
+    wheel: Wheel
+    clock_ms: int | None
+    next_due_ms: int | None
+    pending: int
+    counts: Mapping[str, int]
+    text: str
+
+    @cached_property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """All chunks; the text is taken apart once, when first asked for."""
+        return chunks_from_text(self.text)
+
+    def counting(self, **more: int) -> Self:
+        """The same state with some counts raised."""
+        counts = {name: count + more.get(name, 0) for name, count in self.counts.items()}
+        return replace(self, counts=counts)  # type: ignore[type-var]  # subclasses are dataclasses
+
+    def head(self, shards: int) -> tuple[object, ...]:
+        """The first columns of its row (:data:`HEAD_COLUMNS`).
+
+        Raises:
+            StateTooLargeError: The shard's state would come near the 2 GiB that a row can hold.
+        """
+        if len(self.text) > LARGEST_STATE_BYTES:
+            raise StateTooLargeError(
+                "the state of one shard is too large",
+                field="bytes",
+                value=len(self.text),
+                rule=f"at most {LARGEST_STATE_BYTES}",
+                hint=f"{self.pending} {self.HELD} are pending in this one of {shards} shards; use more shards",
+            )
+        identity = self.FORMAT, fingerprint(self.wheel, shards)
+        return (*identity, self.clock_ms, self.next_due_ms, self.pending)
+
+    @classmethod
+    def refuse_other(cls, version: object, stored: object, wheel: Wheel, shards: int) -> None:
+        """Refuses a row of another kind.
+
+        Raises:
+            GeometryChangedError: It was written by another format version, geometry or shard count; says both.
+        """
+        refuse_other("format version of the state", version, cls.FORMAT)
+        refuse_other("geometry of the wheel", stored, fingerprint(wheel, shards))
+
+
+HEAD_COLUMNS: Mapping[str, str] = {
+    "version": "int",
+    "wheel": "string",
+    "clock_ms": "long",
+    "next_due_ms": "long",
+    "pending": "long",
+}
+
+
 @dataclass(frozen=True)
-class ShardState:
+class ShardState(Kept):
     """The state of one shard, immutable; :func:`wheel_udf.cascade.advance` makes the next one.
 
     Attributes:
@@ -258,6 +320,9 @@ class ShardState:
         levels: Of the pending and far entries, how many have which delay level, by its span in ms; levels of none are left out.
         text: The chunks, encoded; taken apart once, when first asked for.
     """
+
+    FORMAT: ClassVar[int] = FORMAT_VERSION
+    HELD: ClassVar[str] = "entries"
 
     wheel: Wheel
     clock_ms: int | None = None
@@ -272,11 +337,6 @@ class ShardState:
     def empty(wheel: Wheel) -> ShardState:
         """The state before the first batch."""
         return ShardState(wheel)
-
-    @cached_property
-    def chunks(self) -> tuple[Chunk, ...]:
-        """All chunks, entries and memory."""
-        return chunks_from_text(self.text)
 
     @property
     def entry_chunks(self) -> tuple[Chunk, ...]:
@@ -313,31 +373,15 @@ class ShardState:
             text=chunks_to_text([*entries, *memory]),
         )
 
-    def counting(self, **more: int) -> ShardState:
-        """The same state with some counts raised."""
-        return replace(self, counts={name: count + more.get(name, 0) for name, count in self.counts.items()})
-
     def to_row(self, shards: int) -> tuple[object, ...]:
         """The state as a row of the state store (:data:`STATE_COLUMNS`).
 
         Raises:
             StateTooLargeError: The shard's state would come near the 2 GiB that a row can hold.
         """
-        if len(self.text) > LARGEST_STATE_BYTES:
-            raise StateTooLargeError(
-                "the state of one shard is too large",
-                field="bytes",
-                value=len(self.text),
-                rule=f"at most {LARGEST_STATE_BYTES}",
-                hint=f"{self.pending} entries are pending in this one of {shards} shards; use more shards",
-            )
         counters = tuple(self.counts[name] for name in OUTCOMES)
         return (
-            FORMAT_VERSION,
-            fingerprint(self.wheel, shards),
-            self.clock_ms,
-            self.next_due_ms,
-            self.pending,
+            *self.head(shards),
             self.far,
             *counters,
             json.dumps(list(self.levels.items())) if self.levels else "",
@@ -352,8 +396,7 @@ class ShardState:
             GeometryChangedError: The row was written by another format version, geometry or shard count; says both.
         """
         version, stored, clock_ms, next_due_ms, pending, far, *counters, levels, text = row
-        refuse_other("format version of the state", version, FORMAT_VERSION)
-        refuse_other("geometry of the wheel", stored, fingerprint(wheel, shards))
+        ShardState.refuse_other(version, stored, wheel, shards)
         counts = dict(zip(OUTCOMES, counters, strict=True))
         by_level = dict(json.loads(levels)) if levels else {}
         return ShardState(wheel, clock_ms, next_due_ms, pending, far, counts, by_level, text)
@@ -377,11 +420,7 @@ class ShardState:
 
 
 STATE_COLUMNS: Mapping[str, str] = {
-    "version": "int",
-    "wheel": "string",
-    "clock_ms": "long",
-    "next_due_ms": "long",
-    "pending": "long",
+    **HEAD_COLUMNS,
     "far": "long",
     **dict.fromkeys(OUTCOMES, "long"),
     "levels": "string",

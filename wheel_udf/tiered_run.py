@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from wheel_udf.by_shard import DEFAULT_MEMORY_MS
 from wheel_udf.checkpoint import Identity, Lease
 from wheel_udf.clock import EventClock, ProcessingClock, wall_clock_ms
 from wheel_udf.commands import Contract
@@ -24,7 +25,6 @@ from wheel_udf.geometry import Wheel
 from wheel_udf.hints import HintBoard, Published
 from wheel_udf.limits import Limits
 from wheel_udf.metrics import BatchReport
-from wheel_udf.operator import DEFAULT_MEMORY_MS
 from wheel_udf.pressure import Pressure
 from wheel_udf.slot_store import SlotStore
 from wheel_udf.store_keeper import HandedOver, Keeper

@@ -12,6 +12,7 @@ the last event of a window cost no more than the search, however many events the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -226,6 +227,15 @@ class Settled:
     resting: pa.Table
     generations: int
 
+    @staticmethod
+    def of(parts: Sequence[Settled]) -> Settled:
+        """What came of several."""
+        outcomes, ended, waiting, resting = (
+            pa.concat_tables(getattr(part, name) for part in parts)
+            for name in ("outcomes", "ended", "waiting", "resting")
+        )
+        return Settled(outcomes, ended, waiting, resting, sum(part.generations for part in parts))
+
 
 @dataclass(frozen=True)
 class _Verdict:
@@ -255,13 +265,7 @@ def settle(operations: Operations, lines: Timelines, clock_ms: int, memory_ms: i
         if not going_on.num_rows:
             break
         operations = Operations(going_on)
-    return Settled(
-        outcomes=pa.concat_tables(part.outcomes for part in parts),
-        ended=pa.concat_tables(part.ended for part in parts),
-        waiting=pa.concat_tables(part.waiting for part in parts),
-        resting=pa.concat_tables(part.resting for part in parts),
-        generations=sum(part.generations for part in parts),
-    )
+    return Settled.of(parts)
 
 
 def _round(
@@ -269,7 +273,7 @@ def _round(
 ) -> tuple[Settled, pa.Table]:
     """One round: what came of operations, and those that go on."""
     _learn(operations, lines, _codes(operations, lines))
-    woken, gone, gone_at_ms = _wake(operations, memory_ms)
+    woken, gone, gone_at_ms = _wake(operations, clock_ms, memory_ms)
     ended = _ends(operations, gone_at_ms, gone, clock_ms)
     beaten = _rearm(operations, ~woken)
     verdict = _judge(operations)
@@ -435,24 +439,27 @@ def _rest(operations: Operations, at_ms: Int64s, which: Bools) -> None:
     _clear(operations, which)
 
 
-def _wake(operations: Operations, memory_ms: int | None) -> tuple[Bools, Bools, Int64s]:
-    """Begins the next generation of those at rest that have had an event; says which, which a cancel has taken away instead, and when."""
+def _wake(operations: Operations, clock_ms: int, memory_ms: int | None) -> tuple[Bools, Bools, Int64s]:
+    """Begins the next generation of those at rest that have had an event; says which, and which are gone instead, and since when: taken away by a cancel,
+    or at rest for as long as they are remembered.
+    """
     resting = operations.at_rest
     if not resting.any():
         return resting, resting, operations.cancel_at_ms
     event_ms = operations.least(operations.done_ms)
     cancel_ms = np.minimum(operations.least(operations.key_cancel_ms), operations.cancel_at_ms)
-    gone = resting & (cancel_ms < event_ms)
-    in_time = event_ms <= rested_until(operations.from_ms, memory_ms)
-    woken = resting & ~gone & (event_ms != NEVER) & in_time
-    gone = gone | (resting & (event_ms != NEVER) & ~in_time)
+    until_ms = rested_until(operations.from_ms, memory_ms)
+    cancelled = resting & (cancel_ms < event_ms) & (cancel_ms <= until_ms)
+    woken = resting & ~cancelled & (event_ms != NEVER) & (event_ms <= until_ms)
+    gone = cancelled | (resting & ~woken & (until_ms < clock_ms))
+    gone_at_ms = np.where(cancelled, cancel_ms, operations.from_ms - 1)
     event_ms = event_ms[woken]
     operations.event_time_ms[woken] = operations.from_ms[woken] = event_ms
     operations.deadline_ms[woken] = event_ms + operations.delay_ms[woken]
     operations.since_ms[woken] = event_ms - 1
     operations.generation[woken] += 1
     _clear(operations, woken)
-    return woken, gone, cancel_ms
+    return woken, gone, gone_at_ms
 
 
 def _clear(operations: Operations, which: Bools) -> None:

@@ -17,36 +17,36 @@ one may lag behind the other; a row that is later still counts if its operation 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.state import GroupStateTimeout
 
+from wheel_udf.by_shard import (
+    DEFAULT_MEMORY_MS,
+    HEADERS_TYPE,
+    REASON_TYPE,
+    check_settings,
+    event_column,
+    kind_with,
+    long_or,
+    no_tick,
+    null_if_absent,
+    shard_column,
+    status_of,
+    stepped,
+)
 from wheel_udf.clock import Clock, EventClock
 from wheel_udf.columns import batch_ms
 from wheel_udf.contract import Contract
 from wheel_udf.errors import ConfigError
 from wheel_udf.geometry import Wheel
-from wheel_udf.hints import HintBoard
-from wheel_udf.operator import (
-    DEFAULT_MEMORY_MS,
-    HEADERS_TYPE,
-    METADATA_KEY,
-    check_settings,
-    is_local,
-    long_or,
-    null_if_absent,
-    with_clock_rows,
-)
+from wheel_udf.group_step import NO_LONG
 from wheel_udf.prepared import Prepared
-from wheel_udf.shard_step import NO_LONG
-from wheel_udf.shards import key_of_shard, shard_keys, shard_of_id
 from wheel_udf.watch_rows import parse_events, parse_operations
-from wheel_udf.watch_state import COUNTED, WATCH_STATE_COLUMNS
+from wheel_udf.watch_state import COUNTED, WATCH_STATE_COLUMNS, watch_fingerprint
 from wheel_udf.watch_step import OUTPUT_TYPE, ShardWatch
 
 ENDS = ("completed", "expired", "cancelled")
@@ -57,13 +57,8 @@ OUTCOME_COLUMNS = (
     "headers", "fire_id",
 )  # fmt: skip
 _STATUS_TYPE = ", ".join(
-    [
-        "shard int, batch_id long, query_id string, run string, clock_ms long, watermark_ms long, next_due_ms long, pending long, resting long",
-        "received long, fired_now long, decided_now long, rejected_now long, lateness string",
-        *(f"{name} long" for name in COUNTED),
-    ]
+    ["resting long, ahead long, decided_now long", *(f"{name} long" for name in COUNTED)]
 )
-_REASON_TYPE = "error_code string, error_message string, record string"
 
 
 def watch(  # noqa: PLR0913  # each is a setting of its own
@@ -100,7 +95,7 @@ def watch(  # noqa: PLR0913  # each is a setting of its own
         ContractError: A frame lacks what it needs, or is not a streaming one.
     """
     for frame in (operations, events):
-        check_settings(frame, shards, memory_ms, None)
+        check_settings(frame, shards, memory_ms)
     _check(lookback_ms, memory_ms, deliver)
     contract = contract or Contract()
     if isinstance(clock, EventClock):
@@ -108,32 +103,19 @@ def watch(  # noqa: PLR0913  # each is a setting of its own
     rows = _rows(parse_operations(operations, contract), shards).unionByName(
         _rows(parse_events(events, contract), shards)
     )
-    board = HintBoard()
-    step = ShardWatch(
+    ended, facts = stepped(
+        rows,
+        ShardWatch,
         wheel=wheel,
+        clock=clock,
         shards=shards,
-        keys=shard_keys(shards),
-        clock_kind=clock.kind,
-        first_ms=getattr(clock, "first_ms", 0),
-        delay_ms=getattr(clock, "delay_ms", 0),
-        lookback_ms=lookback_ms,
         memory_ms=memory_ms,
+        output_type=OUTPUT_TYPE,
+        state_columns=WATCH_STATE_COLUMNS,
+        lookback_ms=lookback_ms,
         delivered=tuple(deliver),
-        board_folder=str(board.folder) if is_local(rows.sparkSession) else None,
     )
-    ended = (
-        with_clock_rows(rows, clock, shards, board)
-        .groupBy("shard")
-        .applyInPandasWithState(
-            step,
-            outputStructType=OUTPUT_TYPE,
-            stateStructType=", ".join(f"{name} {kind}" for name, kind in WATCH_STATE_COLUMNS.items()),
-            outputMode="append",
-            timeoutConf=GroupStateTimeout.NoTimeout,
-        )
-    )
-    facts = {"wheel": wheel.fingerprint(), "shards": shards, "clock": clock.kind, "board": str(board.folder)}
-    return _public(ended, facts | {"watch": True})
+    return _public(ended, facts | {"wheel": watch_fingerprint(wheel.fingerprint()), "watch": True})
 
 
 def outcomes(watched: DataFrame) -> DataFrame:
@@ -158,8 +140,7 @@ def watch_rejects(watched: DataFrame) -> DataFrame:
 
 def watch_status(watched: DataFrame) -> DataFrame:
     """One row per touched shard and batch: clock, next due, pending, and all counts by outcome since the beginning."""
-    parsed = F.from_json("status", _STATUS_TYPE)
-    return watched.where(F.col("kind") == "status").select(parsed.alias("status")).select("status.*")
+    return status_of(watched, _STATUS_TYPE)
 
 
 def going(watched: DataFrame) -> DataFrame:
@@ -200,35 +181,24 @@ def _check(lookback_ms: int, memory_ms: int | None, deliver: Sequence[str]) -> N
 
 def _rows(parsed: DataFrame, shards: int) -> DataFrame:
     """Parsed rows as the step takes them."""
-    # No timestamp holds every long; the watermark asks for nothing beyond these years.
-    bounded = F.greatest(F.least("event_time_ms", F.lit(_LATEST_MS)), F.lit(_EARLIEST_MS))
     return parsed.select(
-        key_of_shard(shard_of_id(F.col("group"), shards), shards).alias("shard"),
-        "what",
-        "group",
-        "name",
-        "keys",
-        "need",
-        "amount",
+        shard_column("group", shards),
+        *("what", "group", "name", "keys", "need", "amount"),
         *(long_or(name, NO_LONG) for name in ("event_time_ms", "deadline_ms", "limit_ms")),
         *("destination", "key", "value", "headers", "source", "reject"),
-        # Of a row without a time there is none: least and greatest pass over nulls.
-        F.when(F.col("event_time_ms").isNotNull(), F.timestamp_millis(bounded)).alias("event_at"),
-        F.lit(None).cast("string").alias("tick"),
+        event_column(F.col("event_time_ms")),
+        no_tick(),
     )
-
-
-_EARLIEST_MS, _LATEST_MS = -9_214_560_000_000, 9_214_560_000_000  # 1678 and 2261, within what pandas can hold
 
 
 def _public(ended: DataFrame, facts: dict[str, Any]) -> DataFrame:
     """Turns the operator's rows into public ones: instants as timestamps, keys and headers as arrays."""
     kind = F.col("kind")
     is_outcome, is_rejected = kind == "outcome", kind == "rejected"
-    reason = F.when(is_rejected, F.from_json("note", _REASON_TYPE))
+    reason = F.when(is_rejected, F.from_json("note", REASON_TYPE))
     identity = F.concat_ws("\0", "group", "op_id", "generation", "outcome", "at_ms")
     return ended.select(
-        kind.alias("kind", metadata={METADATA_KEY: json.dumps(facts)}),
+        kind_with(facts),
         "op_id",
         "group",
         "outcome",

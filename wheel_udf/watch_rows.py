@@ -42,7 +42,7 @@ from pyspark.sql import types as T
 
 from wheel_udf import columns as read
 from wheel_udf.commands import interpreted, recorded_row
-from wheel_udf.contract import Contract
+from wheel_udf.contract import EVENT_COLUMNS, OPERATION_COLUMNS, Contract
 from wheel_udf.durations import BLANKS
 from wheel_udf.durations import RULE as DURATION_RULE
 from wheel_udf.rules import (
@@ -67,23 +67,8 @@ MOST_KEYS: Final = 10_000
 
 _SOURCE: Final = "source_coordinates"
 _UNREADABLE: Final = "_corrupt_record"
-_OPERATION_NAMES: Final = (
-    *(
-        "op_id",
-        "group",
-        "keys",
-        "rule",
-        "deadline",
-        "limit",
-        "event_time",
-        "destination",
-        "key",
-        "value",
-        "headers",
-    ),
-    *(_SOURCE, _UNREADABLE),
-)
-_EVENT_NAMES: Final = ("key", "group", "op", "amount", "event_time", _SOURCE, _UNREADABLE)
+_OPERATION_NAMES: Final = (*OPERATION_COLUMNS, _SOURCE, _UNREADABLE)
+_EVENT_NAMES: Final = (*EVENT_COLUMNS, _SOURCE, _UNREADABLE)
 _OPS: Final = {"": 0, "event": 0, "cancel": 1, "cancel_operation": 2}
 _RULE_FORMS: Final = "any, all, n:<keys>, sum>=<amount> or beat"
 _DEADLINE_RULE: Final = f"{INSTANT_RULE}; or {DURATION_RULE}"

@@ -6,40 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StrictInt, StrictStr
 
-from wheel_udf.settings import (
-    AnyJobConfig,
-    SourceConfig,
-    _at_least,
-    _Destination,
-    _fault,
-    _none_for,
-    _NotNegativeMs,
-    _Section,
-    _Text,
-)
+from wheel_udf.contract import EVENT_COLUMNS, OPERATION_COLUMNS
+from wheel_udf.setting_values import DestinationName, NotNegativeMs, Section, Text, at_least, fault, none_for
+from wheel_udf.settings import AnyJobConfig, SourceConfig
 
-OPERATION_COLUMNS = (
-    "op_id",
-    "group",
-    "keys",
-    "rule",
-    "deadline",
-    "limit",
-    "event_time",
-    "destination",
-    "key",
-    "value",
-    "headers",
-)
-EVENT_COLUMNS = ("group", "key", "op", "amount", "event_time")
-_UnboundedMs = Annotated[int | None, _none_for("unlimited"), _at_least(0, "not negative, or unlimited")]
+_UnboundedMs = Annotated[int | None, none_for("unlimited"), at_least(0, "not negative, or unlimited")]
 
 
 def _columns_of(*known: str) -> AfterValidator:
     def check(columns: dict[str, str]) -> dict[str, str]:
         unknown = [name for name in columns if name not in known]
         if unknown:
-            raise _fault(f"no such column: {', '.join(unknown)}", rule=f"one of {', '.join(known)}")
+            raise fault(f"no such column: {', '.join(unknown)}", rule=f"one of {', '.join(known)}")
         return columns
 
     return AfterValidator(check)
@@ -54,23 +32,23 @@ class StreamConfig(SourceConfig):
         where: SQL of which rows are meant; none: all.
     """
 
-    columns: dict[StrictStr, _Text] = Field(default_factory=dict)
-    where: _Text | None = None
+    columns: dict[StrictStr, Text] = Field(default_factory=dict)
+    where: Text | None = None
 
 
 class OperationsConfig(StreamConfig):
-    """Section ``operations``; the columns are :data:`OPERATION_COLUMNS`."""
+    """Section ``operations``; the columns are :data:`~wheel_udf.contract.OPERATION_COLUMNS`."""
 
-    columns: Annotated[dict[StrictStr, _Text], _columns_of(*OPERATION_COLUMNS)] = Field(default_factory=dict)
+    columns: Annotated[dict[StrictStr, Text], _columns_of(*OPERATION_COLUMNS)] = Field(default_factory=dict)
 
 
 class EventsConfig(StreamConfig):
-    """Section ``events``; the columns are :data:`EVENT_COLUMNS`."""
+    """Section ``events``; the columns are :data:`~wheel_udf.contract.EVENT_COLUMNS`."""
 
-    columns: Annotated[dict[StrictStr, _Text], _columns_of(*EVENT_COLUMNS)] = Field(default_factory=dict)
+    columns: Annotated[dict[StrictStr, Text], _columns_of(*EVENT_COLUMNS)] = Field(default_factory=dict)
 
 
-class WatchConfig(_Section):
+class WatchConfig(Section):
     """Section ``watch``. Durations in ms.
 
     Attributes:
@@ -78,17 +56,17 @@ class WatchConfig(_Section):
         deliver: Which outcomes go to their destination.
     """
 
-    lookback_ms: _NotNegativeMs = Field(0, alias="lookback")
+    lookback_ms: NotNegativeMs = Field(0, alias="lookback")
     deliver: tuple[Literal["completed", "expired", "cancelled"], ...] = ("completed", "expired", "cancelled")
 
 
-class WatchContractConfig(_Section):
+class WatchContractConfig(Section):
     """Section ``contract`` of a purgatory; as :class:`~wheel_udf.settings.ContractConfig`."""
 
     max_delay_ms: _UnboundedMs = Field(730 * 86_400_000, alias="max_delay")
     memory_ms: _UnboundedMs = Field(300_000, alias="memory")
     max_value_bytes: StrictInt = Field(1_048_576, ge=0)
-    default_destination: _Destination | None = None
+    default_destination: DestinationName | None = None
 
 
 class WatchJobConfig(AnyJobConfig):

@@ -18,19 +18,19 @@ Without ``columns`` the value of a Kafka record is a JSON object with the names 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from wheel_udf.contract import EVENT_COLUMNS, OPERATION_COLUMNS
 from wheel_udf.errors import ConfigError
 from wheel_udf.sources import COORDINATES, CORRUPT_RECORD, open_files, open_kafka
 from wheel_udf.watch_settings import StreamConfig
 
-_OPERATIONS_DDL = (
-    "op_id STRING, `group` STRING, keys ARRAY<STRING>, rule STRING, deadline STRING, `limit` STRING, event_time STRING, destination STRING, "
-    "key STRING, value STRING, headers ARRAY<STRUCT<key: STRING, value: STRING>>"
-)
-_EVENTS_DDL = "`group` STRING, key STRING, op STRING, amount STRING, event_time STRING"
+_TYPES = {"keys": "ARRAY<STRING>", "headers": "ARRAY<STRUCT<key: STRING, value: STRING>>"}
+_COLUMNS = {"operations": OPERATION_COLUMNS, "events": EVENT_COLUMNS}
 
 
 def read_rows(spark: SparkSession, source: StreamConfig, section: str) -> DataFrame:
@@ -48,13 +48,13 @@ def read_rows(spark: SparkSession, source: StreamConfig, section: str) -> DataFr
         ConfigError: There is nothing at the path, a topic is missing, or SQL of a column cannot be used.
         SinkError: The Kafka cluster does not answer.
     """
-    ddl = _EVENTS_DDL if section == "events" else _OPERATIONS_DDL
+    names = _COLUMNS[section]
     if source.format == "kafka":
         records = open_kafka(spark, source, section)
         rows = records.withColumn(COORDINATES, F.concat_ws("/", "topic", "partition", "offset"))
         rows = _meant(rows, source, section)
-        return _said(rows, source, section, F.col("timestamp")) if source.columns else _of_json(rows, ddl)
-    rows = _meant(open_files(spark, source, None if source.columns else ddl), source, section)
+        return _said(rows, source, section, F.col("timestamp")) if source.columns else json_rows(rows, names)
+    rows = _meant(open_files(spark, source, None if source.columns else _ddl_of(names)), source, section)
     if not source.columns:
         return rows
     has_time = "event_time" in (
@@ -97,10 +97,23 @@ def _unusable(fault: Exception, field: str, text: str, rows: DataFrame) -> Confi
     )
 
 
-def _of_json(rows: DataFrame, ddl: str) -> DataFrame:
-    """Kafka records whose value is a JSON object."""
+def _ddl_of(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}` {_TYPES.get(name, 'STRING')}" for name in names)
+
+
+def json_rows(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Kafka records whose value is a JSON object.
+
+    Args:
+        rows: With the columns of a record, and its coordinates.
+        names: The names to take from the object.
+
+    Returns:
+        Those columns as texts (``keys`` and ``headers`` as arrays), the record's own time where the object has none, the coordinates, and the
+        text of a value that is no object.
+    """
     text = F.col("value").cast("string")
-    said = F.from_json(text, ddl)
+    said = F.from_json(text, _ddl_of(names))
     is_object = F.coalesce(F.json_object_keys(text).isNotNull(), F.lit(False))
     # As ISO text in UTC, whatever the session's zone is.
     stamp = F.date_format(
@@ -112,9 +125,9 @@ def _of_json(rows: DataFrame, ddl: str) -> DataFrame:
         F.when(~is_object, F.coalesce(text, F.lit("null"))).alias(CORRUPT_RECORD),
         COORDINATES,
     )
-    return (
-        rows.select("said.*", "stamp", CORRUPT_RECORD, COORDINATES)
-        .select("*", F.coalesce("event_time", "stamp").alias("made"))
-        .drop("event_time", "stamp")
-        .withColumnRenamed("made", "event_time")
+    return rows.select(
+        *(F.col(f"said.{name}") for name in names if name != "event_time"),
+        F.coalesce("said.event_time", "stamp").alias("event_time"),
+        CORRUPT_RECORD,
+        COORDINATES,
     )

@@ -6,8 +6,9 @@ Built of the same chunks as a wheel's state (:mod:`wheel_udf.state`), and moved 
     1...   open operations              OPERATION_SCHEMA        look_at_ms: the first clock that decides something, were nothing more to come
      0     ended operations             ENDED_SCHEMA            ended_at_ms; an id is a duplicate while it is remembered
     -1     events and cancels           EVENT_SCHEMA            event_time_ms; operations that come later look back on them
-    -2     events not decided yet       EVENT_SCHEMA            event_time_ms; the clock has still to pass it
+    -2     events ahead of the clock    EVENT_SCHEMA            event_time_ms
     -3     operations at rest           OPERATION_SCHEMA        from_ms; a join or a heartbeat between two generations
+    -4     operations that are held     CLAIM_SCHEMA            event_time_ms; their id may be taken then, or not
 
 Keys are looked up by 64-bit hashes: a chunk that holds none of the batch's keys is opened in two columns and no more.
 """
@@ -16,31 +17,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.errors import StateTooLargeError
 from wheel_udf.geometry import Wheel
-from wheel_udf.state import (
-    LARGEST_STATE_BYTES,
-    MEMORY_LEVEL,
-    Chunk,
-    Int64s,
-    chunks_from_text,
-    chunks_to_text,
-    fingerprint,
-    refuse_other,
-)
+from wheel_udf.state import HEAD_COLUMNS, MEMORY_LEVEL, Chunk, Int64s, Kept, chunks_to_text
 
-WATCH_FORMAT_VERSION = 1
+WATCH_FORMAT_VERSION = 2
 """Raised when the layout below changes; a checkpoint of another version is refused."""
 
-EVENTS_LEVEL, UNDECIDED_LEVEL, RESTING_LEVEL = -1, -2, -3
+EVENTS_LEVEL, AHEAD_LEVEL, RESTING_LEVEL, HELD_LEVEL = -1, -2, -3, -4
 
 NEVER = 2**63 - 1
 """An instant that does not come."""
@@ -150,32 +140,37 @@ def named(groups: pa.Array, names: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(groups, names, "\0")
 
 
+def watch_fingerprint(of_wheel: str) -> str:
+    """What a purgatory's checkpoint is known by: no wheel's is one, nor that of another format."""
+    return f"{of_wheel},purgatory={WATCH_FORMAT_VERSION}"
+
+
 @dataclass(frozen=True)
-class WatchState:
+class WatchState(Kept):
     """The state of one shard, immutable; :func:`wheel_udf.watching.advance` makes the next one.
 
     Attributes:
         wheel: The geometry.
         clock_ms: The last clock written; ``None`` before the first.
         next_due_ms: The first clock that decides something, were nothing more to come; ``None`` for none.
-        pending: Number of open operations.
+        pending: Number of operations that are open or held.
         resting: Number of operations between two generations.
+        ahead: Number of events that the clock has still to pass.
         counts: Since the beginning, a key for each of :data:`COUNTED`.
         text: The chunks, encoded; taken apart once, when first asked for.
     """
+
+    FORMAT: ClassVar[int] = WATCH_FORMAT_VERSION
+    HELD: ClassVar[str] = "operations"
 
     wheel: Wheel
     clock_ms: int | None = None
     next_due_ms: int | None = None
     pending: int = 0
     resting: int = 0
+    ahead: int = 0
     counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
     text: str = ""
-
-    @cached_property
-    def chunks(self) -> tuple[Chunk, ...]:
-        """All chunks."""
-        return chunks_from_text(self.text)
 
     def of_level(self, level: int) -> list[Chunk]:
         """The chunks of what is no bucket of the wheel."""
@@ -189,14 +184,16 @@ class WatchState:
     def with_chunks(self, clock_ms: int, counts: Mapping[str, int], chunks: Sequence[Chunk]) -> WatchState:
         """The state that holds these chunks at this clock; the other scalars follow from the chunks."""
         opened = [chunk for chunk in chunks if chunk.level > MEMORY_LEVEL]
-        undecided = [chunk for chunk in chunks if chunk.level == UNDECIDED_LEVEL]
-        looks = [chunk.low_ms for chunk in opened] + [chunk.low_ms + 1 for chunk in undecided]
+        held = [chunk for chunk in chunks if chunk.level == HELD_LEVEL]
+        ahead = [chunk for chunk in chunks if chunk.level == AHEAD_LEVEL]
+        looks = [chunk.low_ms for chunk in opened] + [chunk.low_ms + 1 for chunk in (*held, *ahead)]
         return WatchState(
             wheel=self.wheel,
             clock_ms=clock_ms,
             next_due_ms=min(looks, default=None),
-            pending=sum(chunk.rows for chunk in opened),
+            pending=sum(chunk.rows for chunk in (*opened, *held)),
             resting=sum(chunk.rows for chunk in chunks if chunk.level == RESTING_LEVEL),
+            ahead=sum(chunk.rows for chunk in ahead),
             counts=counts,
             text=chunks_to_text(chunks),
         )
@@ -207,17 +204,8 @@ class WatchState:
         Raises:
             StateTooLargeError: The shard's state would come near the 2 GiB that a row can hold.
         """
-        if len(self.text) > LARGEST_STATE_BYTES:
-            raise StateTooLargeError(
-                "the state of one shard is too large",
-                field="bytes",
-                value=len(self.text),
-                rule=f"at most {LARGEST_STATE_BYTES}",
-                hint=f"{self.pending} operations are pending in this one of {shards} shards; use more shards",
-            )
-        scalars = (self.clock_ms, self.next_due_ms, self.pending, self.resting)
         counters = (self.counts[name] for name in COUNTED)
-        return (WATCH_FORMAT_VERSION, fingerprint(self.wheel, shards), *scalars, *counters, self.text)
+        return (*self.head(shards), self.resting, self.ahead, *counters, self.text)
 
     @staticmethod
     def from_row(row: Sequence[Any], wheel: Wheel, shards: int) -> WatchState:
@@ -226,20 +214,16 @@ class WatchState:
         Raises:
             GeometryChangedError: The row was written by another format version, geometry or shard count; says both.
         """
-        version, stored, clock_ms, next_due_ms, pending, resting, *counters, text = row
-        refuse_other("format version of the state", version, WATCH_FORMAT_VERSION)
-        refuse_other("geometry of the wheel", stored, fingerprint(wheel, shards))
+        version, stored, clock_ms, next_due_ms, pending, resting, ahead, *counters, text = row
+        WatchState.refuse_other(version, stored, wheel, shards)
         counts = dict(zip(COUNTED, counters, strict=True))
-        return WatchState(wheel, clock_ms, next_due_ms, pending, resting, counts, text)
+        return WatchState(wheel, clock_ms, next_due_ms, pending, resting, ahead, counts, text)
 
 
 WATCH_STATE_COLUMNS: Mapping[str, str] = {
-    "version": "int",
-    "wheel": "string",
-    "clock_ms": "long",
-    "next_due_ms": "long",
-    "pending": "long",
+    **HEAD_COLUMNS,
     "resting": "long",
+    "ahead": "long",
     **dict.fromkeys(COUNTED, "long"),
     "chunks": "string",
 }

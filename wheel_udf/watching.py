@@ -34,21 +34,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.ahead import pass_by
 from wheel_udf.memory import remember, still_remembered
-from wheel_udf.runs import Bools, Int64s, repeats
+from wheel_udf.runs import Bools, Int64s
 from wheel_udf.state import MEMORY_LEVEL, Chunk, Storage, merged, without
-from wheel_udf.watch_open import OUTCOME_SCHEMA, Operations, Timelines, rested_until, settle
+from wheel_udf.watch_ids import claims_of, contested, displaced, earliest, not_taken, opened_at_first
+from wheel_udf.watch_open import OUTCOME_SCHEMA, Operations, Settled, Timelines, settle
 from wheel_udf.watch_state import (
+    AHEAD_LEVEL,
     CANCEL_OPERATION,
+    ENDED_SCHEMA,
     EVENTS_LEVEL,
-    NEVER,
+    HELD_LEVEL,
     OPERATION_SCHEMA,
-    REQUEST_SCHEMA,
     RESTING_LEVEL,
-    UNDECIDED_LEVEL,
     WatchState,
-    hashes_of,
-    named,
 )
 
 _DUE = "look_at_ms"
@@ -99,30 +99,39 @@ def advance(
         return WatchStep(state, clock_ms, OUTCOME_SCHEMA.empty_table(), changed=False)
 
     counts = Counter(events=events.num_rows)
-    news, undecided = _decided(state, events, clock_ms)
-    fresh = _registered(state, requests, lookback_ms, memory_ms, counts)
+    news, ahead = pass_by(
+        state.of_level(AHEAD_LEVEL), events, clock_ms, level=AHEAD_LEVEL, time_column="event_time_ms"
+    )
+    claims = _claims(state, requests, memory_ms, counts)
     storage = Storage(state.wheel, _DUE)
-    closed, opened = _open(state, storage, news, fresh, clock_ms)
-    opened, fresh = _without_repeats(state, opened, fresh, memory_ms, counts)
-    seen = _seen_by(state, fresh, news, lookback_ms, memory_ms)
-    old = settle(Operations(opened), Timelines(news), clock_ms, memory_ms)
-    new = settle(Operations(fresh), Timelines(seen), clock_ms, memory_ms)
+    closed, opened = _open(state, storage, news, claims, clock_ms)
+    opened, claims = displaced(opened, claims, state.clock_ms)
+    seen = _seen_by(state, claims, news, lookback_ms, memory_ms)
 
-    outcomes = pa.concat_tables([old.outcomes, new.outcomes]).sort_by(_IN_ORDER)
-    counts.update(Counter(outcomes["outcome"].to_pylist()), generations=old.generations + new.generations)
-    waiting = pa.concat_tables([old.waiting, new.waiting])
-    resting = pa.concat_tables([old.resting, new.resting])
+    parts = [settle(Operations(opened), Timelines(news), clock_ms, memory_ms)]
+    claims, held, repeated = contested(claims, parts[0], clock_ms, memory_ms)
+    lines = Timelines(seen) if claims.num_rows else None
+    while lines is not None and claims.num_rows:
+        first, others = earliest(claims)
+        parts.append(settle(Operations(opened_at_first(first, lookback_ms)), lines, clock_ms, memory_ms))
+        claims, more, again = contested(others, parts[-1], clock_ms, memory_ms)
+        held, repeated = pa.concat_tables([held, more]), repeated + again
+
+    done = Settled.of(parts)
+    outcomes = done.outcomes.sort_by(_IN_ORDER)
+    counts.update(Counter(outcomes["outcome"].to_pylist()), generations=done.generations, duplicate=repeated)
     after = state.with_chunks(
         clock_ms,
         {name: count + counts[name] for name, count in state.counts.items()},
         [
             *merged(
-                [*(c for c in closed if c.level > MEMORY_LEVEL), *storage.place(waiting, clock_ms)], _DUE
+                [*(c for c in closed if c.level > MEMORY_LEVEL), *storage.place(done.waiting, clock_ms)], _DUE
             ),
-            *_remembered_ends(state, pa.concat_tables([old.ended, new.ended]), clock_ms, memory_ms),
+            *_remembered_ends(state, done.ended, clock_ms, memory_ms),
             *_remembered_events(state, news, clock_ms, _event_memory(lookback_ms, memory_ms)),
-            *([Chunk.of(UNDECIDED_LEVEL, 0, undecided, "event_time_ms")] if undecided.num_rows else []),
-            *_at_rest([c for c in closed if c.level == RESTING_LEVEL], resting, clock_ms, memory_ms),
+            *ahead,
+            *_at_rest([c for c in closed if c.level == RESTING_LEVEL], done.resting, clock_ms, memory_ms),
+            *([Chunk.of(HELD_LEVEL, 0, held, "event_time_ms")] if held.num_rows else []),
         ],
     )
     return WatchStep(after, clock_ms, outcomes, changed=True)
@@ -131,96 +140,31 @@ def advance(
 # --- what comes in ------------------------------------------------------------------------------------------------------
 
 
-def _decided(state: WatchState, events: pa.Table, clock_ms: int) -> tuple[pa.Table, pa.Table]:
-    """The events that the clock has passed since they came, and those that it has still to pass."""
-    waiting = [chunk.table() for chunk in state.of_level(UNDECIDED_LEVEL)]
-    known = pa.concat_tables([*waiting, events]) if waiting else events
-    behind = pc.less(known["event_time_ms"], clock_ms)
-    return known.filter(behind), known.filter(pc.invert(behind))
-
-
-def _registered(
-    state: WatchState,
-    requests: pa.Table,
-    lookback_ms: int,
-    memory_ms: int | None,
-    counts: Counter[str],
-) -> pa.Table:
-    """New operations as open ones, ``OPERATION_SCHEMA``, without those whose id is remembered. Of several with one id the earliest is meant, by
-    (event time, deadline).
-    """
-    if not requests.num_rows:
-        return OPERATION_SCHEMA.empty_table()
-    # First, so that one that is refused is not the earliest of its id.
-    names = named(requests["group"], requests["op_id"]).combine_chunks()
-    ended = _have_ended(state, names, requests["event_time_ms"].to_numpy(), memory_ms)
-    requests, names = requests.filter(pa.array(~ended)), names.filter(pa.array(~ended))
-    code = pc.dictionary_encode(names).indices.to_numpy().astype(np.int64)
-    event_time, deadline = (requests[name].to_numpy() for name in ("event_time_ms", "deadline_ms"))
-    # What follows decides only between rows that differ in nothing but their payload, and not by the order of arrival.
-    payload = pc.rank(requests["value"].fill_null(b""), tiebreaker="min").to_numpy()
-    order = np.lexsort((payload, requests["need"].to_numpy(), deadline, event_time, code))
-    kept = np.sort(order[~repeats(code[order])])
-    counts["duplicate"] += len(ended) - len(kept)
-    requests = requests.take(pa.array(kept)).combine_chunks()
-    return _as_open(requests, names.take(pa.array(kept)), lookback_ms)
-
-
-def _have_ended(state: WatchState, names: pa.Array, event_ms: Int64s, memory_ms: int | None) -> Bools:
-    """Whether ids have ended within memory before these times."""
-    ended: Bools = np.zeros(len(names), bool)
-    hashes = pa.array(hashes_of(names))
+def _claims(state: WatchState, requests: pa.Table, memory_ms: int | None, counts: Counter[str]) -> pa.Table:
+    """The operations that may begin, new ones and held ones (``CLAIM_SCHEMA``); without those whose id is remembered."""
+    held = [chunk.table() for chunk in state.of_level(HELD_LEVEL)]
+    claims = pa.concat_tables([*held, claims_of(requests)])
+    if not claims.num_rows:
+        return claims
+    asked = claims["op_hash"].combine_chunks()
+    ended = [ENDED_SCHEMA.empty_table()]
     for chunk in _known_of(state, MEMORY_LEVEL, memory_ms):
-        found = pc.is_in(chunk.table("op_hash")["op_hash"], value_set=hashes)
-        if not pc.any(found).as_py():
-            continue
-        # An id may have ended more than once; its last end counts.
-        records = chunk.table().filter(found).sort_by([("at_ms", "descending")])
-        at = pc.index_in(names, value_set=named(records["group"], records["op_id"]).combine_chunks())
-        both = np.flatnonzero(at.is_valid().to_numpy(zero_copy_only=False))
-        at_ms = records["at_ms"].to_numpy()[at.drop_null().to_numpy()]
-        ended[both] |= memory_ms is None or event_ms[both] <= at_ms + memory_ms
-    return ended
-
-
-def _as_open(requests: pa.Table, names: pa.ChunkedArray, lookback_ms: int) -> pa.Table:
-    size = requests.num_rows
-    event_time, deadline, limit = (
-        requests[name].fill_null(0).to_numpy() for name in ("event_time_ms", "deadline_ms", "limit_ms")
-    )
-    keys = requests["keys"].combine_chunks()
-    offsets = pa.array(keys.offsets.to_numpy() - keys.offsets[0].as_py())
-    flat = keys.flatten()
-    groups = requests["group"].combine_chunks().take(pc.list_parent_indices(keys))
-    never = pa.ListArray.from_arrays(offsets, pa.array(np.full(len(flat), NEVER)))
-    columns = {
-        **{name: requests[name] for name in REQUEST_SCHEMA.names},
-        "op_hash": hashes_of(names),
-        "from_ms": event_time - lookback_ms,
-        "delay_ms": deadline - event_time,
-        "limit_delay_ms": np.where(requests["limit_ms"].is_null(), 0, limit - event_time),
-        "since_ms": event_time - 1,
-        "generation": np.ones(size, np.int32),
-        "total": np.zeros(size),
-        "crossed_at_ms": np.full(size, NEVER),
-        "crossed_by": np.zeros(size, np.int32),
-        "cancel_at_ms": np.full(size, NEVER),
-        "key_hashes": pa.ListArray.from_arrays(offsets, pa.array(hashes_of(named(groups, flat)))),
-        "done_at_ms": never,
-        "key_cancel_at_ms": never,
-        _DUE: deadline,
-    }
-    return pa.table([columns[name] for name in OPERATION_SCHEMA.names], schema=OPERATION_SCHEMA)
+        found = pc.is_in(chunk.table("op_hash")["op_hash"], value_set=asked)
+        if pc.any(found).as_py():
+            ended.append(chunk.table().filter(found))
+    left = not_taken(claims, pa.concat_tables(ended), memory_ms)
+    counts["duplicate"] += claims.num_rows - left.num_rows
+    return left
 
 
 def _open(
-    state: WatchState, storage: Storage, news: pa.Table, fresh: pa.Table, clock_ms: int
+    state: WatchState, storage: Storage, news: pa.Table, claims: pa.Table, clock_ms: int
 ) -> tuple[list[Chunk], pa.Table]:
     """Splits the operations into chunks that stay closed, and rows to work on: reached buckets, those on the keys of the news, repeated ids."""
     of_operation = pc.equal(news["what"], CANCEL_OPERATION)
     key_hashes = news["hash"].filter(pc.invert(of_operation)).unique()
     op_hashes = pa.concat_arrays(
-        [news["hash"].filter(of_operation).unique(), fresh["op_hash"].combine_chunks()]
+        [news["hash"].filter(of_operation).unique(), claims["op_hash"].combine_chunks()]
     )
     closed: list[Chunk] = []
     opened = [OPERATION_SCHEMA.empty_table()]
@@ -257,43 +201,14 @@ def _hits(chunk: Chunk, key_hashes: pa.Array, op_hashes: pa.Array) -> Int64s:
     return np.flatnonzero(hit)
 
 
-def _without_repeats(
-    state: WatchState, opened: pa.Table, fresh: pa.Table, memory_ms: int | None, counts: Counter[str]
-) -> tuple[pa.Table, pa.Table]:
-    """Leaves out new operations whose id is open. One that is earlier than the open one takes its place, if it is not late; one whose id has been at
-    rest for longer than memory begins anew.
-    """
-    if not fresh.num_rows:
-        return opened, fresh
-    names = named(fresh["group"], fresh["op_id"])
-    at = pc.index_in(names, value_set=named(opened["group"], opened["op_id"]).combine_chunks())
-    both = np.flatnonzero(at.is_valid().to_numpy())
-    there = at.drop_null().to_numpy().astype(np.int64)
-    times = [
-        [table[name].to_numpy()[rows] for name in ("event_time_ms", "deadline_ms")]
-        for table, rows in ((fresh, both), (opened, there))
-    ]
-    (new_time, new_deadline), (old_time, old_deadline) = times
-    earlier = (new_time < old_time) | ((new_time == old_time) & (new_deadline < old_deadline))
-    # What has been decided by earlier clocks of the open one stays so: a late row does not take its place.
-    in_time = state.clock_ms is None or new_time >= state.clock_ms
-    at_rest = old_time == NEVER
-    replaces = earlier & in_time & ~at_rest
-    anew = at_rest & (new_time > rested_until(opened["from_ms"].to_numpy()[there], memory_ms))
-    repeated: Bools = np.zeros(fresh.num_rows, bool)
-    repeated[both] = ~(replaces | anew)
-    counts["duplicate"] += int(repeated.sum()) + int(replaces.sum())
-    return without(opened, there[replaces | anew]), fresh.filter(pa.array(~repeated))
-
-
 def _seen_by(
-    state: WatchState, fresh: pa.Table, news: pa.Table, lookback_ms: int, memory_ms: int | None
+    state: WatchState, claims: pa.Table, news: pa.Table, lookback_ms: int, memory_ms: int | None
 ) -> pa.Table:
     """The events that new operations look back on: the news, and what is remembered."""
-    if not fresh.num_rows:
-        return news.slice(0, 0)
+    if not claims.num_rows:
+        return news
     wanted = pa.concat_arrays(
-        [fresh["op_hash"].combine_chunks(), fresh["key_hashes"].combine_chunks().flatten()]
+        [claims["op_hash"].combine_chunks(), claims["key_hashes"].combine_chunks().flatten()]
     )
     kept_ms, seen = _event_memory(lookback_ms, memory_ms), [news]
     for chunk in _known_of(state, EVENTS_LEVEL, kept_ms):

@@ -38,7 +38,7 @@ from tests.bench.loads import Load
 from tests.bench.measure import Batch
 from tests.bench.naive import schedule_naively
 from tests.bench.report import Line, Target, slope_per_million
-from wheel_udf.operator import DEFAULT_MEMORY_MS
+from wheel_udf.by_shard import DEFAULT_MEMORY_MS
 
 _MEMORY_FILLS = 15
 

@@ -16,9 +16,9 @@ from tests.bench.loads import SCHEMA_DDL, Load
 from tests.bench.measure import Batch
 from tests.bench.report import Line
 from wheel_udf import Contract, EventClock, Wheel, schedule
+from wheel_udf.by_shard import HEADERS_TYPE
 from wheel_udf.clock import Clock
 from wheel_udf.commands import parse
-from wheel_udf.operator import HEADERS_TYPE
 
 WHEEL = Wheel(tick_ms=1_000, size=20, levels=6)
 SHARDS = 4

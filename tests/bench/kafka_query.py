@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from wheel_udf import Contract, Destinations, FileSink, KafkaSink, ProcessingClock, Wheel, deliver, schedule
+from wheel_udf.by_shard import HEADERS_TYPE
 from wheel_udf.commands import parse
 from wheel_udf.kafka_record import delivery_records
-from wheel_udf.operator import HEADERS_TYPE
 from wheel_udf.presets import kafka_commands
 from wheel_udf.session import build_session, quick_local_checkpoints, stop_session
 

@@ -10,12 +10,12 @@ import pytest
 from tests.spark.streams import T0, at, at_ms, run
 from tests.spark.watches import add_rows, event, operation, read_rows
 from wheel_udf.clock import EventClock, SimulatedClock
-from wheel_udf.contract import Contract
+from wheel_udf.contract import OPERATION_COLUMNS, Contract
 from wheel_udf.errors import ConfigError, ContractError
 from wheel_udf.geometry import Wheel
 from wheel_udf.watch_operator import outcomes, watch, watch_rejects, watch_status
 from wheel_udf.watch_rows import parse_operations
-from wheel_udf.watch_sources import _OPERATIONS_DDL, _of_json
+from wheel_udf.watch_sources import json_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,7 +185,9 @@ def test_a_kafka_record_without_columns_is_a_json_object_with_their_names(spark:
         [(value and value.encode(), at(3), "orders/0/1") for value in values],
         "value binary, timestamp timestamp, source_coordinates string",
     )
-    rows = parse_operations(_of_json(records, _OPERATIONS_DDL), Contract(default_destination="out")).collect()
+    rows = parse_operations(
+        json_rows(records, OPERATION_COLUMNS), Contract(default_destination="out")
+    ).collect()
     assert [(row.name, row.need, row.event_time_ms, row.deadline_ms, row.limit_ms) for row in rows[:2]] == [
         ("o", 2, at_ms(3), at_ms(8), at_ms(12)),
         ("p", 1, at_ms(7), at_ms(12), None),

@@ -855,7 +855,7 @@ def test_a_state_of_another_format_version_is_refused_with_both_named(
 ) -> None:
     ours = state_module.FORMAT_VERSION
     with monkeypatch.context() as another_release:
-        another_release.setattr(state_module, "FORMAT_VERSION", ours + 41)
+        another_release.setattr(ShardState, "FORMAT", ours + 41)
         data = ShardState.empty(WHEEL).to_bytes()
     with pytest.raises(GeometryChangedError, match=rf"format version.*\b{ours + 41}\b.*\b{ours}\b"):
         ShardState.from_bytes(data, wheel=WHEEL)

@@ -12,7 +12,8 @@ from wheel_udf.errors import ConfigError, ConfigErrors
 from wheel_udf.geometry import Wheel
 from wheel_udf.kafka_options import ending_offsets, for_level_topic, for_topics, reader_options
 from wheel_udf.levels import BinaryLevels, FixedLevels
-from wheel_udf.settings import JobConfig, parse_instant_ms
+from wheel_udf.setting_values import parse_instant_ms
+from wheel_udf.settings import JobConfig
 
 ROOT = Path(__file__).parents[2]
 GOOD = """

@@ -11,7 +11,8 @@ import pytest
 
 from wheel_udf.errors import GeometryChangedError
 from wheel_udf.geometry import Wheel
-from wheel_udf.shard_step import NO_LONG, ShardStep, form_of
+from wheel_udf.group_step import NO_LONG
+from wheel_udf.shard_step import ShardStep, form_of
 from wheel_udf.shards import shard_keys
 
 if TYPE_CHECKING:

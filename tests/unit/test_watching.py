@@ -204,6 +204,33 @@ def test_a_repeated_id_is_a_duplicate_while_it_is_open_or_remembered() -> None:
     assert shard.state.pending == 1
 
 
+def test_an_id_begins_anew_when_its_memory_is_over_in_the_same_batch_too() -> None:
+    shard = Shard(memory=10)
+    rows = [
+        order(deadline=5),
+        order(time=15, deadline=20),
+        order(time=16, deadline=18),
+        order(time=40, deadline=41),
+    ]
+    shard.batch(99, *rows, Event("paid", 17))
+    assert [(o.outcome, o.at) for o in shard.outcomes] == [("expired", 5), ("completed", 17), ("expired", 41)]
+    assert shard.state.counts["duplicate"] == 1
+
+
+@pytest.mark.parametrize(("paid_at", "at"), [(5, [5, 70]), (48, [48])])
+def test_an_operation_is_held_while_an_earlier_one_of_its_id_may_live_on_into_its_time(
+    paid_at: int, at: list[int]
+) -> None:
+    shard = Shard(memory=10)
+    shard.batch(1, order(deadline=90), order(time=50, deadline=70))
+    assert (shard.state.pending, shard.state.next_due_ms) == (2, 51)
+    shard.batch(39, *([Event("paid", paid_at)] if paid_at < 39 else []))
+    shard.batch(49, *([Event("paid", paid_at)] if paid_at > 39 else []))
+    shard.batch(99)
+    assert [o.at for o in shard.outcomes] == at
+    assert shard.state.counts["duplicate"] == 2 - len(at)
+
+
 def test_of_two_operations_with_one_id_the_earlier_is_meant_whichever_batch_brings_it() -> None:
     shard = Shard()
     shard.batch(5, order(time=9, deadline=60))

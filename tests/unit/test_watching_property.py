@@ -77,7 +77,7 @@ def test_the_outcomes_do_not_depend_on_where_batches_end(
     assert shard.state.pending == 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(
     st.lists(requests(), max_size=5),
     st.lists(EVENTS, max_size=14),
@@ -92,10 +92,12 @@ def test_what_is_remembered_is_enough_for_rows_that_are_in_time(
     lookback_and_memory: tuple[int, int],
     data: st.DataObject,
 ) -> None:
-    # Each id once, and nothing that rests: what memory is about besides.
-    once = {(r.group, r.op_id): r for r in operations if r.need != BEAT and r.limit is None}
+    operations = list({(r.group, r.op_id, r.time, r.deadline): r for r in operations}.values())
     lookback, memory = lookback_and_memory
     shard = Shard(lookback=lookback, memory=memory)
-    through_batches([*once.values()], events, clocks, shard, data)
-    model = outcomes_of([*once.values()], events, 200, lookback)
+    through_batches(operations, events, clocks, shard, data)
+    model = outcomes_of(operations, events, 200, lookback, memory)
     assert sorted(shard.outcomes, key=repr) == sorted(model, key=repr)
+    begun = sum(o.generation == 1 for o in shard.outcomes)
+    assert begun + shard.state.counts["duplicate"] == len(operations)
+    assert shard.state.pending == 0

@@ -6,6 +6,7 @@ no row is behind the clock when it comes and nothing is forgotten.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -61,16 +62,28 @@ class _Open:
     total: float = 0.0
 
 
-def outcomes_of(requests: list[Request], events: list[Event], clock: int, lookback: int = 0) -> list[Outcome]:
-    """What has been decided when the clock has come there."""
-    meant: dict[tuple[str, str], Request] = {}
+def outcomes_of(
+    requests: list[Request],
+    events: list[Event],
+    clock: int,
+    lookback: int = 0,
+    memory: float = math.inf,
+) -> list[Outcome]:
+    """What has been decided when the clock has come there. Of an id, the earliest is meant, and then the first that begins when the id is free again."""
+    taken: dict[tuple[str, str], float] = {}
+    found: list[Outcome] = []
     for request in sorted(requests, key=lambda r: (r.time, r.deadline)):
-        meant.setdefault((request.group, request.op_id), request)
-    found = [outcome for r in meant.values() for outcome in _lived(r, events, clock, lookback)]
+        name = request.group, request.op_id
+        if request.time > taken.get(name, -math.inf):
+            lived, taken[name] = _lived(request, events, clock, lookback, memory)
+            found += lived
     return sorted(found, key=lambda o: (o.at, o.op_id, o.generation))
 
 
-def _lived(request: Request, events: list[Event], clock: int, lookback: int) -> list[Outcome]:
+def _lived(
+    request: Request, events: list[Event], clock: int, lookback: int, memory: float
+) -> tuple[list[Outcome], float]:
+    """The outcomes of an operation, and until when it takes its id."""
     mine = [e for e in events if e.group == request.group and e.time < clock and _concerns(request, e)]
     mine.sort(key=lambda e: (e.time, _position(request, e), e.amount))
     found: list[Outcome] = []
@@ -90,11 +103,12 @@ def _lived(request: Request, events: list[Event], clock: int, lookback: int) -> 
         ]
         happened = [e for e in now if e.what == EVENT]
         if waiting is None:
-            if rested_at is None or not now:
+            if rested_at is None or instant > rested_at + memory:
+                break
+            if not now:
                 continue
             if not happened:
-                rested_at = None  # a cancel of what rests takes it away
-                continue
+                return found, instant + memory  # a cancel of what rests takes it away
             generation += 1
             waiting = _Open(request, instant, instant + delay, generation, since=instant - 1)
         ended, rested_at = _at_instant(waiting, instant, happened, now, found)
@@ -102,7 +116,7 @@ def _lived(request: Request, events: list[Event], clock: int, lookback: int) -> 
             waiting = None
     while waiting is not None and waiting.deadline < clock:
         waiting, rested_at = _at_deadline(waiting, delay, found)
-    return found
+    return found, found[-1].at + memory if waiting is None else math.inf
 
 
 def _concerns(request: Request, event: Event) -> bool:

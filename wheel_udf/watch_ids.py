@@ -1,0 +1,184 @@
+"""One id, one operation at a time: which of several operations of an id are meant, and when that is known.
+
+::
+
+    memory 5      a: 0 .. expires at 10        taken up to 15
+    a at 12       a duplicate, whenever it comes
+    a at 20       another operation; while the clock has not passed 10, the first may still live on, up to 20 - 5 and beyond:
+                  then this one is a duplicate. Until that is known it is held.
+
+The earliest of an id, by (event time, deadline), is meant; one that comes later but is earlier takes the place of an open one, unless it is late.
+Another is a duplicate if it begins while the id is taken: up to the end of the operation and `memory` beyond, of a join or a heartbeat up to the end of its rest. Whether it does
+follows from times alone, so it does not matter which batch brings what.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.runs import Bools, Int64s, repeats
+from wheel_udf.state import without
+from wheel_udf.watch_open import Settled, rested_until
+from wheel_udf.watch_state import NEVER, OPERATION_SCHEMA, REQUEST_SCHEMA, hashes_of, named
+
+CLAIM_SCHEMA = pa.schema(
+    [*REQUEST_SCHEMA, *(OPERATION_SCHEMA.field(name) for name in ("op_hash", "key_hashes"))]
+)
+"""An operation that asks for its id."""
+
+
+def claims_of(requests: pa.Table) -> pa.Table:
+    """New operations (``REQUEST_SCHEMA``) as ``CLAIM_SCHEMA``."""
+    requests = requests.combine_chunks()
+    keys = requests["keys"].combine_chunks()
+    groups = requests["group"].combine_chunks().take(pc.list_parent_indices(keys))
+    key_hashes = pa.array(hashes_of(named(groups, keys.flatten())))
+    columns = [
+        *requests.columns,
+        pa.array(hashes_of(named(requests["group"], requests["op_id"]))),
+        pa.ListArray.from_arrays(_offsets(keys), key_hashes),
+    ]
+    return pa.table(columns, schema=CLAIM_SCHEMA)
+
+
+def opened_at_first(claims: pa.Table, lookback_ms: int) -> pa.Table:
+    """Operations at their beginning, ``OPERATION_SCHEMA``."""
+    claims = claims.combine_chunks()
+    size = claims.num_rows
+    event_time, deadline, limit = (
+        claims[name].fill_null(0).to_numpy() for name in ("event_time_ms", "deadline_ms", "limit_ms")
+    )
+    offsets = _offsets(claims["keys"].combine_chunks())
+    never = pa.ListArray.from_arrays(offsets, pa.array(np.full(offsets[-1].as_py(), NEVER)))
+    columns = {
+        **{name: claims[name] for name in CLAIM_SCHEMA.names},
+        "from_ms": event_time - lookback_ms,
+        "delay_ms": deadline - event_time,
+        "limit_delay_ms": np.where(claims["limit_ms"].is_null(), 0, limit - event_time),
+        "since_ms": event_time - 1,
+        "generation": np.ones(size, np.int32),
+        "total": np.zeros(size),
+        "crossed_at_ms": np.full(size, NEVER),
+        "crossed_by": np.zeros(size, np.int32),
+        "cancel_at_ms": np.full(size, NEVER),
+        "done_at_ms": never,
+        "key_cancel_at_ms": never,
+        "look_at_ms": deadline,
+    }
+    return pa.table([columns[name] for name in OPERATION_SCHEMA.names], schema=OPERATION_SCHEMA)
+
+
+def _offsets(lists: pa.ListArray) -> pa.Array:
+    """Offsets that begin at 0, of lists that may be a part of others."""
+    return (
+        pa.array(lists.offsets.to_numpy() - lists.offsets[0].as_py())
+        if len(lists)
+        else pa.array([0], pa.int32())
+    )
+
+
+def displaced(opened: pa.Table, claims: pa.Table, standing_ms: int | None) -> tuple[pa.Table, pa.Table]:
+    """Takes open operations from their place for which an earlier one of their id has come in time.
+
+    Args:
+        opened: Open operations, ``OPERATION_SCHEMA``.
+        claims: ``CLAIM_SCHEMA``.
+        standing_ms: The clock of the step before. What was decided by it stays so.
+
+    Returns:
+        The open ones that stay, and the claims with those of the others.
+    """
+    asking, holding = _same_id(claims, opened)
+    new_time, new_deadline = _order_of(claims, asking)
+    old_time, old_deadline = _order_of(opened, holding)
+    earlier = (new_time < old_time) | ((new_time == old_time) & (new_deadline < old_deadline))
+    in_time = standing_ms is None or new_time >= standing_ms
+    moved = np.unique(holding[earlier & in_time & (old_time != NEVER)])
+    if not len(moved):
+        return opened, claims
+    again = opened.take(pa.array(moved)).select(CLAIM_SCHEMA.names)
+    return without(opened, moved), pa.concat_tables([claims, again])
+
+
+def earliest(claims: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The earliest of each id, and the others."""
+    hashes = claims["op_hash"].to_numpy()
+    if len(np.unique(hashes)) == len(hashes):
+        return claims, claims.slice(0, 0)
+    code = pc.dictionary_encode(named(claims["group"], claims["op_id"]).combine_chunks()).indices.to_numpy()
+    # What follows the times decides only between rows that differ in nothing but their payload, and not by the order of arrival.
+    payload = pc.rank(claims["value"].fill_null(b""), tiebreaker="min").to_numpy()
+    times = _order_of(claims, np.arange(len(code)))
+    order = np.lexsort((payload, claims["need"].to_numpy(), *reversed(times), code))
+    later = repeats(code[order])
+    first, others = (claims.take(pa.array(np.sort(order[which]))) for which in (~later, later))
+    return first, others
+
+
+def contested(
+    claims: pa.Table, settled: Settled, clock_ms: int, memory_ms: int | None
+) -> tuple[pa.Table, pa.Table, int]:
+    """What comes of claims on ids that operations have, or have had.
+
+    Args:
+        claims: ``CLAIM_SCHEMA``.
+        settled: What has come of the operations by this clock.
+        clock_ms: The clock.
+        memory_ms: How long an ended id is taken; ``None`` for ever.
+
+    Returns:
+        Those that are free to begin, those of which it cannot be known yet, and how many are duplicates.
+    """
+    taken_until = np.full(claims.num_rows, -1 - NEVER)
+    known: Bools = np.ones(claims.num_rows, bool)
+    open_until = np.full(settled.waiting.num_rows, _later(clock_ms, memory_ms))
+    resting_until = rested_until(settled.resting["from_ms"].to_numpy(), memory_ms)
+    for table, until_ms in ((settled.waiting, open_until), (settled.resting, resting_until)):
+        asking, holding = _same_id(claims, table)
+        taken_until[asking] = until_ms[holding]
+        known[asking] = False
+    asking, until_ms = _ended(claims, settled.ended, memory_ms)
+    taken_until[asking] = until_ms
+    repeated = claims["event_time_ms"].to_numpy() <= taken_until
+    free, held = (claims.filter(pa.array(~repeated & which)) for which in (known, ~known))
+    return free, held, int(repeated.sum())
+
+
+def not_taken(claims: pa.Table, ended: pa.Table, memory_ms: int | None) -> pa.Table:
+    """The claims on ids that have not ended (``ENDED_SCHEMA``), or are free again."""
+    asking, until_ms = _ended(claims, ended, memory_ms)
+    return without(claims, asking[claims["event_time_ms"].to_numpy()[asking] <= until_ms])
+
+
+def _ended(claims: pa.Table, ended: pa.Table, memory_ms: int | None) -> tuple[Int64s, Int64s]:
+    """The claims on ids that have ended, and until when those are taken. An id may have ended more than once; its last end counts."""
+    asking, holding = _same_id(claims, ended := ended.sort_by([("at_ms", "descending")]))
+    at_ms = ended["at_ms"].to_numpy()[holding]
+    return asking, np.full(len(asking), NEVER) if memory_ms is None else at_ms + memory_ms
+
+
+def _later(clock_ms: int, memory_ms: int | None) -> int:
+    return NEVER if memory_ms is None else min(clock_ms + memory_ms, NEVER)
+
+
+def _order_of(table: pa.Table, rows: Int64s) -> tuple[Int64s, Int64s]:
+    time, deadline = (table[name].to_numpy()[rows] for name in ("event_time_ms", "deadline_ms"))
+    return time, deadline
+
+
+def _same_id(claims: pa.Table, others: pa.Table) -> tuple[Int64s, Int64s]:
+    """Claims whose id is among others, and where its first one is there; both as places."""
+    none = np.zeros(0, np.int64)
+    if not claims.num_rows or not others.num_rows:
+        return none, none
+    maybe = pc.is_in(claims["op_hash"], value_set=others["op_hash"].combine_chunks()).to_numpy()
+    asking = np.flatnonzero(maybe)
+    if not len(asking):
+        return none, none
+    rows = claims.take(pa.array(asking))
+    names = named(others["group"], others["op_id"]).combine_chunks()
+    at = pc.index_in(named(rows["group"], rows["op_id"]), value_set=names)
+    found = at.is_valid().to_numpy()
+    return asking[found], at.drop_null().to_numpy().astype(np.int64)
