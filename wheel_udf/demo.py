@@ -16,7 +16,6 @@ killed demo still holds it.
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -27,10 +26,10 @@ from typing import IO, TYPE_CHECKING
 import pandas as pd
 import pyarrow.dataset as ds
 
-from wheel_udf import demo_parts, departures, jars
+from wheel_udf import demo_parts, departures
 from wheel_udf.demo_account import FIRED_COLUMNS, draw, per_hour, render, summary_counts, take_account
-from wheel_udf.demo_parts import INTERRUPTED, exclusive, job_environment, short, submit_command
-from wheel_udf.errors import SessionError, WheelError
+from wheel_udf.demo_parts import exclusive, job_environment, outcome_of, short, submit_command
+from wheel_udf.errors import SessionError
 from wheel_udf.session import build_session, stop_session
 
 if TYPE_CHECKING:
@@ -57,20 +56,15 @@ def main(argv: Sequence[str], root: Path, *, say: Callable[[str], None]) -> int:
     """
     tiered = _arguments(argv).tiered
     began_s = perf_counter()
-    os.environ.pop("SPARK_HOME", None)  # another Spark on this machine would win over the pinned one
-    try:
-        jars.find_java()  # before any work: all but the first step needs it
+
+    def work() -> int:
         with exclusive(root / FOLDER) as lock:
             agrees = _steps(root, lock, say, tiered=tiered)
-    except (WheelError, OSError) as error:
-        say(f"demo: {error}")
-        return 1
-    except KeyboardInterrupt:
-        say("demo: stopped")
-        return INTERRUPTED
-    verdict = "the account agrees" if agrees else "the account does NOT agree, see MISMATCH above"
-    say(f"{verdict}; {perf_counter() - began_s:.0f} s in all")
-    return 0 if agrees else 1
+        verdict = "the account agrees" if agrees else "the account does NOT agree, see MISMATCH above"
+        say(f"{verdict}; {perf_counter() - began_s:.0f} s in all")
+        return 0 if agrees else 1
+
+    return outcome_of(work, say)
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:

@@ -18,7 +18,6 @@ the demo's own (:data:`TOPICS`), before and after.
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -27,10 +26,9 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from wheel_udf import jars
 from wheel_udf.demo_job import SubmittedJob
-from wheel_udf.demo_parts import INTERRUPTED, clear_outputs, exclusive, job_environment, short, submit_command
-from wheel_udf.errors import SessionError, WheelError
+from wheel_udf.demo_parts import clear_outputs, exclusive, job_environment, outcome_of, short, submit_command
+from wheel_udf.errors import SessionError
 from wheel_udf.kafka_account import Account, take_account
 from wheel_udf.kafka_plan import TARGETS, Command, plan
 from wheel_udf.kafka_report import draw, histogram, lateness_line, render
@@ -67,21 +65,16 @@ def main(arguments: Sequence[str], root: Path, *, say: Say) -> int:
         Exit code: 0 if the account agrees, 1 if it does not or a step failed, 130 after Ctrl-C.
     """
     chosen = _parser().parse_args(arguments)
-    os.environ.pop("SPARK_HOME", None)  # another Spark on this machine would win over the pinned one
-    try:
-        jars.find_java()
+
+    def work() -> int:
         with _terminated_as_interrupted(), exclusive(root / FOLDER) as lock:
             clear_outputs(root / FOLDER, (CHECKPOINT, PICTURE, LOG, "broker"))
             faults = _Demo(root, lock, chosen, say).run()
-    except (WheelError, OSError) as error:
-        say(f"demo: {error}")
-        return 1
-    except KeyboardInterrupt:
-        say("demo: stopped")
-        return INTERRUPTED
-    told = ", ".join(f"{name}: {count:,}" for name, count in faults.items())
-    say(f"the account does NOT agree: {told}" if faults else "the account agrees")
-    return 1 if faults else 0
+        told = ", ".join(f"{name}: {count:,}" for name, count in faults.items())
+        say(f"the account does NOT agree: {told}" if faults else "the account agrees")
+        return 1 if faults else 0
+
+    return outcome_of(work, say)
 
 
 def _parser() -> argparse.ArgumentParser:

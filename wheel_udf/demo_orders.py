@@ -29,9 +29,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from wheel_udf import config, jars
-from wheel_udf.demo_parts import INTERRUPTED, clear_outputs, exclusive
-from wheel_udf.errors import WheelError
+from wheel_udf import config
+from wheel_udf.demo_parts import clear_outputs, exclusive, outcome_of
 from wheel_udf.job import run, session
 from wheel_udf.kafka_topics import create_topics, delete_topics
 from wheel_udf.kafka_traffic import now_ms
@@ -206,8 +205,8 @@ def main(arguments: Sequence[str], root: Path, *, say: Say) -> int:
         help="how long on the wall clock (default: 120; 0: not at all)",
     )
     chosen = parser.parse_args(arguments)
-    try:
-        jars.find_java()
+
+    def work() -> int:
         with exclusive(root / FOLDER):
             names = [f"{prefix}-{what}" for prefix in ("day", "wall") for what in ("rejects", "checkpoint")]
             clear_outputs(root / FOLDER, (*names, "broker"))
@@ -217,14 +216,10 @@ def main(arguments: Sequence[str], root: Path, *, say: Say) -> int:
                 closes = _day(spark, root / FOLDER, broker.bootstrap, chosen.orders, say)
                 if chosen.seconds:
                     closes &= _wall(spark, root / FOLDER, broker.bootstrap, chosen.seconds, say)
-    except (WheelError, OSError) as error:
-        say(f"demo: {error}")
-        return 1
-    except KeyboardInterrupt:
-        say("demo: stopped")
-        return INTERRUPTED
-    say("the accounts close" if closes else "an account does NOT close")
-    return 0 if closes else 1
+        say("the accounts close" if closes else "an account does NOT close")
+        return 0 if closes else 1
+
+    return outcome_of(work, say)
 
 
 def _topics(bootstrap: str, prefix: str) -> None:

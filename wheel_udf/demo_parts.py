@@ -10,7 +10,7 @@ import fcntl
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -53,6 +53,20 @@ def exclusive(folder: Path) -> Iterator[IO[str]]:
         lock.write(_MARKER_TEXT)
         lock.flush()
         yield lock
+
+
+def outcome_of(work: Callable[[], int], say: Callable[[str], None]) -> int:
+    """The exit code of a demo's work; an error is told in a line, and one of Ctrl-C is :data:`INTERRUPTED`."""
+    os.environ.pop("SPARK_HOME", None)  # another Spark on this machine would win over the pinned one
+    try:
+        jars.find_java()  # before any work
+        return work()
+    except (WheelError, OSError) as error:
+        say(f"demo: {error}")
+        return 1
+    except KeyboardInterrupt:
+        say("demo: stopped")
+        return INTERRUPTED
 
 
 def clear_outputs(folder: Path, names: Sequence[str]) -> None:

@@ -32,7 +32,6 @@ import argparse
 import itertools
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -44,13 +43,13 @@ from pyspark.sql import functions as F
 
 from tests.bench import report, store_traffic
 from tests.bench.report import Line, Target
+from tests.bench.workplace import workplace
 from wheel_udf.acts import Picked, cancel
 from wheel_udf.checkpoint import open_checkpoint
 from wheel_udf.clock import wall_clock_ms
 from wheel_udf.commands import Contract, parse
 from wheel_udf.geometry import Wheel as Geometry
 from wheel_udf.pending import Wheel, pending, stored
-from wheel_udf.session import build_session, stop_session
 from wheel_udf.slot_store import SlotStore
 from wheel_udf.store_intake import stored_rows
 from wheel_udf.store_keeper import Keeper
@@ -271,19 +270,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench-store.json", help="the JSON file")
     asked = parser.parse_args(arguments)
     counts = [5_000, 20_000] if asked.quick else [int(each) for each in asked.pending.split(",")]
-    folder, began_s = Path(tempfile.mkdtemp(prefix="wheel-bench-store-")), time.monotonic()
-
-    def say(text: str) -> None:
-        print(f"{time.monotonic() - began_s:7.1f} s  {text}", flush=True)
-
-    settings = {
-        "spark.sql.shuffle.partitions": 2,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "4g",
-    }
-    spark = build_session("wheel_udf store bench", master="local[2]", conf=settings)
-    try:
+    with workplace("store", "4g") as (spark, folder, say):
         Ground(spark, folder, 2_000).measure(store_traffic.Sizes(rate=200, seconds=20, idle_s=1), say)
         grounds = [Ground(spark, folder, count) for count in (() if asked.batches else counts)]
         sizes = store_traffic.Sizes(rate=200, seconds=20, idle_s=4) if asked.quick else store_traffic.Sizes()
@@ -291,9 +278,6 @@ def main(arguments: list[str] | None = None) -> int:
             ground.measure(sizes, say)
             shutil.rmtree(ground.folder)
         lines = _count_files(spark, folder, asked.batches, say) if asked.batches else _lines(grounds)
-    finally:
-        stop_session(spark)
-        shutil.rmtree(folder, ignore_errors=True)
     figures = {f"{ground.count:,}": ground.figures for ground in grounds}
     report.write_json(asked.out, report.document(lines, {"figures": figures}))
     print(f"\n{report.table(lines)}\n\nall figures: {asked.out}")

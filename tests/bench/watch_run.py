@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 from statistics import median
@@ -25,6 +23,7 @@ from typing import Any
 
 from tests.bench import report
 from tests.bench.report import Line, Target
+from tests.bench.workplace import workplace
 
 ROOT = Path(__file__).parents[2]
 START_MS = 1_700_000_000_000
@@ -217,25 +216,8 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     # Spark's workers find the naive operator by the name of its module.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    from wheel_udf.session import build_session, stop_session
-
-    folder, began_s = Path(tempfile.mkdtemp(prefix="wheel-bench-watch-")), time.monotonic()
-
-    def say(text: str) -> None:
-        print(f"{time.monotonic() - began_s:7.1f} s  {text}", flush=True)
-
-    settings = {
-        "spark.sql.shuffle.partitions": 2,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "6g",
-    }
-    spark = build_session("wheel_udf watch bench", master="local[2]", conf=settings)
-    try:
+    with workplace("watch", "6g") as (spark, folder, say):
         lines = _lines(asked, spark, folder, say)
-    finally:
-        stop_session(spark)
-        shutil.rmtree(folder, ignore_errors=True)
     report.write_json(asked.out, report.document(lines, {}))
     print(f"\n{report.table(lines)}\n\nall figures: {asked.out}")
     return 1 if any(line.met is False for line in lines) else 0

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.unit.configs import faults_of, written
 from wheel_udf import config
-from wheel_udf.errors import ConfigError, ConfigErrors
+from wheel_udf.errors import ConfigError
 from wheel_udf.geometry import Wheel
 from wheel_udf.kafka_options import ending_offsets, for_level_topic, for_topics, reader_options
 from wheel_udf.levels import BinaryLevels, FixedLevels
@@ -34,15 +35,7 @@ checkpoint: data/checkpoints/departures
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    path = tmp_path / "job.yml"
-    path.write_text(GOOD)
-    return path
-
-
-def faults_of(file: Path, *overrides: str) -> list[str]:
-    with pytest.raises(ConfigErrors) as caught:
-        config.load(file, overrides)
-    return [str(fault) for fault in caught.value.faults]
+    return written(tmp_path, GOOD)
 
 
 def fault_of(file: Path, *overrides: str) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.configs import faults_of, written
 from wheel_udf import cli, config
-from wheel_udf.errors import ConfigErrors
 from wheel_udf.watch_settings import WatchJobConfig
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -23,15 +23,7 @@ checkpoint: state
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    path = tmp_path / "job.yml"
-    path.write_text(GOOD)
-    return path
-
-
-def faults_of(file: Path, *overrides: str) -> list[str]:
-    with pytest.raises(ConfigErrors) as caught:
-        config.load(file, overrides)
-    return [str(fault) for fault in caught.value.faults]
+    return written(tmp_path, GOOD)
 
 
 def test_a_short_config_gets_the_defaults(file: Path) -> None:
