@@ -35,9 +35,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 # Spark 4.2 does not export this protocol class from pyspark.sql.datasource.
@@ -47,9 +46,11 @@ from pyspark.sql.types import StructType
 from wheel_udf.errors import ConfigError
 from wheel_udf.hints import Answer, HintBoard
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 CLOCK_FORMAT = "wheel-clock"
 CLOCK_SCHEMA = "shard int, instant_ms long, run string"
-_ARROW_SCHEMA = pa.schema([("shard", pa.int32()), ("instant_ms", pa.int64()), ("run", pa.string())])
 _MARK = "wheel_clock"
 INSTANT_BEFORE_ALL_MS = -(2**62)
 """Where the clock of a store stands before the first instant was published."""
@@ -286,11 +287,17 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One row for each shard."""
+        # Spark makes a process for each source of each query that is started, and most of its time is imports: those that only read need this.
+        import pyarrow as pa
+
         assert isinstance(partition, TickPartition)
         count = partition.shards
-        columns = [range(count), [partition.instant_ms] * count, [partition.run] * count]
-        arrays = [pa.array(column, kind.type) for column, kind in zip(columns, _ARROW_SCHEMA, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
+        arrays = [
+            pa.array(range(count), pa.int32()),
+            pa.array([partition.instant_ms] * count, pa.int64()),
+            pa.array([partition.run] * count, pa.string()),
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, names=["shard", "instant_ms", "run"])
 
     def stop(self) -> None:
         """Leaves nothing on the board."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Literal, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -51,6 +51,10 @@ SOURCE: Final = "source"
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._*?-]{1,249}")
 
 
+HeaderForm = Literal["text", "instant", "json"]
+"""How a column is written into a header: as it is, as ISO 8601 in UTC, as JSON."""
+
+
 @dataclass(frozen=True)
 class Shape:
     """What rows look like that leave.
@@ -60,14 +64,14 @@ class Shape:
         order: The order of rows in a file, and of records in a partition.
         looked_up_by: Columns that tables keep statistics of.
         may_be_null: Columns that may have no value.
-        headers: What a Kafka record says of the row beside its payload: name of the header, column, whether that is an instant.
+        headers: What a Kafka record says of the row beside its payload: name of the header, column, how it is written.
     """
 
     columns: str
     order: tuple[str, ...]
     looked_up_by: str
     may_be_null: frozenset[str]
-    headers: tuple[tuple[str, str, bool], ...]
+    headers: tuple[tuple[str, str, HeaderForm], ...]
 
     @cached_property
     def projection(self) -> Prepared:
@@ -93,11 +97,11 @@ FIRED: Final = Shape(
     looked_up_by="schedule_id,seq,deliver_at,fired_at",
     may_be_null=frozenset({"key", "value", "headers"}),
     headers=(
-        ("wheel-id", "schedule_id", False),
-        ("wheel-fire-id", "fire_id", False),
-        ("wheel-deliver-at", "deliver_at", True),
-        ("wheel-fired-at", "fired_at", True),
-        ("wheel-seq", "seq", False),
+        ("wheel-id", "schedule_id", "text"),
+        ("wheel-fire-id", "fire_id", "text"),
+        ("wheel-deliver-at", "deliver_at", "instant"),
+        ("wheel-fired-at", "fired_at", "instant"),
+        ("wheel-seq", "seq", "text"),
     ),
 )
 """A firing of the wheel."""
@@ -109,8 +113,8 @@ LEVELED: Final = replace(
     looked_up_by=f"{FIRED.looked_up_by},scheduled_at",
     headers=(
         *FIRED.headers,
-        ("wheel-scheduled-at", "scheduled_at", True),
-        ("wheel-level-error-ms", "level_error_ms", False),
+        ("wheel-scheduled-at", "scheduled_at", "instant"),
+        ("wheel-level-error-ms", "level_error_ms", "text"),
     ),
 )
 """A firing of a wheel with delay levels."""
@@ -121,13 +125,16 @@ OUTCOME: Final = Shape(
     looked_up_by="op_id,group,outcome,at",
     may_be_null=frozenset({"key", "value", "headers", "by_key"}),
     headers=(
-        ("wheel-id", "op_id", False),
-        ("wheel-fire-id", "fire_id", False),
-        ("wheel-group", "group", False),
-        ("wheel-outcome", "outcome", False),
-        ("wheel-by-key", "by_key", False),
-        ("wheel-at", "at", True),
-        ("wheel-decided-at", "decided_at", True),
+        ("wheel-id", "op_id", "text"),
+        ("wheel-fire-id", "fire_id", "text"),
+        ("wheel-group", "group", "text"),
+        ("wheel-outcome", "outcome", "text"),
+        ("wheel-by-key", "by_key", "text"),
+        ("wheel-at", "at", "instant"),
+        ("wheel-decided-at", "decided_at", "instant"),
+        ("wheel-generation", "generation", "text"),
+        ("wheel-present", "present", "json"),
+        ("wheel-missing", "missing", "json"),
     ),
 )
 """An outcome of the purgatory."""

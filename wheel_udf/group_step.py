@@ -218,15 +218,28 @@ def _counts_of(values: pa.ChunkedArray) -> dict[str, int]:
     return {pair["values"]: pair["counts"] for pair in pc.value_counts(values).to_pylist()}
 
 
-_SIZED = ("schedule_id", "op_id", "key", "value", "headers", "source")
+_SIZED = {
+    "schedule_id": 1,
+    "op_id": 1,
+    "key": 1,
+    "value": 1,
+    "headers": 1,
+    "source": 1,
+    "present": 6,
+    "missing": 6,
+}
+"""What has no bound of its own, and into how many bytes one of it may turn: JSON writes control characters as six."""
 
 
 def _largest_of(entries: pa.Table) -> dict[str, int]:
     """Bytes of the largest entry of each destination, from above: headers count as the JSON text they are here."""
     if not entries.num_rows:
         return {}
-    sized = (entries[name] for name in _SIZED if name in entries.column_names)
-    total = reduce(pc.add, (pc.binary_length(part).fill_null(0).cast(pa.int64()) for part in sized))
+    sized = ((entries[name], times) for name, times in _SIZED.items() if name in entries.column_names)
+    parts = (
+        pc.multiply(pc.binary_length(part).fill_null(0).cast(pa.int64()), times) for part, times in sized
+    )
+    total = reduce(pc.add, parts)
     sizes = pa.table({"destination": entries["destination"], "bytes": total})
     found = sizes.group_by("destination").aggregate([("bytes", "max")])
     return dict(zip(found["destination"].to_pylist(), found["bytes_max"].to_pylist(), strict=True))

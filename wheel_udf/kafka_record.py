@@ -12,7 +12,7 @@ With delay levels, ``wheel-deliver-at`` is what was asked for, and there are::
 
 An outcome of the purgatory has beside id, fire id and source::
 
-    wheel-group    wheel-outcome    wheel-by-key (if any)    wheel-at    wheel-decided-at
+    wheel-group    wheel-outcome    wheel-by-key (if any)    wheel-at    wheel-decided-at    wheel-generation    wheel-present    wheel-missing (JSON)
 
 A reject: key, value and headers of the record as they came (without a key and a value: the JSON ``record`` as the value), and then,
 each only if it is known, cut to what a header should be at most::
@@ -40,7 +40,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from wheel_udf.destinations import FIRED, SOURCE, Shape, shape_of
+from wheel_udf.destinations import FIRED, SOURCE, HeaderForm, Shape, shape_of
 from wheel_udf.prepared import Prepared
 
 _BATCH_OVERHEAD: Final = 61
@@ -80,23 +80,20 @@ def delivery_records(fired: DataFrame) -> DataFrame:
 
 def delivery_headers(shape: Shape = FIRED) -> Column:
     """The headers of a delivery, from the columns of a row of that shape; those of columns that may be null only where they are not."""
-    said = [
-        (name, column, is_instant)
-        for name, column, is_instant in shape.headers
-        if column not in shape.may_be_null
-    ]
-    named = F.array(
-        *(
-            _header(name, iso_utc(column) if is_instant else F.col(column).cast("string"))
-            for name, column, is_instant in said
-        )
-    )
+    sure = [each for each in shape.headers if each[1] not in shape.may_be_null]
+    named = F.array(*(_header(name, _written(column, form)) for name, column, form in sure))
     unsure = [(name, column) for name, column, _ in shape.headers if column in shape.may_be_null]
     for name, column in (*unsure, ("wheel-source", SOURCE)):
         more = F.array(_header(name, F.col(column)))
         named = F.when(F.col(column).isNull(), named).otherwise(F.concat(named, more))
     kept = F.filter("headers", lambda each: ~F.coalesce(each["key"], F.lit("")).startswith("wheel-"))
     return F.when(F.col("headers").isNull(), named).otherwise(F.concat(_all_named(kept), named))
+
+
+def _written(column: str, form: HeaderForm) -> Column:
+    if form == "instant":
+        return iso_utc(column)
+    return F.to_json(column) if form == "json" else F.col(column).cast("string")
 
 
 @cache

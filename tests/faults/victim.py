@@ -1,4 +1,4 @@
-"""A driver that kills itself, hard, at a crash point of its second batch: ``python -m tests.faults.victim FOLDER POINT``."""
+"""A driver that kills itself, hard, at a crash point of its third batch: ``python -m tests.faults.victim FOLDER POINT RUN``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.faults.world import start
+from tests.faults.world import start, start_watch
 from wheel_udf.pending import Wheel, pending
 from wheel_udf.session import build_session
 from wheel_udf.sinks import DeltaSink
@@ -24,6 +24,7 @@ SETTINGS: dict[str, str | float | bool] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+RUNS = {"wheel": start, "purgatory": start_watch}
 _BATCH = 2
 _PENDING_THEN = 60
 """After the batches 0 and 1, the last that the first victim has committed."""
@@ -49,7 +50,7 @@ class DeadlySink(DeltaSink):
             die()
 
 
-def main(folder: str, point: str) -> None:
+def main(folder: str, point: str, run: str) -> None:
     """Runs until the crash point."""
     DeadlySink.point = point
 
@@ -58,10 +59,10 @@ def main(folder: str, point: str) -> None:
             die()
 
     spark = build_session("victim", master="local[2]", conf=SETTINGS)
-    if point == POINTS[1]:
+    if (run, point) == ("wheel", POINTS[1]):
         # A state store is read where no stream has run yet: Spark does not make what that needs by itself.
         assert pending(spark, Wheel(f"{folder}/checkpoint")).count() == _PENDING_THEN
-    start(
+    RUNS[run](
         spark, Path(folder), sink=lambda path: DeadlySink(path, create=True), on_batch=on_batch
     ).awaitTermination()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.spark.streams import at_ms, cancel, due, read_files
+from tests.spark.watches import event, operation, read_rows
 from wheel_udf.clock import EventClock
 from wheel_udf.delivery import deliver
 from wheel_udf.geometry import Wheel
@@ -14,11 +15,12 @@ from wheel_udf.sinks import DeltaSink, Destinations, Sink
 from wheel_udf.store_layout import StoreLayout
 from wheel_udf.tiered import Outlet, start_tiered
 from wheel_udf.tiered_run import TieredRun, TieredWheel
+from wheel_udf.watch_operator import watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from wheel_udf.metrics import BatchReport
@@ -55,6 +57,15 @@ def start(
         clock=EventClock(until_ms=at_ms(END_S)),
         shards=2,
     )
+    return _delivered(frame, folder, sink, on_batch)
+
+
+def _delivered(
+    frame: DataFrame,
+    folder: Path,
+    sink: Callable[[str], Sink],
+    on_batch: Callable[[BatchReport], None] | None,
+) -> StreamingQuery:
     return deliver(
         frame,
         destinations=Destinations({"*": sink(str(folder / "tables"))}),
@@ -63,6 +74,46 @@ def start(
         trigger="available-now",
         on_batch=on_batch,
     )
+
+
+def watched_files() -> list[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
+    """Four pairs of files: 60 operations of ten minutes in two destinations, of which some have their event, some are cancelled; one bad row in each.
+
+    The clock of the third batch is 1000: there all of the first 40 have ended, into both tables.
+    """
+    early = [
+        operation(f"op{n:02}", n, f"k{n:02}", destination=WHERE[n % 2], deadline="10 m") for n in range(40)
+    ]
+    late = [
+        operation(f"op{n:02}", 900, f"k{n:02}", destination=WHERE[n % 2], deadline="10 m")
+        for n in range(40, 60)
+    ]
+    paid = [event(f"k{n:02}", 100 + n) for n in range(0, 60, 3)]
+    called_off = [event(f"op{n:02}", 200 + n, op="CANCEL_OPERATION") for n in range(1, 40, 3)]
+    bad = [operation(None, 0, "k")]
+    return [
+        (early + bad, []),
+        (bad, paid),
+        (late + bad, [*called_off, event("nobody", 1_000)]),
+        (bad, [event("k59", 1_100)]),
+    ]
+
+
+def start_watch(
+    spark: SparkSession,
+    folder: Path,
+    *,
+    sink: Callable[[str], Sink] = lambda path: DeltaSink(path, create=True),
+    on_batch: Callable[[BatchReport], None] | None = None,
+) -> StreamingQuery:
+    """Starts a purgatory over all of :func:`watched_files`."""
+    frame = watch(
+        *read_rows(spark, folder),
+        wheel=Wheel(tick_ms=1_000, size=20, levels=4),
+        clock=EventClock(until_ms=at_ms(END_S)),
+        shards=2,
+    )
+    return _delivered(frame, folder, sink, on_batch)
 
 
 def start_tiered_run(spark: SparkSession, folder: Path) -> TieredRun:
