@@ -33,7 +33,7 @@ from pyspark.sql import functions as F
 
 from wheel_udf.clock import wall_clock_ms
 from wheel_udf.errors import ActError, StoreError, StoreMovedError
-from wheel_udf.pending import PENDING_COLUMNS, Wheel, pending
+from wheel_udf.pending import Wheel, pending
 from wheel_udf.slot_store import CURSOR, Head, SlotStore
 from wheel_udf.state import CANCEL, SCHEDULE
 from wheel_udf.store_intake import stored_rows
@@ -67,14 +67,14 @@ class Picked:
                 hint="for all that is pending: true",
             )
 
-    def of(self, rows: DataFrame) -> DataFrame:
-        """The rows picked.
+    def of(self, rows: DataFrame, id_column: str = "schedule_id") -> DataFrame:
+        """The rows picked, of a table whose ids are in `id_column`.
 
         Raises:
             ActError: Spark cannot read the predicate, or it is not true or false of a row.
         """
         if self.ids is not None:
-            rows = rows.where(F.col("schedule_id").isin(list(self.ids)))
+            rows = rows.where(F.col(id_column).isin(list(self.ids)))
         if self.where is None:
             return rows
         try:
@@ -84,7 +84,7 @@ class Picked:
                 f"this predicate cannot be used ({str(fault).splitlines()[0]})",
                 field="where",
                 value=self.where,
-                rule=f"SQL over {', '.join(PENDING_COLUMNS)}",
+                rule=f"SQL over {', '.join(rows.columns)}",
             ) from None
 
     def __str__(self) -> str:

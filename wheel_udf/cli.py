@@ -22,10 +22,11 @@ from typing import TextIO
 
 from wheel_udf import config as config_file
 from wheel_udf import desk_arguments
-from wheel_udf.errors import ConfigError, ConfigErrors
+from wheel_udf.errors import ConfigErrors
 from wheel_udf.failures import explain
 from wheel_udf.secrets import hide
 from wheel_udf.settings import AnyJobConfig, JobConfig
+from wheel_udf.watch_settings import WatchJobConfig
 
 SUCCESS = 0
 USAGE = 2
@@ -139,13 +140,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 def _desk(config: AnyJobConfig, arguments: argparse.Namespace, say: Callable[[str], None]) -> int:
     from wheel_udf import desk
 
-    if not isinstance(config, JobConfig):
-        what, rule = (
-            "a purgatory has no table of what is pending",
-            "the config of a scheduler, with a source of commands",
-        )
-        raise ConfigError(what, field="verb", value=arguments.verb, rule=rule)
-
+    if isinstance(config, WatchJobConfig):
+        return desk.run_watch(config, arguments, say)
+    assert isinstance(config, JobConfig), "there are two kinds"
     return desk.run(config, arguments, say)
 
 

@@ -11,7 +11,7 @@
     delay_scheduler.py history  --config FILE --id ID
 
 They read the config of the job and run beside it, or while it rests. Rows are printed as JSON, a line each, without key and value unless ``--payload`` asks
-for them. ``--dry-run`` counts and changes nothing. The arguments: :mod:`wheel_udf.desk_arguments`.
+for them. ``--dry-run`` counts and changes nothing. Of a purgatory there is ``pending``: its operations. The arguments: :mod:`wheel_udf.desk_arguments`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from wheel_udf import acts
-from wheel_udf.errors import ActError
+from wheel_udf.errors import ActError, ConfigError
 from wheel_udf.history import history
 from wheel_udf.job import destinations_of, session, sink_of
 from wheel_udf.metrics import instant_text
 from wheel_udf.pending import Wheel, forecast, pending, stored
 from wheel_udf.settings import JobConfig
 from wheel_udf.slot_store import SlotStore
+from wheel_udf.watch_pending import operations_pending
+from wheel_udf.watch_settings import WatchJobConfig
 
 Say = Callable[[str], None]
 
@@ -69,6 +71,40 @@ def run(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
     return 0
 
 
+def run_watch(config: WatchJobConfig, asked: argparse.Namespace, say: Say) -> int:
+    """As :func:`run`, of a purgatory; of the verbs it has ``pending``.
+
+    Raises:
+        ConfigError: Another verb.
+        WheelError: It cannot be done.
+    """
+    if asked.verb != "pending":
+        raise ConfigError(
+            "a purgatory has no such verb",
+            field="verb",
+            value=asked.verb,
+            rule="pending",
+            hint="an operation is cancelled by an event: op CANCEL_OPERATION, key its op_id",
+        )
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    with session(config.name) as spark:
+        rows = operations_pending(spark, config.checkpoint, as_of_ms=asked.as_of)
+        if asked.id is not None or asked.where is not None:
+            rows = _picked(asked).of(rows, "op_id")
+        if asked.count:
+            say(f"pending {rows.count()}")
+            return 0
+        shown = rows.orderBy("deadline", "group", "op_id").limit(asked.limit)
+        payload = {"key", "value", "headers"}
+        named = [F.col(name) for name in shown.columns if name not in payload]
+        _say_rows(shown.select(*named, *_payload(asked)), say)
+    return 0
+
+
+def _payload(asked: argparse.Namespace) -> list[Column]:
+    return [F.col(name).cast("string").alias(name) for name in ("key", "value")] if asked.payload else []
+
+
 def _wheel(spark: SparkSession, config: JobConfig) -> Wheel:
     if config.store is None:
         return Wheel(config.checkpoint)
@@ -92,12 +128,11 @@ def _list(spark: SparkSession, wheel: Wheel, asked: argparse.Namespace, say: Say
         if wheel.store is not None:
             say(f"stored {stored(wheel.store)}")
         return
-    payload = [F.col(name).cast("string").alias(name) for name in ("key", "value")] if asked.payload else []
     shown = rows.orderBy("deliver_at", "schedule_id").limit(asked.limit)
     # What is null is left out of a line: of an entry without a delay level nothing is said of levels.
     scheduled = F.when(F.col("delay_level_ms").isNotNull(), F.col("scheduled_at")).alias("scheduled_at")
     kept = ("delay_level_ms", "destination", "max_lateness_ms", "source", "place")
-    _say_rows(shown.select("schedule_id", "seq", "deliver_at", scheduled, *kept, *payload), say)
+    _say_rows(shown.select("schedule_id", "seq", "deliver_at", scheduled, *kept, *_payload(asked)), say)
 
 
 def _forecast(spark: SparkSession, wheel: Wheel, asked: argparse.Namespace, say: Say) -> None:

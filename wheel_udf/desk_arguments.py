@@ -10,7 +10,7 @@ from typing import Final
 from wheel_udf.setting_values import parse_instant_ms
 
 VERBS: Final = {
-    "pending": "what is pending: list, get by id, count",
+    "pending": "what is pending: list, get by id, count; of a purgatory, its operations",
     "forecast": "the load to come, by step of time and destination, as lines and as a picture",
     "cancel": "ends pending entries without firing them (tiered mode)",
     "move": "gives pending entries another due time (tiered mode)",
@@ -18,6 +18,7 @@ VERBS: Final = {
     "acts": "what has been cancelled, moved and rerouted, by whom and when",
     "history": "what became of an id: why it fired or not, when, and through which levels",
 }
+_OF_OPERATIONS = "op_id, group, keys, rule, event_time, deadline, limit, present, total, generation, destination, place, ..."
 _COLUMNS = "schedule_id, seq, deliver_at, destination, key, value, headers, max_lateness_ms, source, place"
 
 
@@ -48,8 +49,14 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     common = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_common(common)
     which = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    which.add_argument("--id", action="append", metavar="ID", help="a schedule_id; repeatable")
-    which.add_argument("--where", metavar="SQL", help=f"true for the rows that are meant, over: {_COLUMNS}")
+    which.add_argument(
+        "--id", action="append", metavar="ID", help="a schedule_id (of a purgatory an op_id); repeatable"
+    )
+    which.add_argument(
+        "--where",
+        metavar="SQL",
+        help=f"true for the rows that are meant, over: {_COLUMNS} (of a purgatory: {_OF_OPERATIONS})",
+    )
     then = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     then.add_argument(
         "--as-of",

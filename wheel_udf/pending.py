@@ -30,7 +30,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 from wheel_udf.checkpoint import batch_at, committed_offsets
 from wheel_udf.slot_store import Head, SlotStore
@@ -48,9 +47,6 @@ PENDING_COLUMNS: Final = (
 
 _FEW_IDS: Final = 2_000_000
 """Of so many hashes a copy (some 60 MB) goes to each executor."""
-
-_ENTRY: Final = from_arrow_schema(ENTRY_SCHEMA)
-_MEMORY: Final = from_arrow_schema(MEMORY_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -132,24 +128,41 @@ def _public(rows: DataFrame, place: Column) -> DataFrame:
 
 def in_state(spark: SparkSession, checkpoint: str, *, as_of_ms: int | None = None) -> DataFrame:
     """The entries in the state of a query, after its last committed batch (by an instant); the columns of ``ENTRY_SCHEMA``."""
-    return _from_state(_states(spark, checkpoint, as_of_ms), spark, entries_of_text, _ENTRY)
+    return from_state(spark, checkpoint, entries_of_text, ENTRY_SCHEMA, as_of_ms=as_of_ms)
 
 
 def remembered(spark: SparkSession, checkpoint: str) -> DataFrame:
     """What the state of a query remembers of ended ids; the columns of ``MEMORY_SCHEMA``."""
-    return _from_state(_states(spark, checkpoint), spark, memory_of_text, _MEMORY)
+    return from_state(spark, checkpoint, memory_of_text, MEMORY_SCHEMA)
 
 
-def _from_state(
-    states: DataFrame | None, spark: SparkSession, of_text: Callable[[str], pa.Table], columns: StructType
+def from_state(
+    spark: SparkSession,
+    checkpoint: str,
+    of_text: Callable[[str], pa.Table],
+    schema: pa.Schema,
+    *,
+    as_of_ms: int | None = None,
 ) -> DataFrame:
-    """What is in the chunks of all shards, opened where they are."""
+    """What is in the chunks of all shards of a query, opened where they are.
+
+    Args:
+        spark: A session.
+        checkpoint: Of the query.
+        of_text: Takes the rows from the column ``chunks`` of a shard's state; runs on executors.
+        schema: Their columns.
+        as_of_ms: After the last batch planned by then; None: after the last committed one.
+
+    Raises:
+        CheckpointError: The checkpoint is damaged, or does not go back so far.
+    """
 
     def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for text in batch.column(0).to_pylist():
                 yield from of_text(text).to_batches()
 
+    columns, states = from_arrow_schema(schema), _states(spark, checkpoint, as_of_ms)
     if states is None:
         return spark.createDataFrame([], columns)
     return states.select("value.groupState.chunks").mapInArrow(opened, columns)

@@ -36,16 +36,12 @@ class Case:
 
     def run(self, until: str, verb: str = "run") -> int:
         """The job over what is there, until an instant."""
+        return self.say(verb, "--trigger", "available-now", "--until", at(until))
+
+    def say(self, verb: str, *more: str) -> int:
+        """A verb of the command line, on the time of the rows."""
         out, err = io.StringIO(), io.StringIO()
-        argv = [
-            verb,
-            "--config",
-            str(self.folder / "job.yml"),
-            "--trigger",
-            "available-now",
-            "--until",
-            at(until),
-        ]
+        argv = [verb, "--config", str(self.folder / "job.yml"), *more]
         for setting in ("clock.kind=event", "clock.max_ahead=none", "wheel.shards=2"):
             argv += ["--set", setting]
         code = main(argv, out=out, err=err)
@@ -164,6 +160,20 @@ def test_a_join_waits_for_its_members_and_a_member_that_misses_a_beat_is_lost(
     ]
     case.write("signs", *({"group": "g", "member": m, "what": w, "at": at(clock)} for m, w, clock in signs))
     assert case.run("10:00:21") == 0, case.err
+    assert case.say("pending") == 0, case.err
+    shown = [json.loads(line) for line in case.out.splitlines()]
+    assert [
+        (row["op_id"], row["rule"], row["generation"], row["present"], row["place"]) for row in shown
+    ] == [
+        ("join", "all", 2, ["join c"], "open"),
+        ("a", "beat", 1, [], "open"),
+    ]
+    assert (shown[0]["deadline"], shown[0]["limit"]) == (
+        "2026-01-01T10:00:21.000Z",
+        "2026-01-01T10:00:25.000Z",
+    )
+    assert case.say("pending", "--count", "--where", "rule = 'beat'") == 0
+    assert case.out == "pending 1\n"
     # The group's state survives the restart: the second generation of the join is still open.
     case.write("signs", *({"group": "g", "member": m, "what": "join", "at": at("10:00:22")} for m in "ab"))
     assert case.run("10:01:00") == 0, case.err

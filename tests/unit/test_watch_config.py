@@ -93,6 +93,10 @@ def test_one_table_may_hold_operations_and_events(file: Path) -> None:
     assert (job.operations.where, job.events.path) == ("what = 'order'", "orders")
 
 
-def test_the_desk_is_for_what_is_scheduled(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["pending", "--config", str(file)]) == 2
-    assert "a purgatory has no table of what is pending: verb = 'pending'" in capsys.readouterr().err
+def test_what_a_purgatory_has_no_verb_for_is_told_with_what_to_do_instead(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["cancel", "--config", str(file), "--id", "o"]) == 2
+    told = capsys.readouterr().err
+    assert "a purgatory has no such verb: verb = 'cancel'" in told
+    assert "op CANCEL_OPERATION" in told

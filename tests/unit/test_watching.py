@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.watch_model import BEAT, CANCEL, CANCEL_OPERATION, SUM, Event, Outcome, Request
 from tests.unit.watching import Shard
+from wheel_udf.watch_look import operations_of_text
 from wheel_udf.watch_state import EVENTS_LEVEL
 
 
@@ -308,3 +309,38 @@ def test_a_step_back_of_the_clock_holds_it() -> None:
     shard.batch(20, order(time=60, deadline=70), Event("paid", 65))
     assert shard.outcomes == []
     assert [o.at for o in shard.batch(66)] == [65]
+
+
+def test_what_waits_can_be_looked_at_open_at_rest_and_held() -> None:
+    shard = Shard(memory=100)
+    shard.batch(
+        10,
+        Request("o", ("a", "b", "c"), 2, 0, 200),
+        Request("o", ("a",), 1, 150, 160),
+        Request("sum", ("a",), SUM, 1, 40, 7.5),
+        Request("member", ("m",), BEAT, 0, 5),
+        Request("group", ("a", "x"), 2, 2, 7, limit=90),
+        Event("a", 3),
+        Event("b", 11),
+    )
+    shown = {
+        (
+            row["op_id"],
+            row["place"],
+            row["rule"],
+            row["event_time_ms"],
+            row["deadline_ms"],
+            row["limit_ms"],
+        ): (
+            row["present"],
+            row["generation"],
+        )
+        for row in operations_of_text(shard.state.text).to_pylist()
+    }
+    assert shown == {
+        ("o", "open", "n:2", 0, 200, None): (["a"], 1),
+        ("o", "held", "any", 150, 160, None): ([], 1),
+        ("sum", "open", "sum>=7.5", 1, 40, None): (["a"], 1),
+        ("member", "resting", "beat", None, None, None): ([], 1),
+        ("group", "open", "all", 2, 12, 90): (["a"], 1),
+    }
