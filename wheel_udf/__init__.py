@@ -38,11 +38,11 @@ _HOMES = {
     "WheelError": "errors",
     "build_session": "session",
     "deliver": "delivery",
-    "fired": "operator",
-    "outcomes": "watch_operator",
-    "rejects": "operator",
+    "fired": "selection",
+    "outcomes": "selection",
+    "rejects": "selection",
     "schedule": "operator",
-    "status": "operator",
+    "status": "selection",
     "stop_session": "session",
     "watch": "watch_operator",
 }
@@ -108,10 +108,11 @@ if TYPE_CHECKING:
     from wheel_udf.kafka_sink import KafkaSink
     from wheel_udf.levels import BinaryLevels, FixedLevels
     from wheel_udf.metrics import BatchReport
-    from wheel_udf.operator import fired, rejects, schedule, status
+    from wheel_udf.operator import schedule
+    from wheel_udf.selection import fired, outcomes, rejects, status
     from wheel_udf.session import build_session, stop_session
     from wheel_udf.timing_wheel import TimingWheel
-    from wheel_udf.watch_operator import outcomes, watch
+    from wheel_udf.watch_operator import watch
 
 
 def __getattr__(name: str) -> object:

@@ -33,6 +33,7 @@ from pyspark.sql import functions as F
 
 from wheel_udf.clock import wall_clock_ms
 from wheel_udf.errors import ActError, StoreError, StoreMovedError
+from wheel_udf.failures import first_line
 from wheel_udf.pending import Wheel, pending
 from wheel_udf.slot_store import CURSOR, Head, SlotStore
 from wheel_udf.state import CANCEL, SCHEDULE
@@ -81,7 +82,7 @@ class Picked:
             return rows.where(F.expr(self.where))
         except PySparkException as fault:
             raise ActError(
-                f"this predicate cannot be used ({str(fault).splitlines()[0]})",
+                f"this predicate cannot be used ({first_line(str(fault))})",
                 field="where",
                 value=self.where,
                 rule=f"SQL over {', '.join(rows.columns)}",
@@ -199,7 +200,7 @@ def _act(spark: SparkSession, wheel: Wheel, picked: Picked, change: _Change, *, 
     try:
         chosen = change.of(rows).persist()
     except PySparkException as fault:
-        what = f"this time cannot be used ({str(fault).splitlines()[0]})"
+        what = f"this time cannot be used ({first_line(str(fault))})"
         raise ActError(what, field="to", value=change.due, rule="SQL of a timestamp") from None
     try:
         count = chosen.count()

@@ -45,11 +45,12 @@ _ZONE: Final = " ?(?:Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)"
 
 
 class Input(NamedTuple):
-    """A column of the input: its name, how to refer to it, and its type."""
+    """A column of the input: its name, how to refer to it, its type, and what the rows are."""
 
     name: str
     column: Column
     kind: T.DataType
+    what: str = "commands"
 
     def read(self, reader: Callable[..., Column], **options: bool) -> Column:
         """The column through one of the readers of this module.
@@ -61,7 +62,7 @@ class Input(NamedTuple):
             return reader(self.column, self.kind, **options)
         except TypeError as fault:
             raise ContractError(
-                "a column of the commands has a type that no valid value can have",
+                f"a column of the {self.what} has a type that no valid value can have",
                 field=self.name,
                 value=self.kind.simpleString(),
                 rule=str(fault),
@@ -78,25 +79,27 @@ Inputs = dict[str, Input]
 
 
 def located(
-    frame: DataFrame, known: Collection[str], *, required: str, what: str
+    frame: DataFrame, known: Collection[str], *, required: Collection[str], what: str
 ) -> tuple[DataFrame, Inputs, list[Input]]:
     """Finds the columns of a frame that are known by name, in any case.
 
     Args:
         frame: Of the user.
         known: The names, in lower case.
-        required: The one that has to be there.
+        required: Those that have to be there.
         what: What the rows are, for messages.
 
     Returns:
         The frame with positions for names, so that columns of the user can meet neither ours nor each other; the known columns by name; all columns.
 
     Raises:
-        ContractError: A name that is there twice, or the required one is not there.
+        ContractError: A name that is there twice, or a required one is not there.
     """
-    original = [Input(field.name, F.col(f"in{at}"), field.dataType) for at, field in enumerate(frame.schema)]
+    original = [
+        Input(field.name, F.col(f"in{at}"), field.dataType, what) for at, field in enumerate(frame.schema)
+    ]
     found: dict[str, int] = {}
-    for position, (name, _, _) in enumerate(original):
+    for position, (name, *_) in enumerate(original):
         if name.lower() in found:
             raise ContractError(
                 f"a column of the {what} is there twice",
@@ -106,14 +109,14 @@ def located(
             )
         if name.lower() in known:
             found[name.lower()] = position
-    if required not in found:
-        asked = [name for name in known if not name.startswith(("_", "source_seq")) and name != required]
+    if missing := [name for name in required if name not in found]:
+        asked = [name for name in known if not name.startswith(("_", "source_seq")) and name not in required]
         raise ContractError(
-            f"the {what} have no column {required}",
+            f"the {what} have no column {', '.join(missing)}",
             field="columns found",
             value=", ".join(frame.columns),
-            rule=f"columns expected: {required}, and as needed {', '.join(asked)}",
-            hint=f"rename the column that holds the {'key' if required == 'key' else 'id'}",
+            rule=f"columns expected: {', '.join(required)}, and as needed {', '.join(asked)}",
+            hint="rename the column that holds the id" if missing == ["schedule_id"] else None,
         )
     given = {name: Input(name, *original[at][1:]) for name, at in found.items()}
     return frame.toDF(*(f"in{at}" for at in range(len(original)))), given, original

@@ -122,7 +122,7 @@ def parse(commands: DataFrame, contract: Contract) -> DataFrame:
     Raises:
         ContractError: No ``schedule_id``, two columns of one name, or a type that can hold no valid value.
     """
-    frame, given, original = read.located(commands, _NAMES, required="schedule_id", what="commands")
+    frame, given, original = read.located(commands, _NAMES, required=("schedule_id",), what="commands")
     frame = frame.select("*", read.batch_ms().alias("_batch_ms"))
     name, at_ms = given["schedule_id"].read(read.identity), F.col("_at_ms")
     if len(original) > _COMPILED_COLUMNS:

@@ -283,6 +283,9 @@ def _unknown_key(location: tuple[int | str, ...], settings: dict[str, Any]) -> C
         if kinds:
             rule = f"{key} belongs to the clock kind {' and '.join(kinds)}, this one is {settings['clock']['kind']}"
             return ConfigError("a setting of another kind of clock", field=path, rule=rule)
+    if not section and key in JobConfig.model_fields:
+        rule = "a scheduler's config has a source of commands, a purgatory's operations and events"
+        return ConfigError("not a setting of a purgatory", field=path, rule=rule)
     known = _known_keys(section, settings)
     close = difflib.get_close_matches(key, known, n=1) or [name for name in known if key == f"{name}_ms"]
     hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"

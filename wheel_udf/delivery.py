@@ -36,12 +36,11 @@ from wheel_udf.clock import is_clock_offset
 from wheel_udf.durations import parse_duration_ms
 from wheel_udf.hints import HintBoard, answer_of
 from wheel_udf.metrics import BatchReport, LatenessHistogram
-from wheel_udf.operator import delivered, rejects
 from wheel_udf.prepared import Prepared
+from wheel_udf.selection import is_of_purgatory, leaving, refused
 from wheel_udf.session import quick_local_checkpoints
 from wheel_udf.sinks import Destinations, Sink, write_batch
 from wheel_udf.state import OUTCOMES
-from wheel_udf.watch_operator import going, going_wrong
 from wheel_udf.watch_state import COUNTED
 
 AVAILABLE_NOW = "available-now"
@@ -101,7 +100,7 @@ def deliver(
             board=HintBoard(facts["board"]),
             bounded=trigger == AVAILABLE_NOW,
             shard_count=facts["shards"],
-            purgatory=facts.get("watch", False),
+            purgatory=is_of_purgatory(scheduled),
             on_batch=on_batch,
         )
         writer = (
@@ -196,7 +195,6 @@ class _Delivery:
             rows_to.update(row["destinations"])
             for destination, size in row["largest"].items():
                 largest_to[destination] = max(size, largest_to.get(destination, 0))
-        leaving, refused = (going, going_wrong) if self.purgatory else (delivered, rejects)
         return write_batch(
             leaving(frame),
             refused(frame),

@@ -22,7 +22,7 @@ from wheel_udf.levels import level_name
 from wheel_udf.metrics import duration_text, instant_text
 from wheel_udf.settings import AnyJobConfig, JobConfig
 from wheel_udf.watch_settings import WatchJobConfig
-from wheel_udf.watch_sources import read_rows
+from wheel_udf.watch_sources import read_both
 
 _WILDCARDS = str.maketrans("*?", "xx")
 
@@ -55,8 +55,11 @@ def source_lines(spark: SparkSession, config: AnyJobConfig) -> list[str]:
     """Of each source where it is and which columns it has."""
     if isinstance(config, WatchJobConfig):
         parts = (("operations", config.operations), ("events", config.events))
-        columns = {name: read_rows(spark, source, name).columns for name, source in parts}
-        return [f"  {name:<13} {_source_text(source)}: {', '.join(columns[name])}" for name, source in parts]
+        frames = read_both(spark, config.operations, config.events)
+        return [
+            f"  {name:<13} {_source_text(source)}: {', '.join(frame.columns)}"
+            for (name, source), frame in zip(parts, frames, strict=True)
+        ]
     assert isinstance(config, JobConfig), "there are two kinds"
     names = commands_of(spark, config).columns
     return [f"  source        {_source_text(config.source, config.contract.preset)}: {', '.join(names)}"]

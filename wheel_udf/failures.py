@@ -91,7 +91,7 @@ def _explained(error: BaseException) -> Failure:
     if isinstance(error, errors.WheelError):
         return Failure(str(error), _exit_code(type(error)))
     if not type(error).__module__.startswith(("pyspark.", "py4j.")):
-        return Failure(f"{type(error).__name__}: {_first_line(str(error))}", RUN_FAILED)
+        return Failure(f"{type(error).__name__}: {first_line(str(error))}", RUN_FAILED)
     text = str(error).split("=== Streaming Query ===")[0]
     return _of_ours(text) or _of_a_source(text) or _of_kafka(text) or _of_spark(text, type(error).__name__)
 
@@ -165,7 +165,7 @@ def _of_spark(text: str, name: str) -> Failure:
     sentences = [sentence for kind, sentence in _SPARK_CLASS.findall(text) if kind not in _WRAPPERS]
     causes = _CAUSE.findall(text)
     if not sentences and not causes:
-        return Failure(f"{name}: {_without_sqlstate(_first_line(text))}", exit_code)
+        return Failure(f"{name}: {_without_sqlstate(first_line(text))}", exit_code)
     parts = [_without_sqlstate(part) for part in (*sentences[-1:], *causes[-1:])]
     return Failure(": ".join(dict.fromkeys(part.rstrip(" .") for part in parts)), exit_code)
 
@@ -174,5 +174,6 @@ def _without_sqlstate(text: str) -> str:
     return _SQLSTATE.sub("", text).strip()
 
 
-def _first_line(text: str) -> str:
+def first_line(text: str) -> str:
+    """The first line of an error's text that says something."""
     return text.strip().splitlines()[0] if text.strip() else "no message"

@@ -7,7 +7,7 @@
     clock source ----> clock rows ------'
 
 :func:`schedule` is a function of a DataFrame to a DataFrame: it starts nothing, and any source and any sink will do. ``kind`` says what a row
-is; :func:`fired`, :func:`rejects` and :func:`status` select. One row of status per touched shard and batch carries counts, next due time and
+is; :mod:`wheel_udf.selection` selects. One row of status per touched shard and batch carries counts, next due time and
 lateness, which is what :func:`wheel_udf.delivery.deliver` makes its progress report from.
 
 Design notes
@@ -46,7 +46,6 @@ from wheel_udf.by_shard import (
     no_tick,
     null_if_absent,
     shard_column,
-    status_of,
     stepped,
 )
 from wheel_udf.clock import Clock, EventClock, StoreClock
@@ -55,26 +54,10 @@ from wheel_udf.commands import Contract, parse
 from wheel_udf.geometry import Wheel
 from wheel_udf.group_step import NO_LONG
 from wheel_udf.limits import Limits
-from wheel_udf.prepared import Prepared
+from wheel_udf.selection import LEVEL_COLUMNS
 from wheel_udf.shard_step import ShardStep, form_of
-from wheel_udf.state import OUTCOMES, STATE_COLUMNS
+from wheel_udf.state import STATE_COLUMNS
 
-FIRED_COLUMNS = (
-    "schedule_id", "seq", "fire_id", "destination", "key", "value", "headers", "deliver_at", "fired_at", "lateness_ms",
-)  # fmt: skip
-LEVEL_COLUMNS = ("scheduled_at", "level_error_ms")
-"""With delay levels: when it was to be released, a timestamp, and how much later that is than ``deliver_at``, in ms."""
-REJECT_COLUMNS = (
-    "error_code", "error_message", "record", "source", "schedule_id", "seq", "destination", "key", "value", "headers",
-    "deliver_at", "rejected_at",
-)  # fmt: skip
-
-_STATUS_TYPE = ", ".join(
-    [
-        "far long, levels map<string, long>, missed_now long, refused_now long, full map<string, double>, spread_now long",
-        *(f"{name} long" for name in OUTCOMES),
-    ]
-)
 _STEP_COLUMNS_OF_LEVELS = ("delay_level_ms", "level_error_ms")
 
 
@@ -102,7 +85,7 @@ def schedule(
         limits: How many entries may wait; new ones beyond that are rejected. The shards share each bound.
 
     Returns:
-        A streaming frame; ``kind`` is ``fired``, ``missed``, ``rejected`` or ``status``. With delay levels it has :data:`LEVEL_COLUMNS` too, and
+        A streaming frame; ``kind`` is ``fired``, ``missed``, ``rejected`` or ``status``. With delay levels it has :data:`~wheel_udf.selection.LEVEL_COLUMNS` too, and
         ``lateness_ms`` is counted from ``scheduled_at``.
 
     Raises:
@@ -194,37 +177,6 @@ def _through_the_wheel(
     )
     identity = levels.fingerprint(wheel.fingerprint(), leveled=leveled)
     return _public(released, facts | {"wheel": identity}, leveled=leveled)
-
-
-def fired(scheduled: DataFrame) -> DataFrame:
-    """The released rows, with the columns of a delivery (:data:`FIRED_COLUMNS`, with delay levels :data:`LEVEL_COLUMNS` too)."""
-    more = LEVEL_COLUMNS if _is_leveled(scheduled) else ()
-    return scheduled.where("kind = 'fired'").select(*FIRED_COLUMNS, *more)
-
-
-def rejects(scheduled: DataFrame) -> DataFrame:
-    """The rows that could not be used, and those that were missed, each with its reason (:data:`REJECT_COLUMNS`)."""
-    return _REJECT_ROWS.select(scheduled.where("kind IN ('rejected', 'missed')"))
-
-
-def delivered(scheduled: DataFrame) -> DataFrame:
-    """The released rows as a batch is written: :func:`fired` and their ``source``."""
-    rows = _LEVELED_ROWS if _is_leveled(scheduled) else _DELIVERED_ROWS
-    return rows.select(scheduled.where("kind = 'fired'"))
-
-
-def _is_leveled(scheduled: DataFrame) -> bool:
-    return LEVEL_COLUMNS[0] in scheduled.columns
-
-
-def status(scheduled: DataFrame) -> DataFrame:
-    """One row per touched shard and batch: clock, next due, pending, and all counts by outcome since the beginning."""
-    return status_of(scheduled, _STATUS_TYPE)
-
-
-_REJECT_ROWS = Prepared(lambda: [F.col(name) for name in REJECT_COLUMNS])
-_DELIVERED_ROWS = Prepared(lambda: [F.col(name) for name in (*FIRED_COLUMNS, "source")])
-_LEVELED_ROWS = Prepared(lambda: [F.col(name) for name in (*FIRED_COLUMNS, *LEVEL_COLUMNS, "source")])
 
 
 def _command_rows(parsed: DataFrame, shards: int, *, leveled: bool) -> DataFrame:

@@ -7,7 +7,7 @@
     a at 20       another operation; while the clock has not passed 10, the first may still live on, up to 20 - 5 and beyond:
                   then this one is a duplicate. Until that is known it is held.
 
-The earliest of an id, by (event time, deadline), is meant; one that comes later but is earlier takes the place of an open one, unless it is late.
+The earliest of an id, by (event time, deadline, content), is meant; one that comes later but is earlier takes the place of an open one, unless it is late.
 Another is a duplicate if it begins while the id is taken: up to the end of the operation and `memory` beyond, of a join or a heartbeat up to the end of its rest. Whether it does
 follows from times alone, so it does not matter which batch brings what.
 """
@@ -27,6 +27,8 @@ CLAIM_SCHEMA = pa.schema(
     [*REQUEST_SCHEMA, *(OPERATION_SCHEMA.field(name) for name in ("op_hash", "key_hashes"))]
 )
 """An operation that asks for its id."""
+
+_MIX = 0x9E3779B97F4A7C15
 
 
 def claims_of(requests: pa.Table) -> pa.Table:
@@ -94,6 +96,13 @@ def displaced(opened: pa.Table, claims: pa.Table, standing_ms: int | None) -> tu
     new_time, new_deadline = _order_of(claims, asking)
     old_time, old_deadline = _order_of(opened, holding)
     earlier = (new_time < old_time) | ((new_time == old_time) & (new_deadline < old_deadline))
+    tied = np.flatnonzero((new_time == old_time) & (new_deadline == old_deadline))
+    if len(tied):
+        new, old = (
+            content_of(table.take(pa.array(rows[tied])))
+            for table, rows in ((claims, asking), (opened, holding))
+        )
+        earlier[tied] = new < old
     in_time = standing_ms is None or new_time >= standing_ms
     moved = np.unique(holding[earlier & in_time & (old_time != NEVER)])
     if not len(moved):
@@ -108,13 +117,28 @@ def earliest(claims: pa.Table) -> tuple[pa.Table, pa.Table]:
     if len(np.unique(hashes)) == len(hashes):
         return claims, claims.slice(0, 0)
     code = pc.dictionary_encode(named(claims["group"], claims["op_id"]).combine_chunks()).indices.to_numpy()
-    # What follows the times decides only between rows that differ in nothing but their payload, and not by the order of arrival.
-    payload = pc.rank(claims["value"].fill_null(b""), tiebreaker="min").to_numpy()
     times = _order_of(claims, np.arange(len(code)))
-    order = np.lexsort((payload, claims["need"].to_numpy(), *reversed(times), code))
+    order = np.lexsort((content_of(claims), *reversed(times), code))
     later = repeats(code[order])
     first, others = (claims.take(pa.array(np.sort(order[which]))) for which in (~later, later))
     return first, others
+
+
+def content_of(claims: pa.Table) -> Int64s:
+    """A number for all that an operation says beside its id and its times: what decides between two that differ in nothing else, so that the order of
+    arrival does not.
+    """
+    columns = [
+        pc.binary_join(claims["keys"].combine_chunks(), "\0"),
+        *(claims[name].cast(pa.string()) for name in ("need", "threshold", "limit_ms")),
+        *(claims[name] for name in ("destination", "key", "value", "headers")),
+    ]
+    total = np.zeros(claims.num_rows, np.uint64)
+    for column in columns:
+        known = column.is_valid().to_numpy(zero_copy_only=False)
+        hashes = hashes_of(column.fill_null("")).view(np.uint64)
+        total = total * np.uint64(_MIX) + hashes * np.uint64(2) + known
+    return total.view(np.int64)
 
 
 def contested(

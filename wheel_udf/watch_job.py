@@ -11,18 +11,18 @@ from wheel_udf.contract import Contract
 from wheel_udf.errors import ConfigError
 from wheel_udf.watch_operator import watch
 from wheel_udf.watch_settings import WatchJobConfig
-from wheel_udf.watch_sources import read_rows
+from wheel_udf.watch_sources import read_both
 
 
 def watched_frame(spark: SparkSession, config: WatchJobConfig, clock: Clock) -> DataFrame:
     """The frame of :func:`~wheel_udf.watch_operator.watch` over the config's two sources.
 
     Raises:
-        ConfigError: A source cannot be opened, or SQL of a column cannot be used.
+        ConfigErrors: Sources cannot be opened, or SQL of columns cannot be used; ConfigError: outcomes would go nowhere.
         ContractError: A source does not fit.
     """
     contract = config.contract
-    operations = read_rows(spark, config.operations, "operations")
+    operations, events = read_both(spark, config.operations, config.events)
     named = "destination" in (name.lower() for name in operations.columns)
     if config.watch.deliver and not named and contract.default_destination is None:
         raise ConfigError(
@@ -33,7 +33,7 @@ def watched_frame(spark: SparkSession, config: WatchJobConfig, clock: Clock) -> 
         )
     return watch(
         operations,
-        read_rows(spark, config.events, "events"),
+        events,
         wheel=config.wheel.wheel(),
         clock=clock,
         shards=config.wheel.shards,

@@ -11,8 +11,6 @@ sinks will do. What an operation waits for and when it ends: :mod:`wheel_udf.wat
 
 The watermark of the event clock is that of both streams together: the largest event time of either, less the delay. So the delay has to cover how far
 one may lag behind the other; a row that is later still counts if its operation is open.
-
-:func:`delayed_join` and :func:`heartbeats` put such frames together from members and beats.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ from wheel_udf.by_shard import (
     no_tick,
     null_if_absent,
     shard_column,
-    status_of,
     stepped,
 )
 from wheel_udf.clock import Clock, EventClock
@@ -44,21 +41,12 @@ from wheel_udf.contract import Contract
 from wheel_udf.errors import ConfigError
 from wheel_udf.geometry import Wheel
 from wheel_udf.group_step import NO_LONG
-from wheel_udf.prepared import Prepared
 from wheel_udf.watch_rows import parse_events, parse_operations
-from wheel_udf.watch_state import COUNTED, WATCH_STATE_COLUMNS, watch_fingerprint
+from wheel_udf.watch_state import WATCH_STATE_COLUMNS, watch_fingerprint
 from wheel_udf.watch_step import OUTPUT_TYPE, ShardWatch
 
 ENDS = ("completed", "expired", "cancelled")
 """The outcomes that are rows."""
-
-OUTCOME_COLUMNS = (
-    "op_id", "group", "outcome", "by_key", "at", "decided_at", "present", "missing", "generation", "destination", "key", "value",
-    "headers", "fire_id",
-)  # fmt: skip
-_STATUS_TYPE = ", ".join(
-    ["resting long, ahead long, decided_now long", *(f"{name} long" for name in COUNTED)]
-)
 
 
 def watch(  # noqa: PLR0913  # each is a setting of its own
@@ -115,55 +103,7 @@ def watch(  # noqa: PLR0913  # each is a setting of its own
         lookback_ms=lookback_ms,
         delivered=tuple(deliver),
     )
-    return _public(ended, facts | {"wheel": watch_fingerprint(wheel.fingerprint()), "watch": True})
-
-
-def outcomes(watched: DataFrame) -> DataFrame:
-    """The outcomes (:data:`OUTCOME_COLUMNS`)."""
-    return watched.where("kind = 'outcome'").select(*OUTCOME_COLUMNS)
-
-
-def watch_rejects(watched: DataFrame) -> DataFrame:
-    """The operations and events that could not be used, each with its reason."""
-    columns = (
-        "error_code",
-        "error_message",
-        "record",
-        "source",
-        "op_id",
-        "group",
-        "destination",
-        "rejected_at",
-    )
-    return watched.where("kind = 'rejected'").select(*columns)
-
-
-def watch_status(watched: DataFrame) -> DataFrame:
-    """One row per touched shard and batch: clock, next due, pending, and all counts by outcome since the beginning."""
-    return status_of(watched, _STATUS_TYPE)
-
-
-def going(watched: DataFrame) -> DataFrame:
-    """The outcomes as a batch is written: those with a destination, and their ``source``."""
-    return _GOING.select(watched.where("kind = 'outcome' AND destination IS NOT NULL"))
-
-
-def going_wrong(watched: DataFrame) -> DataFrame:
-    """The rejected rows as a batch is written, with the columns of all rejects; ``schedule_id`` is the operation's."""
-    return _GOING_WRONG.select(watched.where("kind = 'rejected'"))
-
-
-_GOING = Prepared(lambda: [F.col(name) for name in (*OUTCOME_COLUMNS, "source")])
-_GOING_WRONG = Prepared(
-    lambda: [
-        *(F.col(name) for name in ("error_code", "error_message", "record", "source")),
-        F.col("op_id").alias("schedule_id"),
-        F.lit(None).cast("long").alias("seq"),
-        *(F.col(name) for name in ("destination", "key", "value", "headers")),
-        F.lit(None).cast("timestamp").alias("deliver_at"),
-        F.col("rejected_at"),
-    ]
-)
+    return _public(ended, facts | {"wheel": watch_fingerprint(wheel.fingerprint())})
 
 
 def _check(lookback_ms: int, memory_ms: int | None, deliver: Sequence[str]) -> None:
@@ -174,9 +114,10 @@ def _check(lookback_ms: int, memory_ms: int | None, deliver: Sequence[str]) -> N
             value=lookback_ms,
             rule=f"0 to memory_ms, {memory_ms}: what is forgotten cannot be seen",
         )
-    unknown = sorted(set(deliver) - set(ENDS))
+    unknown = [deliver] if isinstance(deliver, str) else sorted(set(deliver) - set(ENDS))
     if unknown:
-        raise ConfigError("no such outcome", field="deliver", value=", ".join(unknown), rule=", ".join(ENDS))
+        rule = f"a list of {', '.join(ENDS)}"
+        raise ConfigError("no such outcomes", field="deliver", value=", ".join(unknown), rule=rule)
 
 
 def _rows(parsed: DataFrame, shards: int) -> DataFrame:

@@ -117,9 +117,10 @@ def parse_operations(operations: DataFrame, contract: Contract) -> DataFrame:
         and of rejected ones ``reject`` (JSON of code, message and record).
 
     Raises:
-        ContractError: No ``op_id``, two columns of one name, or a type that can hold no valid value.
+        ContractError: No ``op_id``, ``group``, ``keys`` or ``deadline``, two columns of one name, or a type that can hold no valid value.
     """
-    frame, given, original = read.located(operations, _OPERATION_NAMES, required="op_id", what="operations")
+    needed = ("op_id", "group", "keys", "deadline")
+    frame, given, original = read.located(operations, _OPERATION_NAMES, required=needed, what="operations")
     frame = frame.select("*", read.batch_ms().alias("_batch_ms"))
     frame = frame.select("*", *_read_operation(given, contract))
     frame = frame.select("*", *_derived(given))
@@ -145,7 +146,7 @@ def parse_operations(operations: DataFrame, contract: Contract) -> DataFrame:
 
 def parse_events(events: DataFrame, contract: Contract) -> DataFrame:
     """Reads and checks events; as :func:`parse_operations`, whose columns the rows have; ``what`` says what they are, ``name`` is the key or the id."""
-    frame, given, original = read.located(events, _EVENT_NAMES, required="key", what="events")
+    frame, given, original = read.located(events, _EVENT_NAMES, required=("group", "key"), what="events")
     frame = frame.select("*", read.batch_ms().alias("_batch_ms"))
     op = given["op"].read(_op) if "op" in given else F.lit(0)
     amount = given["amount"].read(_amount) if "amount" in given else F.lit(0.0)
@@ -186,15 +187,14 @@ def _read_common(given: read.Inputs) -> list[Column]:
     made_ms = F.col("_batch_ms")
     if made := given.get("event_time"):
         made_ms = F.when(made.column.isNull(), made_ms).otherwise(made.read(read.instant_ms, round_up=False))
-    group = given["group"].read(read.identity) if "group" in given else read.null("string")
-    return [made_ms.alias("_made_ms"), group.alias("_group")]
+    return [made_ms.alias("_made_ms"), given["group"].read(read.identity).alias("_group")]
 
 
 def _read_operation(given: read.Inputs, contract: Contract) -> list[Column]:
     destination = given["destination"].read(read.text) if "destination" in given else read.null("string")
     if contract.default_destination is not None:
         destination = F.coalesce(destination, F.lit(contract.default_destination))
-    keys = given["keys"].read(_keys) if "keys" in given else read.null("array<string>")
+    keys = given["keys"].read(_keys)
     rule = given["rule"].read(read.text) if "rule" in given else read.null("string")
     rule = F.lower(F.regexp_replace(F.coalesce(rule, F.lit("any")), f"[{BLANKS}]", ""))
     return [

@@ -18,6 +18,7 @@ Without ``columns`` the value of a Kafka record is a JSON object with the names 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pyspark.errors import PySparkException
@@ -25,7 +26,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from wheel_udf.contract import EVENT_COLUMNS, OPERATION_COLUMNS
-from wheel_udf.errors import ConfigError
+from wheel_udf.errors import ConfigError, ConfigErrors, WheelError
+from wheel_udf.failures import first_line
 from wheel_udf.sources import COORDINATES, CORRUPT_RECORD, open_files, open_kafka
 from wheel_udf.watch_settings import StreamConfig
 
@@ -33,68 +35,97 @@ _TYPES = {"keys": "ARRAY<STRING>", "headers": "ARRAY<STRUCT<key: STRING, value: 
 _COLUMNS = {"operations": OPERATION_COLUMNS, "events": EVENT_COLUMNS}
 
 
-def read_rows(spark: SparkSession, source: StreamConfig, section: str) -> DataFrame:
-    """Opens a source as a stream of operations or of events.
+def read_both(
+    spark: SparkSession, operations: StreamConfig, events: StreamConfig
+) -> tuple[DataFrame, DataFrame]:
+    """Opens the sources of a purgatory as streams.
 
     Args:
         spark: The session.
-        source: The section of the config.
-        section: ``operations`` or ``events``.
+        operations: The section of the config.
+        events: Likewise.
 
     Returns:
-        A streaming frame with the columns of :mod:`wheel_udf.watch_rows`, as far as they are there, and ``source_coordinates``.
+        Streaming frames with the columns of :mod:`wheel_udf.watch_rows`, as far as they are there, and ``source_coordinates``.
 
     Raises:
-        ConfigError: There is nothing at the path, a topic is missing, or SQL of a column cannot be used.
+        ConfigErrors: Of both at once: there is nothing at the path, a topic is missing, or SQL cannot be used.
         SinkError: The Kafka cluster does not answer.
     """
+    frames: list[DataFrame] = []
+    faults: list[WheelError] = []
+    for section, source in (("operations", operations), ("events", events)):
+        try:
+            frames.append(_read(spark, source, section))
+        except ConfigErrors as several:
+            faults += several.faults
+        except ConfigError as fault:
+            faults.append(_of_section(fault, section))
+    if faults:
+        raise ConfigErrors(faults)
+    return frames[0], frames[1]
+
+
+def _of_section(fault: ConfigError, section: str) -> ConfigError:
+    """A fault of a source, with the name that the source has here."""
+    field = None if fault.field is None else re.sub(r"^source(?=\.)", section, fault.field)
+    return ConfigError(fault.what, field=field, value=fault.value, rule=fault.rule, hint=fault.hint)
+
+
+def _read(spark: SparkSession, source: StreamConfig, section: str) -> DataFrame:
     names = _COLUMNS[section]
     if source.format == "kafka":
         records = open_kafka(spark, source, section)
         rows = records.withColumn(COORDINATES, F.concat_ws("/", "topic", "partition", "offset"))
-        rows = _meant(rows, source, section)
-        return _said(rows, source, section, F.col("timestamp")) if source.columns else json_rows(rows, names)
-    rows = _meant(open_files(spark, source, None if source.columns else _ddl_of(names)), source, section)
+        time = F.col("timestamp")
+    else:
+        rows = open_files(spark, source, None if source.columns else _ddl_of(names))
+        # A table may have no time: that of the batch.
+        has_time = "event_time" in (name.lower() for name in rows.columns)
+        time = F.col("event_time") if has_time else F.lit(None).cast("timestamp")
+    meant = _Meaning(rows, section)
+    chosen = None if source.where is None else meant.expression("where", source.where, "boolean")
+    said = {name: meant.expression(f"columns.{name}", text) for name, text in source.columns.items()}
+    if meant.faults:
+        raise ConfigErrors(meant.faults)
+    if chosen is not None:
+        # A line that cannot be read has no columns to ask, and is a row of the rejects.
+        unreadable = F.col(CORRUPT_RECORD).isNotNull() if CORRUPT_RECORD in rows.columns else F.lit(False)
+        rows = rows.where(chosen | unreadable)
     if not source.columns:
-        return rows
-    has_time = "event_time" in (
-        name.lower() for name in rows.columns
-    )  # a table may have none: the time of the batch
-    time = F.col("event_time") if has_time else F.lit(None).cast("timestamp")
-    return _said(rows, source, section, time)
-
-
-def _meant(rows: DataFrame, source: StreamConfig, section: str) -> DataFrame:
-    if source.where is None:
-        return rows
-    # A line that cannot be read has no columns to ask, and is a row of the rejects.
-    unreadable = F.col(CORRUPT_RECORD).isNotNull() if CORRUPT_RECORD in rows.columns else F.lit(False)
-    try:
-        return rows.where(F.expr(source.where) | unreadable)
-    except PySparkException as fault:
-        raise _unusable(fault, f"{section}.where", source.where, rows) from None
-
-
-def _said(rows: DataFrame, source: StreamConfig, section: str, time: Column) -> DataFrame:
-    """The columns that the config says in SQL."""
-    said = {"event_time": time.alias("event_time")}
-    for name, text in source.columns.items():
-        try:
-            said[name] = F.expr(text).alias(name)
-            rows.select(said[name])
-        except PySparkException as fault:
-            raise _unusable(fault, f"{section}.columns.{name}", text, rows) from None
+        return json_rows(rows, names) if source.format == "kafka" else rows
     kept = [name for name in (COORDINATES, CORRUPT_RECORD) if name in rows.columns]
-    return rows.select(*said.values(), *kept)
+    columns = {"event_time": time, **said}
+    return rows.select(*(column.alias(name) for name, column in columns.items()), *kept)
 
 
-def _unusable(fault: Exception, field: str, text: str, rows: DataFrame) -> ConfigError:
-    return ConfigError(
-        f"this SQL cannot be used ({str(fault).splitlines()[0]})",
-        field=field,
-        value=text,
-        rule=f"SQL over {', '.join(rows.columns)}",
-    )
+class _Meaning:
+    """The SQL of a section, over the columns of its source; gathers what is wrong with it."""
+
+    def __init__(self, rows: DataFrame, section: str) -> None:
+        self.rows, self.section = rows, section
+        self.faults: list[WheelError] = []
+
+    def expression(self, field: str, text: str, kind: str | None = None) -> Column:
+        """The column that a text means; a null if that cannot be used."""
+        try:
+            column = F.expr(text)
+            # With the others, for an aggregate would be good by itself.
+            found = self.rows.select("*", column).schema.fields[-1].dataType.simpleString()
+            if kind in (None, found):
+                return column
+            reason = f"it is of type {found}, not {kind}"
+        except PySparkException as error:
+            reason = first_line(str(error))
+        self.faults.append(
+            ConfigError(
+                f"this SQL cannot be used ({reason})",
+                field=f"{self.section}.{field}",
+                value=text,
+                rule=f"SQL over {', '.join(self.rows.columns)}",
+            )
+        )
+        return F.lit(None)
 
 
 def _ddl_of(names: Sequence[str]) -> str:

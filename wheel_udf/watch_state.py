@@ -115,10 +115,10 @@ _PRIME = np.uint64(0x100000001B3)
 
 
 def hashes_of(texts: pa.Array) -> Int64s:
-    """A 64-bit hash of each text (not null): a polynomial of its bytes, by numpy, the same in every release. Only a filter: who finds a
+    """A 64-bit hash of each text or octets (not null): a polynomial of its bytes, by numpy, the same in every release. Only a filter: who finds a
     hash compares the texts.
     """
-    texts = pc.cast(texts, pa.large_string())
+    texts = pc.cast(texts, pa.large_binary())
     if isinstance(texts, pa.ChunkedArray):
         texts = texts.combine_chunks()
     size = len(texts)

@@ -21,7 +21,8 @@ from wheel_udf.geometry import Wheel
 from wheel_udf.job import compose
 from wheel_udf.levels import FixedLevels
 from wheel_udf.metrics import BatchReport
-from wheel_udf.operator import fired, rejects, schedule, status
+from wheel_udf.operator import schedule
+from wheel_udf.selection import fired, rejects, status
 from wheel_udf.settings import SourceConfig
 from wheel_udf.sources import LevelTopic, read_commands
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wheel_udf.operator import status
 from wheel_udf.pending import Wheel, pending
+from wheel_udf.selection import status
 
 if TYPE_CHECKING:
     from pathlib import Path

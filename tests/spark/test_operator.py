@@ -14,7 +14,8 @@ from wheel_udf.clock import EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.commands import Contract
 from wheel_udf.errors import ConfigError, ContractError
 from wheel_udf.geometry import Wheel
-from wheel_udf.operator import fired, rejects, schedule, status
+from wheel_udf.operator import schedule
+from wheel_udf.selection import fired, rejects, status
 from wheel_udf.shards import murmur3
 
 if TYPE_CHECKING:

@@ -6,16 +6,20 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from tests.spark.streams import T0, at, at_ms, run
 from tests.spark.watches import add_rows, event, operation, read_rows
 from wheel_udf.clock import EventClock, SimulatedClock
 from wheel_udf.contract import OPERATION_COLUMNS, Contract
-from wheel_udf.errors import ConfigError, ContractError
+from wheel_udf.errors import ConfigError, ConfigErrors, ContractError
 from wheel_udf.geometry import Wheel
-from wheel_udf.watch_operator import outcomes, watch, watch_rejects, watch_status
+from wheel_udf.operator import schedule
+from wheel_udf.selection import fired, outcomes, rejects, status
+from wheel_udf.watch_operator import watch
 from wheel_udf.watch_rows import parse_operations
-from wheel_udf.watch_sources import json_rows
+from wheel_udf.watch_settings import EventsConfig, OperationsConfig
+from wheel_udf.watch_sources import json_rows, read_both
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +39,7 @@ def ended(rows: DataFrame) -> list[tuple[str, str, str | None, float]]:
 def counts(rows: DataFrame) -> dict[str, int]:
     """Pending and all counts, over the last status of every shard; those of none are left out."""
     last: dict[int, Any] = {}
-    for row in watch_status(rows).collect():
+    for row in status(rows).collect():
         if row.shard not in last or row.batch_id > last[row.shard].batch_id:
             last[row.shard] = row
     names = (
@@ -110,6 +114,47 @@ def test_a_run_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(
     assert counts(rows) == {"completed": 4, "expired": 1, "cancelled": 1, "duplicate": 1, "events": 8}
 
 
+def test_a_frame_is_asked_for_what_it_has(spark: SparkSession, tmp_path: Path) -> None:
+    add_rows(tmp_path / "in", ([operation("a", 0, "k")], []))
+    operations, events = read_rows(spark, tmp_path / "in")
+    frame = watch(operations, events, wheel=WHEEL, clock=UNTIL)
+    with pytest.raises(ContractError, match=r"what a purgatory releases are outcomes.*outcomes\(frame\)"):
+        fired(frame)
+    with pytest.raises(ContractError, match=r"are no outcomes.*fired\(frame\)"):
+        outcomes(
+            schedule(
+                operations.withColumn("schedule_id", F.col("op_id")).drop("op_id"), wheel=WHEEL, clock=UNTIL
+            )
+        )
+    with pytest.raises(ContractError, match="the operations have no column group, deadline"):
+        watch(operations.drop("group", "deadline"), events, wheel=WHEEL, clock=UNTIL)
+    with pytest.raises(ContractError, match=r"a column of the events has a type .*: amount = 'timestamp'"):
+        watch(operations, events.withColumn("amount", F.col("event_time")), wheel=WHEEL, clock=UNTIL)
+    with pytest.raises(ConfigError, match=r"no such outcomes: deliver = 'expired'; rule: a list of"):
+        watch(operations, events, wheel=WHEEL, clock=UNTIL, deliver="expired")
+
+
+def test_all_that_is_wrong_with_two_sources_is_told_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    add_rows(tmp_path, ([operation("a", 0, "k")], []))
+    given = {"format": "parquet", "path": str(tmp_path / "operations")}
+    sql = {"op_id": "op_idd", "keys": "array(", "group": "max(group)"}
+    operations = OperationsConfig.model_validate(given | {"columns": sql, "where": "group"})
+    with pytest.raises(ConfigErrors) as caught:
+        read_both(spark, operations, EventsConfig.model_validate(given | {"path": str(tmp_path / "none")}))
+    told = {fault.field: str(fault) for fault in caught.value.faults}
+    assert told.keys() == {
+        "operations.where",
+        "operations.columns.op_id",
+        "operations.columns.keys",
+        "operations.columns.group",
+        "events.path",
+    }
+    assert "it is of type string, not boolean" in told["operations.where"]
+    assert "PARSE_SYNTAX_ERROR" in told["operations.columns.keys"]
+    assert "rule: SQL over op_id, group, keys," in told["operations.columns.op_id"]
+    assert told["events.path"].startswith("there is nothing to read: events.path = ")
+
+
 def test_what_cannot_be_used_is_a_row_of_the_rejects_that_says_why(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -134,7 +179,7 @@ def test_what_cannot_be_used_is_a_row_of_the_rejects_that_says_why(
     contract = Contract(destinations=("out",), max_delay_ms=86_400_000)
     frame = watch(*read_rows(spark, tmp_path / "in"), wheel=WHEEL, clock=UNTIL, contract=contract)
     rows = run(frame, tmp_path / "checkpoint")
-    rejected = {(row.op_id, row.error_code): row for row in watch_rejects(rows).collect()}
+    rejected = {(row.op_id, row.error_code): row for row in rejects(rows).collect()}
     assert rejected.keys() == {
         (None, "no_op_id"), ("no-group", "no_group"), ("no-keys", "no_keys"), ("null-key", "bad_key"), ("rule", "bad_rule"),
         ("too-many", "bad_rule"), ("no-deadline", "no_deadline"), ("deadline", "bad_deadline"), ("past", "deadline_past"),
@@ -147,7 +192,7 @@ def test_what_cannot_be_used_is_a_row_of_the_rejects_that_says_why(
     )
     assert json.loads(rule.record)["keys"] == ["a"]
     # A row without a usable time moves no clock.
-    assert max(row.clock_ms for row in watch_status(rows).collect()) == at_ms(1_000)
+    assert max(row.clock_ms for row in status(rows).collect()) == at_ms(1_000)
     assert counts(rows) == {"expired": 1, "rejected": 13, "events": 1, "event_rejected": 3}
 
 
@@ -165,7 +210,7 @@ def test_settings_that_cannot_be_are_errors_before_anything_runs(spark: SparkSes
     operations, events = read_rows(spark, tmp_path / "in")
     with pytest.raises(ConfigError, match=r"lookback_ms = 600000; rule: 0 to memory_ms, 300000"):
         watch(operations, events, wheel=WHEEL, clock=UNTIL, lookback_ms=600_000)
-    with pytest.raises(ConfigError, match=r"no such outcome: deliver = 'paid'"):
+    with pytest.raises(ConfigError, match=r"no such outcomes: deliver = 'paid'"):
         watch(operations, events, wheel=WHEEL, clock=UNTIL, deliver=["paid"])
     with pytest.raises(ContractError, match=r"the operations have no column op_id"):
         watch(operations.drop("op_id"), events, wheel=WHEEL, clock=UNTIL)

@@ -93,6 +93,11 @@ def test_one_table_may_hold_operations_and_events(file: Path) -> None:
     assert (job.operations.where, job.events.path) == ("what = 'order'", "orders")
 
 
+def test_a_config_is_a_schedulers_or_a_purgatorys(file: Path) -> None:
+    (fault,) = faults_of(file, "source.path=in")
+    assert fault.startswith("not a setting of a purgatory: source; rule: a scheduler's config has a source")
+
+
 def test_what_a_purgatory_has_no_verb_for_is_told_with_what_to_do_instead(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

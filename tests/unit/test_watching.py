@@ -240,6 +240,17 @@ def test_of_two_operations_with_one_id_the_earlier_is_meant_whichever_batch_brin
     assert shard.state.counts["duplicate"] == 1
 
 
+def test_of_two_operations_of_one_id_and_time_the_same_is_meant_in_whatever_order_they_come() -> None:
+    rows = [order(keys="a", deadline=10), order(keys="b", deadline=10)]
+    one, two, apart = Shard(), Shard(), Shard()
+    one.batch(20, *rows, Event("b", 5))
+    two.batch(20, *reversed(rows), Event("b", 5))
+    apart.batch(0, rows[0])
+    apart.batch(0, rows[1])
+    apart.batch(20, Event("b", 5))
+    assert one.outcomes == two.outcomes == apart.outcomes
+
+
 def test_ids_and_keys_are_those_of_their_group() -> None:
     there = Request("o", ("paid",), 1, 0, 30, group="there")
     found = Shard().batch(

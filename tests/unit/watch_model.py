@@ -7,6 +7,7 @@ no row is behind the clock when it comes and nothing is forgotten.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -68,11 +69,14 @@ def outcomes_of(
     clock: int,
     lookback: int = 0,
     memory: float = math.inf,
+    tie: Callable[[Request], int] = hash,
 ) -> list[Outcome]:
-    """What has been decided when the clock has come there. Of an id, the earliest is meant, and then the first that begins when the id is free again."""
+    """What has been decided when the clock has come there. Of an id, the earliest is meant, and then the first that begins when the id is free again; `tie`
+    orders those of one time and deadline.
+    """
     taken: dict[tuple[str, str], float] = {}
     found: list[Outcome] = []
-    for request in sorted(requests, key=lambda r: (r.time, r.deadline)):
+    for request in sorted(requests, key=lambda r: (r.time, r.deadline, tie(r))):
         name = request.group, request.op_id
         if request.time > taken.get(name, -math.inf):
             lived, taken[name] = _lived(request, events, clock, lookback, memory)
