@@ -81,7 +81,7 @@ def test_the_outcomes_do_not_depend_on_where_batches_end(
     assert shard.state.pending == 0
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(
     st.lists(requests(), max_size=5),
     st.lists(EVENTS, max_size=14),
