@@ -100,7 +100,9 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
 
     warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv(_JVM_OPTIONS, os.environ[_JVM_OPTIONS].replace(_ONE_COMPILER, ""))
+        environment.setenv(
+            _JVM_OPTIONS, os.environ.get("SESSION_JVM") or os.environ[_JVM_OPTIONS].replace(_ONE_COMPILER, "")
+        )
         session = build_session("wheel_udf tests", master="local[2]", conf=SPARK_SETTINGS | warehouse)
     yield session
     stop_session(session)

@@ -108,16 +108,7 @@ def advance(
     opened, claims = displaced(opened, claims, state.clock_ms)
     seen = _seen_by(state, claims, news, lookback_ms, memory_ms)
 
-    parts = [settle(Operations(opened), Timelines(news), clock_ms, memory_ms)]
-    claims, held, repeated = contested(claims, parts[0], clock_ms, memory_ms)
-    lines = Timelines(seen) if claims.num_rows else None
-    while lines is not None and claims.num_rows:
-        first, others = earliest(claims)
-        parts.append(settle(Operations(opened_at_first(first, lookback_ms)), lines, clock_ms, memory_ms))
-        claims, more, again = contested(others, parts[-1], clock_ms, memory_ms)
-        held, repeated = pa.concat_tables([held, more]), repeated + again
-
-    done = Settled.of(parts)
+    done, held, repeated = _in_turn(opened, claims, news, seen, clock_ms, lookback_ms, memory_ms)
     outcomes = done.outcomes.sort_by(_IN_ORDER)
     counts.update(Counter(outcomes["outcome"].to_pylist()), generations=done.generations, duplicate=repeated)
     after = state.with_chunks(
@@ -135,6 +126,27 @@ def advance(
         ],
     )
     return WatchStep(after, clock_ms, outcomes, changed=True)
+
+
+def _in_turn(
+    opened: pa.Table,
+    claims: pa.Table,
+    news: pa.Table,
+    seen: pa.Table,
+    clock_ms: int,
+    lookback_ms: int,
+    memory_ms: int | None,
+) -> tuple[Settled, pa.Table, int]:
+    """Settles what is open, then of each id one new operation after the other, as soon as the id is free; says which are held, and how many are duplicates."""
+    parts = [settle(Operations(opened), Timelines(news), clock_ms, memory_ms)]
+    claims, held, repeated = contested(claims, parts[0], clock_ms, memory_ms)
+    lines = Timelines(seen) if claims.num_rows else None
+    while lines is not None and claims.num_rows:
+        first, others = earliest(claims)
+        parts.append(settle(Operations(opened_at_first(first, lookback_ms)), lines, clock_ms, memory_ms))
+        claims, more, again = contested(others, parts[-1], clock_ms, memory_ms)
+        held, repeated = pa.concat_tables([held, more]), repeated + again
+    return Settled.of(parts), held, repeated
 
 
 # --- what comes in ------------------------------------------------------------------------------------------------------
