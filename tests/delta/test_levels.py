@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.delta.desk import ask
 from tests.spark.streams import add_files, at_ms, cancel, due, read_files
-from wheel_udf.cli import main
 from wheel_udf.clock import EventClock
 from wheel_udf.commands import Contract
 from wheel_udf.delivery import deliver
@@ -95,25 +94,9 @@ class World:
 
     def say(self, verb: str, *arguments: str) -> list[dict[str, Any]]:
         """The lines of a verb of the command line."""
-        place = {name: str(self.folder / name) for name in ("in", "tables", "rejects", "store", "checkpoint")}
-        settings = {
-            "mode": "tiered",
-            "wheel": {"tick": "1 second", "size": 20, "levels": 4, "shards": 2, "state_levels": 1},
-            "clock": {"kind": "event", "max_ahead": "none"},
-            "source": {"format": "parquet", "path": place["in"], "schema": "schedule_id string"},
-            "destinations": {"*": {"sink": "delta", "path": place["tables"], "create": True}},
-            "rejects": {"sink": "delta", "path": place["rejects"]},
-            "levels": {"list": ["10s", "30s", "10m", "1h"]},
-            "store": {"path": place["store"]},
-            "checkpoint": place["checkpoint"],
-        }
-        file = self.folder / "job.yml"
-        file.write_text(json.dumps(settings), encoding="utf-8")
-        out = io.StringIO()
-        assert main([verb, "--config", str(file), *arguments], out=out) == 0
-        return [
-            json.loads(line) if line[:1] == "{" else {"said": line} for line in out.getvalue().splitlines()
-        ]
+        code, out, err = ask(self.folder, verb, *arguments, levels={"list": ["10s", "30s", "10m", "1h"]})
+        assert code == 0, err
+        return [json.loads(line) if line[:1] == "{" else {"said": line} for line in out]
 
 
 def _seconds(instant: Any) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,8 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
+from tests.delta.desk import ask
 from tests.spark.streams import add_files, at_ms, cancel, due, read_files, waiting
-from wheel_udf.cli import main
 from wheel_udf.clock import EventClock
 from wheel_udf.errors import LeaseError, StoreError
 from wheel_udf.geometry import Wheel as Geometry
@@ -88,29 +87,10 @@ class World:
         assert rows.where("fired_at < deliver_at").isEmpty()
         return sorted((row.schedule_id, row.seq, row.deliver_at.timestamp()) for row in rows.collect())
 
-    def config(self) -> Path:
-        """The same as a job's config, for the verbs of the command line."""
-        place = {name: str(self.folder / name) for name in ("in", "tables", "rejects", "store", "checkpoint")}
-        settings = {
-            "name": "desk",
-            "mode": "tiered",
-            "wheel": {"tick": "1 second", "size": 20, "levels": 4, "shards": 2, "state_levels": 1},
-            "clock": {"kind": "event", "max_ahead": "none"},
-            "source": {"format": "parquet", "path": place["in"], "schema": "schedule_id string"},
-            "destinations": {"*": {"sink": "delta", "path": place["tables"], "create": True}},
-            "rejects": {"sink": "delta", "path": place["rejects"]},
-            "store": {"path": place["store"]},
-            "checkpoint": place["checkpoint"],
-        }
-        file = self.folder / "job.yml"
-        file.write_text(json.dumps(settings), encoding="utf-8")
-        return file
-
     def say(self, verb: str, *arguments: str) -> list[str]:
         """What a verb of the command line says, after its exit code."""
-        out, err = io.StringIO(), io.StringIO()
-        code = main([verb, "--config", str(self.config()), *arguments], out=out, err=err)
-        return [str(code), *out.getvalue().splitlines(), *err.getvalue().splitlines()]
+        code, out, err = ask(self.folder, verb, *arguments)
+        return [str(code), *out, *err]
 
     def pending(self) -> list[tuple[str, int, int, str]]:
         """(id, seq, due in seconds, place), by due time."""
