@@ -53,7 +53,8 @@ decided when the clock is past them, so --until has to be later than the last in
 secrets: ${env:NAME} and ${file:/path} in any text of the config are replaced when it is read, and printed as ***
 
 exit codes:
-  0  success; also after SIGINT (Ctrl-C) or SIGTERM: the running batch is finished, the summary printed
+  0  success; also after SIGINT (Ctrl-C) or SIGTERM: the running batch is finished, the summary printed (with spark-submit the JVM is the
+     process, and such a signal ends it at once, with 130 or 143: the next start does that batch again)
   1  the run failed (Spark, a sink, the checkpoint is in use, anything unexpected)
   2  usage, config, command contract or checkpoint do not fit: something to change before the next try
 

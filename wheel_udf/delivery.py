@@ -253,6 +253,7 @@ class _Delivery:
                 name: sum(row[name] for row in shards) for name in (COUNTED if self.purgatory else OUTCOMES)
             },
             purgatory=self.purgatory,
+            decided=sum(row.get("decided_now", 0) for row in statuses),
             held_input=held_input,
             complete=len(shards) == self.shard_count,
             backlog=next_due_ms is not None and clock_ms is not None and next_due_ms <= clock_ms,

@@ -185,6 +185,16 @@ def take_account(must: Mapping[str, str], found: Sequence[tuple[str, str]]) -> A
     )
 
 
+def _at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            message = f"a whole number from {least}, not {text!r}"
+            raise argparse.ArgumentTypeError(message)
+        return int(text)
+
+    return number
+
+
 def main(arguments: Sequence[str], root: Path, *, say: Say) -> int:
     """Runs the demo; exit code 0 if both accounts close, 1 if not, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
@@ -192,14 +202,14 @@ def main(arguments: Sequence[str], root: Path, *, say: Say) -> int:
     )
     parser.add_argument(
         "--orders",
-        type=int,
+        type=_at_least(1),
         default=200_000,
         metavar="N",
         help="how many on the simulated day (default: 200,000)",
     )
     parser.add_argument(
         "--seconds",
-        type=int,
+        type=_at_least(0),
         default=120,
         metavar="S",
         help="how long on the wall clock (default: 120; 0: not at all)",

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +27,7 @@ from pyspark.sql import functions as F
 
 from wheel_udf import acts
 from wheel_udf.errors import ActError, ConfigError
+from wheel_udf.failures import quiet_sql
 from wheel_udf.history import history
 from wheel_udf.job import destinations_of, session, sink_of
 from wheel_udf.metrics import instant_text
@@ -54,9 +54,7 @@ def run(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
     Raises:
         WheelError: It cannot be done.
     """
-    # A predicate that Spark cannot read is told in a line of ours; Spark's own goes on for twenty.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    with session(config.name) as spark:
+    with quiet_sql(), session(config.name) as spark:
         wheel = _wheel(spark, config)
         if asked.verb == "pending":
             _list(spark, wheel, asked, say)
@@ -86,8 +84,7 @@ def run_watch(config: WatchJobConfig, asked: argparse.Namespace, say: Say) -> in
             rule="pending",
             hint="an operation is cancelled by an event: op CANCEL_OPERATION, key its op_id",
         )
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    with session(config.name) as spark:
+    with quiet_sql(), session(config.name) as spark:
         rows = operations_pending(spark, config.checkpoint, as_of_ms=asked.as_of)
         if asked.id is not None or asked.where is not None:
             rows = _picked(asked).of(rows, "op_id")
@@ -139,7 +136,9 @@ def _forecast(spark: SparkSession, wheel: Wheel, asked: argparse.Namespace, say:
     steps = forecast(_rows(spark, wheel, asked), asked.every).persist()
     try:
         _say_rows(steps, say)
-        if asked.png is not None:
+        if asked.png is not None and steps.isEmpty():
+            say("nothing is pending: nothing was drawn")
+        elif asked.png is not None:
             draw(steps, asked.png)
             say(f"drawn: {asked.png}")
     finally:

@@ -14,7 +14,10 @@ Exit codes: 2 for what the user has to change (config, contract, checkpoint), 1 
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from wheel_udf import errors
@@ -172,6 +175,17 @@ def _of_spark(text: str, name: str) -> Failure:
 
 def _without_sqlstate(text: str) -> str:
     return _SQLSTATE.sub("", text).strip()
+
+
+@contextmanager
+def quiet_sql() -> Iterator[None]:
+    """While inside, pyspark does not log a page of JSON for SQL that cannot be used: it is told in a line of ours."""
+    logger = logging.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def first_line(text: str) -> str:

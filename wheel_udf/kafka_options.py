@@ -146,7 +146,7 @@ def level_topic_faults(
         return
     yield from _name_faults(tuple(topics), "levels.topics")
     named = topic_names(source)
-    if not named:
+    if not named and option(source.get("options") or {}, "subscribePattern") is not None:
         rule = "source.topics, or the option subscribe or assign: what a pattern matches may be one of these"
         yield ConfigError("topics beside a pattern", field="levels.topics", rule=rule)
     for topic in topics:

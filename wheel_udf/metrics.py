@@ -187,6 +187,7 @@ class BatchReport:
         paused: Whether the intake rests because a limit is reached.
         levels: Of the pending entries, how many have which delay level, by its name (``30s``), shortest first; levels of none are left out.
         purgatory: Whether what waits are operations of a purgatory, and ``fired`` counts outcomes that were delivered.
+        decided: Operations, or generations of them, that this batch has ended, whether that was delivered or only counted; of a wheel 0.
     """
 
     batch_id: int
@@ -210,6 +211,7 @@ class BatchReport:
     paused: bool = False
     levels: Mapping[str, int] = field(default_factory=dict)
     purgatory: bool = False
+    decided: int = 0
 
     @property
     def accounts(self) -> dict[str, tuple[str, ...]]:
@@ -232,7 +234,7 @@ def progress_line(report: BatchReport) -> str:
     parts = [
         f"batch {report.batch_id:>5}",
         f"in {report.received:>8,}",
-        f"{'ended' if report.purgatory else 'fired'} {report.fired:>8,}",
+        f"ended {report.decided:>8,}" if report.purgatory else f"fired {report.fired:>8,}",
         f"pending {report.pending:>9,}",
         f"lateness p50 {_span(report.lateness.quantile(0.5)):>7} p99 {_span(report.lateness.quantile(0.99)):>7}",
         f"clock {instant_text(report.clock_ms):<20}",

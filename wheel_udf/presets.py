@@ -123,7 +123,7 @@ def _scheduler(records: DataFrame) -> DataFrame:
         # What is no number of seconds must not be read as something else: named, it is no instant.
         "deliver_at": F.when(
             epoch_s.between(-last_s, last_s), _iso(F.try_multiply(epoch_s, F.lit(1000)))
-        ).otherwise(F.concat(F.lit(f"{_SCHEDULERS}epoch "), F.col("_epoch"))),
+        ).otherwise(F.concat(F.lit(f"{_SCHEDULERS}epoch "), F.col("_epoch"), F.lit(", not whole seconds"))),
         "event_time": F.col("timestamp"),
         "destination": F.col("_target"),
         "key": F.col("_target_key"),

@@ -204,18 +204,24 @@ def _delayed(commands: DataFrame, level_ms: int) -> DataFrame:
 
 
 def _require_topics(spark: SparkSession, source: SourceConfig, section: str, more: Sequence[str]) -> None:
-    names = (*kafka_options.topic_names(source.model_dump()), *more)
-    if not names:  # a pattern: whether the cluster answers at all
+    own = kafka_options.topic_names(source.model_dump())
+    if not own and not more:  # a pattern: whether the cluster answers at all
         kafka_admin.topic_names(spark, source.options)
         return
-    if missing := kafka_admin.missing_topics(spark, source.options, names):
-        raise ConfigError(
+    missing = kafka_admin.missing_topics(spark, source.options, (*own, *more))
+    faults = [
+        ConfigError(
             "there is nothing to read",
-            field=f"{section}.topics",
-            value=", ".join(missing),
+            field=field,
+            value=", ".join(gone),
             rule="topics that exist and that this user may read",
             hint="make them, or check the names",
         )
+        for field, names in ((f"{section}.topics", own), ("levels.topics", more))
+        if (gone := [name for name in missing if name in names])
+    ]
+    if faults:
+        raise faults[0] if len(faults) == 1 else ConfigErrors(faults)
 
 
 def _is_before(ends: kafka_options.Offsets) -> Column:

@@ -65,6 +65,9 @@ OPERATION = -1
 
 MOST_KEYS: Final = 10_000
 
+RECORD: Final = "_record"
+"""A column with the row that the others were made of, a struct: what a reject tells of then."""
+
 _SOURCE: Final = "source_coordinates"
 _UNREADABLE: Final = "_corrupt_record"
 _OPERATION_NAMES: Final = (*OPERATION_COLUMNS, _SOURCE, _UNREADABLE)
@@ -313,7 +316,9 @@ def _operation_rules(given: read.Inputs, contract: Contract) -> list[Rule]:
         Rule(
             "no_keys",
             keys.isNull() | (F.size(keys) == 0) | (F.size(keys) > MOST_KEYS),
-            F.size(keys).cast("string"),
+            F.when(F.size(keys) > MOST_KEYS, F.concat(F.size(keys).cast("string"), F.lit(" keys"))).otherwise(
+                F.to_json(keys)
+            ),
         ),
         Rule("bad_key", bad_key, F.to_json(keys)),
         Rule("bad_rule", need.isNull(), asked["rule"]),
@@ -362,6 +367,11 @@ def _identified(given: read.Inputs) -> list[Column]:
 def _reject(original: list[read.Input], rules: list[Rule], contract: Contract) -> Column:
     code = F.col("_code")
     message = interpreted(error_message(code, rules, contract, WATCH_TEXTS), code.isNotNull())
+    for made in (each for each in original if each.name == RECORD):
+        assert isinstance(made.kind, T.StructType)
+        original = [
+            read.Input(field.name, made.column.getField(field.name), field.dataType) for field in made.kind
+        ]
     record = interpreted(recorded_row(original, _SOURCE), code.isNotNull())
     told = F.struct(code.alias("error_code"), message.alias("error_message"), record.alias("record"))
     return F.when(code.isNotNull(), F.to_json(told)).alias("reject")

@@ -13,7 +13,8 @@ A source is opened as that of commands (:mod:`wheel_udf.sources`). What its rows
       where: topic = 'orders'
 
 Without ``columns`` the value of a Kafka record is a JSON object with the names of :mod:`wheel_udf.watch_rows`; one that is none goes to the rejects.
-``event_time`` that is not given is the source's own timestamp: of the record, or of the file.
+``event_time`` that is not given is the source's own timestamp: of the record, or of the file. SQL that makes nothing of a row's rule or amount (``try_cast``, a missing
+field) makes it a reject, whose ``record`` is the source's row.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from pyspark.sql import functions as F
 
 from wheel_udf.contract import EVENT_COLUMNS, OPERATION_COLUMNS
 from wheel_udf.errors import ConfigError, ConfigErrors, WheelError
-from wheel_udf.failures import first_line
+from wheel_udf.failures import first_line, quiet_sql
 from wheel_udf.sources import COORDINATES, CORRUPT_RECORD, open_files, open_kafka
+from wheel_udf.watch_rows import RECORD
 from wheel_udf.watch_settings import StreamConfig
 
 _TYPES = {"keys": "ARRAY<STRING>", "headers": "ARRAY<STRUCT<key: STRING, value: STRING>>"}
+_NEVER_NULL = {"rule", "amount"}
 _COLUMNS = {"operations": OPERATION_COLUMNS, "events": EVENT_COLUMNS}
 
 
@@ -95,7 +98,10 @@ def _read(spark: SparkSession, source: StreamConfig, section: str) -> DataFrame:
     if not source.columns:
         return json_rows(rows, names) if source.format == "kafka" else rows
     kept = [name for name in (COORDINATES, CORRUPT_RECORD) if name in rows.columns]
-    columns = {"event_time": time, **said}
+    columns = {"event_time": time, **said, RECORD: F.struct(*(F.col(f"`{name}`") for name in rows.columns))}
+    for name in _NEVER_NULL & said.keys():
+        # Null would mean the default, and is what SQL makes of a value that it cannot use: this is no rule, and no number.
+        columns[name] = F.coalesce(said[name].cast("string"), F.lit("null"))
     return rows.select(*(column.alias(name) for name, column in columns.items()), *kept)
 
 
@@ -111,7 +117,8 @@ class _Meaning:
         try:
             column = F.expr(text)
             # With the others, for an aggregate would be good by itself.
-            found = self.rows.select("*", column).schema.fields[-1].dataType.simpleString()
+            with quiet_sql():
+                found = self.rows.select("*", column).schema.fields[-1].dataType.simpleString()
             if kind in (None, found):
                 return column
             reason = f"it is of type {found}, not {kind}"
@@ -144,7 +151,7 @@ def json_rows(rows: DataFrame, names: Sequence[str]) -> DataFrame:
         text of a value that is no object.
     """
     text = F.col("value").cast("string")
-    said = F.from_json(text, _ddl_of(names))
+    said = F.from_json(text, _ddl_of(names).replace("`keys` ARRAY<STRING>", "`keys` STRING"))
     is_object = F.coalesce(F.json_object_keys(text).isNotNull(), F.lit(False))
     # As ISO text in UTC, whatever the session's zone is.
     stamp = F.date_format(
@@ -156,8 +163,14 @@ def json_rows(rows: DataFrame, names: Sequence[str]) -> DataFrame:
         F.when(~is_object, F.coalesce(text, F.lit("null"))).alias(CORRUPT_RECORD),
         COORDINATES,
     )
+    columns = {name: F.col(f"said.{name}") for name in names if name != "event_time"}
+    if "keys" in columns:  # one key may stand alone
+        keys = columns["keys"]
+        columns["keys"] = F.when(keys.startswith("["), F.from_json(keys, "array<string>")).when(
+            keys.isNotNull(), F.array(keys)
+        )
     return rows.select(
-        *(F.col(f"said.{name}") for name in names if name != "event_time"),
+        *(column.alias(name) for name, column in columns.items()),
         F.coalesce("said.event_time", "stamp").alias("event_time"),
         CORRUPT_RECORD,
         COORDINATES,

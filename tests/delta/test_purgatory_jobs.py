@@ -122,7 +122,12 @@ def test_a_produce_is_complete_when_all_replicas_have_it_and_a_fetch_when_there_
     (tmp_path / "fetch").mkdir()
     case = Case(spark, tmp_path / "fetch", "fetch")
     fetch = {"topic": "t", "partitions": ["0", "1"], "min_bytes": 4000, "at": at("10:00:00")}
-    case.write("fetches", fetch | {"id": "f1", "max_wait": "5 s"}, fetch | {"id": "f2", "max_wait": "2 s"})
+    case.write(
+        "fetches",
+        fetch | {"id": "f1", "max_wait": "5 s"},
+        fetch | {"id": "f2", "max_wait": "2 s"},
+        fetch | {"id": "f3", "max_wait": "2 s", "min_bytes": None},
+    )
     appends = [
         ("0", 1500, "10:00:01"),
         ("1", 1500, "10:00:02"),
@@ -137,6 +142,10 @@ def test_a_produce_is_complete_when_all_replicas_have_it_and_a_fetch_when_there_
         ("f2", "expired", None),
         ("f1", "completed", "1"),
     ]
+    # A reject tells of the row of the source, and not of what SQL has made of it.
+    (reject,) = spark.read.format("delta").load(f"{tmp_path}/fetch/rejects").collect()
+    assert (reject.error_code, reject.schedule_id) == ("bad_rule", "f3")
+    assert json.loads(reject.record)["max_wait"] == "2 s"
 
 
 def test_a_join_waits_for_its_members_and_a_member_that_misses_a_beat_is_lost(

@@ -222,6 +222,8 @@ def test_a_kafka_record_without_columns_is_a_json_object_with_their_names(spark:
     values = [
         '{"op_id": "o", "group": "g", "keys": ["a", "b"], "rule": "all", "deadline": "5 s", "limit": "9 s", "value": "v"}',
         '{"op_id": "p", "group": "g", "keys": ["a"], "deadline": "5 s", "event_time": "2024-01-01T00:00:07Z"}',
+        '{"op_id": "q", "group": "g", "keys": "alone", "deadline": "5 s"}',
+        '{"op_id": "r", "group": "g", "keys": [], "deadline": "5 s"}',
         "no JSON at all",
         "[1]",
         None,
@@ -237,5 +239,8 @@ def test_a_kafka_record_without_columns_is_a_json_object_with_their_names(spark:
         ("o", 2, at_ms(3), at_ms(8), at_ms(12)),
         ("p", 1, at_ms(7), at_ms(12), None),
     ]
-    assert [json.loads(row.reject)["error_code"] for row in rows[2:]] == ["unreadable"] * 3
+    assert rows[2].keys == "alone"
+    rejected = [json.loads(row.reject) for row in rows[3:]]
+    assert [each["error_code"] for each in rejected] == ["no_keys", *["unreadable"] * 3]
+    assert "keys = '[]'" in rejected[0]["error_message"]
     assert (rows[0].source, rows[0].value) == ("orders/0/1", bytearray(b"v"))
