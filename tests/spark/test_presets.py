@@ -431,7 +431,7 @@ def test_scheduler_needs_a_key_that_is_an_id(spark: SparkSession) -> None:
 def test_a_reject_of_scheduler_records_its_headers(spark: SparkSession) -> None:
     (row,) = parsed(spark, "scheduler", record(b"id", b"v", [("scheduler-epoch", b"soon")]))
     told = json.loads(row.record)
-    assert "deliver_at = 'scheduler-epoch soon'" in row.error_message
+    assert "deliver_at = 'scheduler-epoch soon, not whole seconds'" in row.error_message
     assert (told["schedule_id"], told["value"]) == ("id", "v")
     assert told["kafka"]["headers"] == [{"key": "scheduler-epoch", "value": "soon"}]
 
