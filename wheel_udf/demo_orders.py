@@ -280,7 +280,7 @@ def _wall(spark: SparkSession, folder: Path, bootstrap: str, seconds: int, say: 
     said = [each for each in messages(orders) if each[0] <= last_ms]
     sender = threading.Thread(target=_say_in_time, args=(bootstrap, said), name="orders", daemon=True)
     sender.start()
-    clock = {"kind": "processing"}
+    clock = {"kind": "processing", "heartbeat": "5 seconds"}  # the demo's end is not to wait for a minute's
     job = config.check(settings(folder, bootstrap, "wall", timeout_ms, clock, "1 second"))
     run(job, last_ms + 5_000, say)
     sender.join(60)
