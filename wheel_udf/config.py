@@ -42,7 +42,6 @@ from wheel_udf.watch_settings import (
     EventsConfig,
     OperationsConfig,
     WatchConfig,
-    WatchContractConfig,
     WatchJobConfig,
 )
 
@@ -303,7 +302,7 @@ def _known_keys(section: str, settings: dict[str, Any]) -> list[str]:
         "operations": OperationsConfig,
         "events": EventsConfig,
         "watch": WatchConfig,
-        "contract": WatchContractConfig if model is WatchJobConfig else models.ContractConfig,
+        "contract": models.AnyContractConfig if model is WatchJobConfig else models.ContractConfig,
         "destinations": models.SinkConfig,
         "rejects": models.SinkConfig,
         "limits": models.LimitsConfig,
@@ -377,7 +376,7 @@ def _watch_faults(settings: dict[str, Any]) -> Iterator[ConfigError]:
             yield from kafka_options.source_faults(_section(settings, name), name)
     try:
         lookback_ms = WatchConfig.model_validate(_section(settings, "watch")).lookback_ms
-        memory_ms = WatchContractConfig.model_validate(_section(settings, "contract")).memory_ms
+        memory_ms = models.AnyContractConfig.model_validate(_section(settings, "contract")).memory_ms
     except ValidationError:
         return  # their own faults are told by the sections
     if memory_ms is not None and lookback_ms > memory_ms:

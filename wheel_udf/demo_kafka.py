@@ -27,7 +27,15 @@ from types import FrameType
 from typing import IO
 
 from wheel_udf.demo_job import SubmittedJob
-from wheel_udf.demo_parts import clear_outputs, exclusive, job_environment, outcome_of, short, submit_command
+from wheel_udf.demo_parts import (
+    at_least,
+    clear_outputs,
+    exclusive,
+    job_environment,
+    outcome_of,
+    short,
+    submit_command,
+)
 from wheel_udf.errors import SessionError
 from wheel_udf.kafka_account import Account, take_account
 from wheel_udf.kafka_plan import TARGETS, Command, plan
@@ -85,26 +93,12 @@ def _parser() -> argparse.ArgumentParser:
         "--kill", action="store_true", help="kill -9 the job in the middle, and start it again"
     )
     parser.add_argument(
-        "--commands", type=_at_least_200, default=20_000, metavar="N", help="how many (default: 20,000)"
+        "--commands", type=at_least(200), default=20_000, metavar="N", help="how many (default: 20,000)"
     )
     parser.add_argument(
-        "--seconds", type=_at_least_20, default=60, metavar="S", help="over how long (default: 60)"
+        "--seconds", type=at_least(20), default=60, metavar="S", help="over how long (default: 60)"
     )
     return parser
-
-
-def _at_least_200(text: str) -> int:
-    return _bounded(int(text), 200)
-
-
-def _at_least_20(text: str) -> int:
-    return _bounded(int(text), 20)
-
-
-def _bounded(number: int, least: int) -> int:
-    if number < least:
-        raise argparse.ArgumentTypeError(f"at least {least}")
-    return number
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from wheel_udf import config
-from wheel_udf.demo_parts import clear_outputs, exclusive, outcome_of
+from wheel_udf.demo_parts import at_least, clear_outputs, exclusive, outcome_of
 from wheel_udf.job import run, session
 from wheel_udf.kafka_topics import create_topics, delete_topics
 from wheel_udf.kafka_traffic import now_ms
@@ -185,16 +185,6 @@ def take_account(must: Mapping[str, str], found: Sequence[tuple[str, str]]) -> A
     )
 
 
-def _at_least(least: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            message = f"a whole number from {least}, not {text!r}"
-            raise argparse.ArgumentTypeError(message)
-        return int(text)
-
-    return number
-
-
 def main(arguments: Sequence[str], root: Path, *, say: Say) -> int:
     """Runs the demo; exit code 0 if both accounts close, 1 if not, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
@@ -202,14 +192,14 @@ def main(arguments: Sequence[str], root: Path, *, say: Say) -> int:
     )
     parser.add_argument(
         "--orders",
-        type=_at_least(1),
+        type=at_least(1),
         default=200_000,
         metavar="N",
         help="how many on the simulated day (default: 200,000)",
     )
     parser.add_argument(
         "--seconds",
-        type=_at_least(0),
+        type=at_least(0),
         default=120,
         metavar="S",
         help="how long on the wall clock (default: 120; 0: not at all)",

@@ -6,6 +6,7 @@ the job inherits the lock, so one that has outlived its killed demo still holds 
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import os
 import shutil
@@ -67,6 +68,18 @@ def outcome_of(work: Callable[[], int], say: Callable[[str], None]) -> int:
     except KeyboardInterrupt:
         say("demo: stopped")
         return INTERRUPTED
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """What argparse takes for a whole number with a lower bound."""
+
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            message = f"a whole number, at least {least}: {text!r}"
+            raise argparse.ArgumentTypeError(message)
+        return int(text)
+
+    return number
 
 
 def clear_outputs(folder: Path, names: Sequence[str]) -> None:

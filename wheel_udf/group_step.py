@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import json
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import pyarrow as pa
@@ -57,8 +58,13 @@ class GroupRows:
     run: str | None
     latest_event_ms: int | None
 
+    @property
+    def received(self) -> int:
+        """How many rows came, good and bad."""
+        return int(self.good.num_rows + self.rejected.num_rows)
 
-def told_apart(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection[str]) -> GroupRows:
+
+def _told_apart(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection[str]) -> GroupRows:
     """Sorts the rows of a group by what they are: clock rows have a ``tick`` (``run|instant``), rejected ones a ``reject``.
 
     Each of the group's chunks goes to Arrow at once and by itself: pandas asks every object in Python whether it is null, and takes
@@ -113,7 +119,7 @@ def _latest_event_ms(frame: pd.DataFrame) -> list[int]:
 
 
 @dataclass(frozen=True)
-class GroupStep:
+class GroupStep(ABC):
     """What any function given to ``applyInPandasWithState`` knows.
 
     Attributes:
@@ -136,17 +142,28 @@ class GroupStep:
     memory_ms: int | None
     board_folder: str | None
 
+    INPUT: ClassVar[pa.Schema]
+    """The columns that the step takes."""
+    ABSENT: ClassVar[frozenset[str]]
+    """Those in which :data:`NO_LONG` is null."""
+
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], group: Any
     ) -> Iterator[pd.DataFrame]:
-        """One batch of one shard.
+        """One batch of one shard, as ``applyInPandasWithState`` asks for it.
 
         Args:
             key: The grouping key.
             frames: The rows of the group.
             group: Spark's state of it.
         """
-        raise NotImplementedError
+        _silence_pyspark()
+        rows = _told_apart(frames, self.INPUT, self.ABSENT)
+        yield self.batch(self.keys.index(key[0]), rows, group)
+
+    @abstractmethod
+    def batch(self, shard: int, rows: GroupRows, group: Any) -> pd.DataFrame:
+        """Makes the step, writes the state if that changed it, and says what leaves."""
 
     def now_ms(self, standing_ms: int | None, rows: GroupRows, group: Any) -> int:
         """What time a batch has.
@@ -189,7 +206,7 @@ class GroupStep:
             released: The rows that go to a destination, with the columns of a payload.
             late_ms: How late each of them is.
         """
-        batch_id, query_id = batch_of_task()
+        batch_id, query_id = _batch_of_task()
         return {
             "shard": shard,
             "batch_id": batch_id,
@@ -266,14 +283,14 @@ def as_frame(parts: Sequence[pa.Table]) -> pd.DataFrame:
 
 
 @cache
-def silence_pyspark() -> None:
+def _silence_pyspark() -> None:
     """Keeps a warning of pandas about pyspark's own doing from the users."""
     # pyspark 4.2 concatenates what a group gave with an empty frame of other dtypes, and pandas warns of it once per worker; the result
     # is right, and users would take the warning for theirs.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.sql\.pandas\.serializers")
 
 
-def batch_of_task() -> tuple[int, str]:
+def _batch_of_task() -> tuple[int, str]:
     """Id of the batch, and of the query, that the running task works for; outside Spark there is none.
 
     Spark hands them to tasks as local properties (``MicroBatchExecution.BATCH_ID_KEY``, ``StreamExecution.QUERY_ID_KEY``).

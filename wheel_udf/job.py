@@ -354,9 +354,8 @@ def open_config_checkpoint(config: AnyJobConfig) -> None:
     if isinstance(config, WatchJobConfig):
         identity = watch_fingerprint(wheel)
     else:
-        identity = levels.fingerprint(
-            wheel, leveled=isinstance(config, JobConfig) and config.levels is not None
-        )
+        assert isinstance(config, JobConfig), "there are two kinds"
+        identity = levels.fingerprint(wheel, leveled=config.levels is not None)
     open_checkpoint(
         config.checkpoint,
         name=config.name,

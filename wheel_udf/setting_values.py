@@ -102,6 +102,7 @@ def _destination(value: str) -> str:
 
 Span = BeforeValidator(duration_of)
 PositiveMs = Annotated[int, Span, at_least(1, "at least 1 millisecond")]
+UnboundedMs = Annotated[int | None, none_for("unlimited"), at_least(0, "not negative, or unlimited")]
 NotNegativeMs = Annotated[int, Span, at_least(0, "not negative")]
 Instant = Annotated[int, BeforeValidator(_instant_ms)]
 Text = Annotated[StrictStr, BeforeValidator(_text)]

@@ -38,6 +38,7 @@ from wheel_udf.setting_values import (
     Section,
     Span,
     Text,
+    UnboundedMs,
     at_least,
     duration_of,
     fault,
@@ -195,22 +196,23 @@ class SourceConfig(Section):
         return self.path
 
 
-class ContractConfig(Section):
-    """Section ``contract``: what a command may look like. None = no bound (``unlimited``; for ``memory`` = for ever).
+class AnyContractConfig(Section):
+    """Section ``contract``: what a command or an operation may look like. None = no bound (``unlimited``; for ``memory`` = for ever)."""
+
+    max_delay_ms: UnboundedMs = Field(730 * _DAY_MS, alias="max_delay")
+    memory_ms: UnboundedMs = Field(300_000, alias="memory")
+    max_value_bytes: StrictInt = Field(1_048_576, ge=0)
+    default_destination: DestinationName | None = None
+
+
+class ContractConfig(AnyContractConfig):
+    """Section ``contract`` of a scheduler.
 
     The preset says how a record becomes a command: ``columns`` by the names of its columns, the others are for Kafka
-    (:mod:`wheel_udf.presets`).
+    (see :mod:`wheel_udf.presets`). With a kafka source the job fills in ``native``.
     """
 
     preset: Literal["columns", "native", "json", "scheduler"] = "columns"
-    max_delay_ms: Annotated[int | None, none_for("unlimited"), at_least(0, "not negative, or unlimited")] = (
-        Field(730 * _DAY_MS, alias="max_delay")
-    )
-    memory_ms: Annotated[int | None, none_for("unlimited"), at_least(0, "not negative, or unlimited")] = (
-        Field(300_000, alias="memory")
-    )
-    max_value_bytes: StrictInt = Field(1_048_576, ge=0)
-    default_destination: DestinationName | None = None
     max_lateness_ms: NotNegativeMs | None = Field(None, alias="max_lateness")
 
 

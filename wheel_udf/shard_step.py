@@ -7,10 +7,9 @@ Imports numpy, pandas and pyarrow alone, besides the standard library and the pu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import pyarrow as pa
@@ -24,8 +23,6 @@ from wheel_udf.group_step import (
     as_frame,
     ddl_of,
     part,
-    silence_pyspark,
-    told_apart,
 )
 from wheel_udf.levels import level_name
 from wheel_udf.limits import BOUNDS, Limits, reason
@@ -69,7 +66,6 @@ _INPUT_SCHEMA = pa.schema(
     ]
 )
 _PAYLOAD = ("schedule_id", "seq", "destination", "key", "value", "headers", "source", "deliver_at_ms")
-_ABSENT = {"deliver_at_ms", "max_lateness_ms", "delay_level_ms", "level_error_ms"}
 
 
 def form_of(op: Any, seq_given: Any, act: Any = 0, amend: Any = 0) -> Any:
@@ -109,12 +105,13 @@ class ShardStep(GroupStep):
     limits: Limits = Limits()  # noqa: RUF009  # frozen
     leveled: bool = False
 
-    def __call__(
-        self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], group: Any
-    ) -> Iterator[pd.DataFrame]:
-        """One batch of one shard; see the module."""
-        silence_pyspark()
-        shard, rows = self.keys.index(key[0]), told_apart(frames, _INPUT_SCHEMA, _ABSENT)
+    INPUT: ClassVar[pa.Schema] = _INPUT_SCHEMA
+    ABSENT: ClassVar[frozenset[str]] = frozenset(
+        {"deliver_at_ms", "max_lateness_ms", "delay_level_ms", "level_error_ms"}
+    )
+
+    def batch(self, shard: int, rows: GroupRows, group: Any) -> pd.DataFrame:
+        """As :meth:`GroupStep.batch`."""
         commands = _with_form(rows.good)
         state = (
             ShardState.from_row(group.get, self.wheel, self.shards)
@@ -137,7 +134,7 @@ class ShardStep(GroupStep):
         if step.changed or rejects:
             group.update(state.to_row(self.shards))
         status = self._status(shard, rows, commands, step, state, group)
-        yield _output(step, rows.rejected, self._refused(step), self.posted(status), leveled=self.leveled)
+        return _output(step, rows.rejected, self._refused(step), self.posted(status), leveled=self.leveled)
 
     def _full(self, shard: int, step: Step, state: ShardState) -> dict[str, float]:
         """How much of each bound is used, as far as this batch tells; 1 is all."""
@@ -172,7 +169,7 @@ class ShardStep(GroupStep):
             "watermark_ms": self.watermark_ms(group, *self.told_ms(rows)),
             "far": state.far,
             "levels": {level_name(level_ms): count for level_ms, count in state.levels.items()},
-            "received": commands.num_rows + rows.rejected.num_rows - told,
+            "received": rows.received - told,
             "fired_now": step.fired.num_rows,
             "missed_now": step.missed.num_rows,
             "rejected_now": rows.rejected.num_rows + refused,

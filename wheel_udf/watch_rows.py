@@ -367,7 +367,8 @@ def _identified(given: read.Inputs) -> list[Column]:
 def _reject(original: list[read.Input], rules: list[Rule], contract: Contract) -> Column:
     code = F.col("_code")
     message = interpreted(error_message(code, rules, contract, WATCH_TEXTS), code.isNotNull())
-    for made in (each for each in original if each.name == RECORD):
+    made = next((each for each in original if each.name == RECORD), None)
+    if made is not None:
         assert isinstance(made.kind, T.StructType)
         original = [
             read.Input(field.name, made.column.getField(field.name), field.dataType) for field in made.kind

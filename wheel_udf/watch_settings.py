@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StrictInt, StrictStr
+from pydantic import AfterValidator, Field, StrictStr
 
 from wheel_udf.contract import EVENT_COLUMNS, OPERATION_COLUMNS
-from wheel_udf.setting_values import DestinationName, NotNegativeMs, Section, Text, at_least, fault, none_for
-from wheel_udf.settings import AnyJobConfig, SourceConfig
-
-_UnboundedMs = Annotated[int | None, none_for("unlimited"), at_least(0, "not negative, or unlimited")]
+from wheel_udf.setting_values import NotNegativeMs, Section, Text, fault
+from wheel_udf.settings import AnyContractConfig, AnyJobConfig, SourceConfig
 
 
 def _columns_of(*known: str) -> AfterValidator:
@@ -60,15 +58,6 @@ class WatchConfig(Section):
     deliver: tuple[Literal["completed", "expired", "cancelled"], ...] = ("completed", "expired", "cancelled")
 
 
-class WatchContractConfig(Section):
-    """Section ``contract`` of a purgatory; as :class:`~wheel_udf.settings.ContractConfig`."""
-
-    max_delay_ms: _UnboundedMs = Field(730 * 86_400_000, alias="max_delay")
-    memory_ms: _UnboundedMs = Field(300_000, alias="memory")
-    max_value_bytes: StrictInt = Field(1_048_576, ge=0)
-    default_destination: DestinationName | None = None
-
-
 class WatchJobConfig(AnyJobConfig):
     """The whole file of a purgatory.
 
@@ -83,4 +72,4 @@ class WatchJobConfig(AnyJobConfig):
     operations: OperationsConfig
     events: EventsConfig
     watch: WatchConfig = Field(default_factory=lambda: WatchConfig.model_validate({}))
-    contract: WatchContractConfig = Field(default_factory=lambda: WatchContractConfig.model_validate({}))
+    contract: AnyContractConfig = Field(default_factory=lambda: AnyContractConfig.model_validate({}))

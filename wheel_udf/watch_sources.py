@@ -135,8 +135,9 @@ class _Meaning:
         return F.lit(None)
 
 
-def _ddl_of(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}` {_TYPES.get(name, 'STRING')}" for name in names)
+def _ddl_of(names: Sequence[str], **others: str) -> str:
+    types = _TYPES | others
+    return ", ".join(f"`{name}` {types.get(name, 'STRING')}" for name in names)
 
 
 def json_rows(rows: DataFrame, names: Sequence[str]) -> DataFrame:
@@ -151,7 +152,7 @@ def json_rows(rows: DataFrame, names: Sequence[str]) -> DataFrame:
         text of a value that is no object.
     """
     text = F.col("value").cast("string")
-    said = F.from_json(text, _ddl_of(names).replace("`keys` ARRAY<STRING>", "`keys` STRING"))
+    said = F.from_json(text, _ddl_of(names, keys="STRING"))
     is_object = F.coalesce(F.json_object_keys(text).isNotNull(), F.lit(False))
     # As ISO text in UTC, whatever the session's zone is.
     stamp = F.date_format(

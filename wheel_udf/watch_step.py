@@ -6,16 +6,15 @@ Imports numpy, pandas and pyarrow alone, besides the standard library and the pu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.group_step import GroupRows, GroupStep, as_frame, ddl_of, part, silence_pyspark, told_apart
+from wheel_udf.group_step import GroupRows, GroupStep, as_frame, ddl_of, part
 from wheel_udf.watch_open import OUTCOME_SCHEMA
 from wheel_udf.watch_state import EVENT_SCHEMA, REQUEST_SCHEMA, WatchState, hashes_of, named
 from wheel_udf.watching import WatchStep, advance
@@ -47,7 +46,6 @@ _INPUT_SCHEMA = pa.schema(
         ("tick", pa.string()),
     ]
 )
-_ABSENT = {"limit_ms", "deadline_ms", "event_time_ms"}
 
 
 def _requests(rows: pa.Table) -> pa.Table:
@@ -84,12 +82,11 @@ class ShardWatch(GroupStep):
     lookback_ms: int
     delivered: tuple[str, ...]
 
-    def __call__(
-        self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], group: Any
-    ) -> Iterator[pd.DataFrame]:
-        """One batch of one shard; see the module."""
-        silence_pyspark()
-        shard, rows = self.keys.index(key[0]), told_apart(frames, _INPUT_SCHEMA, _ABSENT)
+    INPUT: ClassVar[pa.Schema] = _INPUT_SCHEMA
+    ABSENT: ClassVar[frozenset[str]] = frozenset({"limit_ms", "deadline_ms", "event_time_ms"})
+
+    def batch(self, shard: int, rows: GroupRows, group: Any) -> pd.DataFrame:
+        """As :meth:`GroupStep.batch`."""
         is_request = pc.less(rows.good["what"], 0)
         state = (
             WatchState.from_row(group.get, self.wheel, self.shards)
@@ -112,7 +109,7 @@ class ShardWatch(GroupStep):
             pc.is_in(step.outcomes["outcome"], value_set=pa.array(self.delivered, pa.string()))
         )
         status = self._status(shard, rows, step, going, group)
-        yield _output(going, step.clock_ms, rows.rejected, self.posted(status))
+        return _output(going, step.clock_ms, rows.rejected, self.posted(status))
 
     def _status(
         self, shard: int, rows: GroupRows, step: WatchStep, going: pa.Table, group: Any
@@ -122,7 +119,7 @@ class ShardWatch(GroupStep):
             "watermark_ms": self.watermark_ms(group, step.clock_ms),
             "resting": step.state.resting,
             "ahead": step.state.ahead,
-            "received": rows.good.num_rows + rows.rejected.num_rows,
+            "received": rows.received,
             "fired_now": going.num_rows - going["destination"].null_count,
             "decided_now": step.outcomes.num_rows,
         }

@@ -138,10 +138,12 @@ def _in_turn(
     memory_ms: int | None,
 ) -> tuple[Settled, pa.Table, int]:
     """Settles what is open, then of each id one new operation after the other, as soon as the id is free; says which are held, and how many are duplicates."""
-    parts = [settle(Operations(opened), Timelines(news), clock_ms, memory_ms)]
+    lines = Timelines(news)
+    parts = [settle(Operations(opened), lines, clock_ms, memory_ms)]
     claims, held, repeated = contested(claims, parts[0], clock_ms, memory_ms)
-    lines = Timelines(seen) if claims.num_rows else None
-    while lines is not None and claims.num_rows:
+    if claims.num_rows and seen.num_rows > news.num_rows:  # something remembered is among them
+        lines = Timelines(seen)
+    while claims.num_rows:
         first, others = earliest(claims)
         parts.append(settle(Operations(opened_at_first(first, lookback_ms)), lines, clock_ms, memory_ms))
         claims, more, again = contested(others, parts[-1], clock_ms, memory_ms)

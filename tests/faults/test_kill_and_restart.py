@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.faults import tiered_victim
 from tests.faults.checker import expected, faults_of, watch_faults_of
 from tests.faults.victim import POINTS
-from tests.faults.world import files, start, start_tiered_run, start_watch, watched_files
+from tests.faults.world import files, start, start_tiered_run, watched_files
 from tests.spark.streams import add_files
 from tests.spark.watches import add_rows
 
@@ -51,7 +51,7 @@ def test_a_purgatory_killed_between_two_tables_ends_each_operation_once(
 ) -> None:
     add_rows(tmp_path, *watched_files())
     kill(tmp_path, POINTS[1], "purgatory")
-    start_watch(spark, tmp_path).awaitTermination()
+    start(spark, tmp_path, "purgatory").awaitTermination()
     assert watch_faults_of(spark, tmp_path) == []
 
 

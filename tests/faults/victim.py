@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.faults.world import start, start_watch
+from tests.faults.world import start
 from wheel_udf.pending import Wheel, pending
 from wheel_udf.session import build_session
 from wheel_udf.sinks import DeltaSink
@@ -24,7 +24,6 @@ SETTINGS: dict[str, str | float | bool] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-RUNS = {"wheel": start, "purgatory": start_watch}
 _BATCH = 2
 _PENDING_THEN = 60
 """After the batches 0 and 1, the last that the first victim has committed."""
@@ -62,8 +61,8 @@ def main(folder: str, point: str, run: str) -> None:
     if (run, point) == ("wheel", POINTS[1]):
         # A state store is read where no stream has run yet: Spark does not make what that needs by itself.
         assert pending(spark, Wheel(f"{folder}/checkpoint")).count() == _PENDING_THEN
-    RUNS[run](
-        spark, Path(folder), sink=lambda path: DeadlySink(path, create=True), on_batch=on_batch
+    start(
+        spark, Path(folder), run, sink=lambda path: DeadlySink(path, create=True), on_batch=on_batch
     ).awaitTermination()
 
 

@@ -43,36 +43,13 @@ def files() -> list[list[dict[str, Any]]]:
     return [[*rows, due(None, 1, said_s)] for said_s, rows in batches]
 
 
-def start(
-    spark: SparkSession,
-    folder: Path,
-    *,
-    sink: Callable[[str], Sink] = lambda path: DeltaSink(path, create=True),
-    on_batch: Callable[[BatchReport], None] | None = None,
-) -> StreamingQuery:
-    """Starts the run over all input."""
-    frame = schedule(
+def scheduled(spark: SparkSession, folder: Path) -> DataFrame:
+    """The wheel over all of :func:`files`."""
+    return schedule(
         read_files(spark, folder / "in"),
         wheel=Wheel(tick_ms=1_000, size=20, levels=6),
         clock=EventClock(until_ms=at_ms(END_S)),
         shards=2,
-    )
-    return _delivered(frame, folder, sink, on_batch)
-
-
-def _delivered(
-    frame: DataFrame,
-    folder: Path,
-    sink: Callable[[str], Sink],
-    on_batch: Callable[[BatchReport], None] | None,
-) -> StreamingQuery:
-    return deliver(
-        frame,
-        destinations=Destinations({"*": sink(str(folder / "tables"))}),
-        rejects=sink(str(folder / "rejects")),
-        checkpoint=str(folder / "checkpoint"),
-        trigger="available-now",
-        on_batch=on_batch,
     )
 
 
@@ -99,21 +76,36 @@ def watched_files() -> list[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
     ]
 
 
-def start_watch(
-    spark: SparkSession,
-    folder: Path,
-    *,
-    sink: Callable[[str], Sink] = lambda path: DeltaSink(path, create=True),
-    on_batch: Callable[[BatchReport], None] | None = None,
-) -> StreamingQuery:
-    """Starts a purgatory over all of :func:`watched_files`."""
-    frame = watch(
+def watched(spark: SparkSession, folder: Path) -> DataFrame:
+    """The purgatory over all of :func:`watched_files`."""
+    return watch(
         *read_rows(spark, folder),
         wheel=Wheel(tick_ms=1_000, size=20, levels=4),
         clock=EventClock(until_ms=at_ms(END_S)),
         shards=2,
     )
-    return _delivered(frame, folder, sink, on_batch)
+
+
+FRAMES = {"wheel": scheduled, "purgatory": watched}
+
+
+def start(
+    spark: SparkSession,
+    folder: Path,
+    run: str = "wheel",
+    *,
+    sink: Callable[[str], Sink] = lambda path: DeltaSink(path, create=True),
+    on_batch: Callable[[BatchReport], None] | None = None,
+) -> StreamingQuery:
+    """Starts one of :data:`FRAMES` over all its input."""
+    return deliver(
+        FRAMES[run](spark, folder),
+        destinations=Destinations({"*": sink(str(folder / "tables"))}),
+        rejects=sink(str(folder / "rejects")),
+        checkpoint=str(folder / "checkpoint"),
+        trigger="available-now",
+        on_batch=on_batch,
+    )
 
 
 def start_tiered_run(spark: SparkSession, folder: Path) -> TieredRun:
