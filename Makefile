@@ -1,81 +1,90 @@
-# Everything a newcomer needs: Python 3.11 to 3.14, Java 17 or newer, and this file. `make` alone says what to do first.
+# Requirements: Python 3.11 to 3.14, Java 17 or newer, network access. `make` alone prints the list of targets.
 
 VENV  := .venv
 PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.set-up
 
-# The interpreter that makes the environment. Empty: the first of these that is new enough and can make one (a shim may not run at all).
+# The interpreter that creates the environment. Empty: the first of these that is new enough and has venv and pip.
 PYTHON  ?=
 PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 
-# A Spark, a Python path or Spark settings of the user's other work must not leak in here.
+# Spark and Python settings of the user's other work must not affect this project.
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch package clean distclean
+.PHONY: help setup test lint format docs notebooks demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch package clean distclean
 
-help: ## this page
+help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
 	@echo
-	@echo "First:  make demo    a year of real departures through the wheel, with a picture at the end"
-	@echo "Then:   make test    everything is checked on your machine"
+	@echo "First:  make demo    run a year of real departures through the wheel and draw the result (about 2 minutes)"
+	@echo "Then:   make test    run all tests (about 15 minutes)"
 	@echo
-	@echo "Both set up $(VENV) by themselves (1 to 3 minutes, once). They need Python 3.11 to 3.14, Java 17 or newer and the network."
+	@echo "Each creates $(VENV) on first use (1 to 3 minutes). Requirements: Python 3.11 to 3.14, Java 17 or newer, network access."
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  make setup PYTHON=/path/to/python3.12    with an interpreter of your choice"
-	@echo "  make test ARGS='tests/unit -k wheel'     some of the tests"
+	@echo "  make setup PYTHON=/path/to/python3.12    use this interpreter"
+	@echo "  make test ARGS='tests/unit -k wheel'     run some of the tests"
 
-setup: $(STAMP) ## the environment in .venv: Python packages and JVM jars (again only when pyproject.toml or conf/ivy.xml change)
+setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when pyproject.toml, conf/constraints.txt or conf/ivy.xml change)
 
-test: $(STAMP) ## all tests (ARGS=... goes to pytest)
-	@$(PY) -m pytest --numprocesses=auto --maxprocesses=2 --dist=loadfile --no-loadscope-reorder $(ARGS)
+test: $(STAMP) ## run all tests (ARGS=... is passed to pytest)
+	@$(PY) -m pytest --numprocesses=auto --maxprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 $(ARGS)
 
-lint: $(STAMP) ## ruff (rules and format) and mypy --strict
+lint: $(STAMP) ## check code (ruff, mypy --strict) and documentation (links, versions)
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
+	@$(PY) -m pytest --quiet --no-header tests/unit/docs
 
-format: $(STAMP) ## let ruff put the code in order
+format: $(STAMP) ## format the code with ruff
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-demo: $(STAMP) ## a year of real departures through the wheel (ARGS=--tiered: most of it in a slot store)
-	@$(PY) jobs/demo_departures.py $(ARGS)
+docs: $(STAMP) ## build the documentation site in build/site (installs mkdocs on first use)
+	@$(PY) -c 'import mkdocs, mkdocstrings' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check -c conf/constraints.txt -e '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+	@echo "build/site/index.html"
 
-demo-kafka: $(STAMP) ## 20,000 commands through a real Kafka broker, with the lateness seen from outside (ARGS=--kill: kill -9 in the middle)
-	@$(PY) jobs/demo_kafka.py $(ARGS)
+notebooks: $(STAMP) ## execute the notebooks and write their rendered .ipynb (ARGS=01: those whose name begins so)
+	@$(PY) notebooks/render.py $(ARGS)
 
-demo-orders: $(STAMP) ## 200,000 orders and their payments through Kafka and the purgatory: a simulated day, then two minutes of the wall clock
-	@$(PY) jobs/demo_orders.py $(ARGS)
+demo: $(STAMP) ## run a year of real departures through the wheel (ARGS=--tiered: with a slot store)
+	@$(PY) -m jobs.demos.departures $(ARGS)
 
-bench: $(STAMP) ## measure the wheel against what it replaces
+demo-kafka: $(STAMP) ## run 20,000 commands through a Kafka broker and measure lateness at a consumer (ARGS=--kill: with a kill -9)
+	@$(PY) -m jobs.demos.kafka $(ARGS)
+
+demo-orders: $(STAMP) ## run 200,000 orders and their payments through Kafka and the purgatory
+	@$(PY) -m jobs.demos.orders $(ARGS)
+
+bench: $(STAMP) ## measure the wheel against a naive query
 	@$(PY) -m tests.bench.run $(ARGS)
 
-bench-kafka: $(STAMP) ## Kafka to Kafka: lateness and throughput as a consumer sees them
+bench-kafka: $(STAMP) ## measure Kafka to Kafka: lateness and throughput at a consumer
 	@$(PY) -m tests.bench.kafka_run $(ARGS)
 
-bench-store: $(STAMP) ## the slot store at rising numbers of pending entries
+bench-store: $(STAMP) ## measure the slot store at rising numbers of pending entries
 	@$(PY) -m tests.bench.store_run $(ARGS)
 
-bench-watch: $(STAMP) ## the purgatory at rising numbers of pending operations
+bench-watch: $(STAMP) ## measure the purgatory at rising numbers of pending operations
 	@$(PY) -m tests.bench.watch_run $(ARGS)
 
-package: $(STAMP) ## dist/: a wheel, and the same as wheel_udf.zip for the executors of a cluster
+package: $(STAMP) ## build dist/: a Python wheel, and the same as wheel_udf.zip for the executors of a cluster
 	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@cp dist/wheel_udf-$$($(PY) -c 'import wheel_udf; print(wheel_udf.__version__)')-py3-none-any.whl dist/wheel_udf.zip
 	@ls dist
 
-clean: ## remove what runs have made (data, caches), keep .venv
+clean: ## remove data and caches, keep .venv
 	rm -rf data build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name .venv -prune -o -type d -name __pycache__ -exec rm -rf {} +
 
 distclean: clean ## remove .venv too
 	rm -rf $(VENV)
 
-# The jars take as long as the packages and need only Spark's own (its Ivy), so they come side by side.
-$(STAMP): pyproject.toml conf/ivy.xml
+# The jars take as long as the packages and need only the Ivy in pyspark, so both are downloaded at the same time.
+$(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	@set -e; \
 	python="$(PYTHON)"; usable='import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 15))'; \
 	for candidate in $${python:-$(PYTHONS)}; do \
@@ -86,12 +95,12 @@ $(STAMP): pyproject.toml conf/ivy.xml
 	       "hint: make setup PYTHON=/path/to/python3.12" >&2; \
 	  exit 1; \
 	fi; \
-	PYTHONDONTWRITEBYTECODE=1 $$python -m wheel_udf.jars --check-java; \
+	PYTHONDONTWRITEBYTECODE=1 $$python -m wheel_udf.platform.jars --check-java; \
 	echo "setting up $(VENV) with $$($$python --version), 1 to 3 minutes"; \
 	$(PY) -c "$$usable" >/dev/null 2>&1 || $$python -m venv --clear $(VENV); \
-	pip="$(PY) -m pip install --quiet --no-compile --disable-pip-version-check"; \
-	$$pip --no-deps $$(grep -o 'pyspark==[0-9.]*' pyproject.toml) || true; \
-	$(PY) -m wheel_udf.jars spark broker & jars=$$!; \
-	$$pip --editable .[dev] || { echo "once more" >&2; $$pip --editable .[dev]; }; \
-	wait $$jars || $(PY) -m wheel_udf.jars spark broker; \
+	pip="$(PY) -m pip install --quiet --no-compile --disable-pip-version-check --constraint conf/constraints.txt"; \
+	$$pip --no-deps $$(grep -o '^pyspark==[0-9.]*' conf/constraints.txt) || true; \
+	$(PY) -m wheel_udf.platform.jars spark broker & jars=$$!; \
+	$$pip --editable .[dev] || { echo "pip failed, trying again" >&2; $$pip --editable .[dev]; }; \
+	wait $$jars || $(PY) -m wheel_udf.platform.jars spark broker; \
 	touch $@

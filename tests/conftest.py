@@ -96,10 +96,11 @@ def _jvm_is_up() -> bool:
 
 @pytest.fixture(scope="session")
 def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from wheel_udf.session import build_session, stop_session
+    from wheel_udf.platform.session import build_session, stop_session
 
-    warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
-    session = build_session("wheel_udf tests", master="local[2]", conf=SPARK_SETTINGS | warehouse)
+    folder = str(tmp_path_factory.mktemp("warehouse"))
+    settings = SPARK_SETTINGS | {"spark.sql.warehouse.dir": folder}
+    session = build_session("wheel_udf tests", master="local[2]", conf=settings, checkpoint=folder)
     yield session
     stop_session(session)
 

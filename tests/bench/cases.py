@@ -19,8 +19,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 
 from tests.bench import measure
 from tests.bench.ground import (
@@ -38,7 +37,7 @@ from tests.bench.loads import Load
 from tests.bench.measure import Batch
 from tests.bench.naive import schedule_naively
 from tests.bench.report import Line, Target, slope_per_million
-from wheel_udf.by_shard import DEFAULT_MEMORY_MS
+from wheel_udf.stream.sharded_query import DEFAULT_MEMORY_MS
 
 _MEMORY_FILLS = 15
 

@@ -8,17 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from tests.bench import measure
 from tests.bench.loads import SCHEMA_DDL, Load
 from tests.bench.measure import Batch
 from tests.bench.report import Line
 from wheel_udf import Contract, EventClock, Wheel, schedule
-from wheel_udf.by_shard import HEADERS_TYPE
 from wheel_udf.clock import Clock
-from wheel_udf.commands import parse
+from wheel_udf.commands.parse import parse_commands
+from wheel_udf.stream.sharded_query import HEADERS_TYPE
 
 WHEEL = Wheel(tick_ms=1_000, size=20, levels=6)
 SHARDS = 4
@@ -171,7 +170,7 @@ def wheel(stream: DataFrame, clock: Clock | None = None) -> DataFrame:
 
 def without_operator(stream: DataFrame) -> DataFrame:
     """The wheel's query with the wheel taken out: commands are parsed, and go on with the columns of a delivery."""
-    parsed = parse(stream, Contract())
+    parsed = parse_commands(stream, Contract())
     identity = F.concat_ws("\x1f", "schedule_id", "seq", F.lit(0), "deliver_at_ms")
     return parsed.select(
         "schedule_id",

@@ -14,16 +14,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from wheel_udf import Contract, Destinations, FileSink, KafkaSink, ProcessingClock, Wheel, deliver, schedule
-from wheel_udf.by_shard import HEADERS_TYPE
-from wheel_udf.commands import parse
-from wheel_udf.kafka_record import delivery_records
-from wheel_udf.presets import kafka_commands
-from wheel_udf.session import build_session, quick_local_checkpoints, stop_session
+from wheel_udf.commands.kafka_presets import kafka_commands
+from wheel_udf.commands.parse import parse_commands
+from wheel_udf.delivery.kafka_record import delivery_records
+from wheel_udf.platform.session import build_session, stop_session
+from wheel_udf.stream.sharded_query import HEADERS_TYPE
 
 CORES = 2
 _LOOK_EVERY_S = 1.0
@@ -39,7 +38,9 @@ def main() -> int:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.warehouse.dir": str(asked.folder / "warehouse"),
     }
-    spark = build_session("wheel_udf kafka bench", master=f"local[{CORES}]", conf=settings)
+    spark = build_session(
+        "wheel_udf kafka bench", master=f"local[{CORES}]", conf=settings, checkpoint=str(asked.folder)
+    )
     try:
         start = _wheel if asked.query == "wheel" else _without
         query = start(spark, asked)
@@ -100,7 +101,7 @@ def _line(report: Any) -> None:
 
 
 def _without(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
-    parsed = parse(_commands(spark, asked), Contract())
+    parsed = parse_commands(_commands(spark, asked), Contract())
     identity = F.concat_ws("\x1f", "schedule_id", "seq", F.lit(0), "deliver_at_ms")
     due = F.timestamp_millis("deliver_at_ms")
     rows = parsed.where(F.col("error_code").isNull()).select(
@@ -118,8 +119,7 @@ def _without(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
     writer = delivery_records(rows).writeStream.format("kafka")
     writer = writer.option("kafka.bootstrap.servers", asked.bootstrap).trigger(processingTime=asked.trigger)
     checkpoint = str(asked.folder / "checkpoint")
-    with quick_local_checkpoints(spark, checkpoint):  # as deliver() does
-        return writer.option("checkpointLocation", checkpoint).start()
+    return writer.option("checkpointLocation", checkpoint).start()
 
 
 def _report(query: StreamingQuery, file: Path) -> None:

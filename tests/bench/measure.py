@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.bench.report import median
-from wheel_udf.session import quick_local_checkpoints
 
 WHOLE = "triggerExecution"
 """The phase that is the whole of a batch, from its planning to its commit."""
@@ -59,15 +57,12 @@ def run(frame: DataFrame, checkpoint: Path, *, counted: Column) -> list[Batch]:
         Its batches in order, those without data included.
     """
     observed = frame.observe(_COUNTED, F.count_if(counted).alias("rows"))
-    with quick_local_checkpoints(
-        frame.sparkSession, str(checkpoint)
-    ):  # as deliver() does; for all queries alike
-        query = (
-            observed.writeStream.format("noop")
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
+    query = (
+        observed.writeStream.format("noop")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
     try:
         query.awaitTermination()
         return _batches(query)

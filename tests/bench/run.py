@@ -43,12 +43,14 @@ def main(arguments: list[str] | None = None) -> int:
     asked = _arguments(arguments)
     # Spark's workers find the naive operator by the name of its module.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    from wheel_udf.session import build_session, stop_session
+    from wheel_udf.platform.session import build_session, stop_session
 
     folder = Path(tempfile.mkdtemp(prefix="wheel-bench-"))
     settings = _SETTINGS | {"spark.sql.warehouse.dir": str(folder / "warehouse")}
     try:
-        spark = build_session("wheel_udf bench", master=f"local[{CORES}]", conf=settings)
+        spark = build_session(
+            "wheel_udf bench", master=f"local[{CORES}]", conf=settings, checkpoint=str(folder)
+        )
         try:
             return _measured(asked, spark, folder)
         finally:

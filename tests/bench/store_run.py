@@ -38,27 +38,26 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from tests.bench import report, store_traffic
 from tests.bench.report import Line, Target
 from tests.bench.workplace import workplace
-from wheel_udf.acts import Picked, cancel
-from wheel_udf.checkpoint import open_checkpoint
 from wheel_udf.clock import wall_clock_ms
-from wheel_udf.commands import Contract, parse
-from wheel_udf.geometry import Wheel as Geometry
-from wheel_udf.pending import Wheel, pending, stored
-from wheel_udf.slot_store import SlotStore
-from wheel_udf.store_intake import stored_rows
-from wheel_udf.store_keeper import Keeper
-from wheel_udf.store_layout import MARKS, StoreLayout
+from wheel_udf.commands.parse import Contract, parse_commands
+from wheel_udf.pending.acts import Picked, cancel
+from wheel_udf.pending.entries import PendingWork, pending, stored
+from wheel_udf.platform.identity import open_checkpoint
+from wheel_udf.store.intake import stored_rows
+from wheel_udf.store.layout import MARKS, StoreLayout
+from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.tiered.keeper import Keeper
+from wheel_udf.wheel.geometry import Wheel
 
 ROOT = Path(__file__).parents[2]
-LAYOUT = StoreLayout(Geometry(1_000, 20, 6), state_levels=3)
+LAYOUT = StoreLayout(Wheel(1_000, 20, 6), state_levels=3)
 QUICK_WINDOWS = StoreLayout(
-    Geometry(1_000, 20, 6), state_levels=2
+    Wheel(1_000, 20, 6), state_levels=2
 )  # of 400 s, so that many are over within the run
 NOW_MS = wall_clock_ms()
 T0_MS = NOW_MS // LAYOUT.window_ms * LAYOUT.window_ms - 4 * LAYOUT.window_ms
@@ -84,7 +83,7 @@ class Ground:
             shards=store_traffic.SHARDS,
             clock_kind=self.what.clock.kind,
         ).app_id
-        self.wheel = Wheel(str(self.folder / "checkpoint"), self.store)
+        self.work = PendingWork(str(self.folder / "checkpoint"), self.store)
         self.figures: dict[str, float] = {}
 
     def new_keeper(self) -> Keeper:
@@ -111,7 +110,9 @@ class Ground:
         keeper.start(T0_MS)
         took_s = 0.0
         for at in range(0, self.count, size):
-            parsed = parse(self.commands(min(size, self.count - at), FAR_FROM_MS, YEAR_MS), Contract())
+            parsed = parse_commands(
+                self.commands(min(size, self.count - at), FAR_FROM_MS, YEAR_MS), Contract()
+            )
             rows = stored_rows(parsed, self.store.layout, cursor_ms=keeper.cursor_ms or 0, arrived=self.batch)
             took_s += _seconds(
                 lambda rows=rows: self.store.append(rows, app_id=f"{self.app_id}-fill", batch_id=self.batch)
@@ -142,7 +143,7 @@ class Ground:
         at_ms, window_ms = keeper.cursor_ms or 0, self.store.layout.window_ms
 
         def take_in(rows: int, from_ms: int, span_ms: int) -> float:
-            parsed = parse(self.commands(rows, from_ms, span_ms), Contract())
+            parsed = parse_commands(self.commands(rows, from_ms, span_ms), Contract())
             self.batch += 1
             return _seconds(lambda: keeper.take_in(parsed, next(batches), lambda _: None))
 
@@ -164,11 +165,11 @@ class Ground:
             self.figures["mark bytes"] = sum(partition.bytes for partition in marks) / self.figures["marks"]
 
     def _count_and_cancel(self) -> None:
-        self.figures["exact"] = _seconds(lambda: pending(self.spark, self.wheel).count())
+        self.figures["exact"] = _seconds(lambda: pending(self.spark, self.work).count())
         share = min(1_000_000, self.count // 10) / self.count
         part = Picked(where=f"deliver_at < timestamp_millis({FAR_FROM_MS + int(YEAR_MS * share)})")
         self.figures["cancelled"] = share * self.count
-        self.figures["cancel"] = _seconds(lambda: cancel(self.spark, self.wheel, part))
+        self.figures["cancel"] = _seconds(lambda: cancel(self.spark, self.work, part))
 
 
 def _text(figures: Mapping[str, float]) -> str:
@@ -182,7 +183,7 @@ def _count_files(spark: SparkSession, folder: Path, batches: int, say: Callable[
     counts: dict[str, int] = {}
     for number in range(1, batches + 1):
         now_ms = T0_MS + number * 5_000
-        parsed = parse(ground.commands(100, now_ms, 86_400_000), Contract())
+        parsed = parse_commands(ground.commands(100, now_ms, 86_400_000), Contract())
         keeper.take_in(parsed, ground.batch, lambda _, now_ms=now_ms: now_ms)
         ground.batch += 1
         keeper.step(now_ms)

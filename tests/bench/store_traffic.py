@@ -17,14 +17,16 @@ import pyarrow.parquet as pq
 
 from tests.bench.measure import WHOLE, cpu_seconds_over
 from wheel_udf.clock import ProcessingClock, wall_clock_ms
-from wheel_udf.sinks import DeltaSink, Destinations
-from wheel_udf.tiered import Outlet, start_tiered
-from wheel_udf.tiered_run import TieredRun, TieredWheel
+from wheel_udf.delivery.delta_sink import DeltaSink
+from wheel_udf.delivery.destinations import Destinations
+from wheel_udf.tiered.run import TieredRun
+from wheel_udf.tiered.settings import TieredWheel
+from wheel_udf.tiered.start import Outlet, start_tiered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from wheel_udf.store_layout import StoreLayout
+    from wheel_udf.store.layout import StoreLayout
 
 SHARDS = 2
 NAME = "bench"

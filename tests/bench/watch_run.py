@@ -82,8 +82,8 @@ class Ground:
     def purgatory(self) -> float:
         """Seconds of a batch of ``watch()``."""
         from wheel_udf.clock import EventClock
-        from wheel_udf.geometry import Wheel
-        from wheel_udf.watch_operator import watch
+        from wheel_udf.stream.watch_operator import watch
+        from wheel_udf.wheel.geometry import Wheel
 
         operations = self.read("operations").selectExpr(
             "op_id", "op_id AS `group`", "array('done') AS keys", "timestamp_millis(deadline_ms) AS deadline",
@@ -119,12 +119,9 @@ class Ground:
         return self._seconds("naive", frame)
 
     def _seconds(self, name: str, frame: Any) -> float:
-        from wheel_udf.session import quick_local_checkpoints
-
         checkpoint = str(self.folder / f"checkpoint-{name}")
-        with quick_local_checkpoints(self.spark, checkpoint):
-            writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
-            query = writer.trigger(availableNow=True).start()
+        writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
         moved = [p for p in query.recentProgress if p["numInputRows"] >= 2 * self.batch][1:]
         return median(p["durationMs"]["triggerExecution"] for p in moved[-(BATCHES - 2) :]) / 1_000
@@ -132,7 +129,7 @@ class Ground:
 
 def reference_seconds(pending: int, count: int) -> tuple[float, float]:
     """Microseconds that the reference takes for an add and for a completion, beside so many that wait."""
-    from wheel_udf.purgatory import DelayedOperation, Purgatory
+    from wheel_udf.purgatory.reference import DelayedOperation, Purgatory
 
     class Waits(DelayedOperation):
         done = False

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.session import build_session, stop_session
+from wheel_udf.platform.session import build_session, stop_session
 
 Say = Callable[[str], None]
 
@@ -38,7 +38,7 @@ def workplace(name: str, memory: str) -> Iterator[tuple[SparkSession, Path, Say]
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": memory,
     }
-    spark = build_session(f"wheel_udf {name} bench", master="local[2]", conf=settings)
+    spark = build_session(f"wheel_udf {name} bench", master="local[2]", conf=settings, checkpoint=str(folder))
     try:
         yield spark, folder, say
     finally:

@@ -13,7 +13,7 @@ import venv
 from pathlib import Path
 from typing import Self
 
-from wheel_udf import jars
+from wheel_udf.platform import jars
 
 PATIENCE_S = 90
 _MASTER = "org.apache.spark.deploy.master.Master"
@@ -110,7 +110,7 @@ def _python_without_project(folder: Path) -> None:
     own = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
     (own / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     told = subprocess.run(
-        [folder / "bin" / "python", "-c", "import pyarrow, wheel_udf.cascade"],
+        [folder / "bin" / "python", "-c", "import pyarrow, wheel_udf.wheel.step"],
         capture_output=True,
         text=True,
         check=False,

@@ -13,7 +13,7 @@ from tests.cluster.standalone import Cluster
 from tests.faults.checker import faults_of
 from tests.faults.world import END_S, files
 from tests.spark.streams import add_files, at
-from wheel_udf import jars
+from wheel_udf.platform import jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from tests.faults.victim import SETTINGS, die
 from tests.faults.world import start_tiered_run
-from wheel_udf.session import build_session
-from wheel_udf.slot_store import SlotStore
+from wheel_udf.platform.session import build_session
+from wheel_udf.store.slot_store import SlotStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from wheel_udf.slot_store import Appended
+    from wheel_udf.store.head import Appended
 
 POINTS = (
     "after the commit of the intake",
@@ -45,7 +45,7 @@ def arm(point: str) -> None:
 def main(folder: str, point: str) -> None:
     """Runs until the crash point."""
     arm(point)
-    spark = build_session("victim", master="local[2]", conf=SETTINGS)
+    spark = build_session("victim", master="local[2]", conf=SETTINGS, checkpoint=folder)
     start_tiered_run(spark, Path(folder)).awaitTermination()
 
 

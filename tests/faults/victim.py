@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.faults.world import start
-from wheel_udf.pending import Wheel, pending
-from wheel_udf.session import build_session
-from wheel_udf.sinks import DeltaSink
+from wheel_udf.delivery.delta_sink import DeltaSink
+from wheel_udf.delivery.destinations import FIRED, Shape
+from wheel_udf.pending.entries import PendingWork, pending
+from wheel_udf.platform.session import build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from wheel_udf.metrics import BatchReport
+    from wheel_udf.delivery.report import BatchReport
 
 POINTS = ("before the first table", "between two tables", "before the rejects", "before the commit log")
 SETTINGS: dict[str, str | float | bool] = {
@@ -39,12 +40,14 @@ class DeadlySink(DeltaSink):
 
     point = ""
 
-    def write(self, frame: DataFrame, destination: str | None, *, app_id: str, batch_id: int) -> None:
+    def write(
+        self, frame: DataFrame, destination: str | None, *, app_id: str, batch_id: int, shape: Shape = FIRED
+    ) -> None:
         """Writes, unless this is the moment to die."""
         here = batch_id == _BATCH
         if here and (self.point == POINTS[0] or (self.point == POINTS[2] and destination is None)):
             die()
-        super().write(frame, destination, app_id=app_id, batch_id=batch_id)
+        super().write(frame, destination, app_id=app_id, batch_id=batch_id, shape=shape)
         if here and self.point == POINTS[1]:
             die()
 
@@ -57,10 +60,10 @@ def main(folder: str, point: str, run: str) -> None:
         if report.batch_id == _BATCH and point == POINTS[3]:
             die()
 
-    spark = build_session("victim", master="local[2]", conf=SETTINGS)
+    spark = build_session("victim", master="local[2]", conf=SETTINGS, checkpoint=folder)
     if (run, point) == ("wheel", POINTS[1]):
         # A state store is read where no stream has run yet: Spark does not make what that needs by itself.
-        assert pending(spark, Wheel(f"{folder}/checkpoint")).count() == _PENDING_THEN
+        assert pending(spark, PendingWork(f"{folder}/checkpoint")).count() == _PENDING_THEN
     start(
         spark, Path(folder), run, sink=lambda path: DeadlySink(path, create=True), on_batch=on_batch
     ).awaitTermination()

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 from tests.spark.streams import at_ms, cancel, due, read_files
 from tests.spark.watches import event, operation, read_rows
 from wheel_udf.clock import EventClock
-from wheel_udf.delivery import deliver
-from wheel_udf.geometry import Wheel
-from wheel_udf.operator import schedule
-from wheel_udf.sinks import DeltaSink, Destinations, Sink
-from wheel_udf.store_layout import StoreLayout
-from wheel_udf.tiered import Outlet, start_tiered
-from wheel_udf.tiered_run import TieredRun, TieredWheel
-from wheel_udf.watch_operator import watch
+from wheel_udf.delivery.delta_sink import DeltaSink
+from wheel_udf.delivery.destinations import Destinations, Sink
+from wheel_udf.delivery.query import deliver
+from wheel_udf.store.layout import StoreLayout
+from wheel_udf.stream.schedule_operator import schedule
+from wheel_udf.stream.watch_operator import watch
+from wheel_udf.tiered.run import TieredRun
+from wheel_udf.tiered.settings import TieredWheel
+from wheel_udf.tiered.start import Outlet, start_tiered
+from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from wheel_udf.metrics import BatchReport
+    from wheel_udf.delivery.report import BatchReport
 
 END_S = 9_000
 WHERE = ("left", "right")

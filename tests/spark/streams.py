@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wheel_udf.pending import Wheel, pending
-from wheel_udf.selection import status
+from wheel_udf.pending.entries import PendingWork, pending
+from wheel_udf.stream.outputs import status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,10 +89,10 @@ def run(scheduled: DataFrame, checkpoint: Path) -> DataFrame:
 
 
 def waiting(
-    spark: SparkSession, wheel: Wheel, as_of_ms: int | None = None
+    spark: SparkSession, work: PendingWork, as_of_ms: int | None = None
 ) -> list[tuple[str, int, int, str]]:
     """What is pending, or was: (id, seq, due in seconds from the beginning, place), by due time and id."""
-    rows = pending(spark, wheel, as_of_ms=as_of_ms).orderBy("deliver_at", "schedule_id").collect()
+    rows = pending(spark, work, as_of_ms=as_of_ms).orderBy("deliver_at", "schedule_id").collect()
     return [
         (row.schedule_id, row.seq, int(row.deliver_at.timestamp() - T0_MS / 1_000), row.place) for row in rows
     ]

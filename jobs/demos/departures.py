@@ -1,0 +1,209 @@
+"""``make demo``: a year of real departures as a stream of commands through the wheel.
+
+Four steps, each announced by a line::
+
+    1 prepare   data/departures/commands      once; later runs use the same files
+    2 run       spark-submit jobs/delay_scheduler.py run --config conf/departures.yml ...
+    3 account   the rows of the tables and the counts of the wheel, compared with a result computed by pandas from the flights
+    4 picture   data/departures/reminders_per_hour.png
+
+Deletion: each run keeps the prepared commands only. It removes the tables, the rejects and the checkpoint of the run
+before, and only inside a folder with the demo's marker file (:mod:`jobs.demos.workspace`).
+
+Time: the clock is the watermark, and a year is read in 30 files. A batch therefore spans about 12 days of data, and an entry is
+released at the end of that span. The job prints this distance as ``data time after due``; it says nothing about speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import IO, TYPE_CHECKING
+
+import pandas as pd
+import pyarrow.dataset as ds
+
+from jobs.demos import departures_data, workspace
+from jobs.demos.departures_account import FIRED_COLUMNS, draw, per_hour, render, summary_counts, take_account
+from jobs.demos.workspace import exclusive, job_environment, outcome_of, short, submit_command
+from wheel_udf.common import SessionError
+from wheel_udf.platform import build_session, stop_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FOLDER = Path("data/departures")
+UNTIL = "2014-01-02T00:00:00Z"  # the last reminder is due at 2014-01-01T04:56Z
+OUTPUTS = ("tables", "rejects", "checkpoint", "store")
+PICTURE = "reminders_per_hour.png"
+
+_LAST_LINES = 200
+
+
+def main(argv: Sequence[str], root: Path, *, say: Callable[[str], None]) -> int:
+    """Runs the demo.
+
+    Args:
+        argv: Arguments without the program's name.
+        root: The project's root, where `conf`, `jobs` and `data` are.
+        say: Receives each line for the user.
+
+    Returns:
+        Exit code: 0 if the account agrees, 1 if it does not or a step failed, 130 after Ctrl-C.
+    """
+    tiered = _arguments(argv).tiered
+    began_s = perf_counter()
+
+    def work() -> int:
+        with exclusive(root / FOLDER) as lock:
+            agrees = _steps(root, lock, say, tiered=tiered)
+        verdict = "the account agrees" if agrees else "the account does NOT agree, see MISMATCH above"
+        say(f"{verdict}; {perf_counter() - began_s:.0f} s in all")
+        return 0 if agrees else 1
+
+    return outcome_of(work, say)
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m jobs.demos.departures",
+        description="A year of real departures through the wheel.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--tiered",
+        action="store_true",
+        help="keep far levels in a slot store instead of Spark's state; the result is the same",
+    )
+    return parser.parse_args(argv)
+
+
+def _steps(root: Path, lock: IO[str], say: Callable[[str], None], *, tiered: bool) -> bool:
+    folder = root / FOLDER
+    say(f"1 prepare: the departures as commands, in {FOLDER}/commands")
+    prepared = departures_data.prepare(folder / "commands")
+    say(f"  {prepared.commands:,} commands in {len(prepared.files)} files, in order of event time")
+    clear_outputs(folder)
+    command = job_command(root, tiered=tiered)
+    say(f"2 run: SPARK_CONF_DIR=conf {' '.join(short(root, command))}")
+    last_lines = run_job(root, command, lock, say)
+    say("3 account: reading the tables back")
+    flights = departures_data.read_flights(departures_data.flights_path())
+    fired, rejects = read_outputs(folder)
+    lines = take_account(
+        flights, read_commands(folder / "commands"), fired, rejects, summary_counts(last_lines)
+    )
+    say(render(lines))
+    picture = draw(per_hour(fired), folder / PICTURE)
+    say(f"4 picture: {picture.relative_to(root)}")
+    return all(line.agrees for line in lines)
+
+
+def clear_outputs(folder: Path) -> None:
+    """Removes what an earlier run wrote; the prepared commands stay. See :func:`jobs.demos.workspace.clear_outputs`."""
+    workspace.clear_outputs(folder, (*OUTPUTS, PICTURE))
+
+
+def job_command(root: Path, *, tiered: bool = False) -> list[str]:
+    """The command line a user would type at the root. See :func:`jobs.demos.workspace.submit_command`."""
+    arguments = ["run", "--config", "conf/departures.yml", "--trigger", "available-now", "--until", UNTIL]
+    if tiered:
+        arguments += ["--set", "mode=tiered", "--set", f"store.path={FOLDER}/store"]
+    return submit_command(root, arguments)
+
+
+def run_job(root: Path, command: Sequence[str], lock: IO[str], say: Callable[[str], None]) -> list[str]:
+    """Runs the job at the root and passes its output on line by line.
+
+    Returns:
+        Its last lines, the summary among them.
+
+    Raises:
+        SessionError: It did not end with exit code 0.
+    """
+    kept: deque[str] = deque(maxlen=_LAST_LINES)
+    with subprocess.Popen(
+        command,
+        cwd=root,
+        env=job_environment(root),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        pass_fds=[lock.fileno()],
+    ) as job:
+        assert job.stdout is not None, "it was asked for"
+        try:
+            _pass_on(job.stdout, kept, say)
+        except KeyboardInterrupt:
+            # Ctrl-C reaches the job as well; it finishes its batch and prints its summary.
+            _pass_on(job.stdout, kept, say)
+            raise
+    if job.returncode != 0:
+        raise SessionError(
+            "the job failed", field="exit code", value=job.returncode, hint="see its output above"
+        )
+    return list(kept)
+
+
+def _pass_on(stream: IO[str], kept: deque[str], say: Callable[[str], None]) -> None:
+    for line in stream:
+        kept.append(line.rstrip())
+        say(f"  {kept[-1]}")
+
+
+def read_commands(folder: Path) -> pd.DataFrame:
+    """Of each prepared command: schedule_id, op, seq, key and value (bytes)."""
+    files = sorted(str(path) for path in folder.glob("*.parquet"))
+    columns = ["schedule_id", "op", "seq", "key", "value"]
+    frame: pd.DataFrame = ds.dataset(files, format="parquet").to_table(columns=columns).to_pandas()
+    return frame
+
+
+def read_outputs(folder: Path) -> tuple[pd.DataFrame, int]:
+    """Reads the tables back through Spark.
+
+    Returns:
+        The fired rows of all tables there are, columns :data:`jobs.demos.departures_account.FIRED_COLUMNS`, and the
+        number of rejects.
+    """
+    spark = build_session("departures: account")
+    try:
+        tables = sorted(path for path in (folder / "tables").glob("*") if (path / "_delta_log").is_dir())
+        frames = [_read_table(spark, path) for path in tables]
+        rejects = folder / "rejects"
+        count = (
+            spark.read.format("delta").load(str(rejects)).count() if (rejects / "_delta_log").is_dir() else 0
+        )
+    finally:
+        stop_session(spark)
+    return (pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=FIRED_COLUMNS)), count
+
+
+def _read_table(spark: SparkSession, path: Path) -> pd.DataFrame:
+    table = (
+        spark.read.format("delta")
+        .load(str(path))
+        .selectExpr(
+            "schedule_id",
+            "seq",
+            "destination",
+            "key",
+            "value",
+            "unix_millis(deliver_at) AS deliver_at_ms",
+            "unix_millis(fired_at) AS fired_at_ms",
+            "lateness_ms",
+            "fire_id",
+        )
+    )
+    return table.toPandas().assign(table=path.name)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], Path(__file__).resolve().parents[2], say=partial(print, flush=True)))

@@ -1,0 +1,203 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Pending as a table
+#
+# Which entries wait? What falls due next week? Cancel these, move those, send the others somewhere else. In the *tiered* mode far
+# entries wait in a Delta table, the slot store, so the questions are SQL and the answers are DataFrames. The job need not
+# run, and if it runs it is not disturbed.
+#
+# It needs no Kafka and takes less than a minute. `make notebooks` runs it.
+
+# %%
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+
+import pandas as pd
+import plots
+from pyspark.sql import functions as F
+
+from wheel_udf import DeltaSink, Destinations, EventClock, Wheel, build_session, stop_session
+from wheel_udf.pending import PendingWork, acts, forecast, history_of, pending, stored
+from wheel_udf.store import SlotStore, StoreLayout
+from wheel_udf.tiered import Outlet, TieredWheel, start_tiered
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+spark = build_session("pending as a table", master="local[2]", conf={"spark.sql.shuffle.partitions": 1})
+folder = tempfile.mkdtemp()
+
+# %% [markdown]
+# ## A wheel with two tiers
+#
+# Levels 1 and 2 (the next 400 seconds) are in Spark's state, the others in the slot store. The commands: 2,000 reminders over the
+# next four weeks, to mail, text message and push.
+
+# %%
+columns = "schedule_id string, op string, seq long, deliver_at timestamp, event_time timestamp, destination string, value string"
+
+
+def send(*rows: tuple) -> None:
+    """Appends commands to the input of the job, as one file."""
+    spark.createDataFrame(rows, columns).coalesce(1).write.mode("append").parquet(f"{folder}/commands")
+
+
+def command(number: int) -> tuple:
+    """The schedule of one reminder: half of them by mail, a third by text message, a sixth by push."""
+    due = START + timedelta(minutes=round(40_000 * (number / 2_000) ** 1.6), hours=9 + number * 7 % 10)
+    channel = ("mail", "mail", "mail", "text", "text", "push")[number % 6]
+    return f"reminder-{number:04}", "SCHEDULE", 1, due, START, channel, f"visit {number}"
+
+
+send(*(command(number) for number in range(2_000)))
+
+layout = StoreLayout(Wheel(tick_ms=1_000, size=20, levels=5), state_levels=2)
+wheel = TieredWheel(layout=layout, store=f"{folder}/store", clock=EventClock(), shards=2)
+tables, refused = DeltaSink(f"{folder}/tables", create=True), DeltaSink(f"{folder}/rejects", create=True)
+
+
+def run() -> None:
+    """Reads the commands that are there, releases what is due, and ends."""
+    start_tiered(
+        spark.readStream.schema(columns).parquet(f"{folder}/commands"),
+        wheel,
+        outlet=Outlet(Destinations({"*": tables}), refused),
+        checkpoint=f"{folder}/checkpoint",
+        trigger="available-now",
+    ).awaitTermination()
+
+
+run()
+
+# %% [markdown]
+# ## List, filter, count
+#
+# `pending` returns a DataFrame; everything that Spark can do with one works.
+
+# %%
+store = SlotStore.open(spark, f"{folder}/store", layout, create=False)
+work = PendingWork(f"{folder}/checkpoint", store)
+shown = ["schedule_id", "deliver_at", "destination", "place"]
+entries = pending(spark, work).cache()
+entries.orderBy("deliver_at").limit(5).select(*shown).toPandas()
+
+# %%
+entries.groupBy("destination").agg(
+    F.count("*").alias("entries"), F.min("deliver_at").alias("next due")
+).orderBy("destination").toPandas()
+
+# %%
+pending(spark, work, ids=["reminder-0042"]).select(*shown).toPandas()
+
+# %% [markdown]
+# `stored` counts the far entries from the table's log and reads no data.
+
+# %%
+print(f"{stored(store):,} entries in the slot store")
+
+# %% [markdown]
+# ## Forecast
+#
+# How much falls due when, by destination. One row for each step and destination, in order.
+
+# %%
+load = forecast(entries, every="1 day").toPandas()
+per_day = load.pivot_table(index="due_from", columns="destination", values="rows", fill_value=0)
+per_day.columns.name = "destination"
+per_day.index = per_day.index.strftime("%d %b")
+plots.stacked_bars(
+    per_day[["mail", "text", "push"]], title="Reminders that will fall due", x="day (UTC)",
+    y="entries due", rotation=60, height=4.8,
+)  # fmt: skip
+
+# %% [markdown]
+# ## Cancel, move, reroute
+#
+# An act picks pending entries by id, by a SQL predicate, or both. With `dry_run` it only counts. The text message provider is down
+# on 10 January, so what is due that day goes out by mail; the first push message comes two hours later; three visits are cancelled.
+
+# %%
+moment_ms = int(time.time() * 1_000)  # to look back at, below
+tenth = acts.Picked(where="destination = 'text' AND date(deliver_at) = '2026-01-10'")
+first_push = acts.Picked(ids=["reminder-0005"])
+visits = acts.Picked(where="schedule_id BETWEEN 'reminder-0100' AND 'reminder-0102'")
+later = "deliver_at + INTERVAL 2 HOURS"
+
+pd.DataFrame(
+    [
+        ("reroute", str(tenth), acts.reroute(spark, work, tenth, to="mail", dry_run=True)),
+        ("move", str(first_push), acts.move(spark, work, first_push, to=later, dry_run=True)),
+        ("cancel", str(visits), acts.cancel(spark, work, visits, dry_run=True)),
+    ],
+    columns=["act", "picked", "would change"],
+)
+
+# %%
+acts.reroute(spark, work, tenth, to="mail")
+acts.move(spark, work, first_push, to=later)
+acts.cancel(spark, work, visits)
+
+picked = ["reminder-0005", "reminder-0101"]
+after = pending(spark, work).cache()
+after.where(F.col("schedule_id").isin(picked) | (F.expr(tenth.where))).select(*shown).toPandas()
+
+# %% [markdown]
+# The three visits and the text messages of the day are gone from this view; the push message is due two hours later.
+#
+# Each act is one commit and one row of the audit table: when, what, by whom, the predicate, how many.
+
+# %%
+acts.audit(spark, store).orderBy("at").select("act", "picked", "change", "rows").toPandas()
+
+# %% [markdown]
+# ## As of an earlier moment
+#
+# What was pending before the acts? The slot store is a Delta table, so its earlier versions answer that, as far back as its log
+# and files are kept.
+
+# %%
+before = pending(spark, work, as_of_ms=moment_ms)
+pd.DataFrame(
+    {
+        name: dict(rows.groupBy("destination").count().orderBy("destination").collect())
+        for name, rows in (("before the acts", before), ("now", after))
+    }
+).rename_axis("destination")
+
+# %% [markdown]
+# ## History of an id
+#
+# Time goes on for a week: a new command moves the watermark to 8 January, and everything due until then is released. What became
+# of three ids?
+
+# %%
+week_on = START + timedelta(days=7)
+send(("reminder-9999", "SCHEDULE", 1, week_on + timedelta(days=1), week_on, "mail", "the last one"))
+run()
+rows = []
+for schedule_id in ("reminder-0005", "reminder-0101", "reminder-1999"):
+    for event in history_of(
+        spark, work, schedule_id, geometry=layout.wheel, destinations=Destinations({"*": tables})
+    ):
+        at = (
+            ""
+            if event.at_ms is None
+            else f"{datetime.fromtimestamp(event.at_ms / 1_000, UTC):%d %b %H:%M:%S}"
+        )
+        rows.append((schedule_id, at, event.what, event.detail or ""))
+pd.set_option("display.max_colwidth", 60)
+pd.DataFrame(rows, columns=["schedule_id", "when", "what", "detail"])
+
+# %%
+print(f"{pending(spark, work).count():,} entries are pending")
+stop_session(spark)

@@ -1,0 +1,115 @@
+"""Executes the notebooks and writes their rendered ``.ipynb`` beside them (``make notebooks``).
+
+::
+
+    01_tour_of_the_wheel.py  --jupytext-->  cells  --nbclient, a kernel of this Python-->  01_tour_of_the_wheel.ipynb
+
+The percent scripts are the source. A rendered notebook holds the same cells and their outputs, and nothing that differs between two runs or
+two machines: no execution times, no version of Python, numbered cell ids. A notebook fails if a cell raises, writes to standard error, or
+shows a warning, an error or a path of this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+FOLDER = Path(__file__).resolve().parent
+LONGEST_CELL_S = 300
+JVM_START = "WARNING: Using incubator modules: jdk.incubator.vector\n"
+"""Java prints this when Spark starts; it says nothing about the notebook."""
+
+_UNWANTED = re.compile(
+    r"\bWARN\b|\bWarning\b|Warning:|\bERROR\b|Traceback|[a-z]Error\b|(?<![\w.])/(?:tmp|home|root|work|Users|var|private)/"
+)
+
+
+def sources() -> list[Path]:
+    """The percent scripts, in order."""
+    return sorted(FOLDER.glob("[0-9][0-9]_*.py"))
+
+
+def read_source(script: Path) -> NotebookNode:
+    """The notebook of a percent script, without outputs, with numbered cell ids."""
+    notebook: NotebookNode = jupytext.read(script)
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{number:02}"
+        cell.metadata = {}
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    return notebook
+
+
+def unwanted(notebook: NotebookNode) -> Iterator[str]:
+    """What must not be in a rendered notebook: one line for each finding."""
+    for number, cell in enumerate(notebook.cells):
+        for output in cell.get("outputs", []):
+            if output.output_type == "error" or output.get("name") == "stderr":
+                yield f"cell {number}: {output.get('ename') or output.get('text')}"
+            data = output.get("data", {})
+            texts = [
+                output.get("text", ""),
+                *(text for kind, text in data.items() if kind.startswith("text/")),
+            ]
+            yield from (
+                f"cell {number}: {found.group()}" for text in texts if (found := _UNWANTED.search(text))
+            )
+
+
+def executed(notebook: NotebookNode) -> NotebookNode:
+    """Runs all cells in the notebooks' folder and returns the notebook with its outputs."""
+    root = str(FOLDER.parent)
+    # The kernel and Spark's Python workers find the package of this project first.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    os.environ["TZ"] = "UTC"
+    client = NotebookClient(
+        notebook, timeout=LONGEST_CELL_S, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}},
+        record_timing=False, extra_arguments=["--log-level=40"],
+    )  # fmt: skip
+    client.execute(
+        stderr=subprocess.DEVNULL
+    )  # of the kernel's process; what cells write to it is in their outputs
+    for cell in notebook.cells:
+        cell.metadata = {}
+        if "outputs" in cell:
+            cell.outputs = [output for output in cell.outputs if output.get("text") != JVM_START]
+    notebook.metadata.language_info = {"name": "python"}
+    return notebook
+
+
+def render(script: Path) -> list[str]:
+    """Executes a notebook and writes its ``.ipynb``; returns what must not be in it."""
+    notebook = executed(read_source(script))
+    found = list(unwanted(notebook))
+    nbformat.write(notebook, script.with_suffix(".ipynb"))
+    return found
+
+
+def main(names: list[str]) -> int:
+    """Renders the notebooks whose names begin with one of these; all of them without names. Exit code 1 if one fails."""
+    failed = False
+    for script in sources():
+        if names and not script.name.startswith(tuple(names)):
+            continue
+        began_s = time.perf_counter()
+        found = render(script)
+        print(f"{script.name}: {time.perf_counter() - began_s:.0f} s", *found, sep="\n  ", flush=True)
+        failed = failed or bool(found)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,126 @@
+"""What is pending as a table in the direct mode, and predicates. The tiered mode: test_tiered.py."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.delta.tiered.test_tiered import LAYOUT
+from tests.spark.streams import T0_MS, add_files, at, cancel, due, read_files, waiting
+from wheel_udf.clock import EventClock
+from wheel_udf.common.errors import ActError
+from wheel_udf.delivery.delta_sink import DeltaSink
+from wheel_udf.delivery.destinations import Destinations
+from wheel_udf.delivery.query import deliver
+from wheel_udf.pending import acts
+from wheel_udf.pending.acts import Picked
+from wheel_udf.pending.entries import PendingWork, create_view, forecast, pending
+from wheel_udf.pending.history import history_of
+from wheel_udf.pending.state import in_state
+from wheel_udf.stream.schedule_operator import schedule
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def test_the_state_of_a_direct_wheel_is_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    checkpoint = str(tmp_path / "checkpoint")
+    assert in_state(spark, str(tmp_path / "no checkpoint yet")).isEmpty()
+    add_files(
+        tmp_path / "in",
+        [
+            due("soon", 5, 0),
+            due("a", 60, 0, value=b"12345"),
+            due("b", 100_000, 0, destination="other"),
+            due("c", 70, 0),
+        ],
+        [cancel("c", 20, seq=2), due("d", 61, 20)],
+    )
+    query = deliver(
+        schedule(read_files(spark, tmp_path / "in"), wheel=LAYOUT.wheel, clock=EventClock(), shards=2),
+        destinations=Destinations({"*": DeltaSink(str(tmp_path / "tables"), create=True)}),
+        rejects=DeltaSink(str(tmp_path / "rejects")),
+        checkpoint=checkpoint,
+        trigger="available-now",
+    )
+    query.awaitTermination()
+    work = PendingWork(checkpoint)
+    assert waiting(spark, work) == [("a", 1, 60, "state"), ("d", 1, 61, "state"), ("b", 1, 100_000, "state")]
+    load = [tuple(row) for row in forecast(pending(spark, work)).collect()]
+    assert load == [(naive(60), "out", 2, 5), (naive(99_960), "other", 1, 0)]
+    with pytest.raises(ActError, match="direct mode has no table"):
+        acts.cancel(spark, work, Picked(ids=["a"]))
+
+    first_ms = planned_ms(tmp_path / "checkpoint", batch=0)
+    assert waiting(spark, work, as_of_ms=first_ms - 1) == []
+    assert waiting(spark, work, as_of_ms=first_ms) == [
+        ("soon", 1, 5, "state"),
+        ("a", 1, 60, "state"),
+        ("c", 1, 70, "state"),
+        ("b", 1, 100_000, "state"),
+    ]
+    create_view(spark, work, "waiting")
+    assert spark.sql("SELECT schedule_id FROM waiting WHERE destination = 'other'").collect() == [("b",)]
+
+    told = {name: heard(spark, work, tmp_path, name) for name in ("soon", "c", "b", "nobody")}
+    assert told == {
+        "soon": [("remembered: fired", 20), ("fired", 20)],
+        "c": [("remembered: ended without firing", 0)],
+        "b": [
+            ("on a level of the wheel", 20),
+            ("on a level of the wheel", 92_800),
+            ("will fire", 100_000),
+            ("on a level of the wheel", 100_000),
+        ],
+        "nobody": [],
+    }
+
+
+def planned_ms(checkpoint: Path, batch: int) -> int:
+    metadata = (checkpoint / "offsets" / str(batch)).read_text().splitlines()[1]
+    return int(json.loads(metadata)["batchTimestampMs"])
+
+
+def heard(spark: SparkSession, work: PendingWork, folder: Path, name: str) -> list[tuple[str, int | None]]:
+    events = history_of(
+        spark,
+        work,
+        name,
+        geometry=LAYOUT.wheel,
+        destinations=Destinations({"*": DeltaSink(str(folder / "tables"))}),
+        rejects=DeltaSink(str(folder / "rejects")),
+    )
+    return [(event.what, None if event.at_ms is None else (event.at_ms - T0_MS) // 1_000) for event in events]
+
+
+def naive(seconds: float) -> Any:
+    """Collected timestamps have no zone; the tests' zone is UTC."""
+    return at(seconds).replace(tzinfo=None)
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("nobody = 1", "nobody"),
+        ("schedule_id", "where"),
+        ("count(*) > 1", "where"),
+        ("1 = 1; DROP TABLE x", "where"),
+        ("", "where"),
+    ],
+)
+def test_a_predicate_that_is_none_is_an_error_that_quotes_it(
+    spark: SparkSession, where: str, said: str
+) -> None:
+    rows = spark.createDataFrame([("a", 1)], "schedule_id string, seq long")
+    with pytest.raises(ActError, match="predicate") as fault:
+        Picked(where=where).of(rows)
+    assert said in str(fault.value)
+
+
+def test_an_act_on_everything_has_to_be_said() -> None:
+    with pytest.raises(ActError, match="without ids and without a predicate"):
+        Picked()

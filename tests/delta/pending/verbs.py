@@ -1,0 +1,41 @@
+"""The verbs of the command line over a tiered wheel in a folder."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from wheel_udf.job.cli import main
+
+
+def ask(folder: Path, verb: str, *arguments: str, **more: Any) -> tuple[int, list[str], list[str]]:
+    """What a verb says of the wheel whose input, tables, rejects, store and checkpoint are in a folder.
+
+    Args:
+        folder: Theirs.
+        verb: Of the command line.
+        arguments: Of the verb.
+        more: Further sections of the config.
+
+    Returns:
+        The exit code, and the lines on both outputs.
+    """
+    place = {name: str(folder / name) for name in ("in", "tables", "rejects", "store", "checkpoint")}
+    settings = {
+        "name": "desk",
+        "mode": "tiered",
+        "wheel": {"tick": "1 second", "size": 20, "levels": 4, "shards": 2, "state_levels": 1},
+        "clock": {"kind": "event", "max_ahead": "none"},
+        "source": {"format": "parquet", "path": place["in"], "schema": "schedule_id string"},
+        "destinations": {"*": {"sink": "delta", "path": place["tables"], "create": True}},
+        "rejects": {"sink": "delta", "path": place["rejects"]},
+        "store": {"path": place["store"]},
+        "checkpoint": place["checkpoint"],
+    }
+    file = folder / "job.yml"
+    file.write_text(json.dumps(settings | more), encoding="utf-8")
+    out, err = io.StringIO(), io.StringIO()
+    code = main([verb, "--config", str(file), *arguments], out=out, err=err)
+    return code, out.getvalue().splitlines(), err.getvalue().splitlines()

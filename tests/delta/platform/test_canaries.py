@@ -1,0 +1,283 @@
+"""A canary for each private API: it exercises the API itself, so that an upgrade of Spark or Delta says what broke before a job does.
+
+A failure names the entry of :mod:`wheel_udf.platform.private_api`: the version it was read in, what stops working, the way taken instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors.exceptions import base
+from pyspark.sql import SparkSession, functions as F, types as T
+
+from wheel_udf.platform import delta_log, jars, private_api as api, session
+from wheel_udf.platform.cached_columns import Prepared
+from wheel_udf.platform.delta_files import File, FileList
+from wheel_udf.platform.delta_transaction import begin_transaction
+from wheel_udf.platform.failures import explain, quiet_sql
+from wheel_udf.platform.files import _HadoopFolder
+from wheel_udf.platform.jvm import (
+    has_class,
+    java_class,
+    java_context,
+    java_gateway,
+    java_session,
+    scala_map,
+    scala_none,
+    scala_seq,
+    scala_some,
+)
+from wheel_udf.platform.private_api import PRIVATE_APIS, PrivateApi
+from wheel_udf.platform.spark_logs import batch_at, committed_offsets, input_moved, planned_batch
+
+Canary = Callable[[SparkSession, str], None]
+CANARIES: dict[str, Canary] = {}
+COLUMNS = T.StructType(
+    [
+        T.StructField("level", T.IntegerType(), nullable=False),
+        T.StructField("slot", T.LongType(), nullable=False),
+        T.StructField("value", T.StringType()),
+    ]
+)
+
+
+def canary(entry: PrivateApi) -> Callable[[Canary], Canary]:
+    def add(test: Canary) -> Canary:
+        CANARIES[entry.name] = test
+        return test
+
+    return add
+
+
+@pytest.fixture(scope="module")
+def table(_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table as the slot store makes it: created empty, then one append of two rows in two partitions."""
+    place = str(tmp_path_factory.mktemp("canaries") / "table")
+    begin_transaction(_session, place).commit_creation(COLUMNS, ("level", "slot"), {"made.by": "a canary"})
+    append(_session, place, 1)
+    return place
+
+
+def append(spark: SparkSession, place: str, batch_id: int) -> int:
+    transaction = begin_transaction(spark, place)
+    transaction.depend_on(["canary", "cursor"])
+    rows = spark.createDataFrame([(0, 1, "a"), (2, 5, "b")], COLUMNS).coalesce(1)
+    files = transaction.write_files(rows, {"compression": "zstd"})
+    return transaction.commit_append(files, app_id="canary", batch_id=batch_id, marks={"cursor": 7})
+
+
+@pytest.mark.parametrize("entry", PRIVATE_APIS, ids=lambda entry: f"{entry.used_in}: {entry.name}")
+def test_the_private_api_is_there(spark: SparkSession, table: str, entry: PrivateApi) -> None:
+    try:
+        CANARIES[entry.name](spark, table)
+    except Exception as fault:
+        message = (
+            f"{entry.name} (read in {entry.read_in}; installed: {api.installed_versions()}) has changed.\n"
+            f"Used in wheel_udf/platform/{entry.used_in}.py: {entry.why}.\n"
+            f"Without it: {entry.risk}.\n"
+            f"Instead: {entry.instead or 'there is no public way; follow the new version in that module'}."
+        )
+        raise AssertionError(message) from fault
+
+
+def test_each_private_api_has_a_canary() -> None:
+    assert CANARIES.keys() == {entry.name for entry in PRIVATE_APIS}
+
+
+@canary(api.GATEWAY)
+def the_gateway(spark: SparkSession, _: str) -> None:
+    assert java_gateway(spark) is java_gateway(spark), "classes are kept by this object"
+    assert java_class(spark, "java.lang.Math").max(3, 4) == 4
+    assert has_class(spark, "java.util.Properties")
+    assert not has_class(spark, "java.util.NoSuchProperties")
+
+
+@canary(api.JAVA_SESSION)
+def java_objects(spark: SparkSession, _: str) -> None:
+    assert java_context(spark).hadoopConfiguration().get("fs.defaultFS") == "file:///"
+    assert java_session(spark).sessionState().conf() is not None
+
+
+@canary(api.SCALA_VALUES)
+def scala_values(spark: SparkSession, _: str) -> None:
+    assert scala_none(spark).isEmpty()
+    assert scala_some(spark, "a").get() == "a"
+    assert scala_seq(spark, ["a", "b"]).appended("c").mkString("-") == "a-b-c"
+    assert scala_map(spark, {"a": "b"}).get("a").get() == "b"
+
+
+@canary(api.COLUMN_PLANS)
+def column_plans(spark: SparkSession, _: str) -> None:
+    doubled = Prepared(lambda: [(F.col("id") * 2).alias("twice")])
+    frame = spark.range(3, numPartitions=1)
+    assert [row.twice for row in doubled._apply(frame, "select").collect()] == [0, 2, 4]
+    down = Prepared(lambda: [F.col("id").desc()])
+    assert [row.id for row in down._apply(frame, "sortWithinPartitions").collect()] == [2, 1, 0]
+
+
+@canary(api.RUNNING_SESSION)
+def a_running_session(spark: SparkSession, _: str) -> None:
+    assert session._active_session() is spark
+    from pyspark import SparkContext
+
+    SparkContext._ensure_initialized()
+    session._require_delta_on_class_path()
+
+
+@canary(api.CHECKPOINT_FILES)
+def checkpoint_files(spark: SparkSession, table: str) -> None:
+    folder = _HadoopFolder(f"file://{table}-checkpoint")
+    assert folder.read("wheel.json") is None
+    for content in (b"one", b"two"):
+        folder.replace("wheel.json", content)
+    assert (folder.read("wheel.json"), folder.names()) == (b"two", ["wheel.json"])
+
+
+@canary(api.PLAIN_RENAMES)
+def plain_renames(spark: SparkSession, table: str) -> None:
+    spark.conf.unset("spark.sql.streaming.checkpointFileManagerClass")
+    session.use_plain_renames(spark, f"file://{table}")
+    chosen = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass", None)
+    assert chosen == session._PLAIN_RENAMES, "the class is there, and chosen"
+
+
+@canary(api.CHECKPOINT_FORMAT)
+def checkpoint_logs(spark: SparkSession, table: str) -> None:
+    checkpoint = f"{table}-query"
+    Path(f"{table}-input").mkdir()
+    Path(f"{table}-input", "a.json").write_text('{"id": 1}\n', encoding="utf-8")
+    frame = spark.readStream.schema("id long").json(f"{table}-input")
+    writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
+    assert writer.trigger(availableNow=True).start().awaitTermination(120)
+    assert committed_offsets(checkpoint) == [{"logOffset": 0}]
+    assert planned_batch(checkpoint) is None
+    assert input_moved(checkpoint, 0, lambda _: False)
+    assert batch_at(checkpoint, 2**62) is not None
+    assert "id" in json.loads(Path(checkpoint, "metadata").read_text(encoding="utf-8"))
+
+
+@canary(api.ERROR_TEXTS)
+def error_texts(spark: SparkSession, _: str) -> None:
+    failing = spark.range(1).rdd.map(_fail)
+    with pytest.raises(Exception, match="the table is gone") as failure:
+        failing.collect()
+    assert explain(failure.value).sentence == "the table is gone: /somewhere"
+    assert "SQLQueryContextLogger" in inspect.getsource(base), "the logger that quiet_sql turns off"
+    with pytest.raises(Exception, match="nosuch") as failure, quiet_sql():
+        spark.range(1).select("nosuch")
+    assert re.match(r"A column.*`nosuch` cannot be resolved", explain(failure.value).sentence)
+
+
+def _fail(_: Any) -> str:
+    from wheel_udf.common import SinkError
+
+    raise SinkError("the table is gone: /somewhere")
+
+
+@canary(api.IVY)
+def ivy(spark: SparkSession, _: str) -> None:
+    assert jars._ivy_jar().is_file()
+
+
+@canary(api.KAFKA_ADMIN)
+def kafka_admin(spark: SparkSession, _: str) -> None:
+    kafka = "org.apache.kafka."
+    assert "bootstrap.servers" in java_class(spark, f"{kafka}clients.admin.AdminClientConfig").configNames()
+    java_class(spark, f"{kafka}clients.admin.DescribeTopicsOptions")().includeAuthorizedOperations(True)
+    kind = java_class(spark, f"{kafka}common.config.ConfigResource$Type").TOPIC
+    java_class(spark, f"{kafka}common.config.ConfigResource")(kind, "orders")
+    none = java_class(spark, "java.util.Optional").empty()
+    java_class(spark, f"{kafka}clients.admin.NewTopic")("orders", none, none)
+    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
+    admin = loader.loadClass(f"{kafka}clients.admin.Admin")
+    methods = {method.getName() for method in admin.getMethods()}
+    assert {"create", "describeTopics", "describeConfigs", "listTopics", "createTopics", "close"} <= methods
+
+
+@canary(api.DELTA_SNAPSHOT)
+def delta_snapshot(spark: SparkSession, table: str) -> None:
+    now = delta_log.log_snapshot(spark, table)
+    assert now.version >= 1
+    assert now.properties()["made.by"] == "a canary"
+    assert [column["name"] for column in now.columns()] == ["level", "slot", "value"]
+    assert now.partition_columns() == ("level", "slot")
+    assert now.transactions().keys() >= {"canary", "cursor"}
+    assert now._computed_transactions().keys() >= {"canary", "cursor"}
+    assert {file["partitionValues"]["slot"] for file in now.all_files()} == {"1", "5"}
+    first = delta_log.snapshot_at(spark, table, 0)
+    assert (first.version, first.transactions()) == (0, {})
+
+
+@canary(api.DELTA_CHECKSUM)
+def delta_checksum(spark: SparkSession, table: str) -> None:
+    now = delta_log.log_snapshot(spark, table)
+    known, files = now.known_transactions(), now.listed_files()
+    assert known is not None
+    assert known["cursor"] == 7
+    assert files is not None
+    assert json.loads(files[0]["stats"])["numRecords"] == 1
+
+
+@canary(api.DELTA_CHANGES)
+def delta_changes(spark: SparkSession, table: str) -> None:
+    (version, actions), *_ = delta_log.commits_after(spark, table, 0)
+    assert version == 1
+    marks = {action["appId"]: action["version"] for action in actions if "appId" in action}
+    assert marks == {"canary": 1, "cursor": 7}
+    assert sum("modificationTime" in action and action["dataChange"] for action in actions) == 2
+
+
+@canary(api.DELTA_APPEND)
+def delta_append(spark: SparkSession, table: str) -> None:
+    version = delta_log.log_snapshot(spark, table).version
+    transaction = begin_transaction(spark, table)
+    assert transaction.before.version == version
+    transaction.depend_on(["canary"])
+    late = begin_transaction(spark, table)
+    late.depend_on(["canary"])
+    transaction.append_rows(spark.createDataFrame([], COLUMNS), app_id="canary", batch_id=100)
+    assert delta_log.log_snapshot(spark, table).transactions()["canary"] == 100
+    with pytest.raises(Exception, match="ConcurrentTransactionException"):
+        late.append_rows(spark.createDataFrame([], COLUMNS), app_id="canary", batch_id=100)
+
+
+@canary(api.DELTA_OFFSETS)
+def delta_offsets(spark: SparkSession, table: str) -> None:
+    checkpoint = f"{table}-reader"
+    writer = spark.readStream.format("delta").load(table).writeStream.format("noop")
+    assert (
+        writer.option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+        .awaitTermination(120)
+    )
+    read = delta_log.tables_read(committed_offsets(checkpoint) or ())
+    assert read == {delta_log.log_snapshot(spark, table).table_id}
+
+
+@canary(api.DELTA_COMMITS)
+def delta_commits(spark: SparkSession, table: str) -> None:
+    files = FileList(spark, table)
+    (path, file), *_ = sorted(files.current().items())
+    rewrite = begin_transaction(spark, table)
+    rows = spark.createDataFrame([(*file.place, "a")], COLUMNS).coalesce(1)
+    rewrite.commit_rewrite([(path, file)], rewrite.write_files(rows, {"compression": "zstd"}))
+    (path, file) = next((path, now) for path, now in files.current().items() if now.place == file.place)
+    assert isinstance(file, File)
+    begin_transaction(spark, table).commit_deletion([(path, file)], app_id="drop")
+    assert file.place not in {now.place for now in files.current().values()}
+    assert delta_log.log_snapshot(spark, table).known_transactions() is not None, "there is a checksum"
+    assert commit_of(table)["operationMetrics"]["numDeletedRows"] == "1"
+    append(spark, table, 200)  # the other canaries find two partitions
+
+
+def commit_of(table: str) -> dict[str, Any]:
+    newest = max(Path(table, "_delta_log").glob("*.json"))
+    found: dict[str, Any] = json.loads(newest.read_text(encoding="utf-8").splitlines()[0])["commitInfo"]
+    return found

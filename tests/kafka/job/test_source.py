@@ -1,0 +1,305 @@
+"""Commands from real topics: from the first record to the account, through the wheel, with literal times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.kafka.client import KafkaWorld
+from tests.spark.streams import account
+from wheel_udf.clock import EventClock
+from wheel_udf.commands.parse import Contract
+from wheel_udf.common.errors import ConfigError, SinkError
+from wheel_udf.delivery.report import BatchReport
+from wheel_udf.job.compose import compose
+from wheel_udf.job.loader import check
+from wheel_udf.job.models import SourceConfig
+from wheel_udf.job.sources import LevelTopic, read_commands
+from wheel_udf.platform import kafka_admin
+from wheel_udf.stream.outputs import fired, rejects, status
+from wheel_udf.stream.schedule_operator import schedule
+from wheel_udf.wheel.delay_levels import FixedLevels
+from wheel_udf.wheel.geometry import Wheel
+
+T0 = "2024-01-01T00:00:00Z"
+UNTIL_MS = 1_704_067_260_000  # a minute later
+
+Run = Callable[..., DataFrame]
+SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
+
+
+def said(schedule_id: str, delay: str = "10 seconds", **more: str) -> dict[str, bytes]:
+    """Headers of the native preset, said at T0."""
+    named = {"id": schedule_id, "delay": delay, "target": "out", "event-time": T0} | more
+    return {f"wheel-{name}": text.encode() for name, text in named.items() if text}
+
+
+@pytest.fixture
+def run_wheel(spark: SparkSession, kafka: KafkaWorld, tmp_path: Path) -> Iterator[Run]:
+    """Runs the wheel over a source until its end, and the clock on to a minute after T0; again from where it was."""
+
+    def act(*topics: str, preset: str = "native", **options: str) -> DataFrame:
+        scheduled = schedule(
+            read_commands(spark, source(kafka, *topics, **options), preset=preset),
+            wheel=Wheel(tick_ms=1_000, size=20, levels=4),
+            shards=1,
+            clock=EventClock(max_ahead_ms=None, until_ms=UNTIL_MS),
+        )
+        return _written(scheduled, tmp_path / "checkpoint", tmp_path / "rows")
+
+    yield act
+    kafka_admin.close_all()
+
+
+def _written(scheduled: DataFrame, checkpoint: Path, rows: Path) -> DataFrame:
+    # Files and no table in memory, which cannot go on from a checkpoint.
+    writer = scheduled.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
+    writer.trigger(availableNow=True).start(str(rows)).awaitTermination()
+    return scheduled.sparkSession.read.schema(scheduled.schema).parquet(str(rows))
+
+
+def source(kafka: KafkaWorld, *topics: str, **options: str) -> SourceConfig:
+    servers = {"kafka.bootstrap.servers": kafka.bootstrap}
+    given = {"format": "kafka", "options": servers | options} | ({"topics": topics} if topics else {})
+    return SOURCE.validate_python(given)
+
+
+def told(rows: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row[name] for name in columns) for row in rows.collect())
+
+
+def test_commands_of_several_partitions_go_through_the_wheel(kafka: KafkaWorld, run_wheel: Run) -> None:
+    topic = kafka.topic(partitions=2)
+    kafka.produce(
+        topic,
+        [
+            (b"k", b"\xff1", [("trace", b"x"), *said("a").items()], 0),
+            (None, None, said("b", "2 days"), 0),
+            (None, b"3", said("gone"), 1),
+            (None, None, said("gone", "", op="cancel"), 1),
+            (None, b"4", said("new", "9 days"), 1),
+            (None, b"5", said("new"), 1),
+            (b"k", b"6", said("lost", target=".."), 1),
+        ],
+    )
+    rows = run_wheel(topic)
+    assert told(rows.where("kind = 'fired'"), "schedule_id", "seq", "key", "value", "source") == [
+        ("a", 0, b"k", b"\xff1", f"{topic}/0/0"),
+        ("new", 3, None, b"5", f"{topic}/1/3"),
+    ]
+    (first, _) = fired(rows).orderBy("schedule_id").collect()
+    assert [(header.key, bytes(header.value)) for header in first.headers] == [("trace", b"x")]
+    assert told(rejects(rows), "schedule_id", "error_code", "key", "value", "source") == [
+        ("lost", "bad_destination", b"k", b"6", f"{topic}/1/4")
+    ]
+    assert account(rows) == {
+        "pending": 1,
+        "fired": 2,
+        "cancelled": 1,
+        "superseded": 1,
+        "rejected": 1,
+        "applied": 1,
+    }
+
+
+def test_a_second_start_goes_on_behind_what_was_read(kafka: KafkaWorld, run_wheel: Run) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, [(None, b"1", said("a", "1 day")), (None, b"2", said("b"))])
+    assert told(fired(run_wheel(topic)), "schedule_id") == [("b",)]
+    kafka.produce(topic, [(None, None, said("a", "", op="cancel")), (None, b"3", said("c"))])
+    rows = run_wheel(topic)
+    assert told(fired(rows), "schedule_id", "value") == [("b", b"2"), ("c", b"3")]
+    assert account(rows) == {"fired": 2, "cancelled": 1, "applied": 1}
+
+
+def test_a_compacted_topic_fires_what_a_fold_over_it_leaves_over_gaps_bad_records_and_a_restart(
+    spark: SparkSession, kafka: KafkaWorld, tmp_path: Path
+) -> None:
+    topic = kafka.topic(config={"cleanup.policy": "compact"})
+    headers = {
+        "scheduler-epoch": b"4102444800",  # 2100-01-01
+        "scheduler-target-topic": b"out",
+        "scheduler-target-key": b"tk",
+    }
+    job = {
+        "wheel": {"shards": 1},
+        "clock": {"kind": "event"},
+        "source": source(
+            kafka, topic, **{"kafka.isolation.level": "read_committed", "maxOffsetsPerTrigger": "4"}
+        ).model_dump(exclude_defaults=True),
+        "contract": {"preset": "scheduler", "max_delay": "unlimited"},
+        "destinations": {"out": {"sink": "parquet", "path": str(tmp_path)}},
+        "rejects": {"sink": "parquet", "path": str(tmp_path / "rejects")},
+        "checkpoint": str(tmp_path / "checkpoint"),
+    }
+    reports: list[BatchReport] = []
+
+    def run(until_ms: int | None = None) -> None:
+        compose(spark, check(job), until_ms)("available-now", reports.append).awaitTermination()
+
+    kafka.produce(topic, [("a", b"0", headers), ("b", b"1", headers), ("a", None), ("d", b"3", headers)])
+    run()
+    assert (reports[-1].pending, reports[-1].fired) == (2, 0)
+
+    # A batch of offsets without a record is not the end of the input: `d` would fire, and is cancelled behind it.
+    kafka.abort(topic, 6)  # offsets 4 to 10
+    bad = headers | {"scheduler-epoch": b"soon"}
+    later = [("b", b"11", headers), ("c", b"12", headers), ("c", b"13", bad), ("never", None), ("d", None)]
+    kafka.produce(topic, later)
+    run(until_ms=4_102_444_800_000)
+    assert any(each.held_input and each.received == 0 for each in reports)
+    fired_rows = spark.read.parquet(str(tmp_path / "out"))
+    assert told(fired_rows, "schedule_id", "seq", "key", "value") == [
+        ("b", 11, b"tk", b"11"),
+        ("c", 12, b"tk", b"12"),
+    ]
+    reject_rows = spark.read.parquet(str(tmp_path / "rejects"))
+    assert told(reject_rows, "schedule_id", "error_code", "source") == [
+        ("c", "bad_deliver_at", f"{topic}/0/13")
+    ]
+    counts = {name: count for name, count in reports[-1].counts.items() if count}
+    assert counts == {
+        "fired": 2,
+        "superseded": 1,
+        "cancelled": 2,
+        "applied": 2,
+        "rejected": 1,
+        "waiting": 1,
+    }
+    kafka_admin.close_all()
+
+
+def test_json_that_is_none_is_a_reject_with_its_text(kafka: KafkaWorld, run_wheel: Run) -> None:
+    topic = kafka.topic()
+    good = {"schedule_id": "a", "delay": "1s", "event_time": T0, "destination": "out", "value": {"n": 1}}
+    kafka.produce(topic, [(b"k", b"{torn"), (None, json.dumps(good)), (None, None)])
+    rows = run_wheel(topic, preset="json")
+    assert told(fired(rows), "schedule_id", "value") == [("a", b'{"n":1}')]
+    found = {row.source: (row.error_code, row.key, row.value) for row in rejects(rows).collect()}
+    assert found == {
+        f"{topic}/0/0": ("unreadable", b"k", b"{torn"),
+        f"{topic}/0/2": ("unreadable", None, None),
+    }
+
+
+def test_of_an_id_that_is_spread_over_partitions_the_higher_offset_wins(
+    kafka: KafkaWorld, run_wheel: Run
+) -> None:
+    topic = kafka.topic(partitions=2)
+    others = [(None, b"x", said(f"other-{number}", "1 day"), 0) for number in range(3)]
+    kafka.produce(topic, [*others, (None, b"first", said("a"), 0), (None, b"later", said("a"), 1)])
+    rows = run_wheel(topic)
+    assert told(fired(rows), "schedule_id", "seq", "value") == [("a", 3, b"first")]
+    assert account(rows)["superseded"] == 1
+
+
+def test_an_id_that_gives_its_own_seq_may_be_spread(kafka: KafkaWorld, run_wheel: Run) -> None:
+    topic = kafka.topic(partitions=2)
+    others = [(None, b"x", said(f"other-{number}", "1 day"), 0) for number in range(3)]
+    kafka.produce(
+        topic, [*others, (None, b"first", said("a", seq="1"), 0), (None, b"later", said("a", seq="2"), 1)]
+    )
+    assert told(fired(run_wheel(topic)), "schedule_id", "seq", "value") == [("a", 2, b"later")]
+
+
+def test_reading_starts_where_the_options_say(kafka: KafkaWorld, run_wheel: Run) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, [(None, b"x", said(name)) for name in "abc"])
+    rows = run_wheel(topic, startingOffsets=json.dumps({topic: {"0": 2}}))
+    assert told(fired(rows), "schedule_id") == [("c",)]
+
+
+def test_reading_ends_before_the_ending_offsets_and_elsewhere_not_at_all(
+    kafka: KafkaWorld, run_wheel: Run
+) -> None:
+    topic = kafka.topic(partitions=2)
+    kafka.produce(
+        topic, [(None, b"x", said(f"{name}{number}"), number) for name in "abc" for number in (0, 1)]
+    )
+    rows = run_wheel(topic, endingOffsets=json.dumps({topic: {"0": 1}}))
+    assert told(fired(rows), "schedule_id") == [("a0",), ("a1",), ("b1",), ("c1",)]
+
+
+def test_a_rate_limit_bounds_what_a_batch_reads(kafka: KafkaWorld, run_wheel: Run) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, [(None, b"x", said(f"id-{number}")) for number in range(5)])
+    rows = run_wheel(topic, maxOffsetsPerTrigger="2")
+    received = [row.received for row in status(rows).orderBy("batch_id").collect() if row.received]
+    assert (received, fired(rows).count()) == ([2, 2, 1], 5)
+
+
+def test_topics_by_pattern_and_by_assignment(kafka: KafkaWorld, run_wheel: Run) -> None:
+    topic = kafka.topic(partitions=2, prefix="assigned")
+    kafka.produce(topic, [(None, b"x", said("a"), 0), (None, b"x", said("b"), 1)])
+    assert told(fired(run_wheel(assign=json.dumps({topic: [1]}))), "schedule_id") == [("b",)]
+
+
+def test_missing_topics_are_named_before_anything_starts(spark: SparkSession, kafka: KafkaWorld) -> None:
+    topic = kafka.topic()
+    with pytest.raises(ConfigError, match=r"there is nothing to read: source\.topics = 'nope-1, nope-2'"):
+        read_commands(spark, source(kafka, "nope-2", topic, "nope-1"))
+    kafka_admin.close_all()
+
+
+def test_a_cluster_that_is_not_there_is_told_in_seconds(spark: SparkSession) -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.sasl.jaas.config": 'x password="canary";'}
+    with pytest.raises(SinkError, match=r"the Kafka cluster does not answer \(TimeoutException") as caught:
+        kafka_admin.describe(spark, options, ["t"], timeout_ms=500)
+    assert "kafka.bootstrap.servers = '127.0.0.1:1'" in str(caught.value)
+    assert kafka_admin._clients == {}
+
+
+def test_a_source_of_a_library_call_has_the_same_rules() -> None:
+    with pytest.raises(ValidationError, match="2 validation errors"):
+        SOURCE.validate_python({"format": "kafka"})
+
+
+def test_topics_are_described_and_made(spark: SparkSession, kafka: KafkaWorld) -> None:
+    options = {"kafka.bootstrap.servers": kafka.bootstrap}
+    name = kafka.topic(config={"cleanup.policy": "compact", "max.message.bytes": "5000"})
+    kafka_admin.create(spark, options, f"{name}-made", partitions=3)
+    kafka_admin.create(spark, options, f"{name}-made", partitions=5)  # it is there: left as it is
+    found = kafka_admin.describe(spark, options, [name, f"{name}-made", f"{name}-not", "not a name", ".."])
+    assert {topic: info.partitions for topic, info in found.items()} == {name: 1, f"{name}-made": 3}
+    assert (found[name].max_message_bytes, found[name].compacted) == (5_000, True)
+    assert not found[f"{name}-made"].compacted
+    assert name in kafka_admin.topic_names(spark, options)
+    kafka_admin.close_all()
+
+
+def test_the_intake_of_a_level_pauses_alone_and_goes_on_where_it_was(
+    spark: SparkSession, kafka: KafkaWorld, tmp_path: Path
+) -> None:
+    own, of_level = kafka.topic(), kafka.topic(partitions=2)
+
+    def run(*, paused: bool) -> DataFrame:
+        commands = read_commands(
+            spark, source(kafka, own), level_topics=[LevelTopic(of_level, 30_000, paused=paused)]
+        )
+        clock = EventClock(max_ahead_ms=None, until_ms=UNTIL_MS)
+        contract = Contract(levels=FixedLevels())
+        wheel = Wheel(tick_ms=1_000, size=20, levels=4)
+        scheduled = schedule(commands, wheel=wheel, shards=1, clock=clock, contract=contract)
+        return _written(scheduled, tmp_path / "checkpoint", tmp_path / "rows")
+
+    def out(*, paused: bool) -> list[tuple[Any, ...]]:
+        return told(fired(run(paused=paused)), "schedule_id", "level_error_ms")
+
+    try:
+        kafka.produce(of_level, [(None, None, said("its own", ""), 0), (None, None, said("said", "17 s"), 1)])
+        assert out(paused=False) == [("its own", 0), ("said", 13_000)]
+        kafka.produce(of_level, [(None, None, said("waits", ""), 0), (None, None, said("too", "9 s"), 1)])
+        kafka.produce(own, [(None, None, said("goes on", "10 s"))])
+        assert out(paused=True) == [("goes on", 0), ("its own", 0), ("said", 13_000)]
+        kafka.produce(own, [(None, None, said("no delay", ""))])
+        rows = run(paused=False)
+        assert told(fired(rows), "schedule_id", "level_error_ms")[-2:] == [("too", 1_000), ("waits", 0)]
+        assert account(rows) == {"fired": 5, "rejected": 1}
+    finally:
+        kafka_admin.close_all()

@@ -1,0 +1,169 @@
+"""Every code block of the README and the guides works as it stands."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+import wheel_udf
+from tests.documents import LANGUAGES, PAGES, ROOT, blocks, commands, configs, languages, text_of
+from tests.spark import streams, watches
+from wheel_udf.job import arguments, cli
+from wheel_udf.job.loader import load
+from wheel_udf.job.models import PurgatoryConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from wheel_udf.job.models import JobConfig
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_is_in_languages_that_are_tested_here(page: str) -> None:
+    assert languages(page) <= LANGUAGES
+
+
+# ---- python ----------------------------------------------------------------------------------------------------------
+
+
+def test_each_python_block_is_run_by_a_test() -> None:
+    """The second one of the Kafka guide's kind needs a broker: tests/kafka/delivery/test_dedupe_example.py."""
+    assert {page: count for page in PAGES if (count := len(blocks(page, "python")))} == {
+        "README.md": 1,
+        "docs/delay-levels.md": 1,
+        "docs/kafka.md": 1,
+        "docs/pending.md": 1,
+        "docs/purgatory.md": 1,
+    }
+
+
+def run_block(page: str, folder: Path, **names: object) -> dict[str, object]:
+    """Runs the Python block of a page. In a running JVM a relative path starts where the JVM was started, so it gets its folder in full."""
+    (program,) = blocks(page, "python")
+    namespace = dict(names)
+    exec(compile(program.replace('"data/', f'"{folder}/data/'), page, "exec"), namespace)
+    return namespace
+
+
+def test_the_example_of_the_readme_prints_what_stands_below_it_and_its_checkpoint_can_be_looked_into(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_block("README.md", tmp_path)
+    (table,) = [block for block in blocks("README.md", "text") if block.startswith("+--")]
+    assert table in capsys.readouterr().out
+
+    run_block("docs/pending.md", tmp_path, spark=spark)
+    assert "destination" in capsys.readouterr().out
+
+
+def test_the_example_of_delay_levels_has_their_columns(spark: SparkSession, tmp_path: Path) -> None:
+    streams.add_files(tmp_path / "in", [])
+    names = run_block("docs/delay-levels.md", tmp_path, commands=streams.read_files(spark, tmp_path / "in"))
+    assert {"scheduled_at", "level_error_ms"} <= set(names["due"].columns)
+
+
+def test_the_example_of_the_purgatory_makes_a_frame_of_outcomes(spark: SparkSession, tmp_path: Path) -> None:
+    watches.add_rows(tmp_path / "in", ([], []))
+    operations, events = watches.read_rows(spark, tmp_path / "in")
+    names = run_block("docs/purgatory.md", tmp_path, operations=operations, events=events)
+    assert {"op_id", "outcome", "decided_at"} <= set(names["ended"].columns)
+
+
+# ---- bash ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [words for page in PAGES for words in commands(page)], ids=" ".join)
+def test_each_command_names_what_exists(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    words = [word for word in words if not re.fullmatch(r"[A-Z_]+=\S*", word)]
+    name = words[0].removeprefix(".venv/bin/")
+    if name == "make":
+        assert re.search(rf"^{words[1]}:", text_of("Makefile"), flags=re.MULTILINE)
+    elif name == "wheel-udf":
+        check_verb(words[1:])
+    elif name == "spark-submit":
+        check_verb(words[words.index("jobs/delay_scheduler.py") + 1 :])
+    elif name == "python":
+        assert importlib.util.find_spec(words[words.index("-m") + 1]) is not None
+    elif name == "pip":
+        check_install(words[words.index("install") + 1 :])
+    else:
+        assert name == "mkdir"
+
+
+def check_verb(words: list[str]) -> None:
+    """Parses a command line of the job and reads the config that it names."""
+    if words == ["--help"]:
+        assert cli.main(words) == 0
+        return
+    parsed = arguments.parse(words)
+    if parsed.verb in arguments.PENDING_VERBS:
+        assert load(parsed.config, parsed.set).name
+        return
+    seen: list[JobConfig] = []
+    verbs = cli.Verbs(
+        run=lambda config, _until, _say: seen.append(config) or 0,
+        dry_run=lambda config, _until, _say: seen.append(config) or 0,
+    )
+    assert cli.main(words, verbs=verbs) == 0
+    assert [config.name for config in seen] == ["scheduler"]
+
+
+def check_install(words: list[str]) -> None:
+    for word in words:
+        if word.endswith(".txt"):
+            assert (ROOT / word).exists()
+        if word.endswith(".whl"):
+            assert word == f"dist/wheel_udf-{wheel_udf.__version__}-py3-none-any.whl"
+
+
+# ---- yaml ------------------------------------------------------------------------------------------------------------
+
+CONFIGS = [(page, number) for page in PAGES for number in range(len(configs(page)))]
+
+
+def config_of(folder: Path, page: str, number: int) -> JobConfig:
+    (folder / "job.yml").write_text(yaml.safe_dump(configs(page)[number], sort_keys=False))
+    return load(folder / "job.yml")
+
+
+@pytest.mark.parametrize(("page", "number"), CONFIGS)
+def test_each_config_is_a_good_one(page: str, number: int, tmp_path: Path) -> None:
+    assert config_of(tmp_path, page, number).name
+
+
+def test_the_configs_say_what_their_pages_say(tmp_path: Path) -> None:
+    kafka = config_of(tmp_path, "docs/kafka.md", 0)
+    assert (kafka.source.format, kafka.contract.preset, list(kafka.destinations)) == (
+        "kafka",
+        "native",
+        ["orders_*", "audit_*"],
+    )
+    topic, table = (config_of(tmp_path, "docs/compacted-logs.md", number) for number in (0, 1))
+    assert (topic.contract.preset, topic.contract.memory_ms) == ("scheduler", None)
+    assert (table.source.reads_changes, table.contract.memory_ms) == (True, None)
+
+    tiered, single_level = (config_of(tmp_path, "docs/tiered-mode.md", number) for number in (0, 1))
+    assert (tiered.mode, tiered.wheel.layout().window_ms) == ("tiered", 8_000_000)
+    assert single_level.wheel.layout().window_ms == 600_000
+
+    watching = config_of(tmp_path, "docs/purgatory.md", 0)
+    assert isinstance(watching, PurgatoryConfig)
+    assert (watching.operations.topics, watching.watch.deliver) == (("orders",), ("expired",))
+
+
+def test_the_config_of_the_readme_passes_a_dry_run(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "commands").mkdir()
+    overrides = [f"source.path={tmp_path}/commands", f"checkpoint={tmp_path}/checkpoint"]
+    config: JobConfig = load(str(ROOT / "conf" / "scheduler.yml"), overrides)
+    assert config.mode == "direct"
+    sets = [word for override in overrides for word in ("--set", override)]
+    assert cli.main(["dry-run", "--config", str(ROOT / "conf" / "scheduler.yml"), *sets]) == 0
+    assert "at worst one trigger (1" in capsys.readouterr().out

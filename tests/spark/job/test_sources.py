@@ -1,0 +1,175 @@
+"""The streaming frame of commands from files and tables: columns, coordinates, times, and what is refused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+from pyspark.sql import Row, SparkSession, functions as F
+
+from wheel_udf.common.errors import ConfigError, ContractError
+from wheel_udf.job.models import SourceConfig
+from wheel_udf.job.sources import read_commands
+
+SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
+Rows = Callable[[SourceConfig], list[Row]]
+FILE_TIME_S = 1_357_000_000  # 2013-01-01T00:26:40Z
+
+
+def source(format_: str, path: Path, **more: Any) -> SourceConfig:
+    return SOURCE.validate_python({"format": format_, "path": str(path), **more})
+
+
+@pytest.fixture
+def rows_of(spark: SparkSession, tmp_path: Path) -> Rows:
+    """Runs a source to its end and gives what came, by id."""
+
+    def read(config: SourceConfig) -> list[Row]:
+        found: list[Row] = []
+        frame = read_commands(spark, config)
+        writer = frame.writeStream.foreachBatch(lambda batch, _id: found.extend(batch.collect()))
+        query = (
+            writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return sorted(found, key=lambda row: (row.schedule_id is None, row.schedule_id))
+
+    return read
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (FILE_TIME_S, FILE_TIME_S))
+    return path
+
+
+def test_parquet_keeps_its_columns_and_each_row_knows_its_file_and_place(
+    spark: SparkSession, tmp_path: Path, rows_of: Rows
+) -> None:
+    frame = spark.createDataFrame([("a", "x"), ("b", "y")], "schedule_id string, destination string")
+    frame.coalesce(1).write.parquet(str(tmp_path / "in"))
+    (file,) = (tmp_path / "in").glob("*.parquet")
+    os.utime(file, (FILE_TIME_S, FILE_TIME_S))
+    found = rows_of(source("parquet", tmp_path / "in"))
+    assert [(row.schedule_id, row.destination) for row in found] == [("a", "x"), ("b", "y")]
+    assert [row.source_coordinates for row in found] == [f"file:{file}#0", f"file:{file}#1"]
+    assert [row.event_time.isoformat() for row in found] == ["2013-01-01T00:26:40"] * 2
+
+
+def test_an_event_time_that_is_given_stays_and_a_null_one_is_the_files(
+    spark: SparkSession, tmp_path: Path, rows_of: Rows
+) -> None:
+    frame = spark.createDataFrame([("a", 1_000), ("b", None)], "schedule_id string, ms long")
+    frame = frame.select("schedule_id", F.timestamp_millis("ms").alias("event_time"))
+    frame.coalesce(1).write.parquet(str(tmp_path / "in"))
+    (file,) = (tmp_path / "in").glob("*.parquet")
+    os.utime(file, (FILE_TIME_S, FILE_TIME_S))
+    found = rows_of(source("parquet", tmp_path / "in"))
+    assert [row.event_time.isoformat() for row in found] == ["1970-01-01T00:00:01", "2013-01-01T00:26:40"]
+
+
+def test_json_is_texts_of_the_contract_with_the_files_time_as_text(tmp_path: Path, rows_of: Rows) -> None:
+    file = write(
+        tmp_path / "in" / "1.json",
+        '{"schedule_id": "a", "seq": 7, "deliver_at": "2013-01-01T05:00Z", "value": {"n": 1.50}, "headers": [{"key": "k", "value": "v"}]}\n'
+        '{"schedule_id": "b", "event_time": "2013-01-01", "other": 1}\n',
+    )
+    first, second = rows_of(source("json", tmp_path / "in"))
+    assert (first.seq, first.deliver_at, first.value) == ("7", "2013-01-01T05:00Z", '{"n": 1.50}')
+    assert first.headers == [Row(key="k", value="v")]
+    assert (first.event_time, second.event_time) == ("2013-01-01T00:26:40.000Z", "2013-01-01")
+    assert first.source_coordinates == f"file:{file}"
+
+
+def test_a_line_of_json_that_does_not_parse_keeps_its_text_and_has_no_id(
+    tmp_path: Path, rows_of: Rows
+) -> None:
+    lines = ['{"schedule_id": "a"}', '{"schedule_id": "b", "headers": 5}', '{"schedule_id": "c', "rubbish"]
+    write(tmp_path / "in" / "1.json", "\n".join(lines) + "\n")
+    good, *bad = rows_of(source("json", tmp_path / "in"))
+    assert (good.schedule_id, good._corrupt_record) == ("a", None)
+    assert [row.schedule_id for row in bad] == [None] * 3
+    assert sorted(row._corrupt_record for row in bad) == sorted(lines[1:])
+
+
+def test_csv_takes_its_columns_from_the_header_and_a_torn_line_has_no_id(
+    tmp_path: Path, rows_of: Rows
+) -> None:
+    write(tmp_path / "in" / "1.csv", "destination,schedule_id,seq\nx,a,1\ny,b\n")
+    good, bad = rows_of(source("csv", tmp_path / "in"))
+    assert (good.schedule_id, good.destination, good.seq) == ("a", "x", "1")
+    assert (bad.schedule_id, bad._corrupt_record) == (None, "y,b")
+
+
+def test_a_delta_table_is_read_with_its_own_schema(
+    spark: SparkSession, tmp_path: Path, rows_of: Rows
+) -> None:
+    frame = spark.createDataFrame([("a", 1)], "schedule_id string, seq long")
+    frame.write.format("delta").save(str(tmp_path / "table"))
+    (row,) = rows_of(source("delta", tmp_path / "table"))
+    assert row.asDict() == {"schedule_id": "a", "seq": 1, "source_coordinates": str(tmp_path / "table")}
+
+
+@pytest.mark.parametrize("format_", ["parquet", "json", "csv"])
+def test_an_empty_folder_is_a_stream_with_the_columns_of_the_contract(
+    tmp_path: Path, rows_of: Rows, spark: SparkSession, format_: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    config = source(format_, tmp_path / "in")
+    assert {"schedule_id", "op", "seq", "deliver_at", "delay", "event_time", "destination", "value"} <= set(
+        read_commands(spark, config).columns
+    )
+    assert rows_of(config) == []
+
+
+def test_a_schema_of_the_config_is_taken_as_it_is(tmp_path: Path, rows_of: Rows) -> None:
+    write(tmp_path / "in" / "1.json", '{"schedule_id": "a", "seq": 3}\n')
+    (row,) = rows_of(source("json", tmp_path / "in", schema="schedule_id STRING, seq BIGINT"))
+    assert (row.schedule_id, row.seq) == ("a", 3)
+
+
+@pytest.mark.parametrize("format_", ["parquet", "json", "csv", "delta"])
+def test_a_path_with_nothing_there_is_a_fault_of_the_config(
+    spark: SparkSession, tmp_path: Path, format_: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"there is nothing to read: source\.path = .*nowhere"):
+        read_commands(spark, source(format_, tmp_path / "nowhere"))
+
+
+def test_files_without_schedule_id_are_refused_with_what_was_found(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.createDataFrame([(1, 2)], "id long, at long").write.parquet(str(tmp_path / "p"))
+    spark.createDataFrame([(1, 2)], "id long, at long").write.format("delta").save(str(tmp_path / "d"))
+    write(tmp_path / "j" / "1.json", '{"id": 1}\n{"at": 2}\n')
+    write(tmp_path / "c" / "1.csv", "id,at\n1,2\n")
+    for format_, name, found in (
+        ("parquet", "p", "id, at"),
+        ("delta", "d", "id, at"),
+        ("json", "j", "at, id"),
+        ("csv", "c", "id, at"),
+    ):
+        with pytest.raises(ContractError) as caught:
+            read_commands(spark, source(format_, tmp_path / name))
+        assert str(caught.value).startswith("the source has no column schedule_id")
+        assert str(caught.value).endswith(f"hint: found: {found}")
+
+
+@pytest.mark.parametrize("ddl", ["schedule_id", "INT", "schedule_id STRIN", "(("])
+def test_a_schema_that_is_no_ddl_is_a_fault_of_the_config(
+    spark: SparkSession, tmp_path: Path, ddl: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"not a schema: source\.schema"):
+        read_commands(spark, source("json", tmp_path, schema=ddl))
+
+
+def test_lines_may_not_be_dropped_in_silence(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="dropped silently"):
+        read_commands(spark, source("json", tmp_path, options={"MODE": "dropMalformed"}))

@@ -1,0 +1,48 @@
+"""The status row: one declaration gives its JSON, its columns and the answer for the clock source."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from wheel_udf.clock import Answer
+from wheel_udf.stream.status_row import ShardStatus, WatchStatus, WheelStatus
+
+COMMON: dict[str, Any] = {
+    "shard": 1, "batch_id": 7, "query_id": "q", "run": None, "clock_ms": 50, "watermark_ms": 40, "next_due_ms": 60,
+    "pending": 3, "received": 2, "fired_now": 1, "rejected_now": 0, "lateness": "{}", "destinations": {"out": 1},
+    "largest": {"out": 9},
+}  # fmt: skip
+OF_WHEEL = {
+    "far": 0,
+    "levels": {"30s": 2},
+    "missed_now": 0,
+    "refused_now": 0,
+    "full": {"pending": 0.5},
+    "spread_now": 0,
+}
+OF_WATCH = {"resting": 0, "ahead": 1, "decided_now": 2}
+
+
+@pytest.mark.parametrize(("status", "own"), [(WheelStatus, OF_WHEEL), (WatchStatus, OF_WATCH)])
+def test_a_status_row_has_in_json_the_columns_that_are_declared(
+    status: type[ShardStatus], own: dict[str, Any]
+) -> None:
+    row = status(**COMMON, **own, counts=dict.fromkeys(status.COUNTED, 4))
+
+    assert status.from_json(row.to_json()) == row
+    declared = [
+        column.split()[0]
+        for column in status.type_of().replace(", long>", "").replace(", double>", "").split(", ")
+    ]
+    assert list(json.loads(row.to_json())) == declared
+    assert json.loads(row.to_json()) == {**COMMON, **own, **dict.fromkeys(status.COUNTED, 4)}
+
+
+def test_the_answer_of_a_status_row_says_whether_the_shard_received_rows_unless_told_otherwise() -> None:
+    row = WatchStatus(**COMMON, **OF_WATCH, counts=dict.fromkeys(WatchStatus.COUNTED, 0))
+
+    assert row.answer() == Answer(7, 60, 50, 40, held_input=True)
+    assert row.answer(held_input=False) == Answer(7, 60, 50, 40, held_input=False)

@@ -1,0 +1,279 @@
+"""The function Spark calls for each shard, with a group state made by hand: no JVM, no Spark query."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from wheel_udf.common.errors import GeometryChangedError
+from wheel_udf.stream.sharding import shard_keys
+from wheel_udf.stream.wheel_worker import WheelWorker, command_bits
+from wheel_udf.stream.worker import NO_LONG
+from wheel_udf.wheel.geometry import Wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WHEEL = Wheel(tick_ms=1_000, size=20, levels=3)
+T0 = 1_700_000_000_000
+
+
+class Group:
+    """Stands in for Spark's GroupState: one row of state, a watermark, a batch time; counts the writes."""
+
+    def __init__(self) -> None:
+        self.row: tuple[Any, ...] | None = None
+        self.writes = 0
+        self.watermark_ms = 0
+        self.processing_ms = 0
+
+    @property
+    def exists(self) -> bool:
+        return self.row is not None
+
+    @property
+    def get(self) -> tuple[Any, ...]:
+        assert self.row is not None
+        return self.row
+
+    def update(self, row: tuple[Any, ...]) -> None:
+        self.row, self.writes = row, self.writes + 1
+
+    def getCurrentWatermarkMs(self) -> int:  # noqa: N802  # Spark's name
+        return self.watermark_ms
+
+    def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802  # Spark's name
+        return self.processing_ms
+
+
+def step(clock_kind: str = "processing", **settings: Any) -> WheelWorker:
+    fixed = {
+        "wheel": WHEEL,
+        "shards": 1,
+        "keys": shard_keys(1),
+        "first_ms": 0,
+        "delay_ms": 0,
+        "memory_ms": 300_000,
+    }
+    return WheelWorker(clock_kind=clock_kind, board_folder=None, **{"limit": None, **fixed, **settings})
+
+
+def command(schedule_id: str, deliver_at_ms: int, **others: Any) -> dict[str, Any]:
+    row = dict.fromkeys(("destination", "key", "value", "headers", "source", "reject", "tick"))
+    bits = command_bits(
+        others.pop("op", 0), others.pop("seq_given", 1), others.pop("act", 0), others.pop("amend", 0)
+    )
+    row |= {"command_bits": bits, "seq": 1, "max_lateness_ms": NO_LONG}
+    return row | {"schedule_id": schedule_id, "deliver_at_ms": deliver_at_ms, "destination": "out"} | others
+
+
+def tick(instant_ms: int | str = "") -> dict[str, Any]:
+    return command(None, NO_LONG, destination=None, seq=0, tick=f"run-1|{instant_ms}")  # type: ignore[arg-type]
+
+
+def frames(rows: list[dict[str, Any]], chunks: int = 1) -> Iterator[pd.DataFrame]:
+    frame = pd.DataFrame(rows).astype({"command_bits": np.int32, "seq": np.int64, "deliver_at_ms": np.int64})
+    return iter([frame.iloc[part] for part in np.array_split(np.arange(len(rows)), chunks)])
+
+
+def run(what: WheelWorker, group: Group, *rows: dict[str, Any], chunks: int = 1) -> pd.DataFrame:
+    return pd.concat(list(what((what.keys[0],), frames(list(rows), chunks), group)))
+
+
+def of_kind(out: pd.DataFrame, kind: str, *columns: str) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in out.loc[out["kind"] == kind, list(columns)].itertuples(index=False)]
+
+
+def status_of(out: pd.DataFrame) -> dict[str, Any]:
+    (text,) = out.loc[out["kind"] == "status", "detail"]
+    status: dict[str, Any] = json.loads(text)
+    return status
+
+
+def test_an_entry_waits_until_it_is_due_and_fires_once() -> None:
+    group, what = Group(), step()
+    group.processing_ms = T0
+    assert of_kind(run(what, group, command("a", T0 + 5_000)), "fired", "schedule_id") == []
+    group.processing_ms = T0 + 4_999
+    assert of_kind(run(what, group, tick()), "fired", "schedule_id") == []
+    group.processing_ms = T0 + 5_001
+    out = run(what, group, tick())
+    assert of_kind(out, "fired", "schedule_id", "deliver_at_ms", "fired_at_ms") == [
+        ("a", T0 + 5_000, T0 + 5_001)
+    ]
+    assert of_kind(run(what, group, tick()), "fired", "schedule_id") == []
+
+
+def test_an_idle_tick_writes_no_state() -> None:
+    group, what = Group(), step()
+    run(what, group, command("a", T0))
+    writes = group.writes
+    group.processing_ms = 1_000
+    status = status_of(run(what, group, tick()))
+    assert group.writes == writes
+    assert (status["pending"], status["next_due_ms"], status["clock_ms"], status["run"]) == (
+        1,
+        T0,
+        1_000,
+        "run-1",
+    )
+
+
+def test_a_rejected_row_passes_through_with_its_reason_and_is_counted() -> None:
+    group, what = Group(), step()
+    bad = command("a", NO_LONG, reject="no due time", value=b"v")
+    bad_cancel = command("a", NO_LONG, op=1, reject="bad seq")
+    out = run(what, group, bad, bad_cancel, command("b", T0))
+    assert of_kind(out, "rejected", "schedule_id", "detail", "value", "deliver_at_ms") == [
+        ("a", "no due time", b"v", NO_LONG),
+        ("a", "bad seq", None, NO_LONG),
+    ]
+    status = status_of(out)
+    assert (status["received"], status["pending"], status["rejected"], status["cancel_rejected"]) == (
+        3,
+        1,
+        1,
+        1,
+    )
+
+
+def test_a_seq_beyond_2_to_the_53_keeps_all_its_bits() -> None:
+    group, what = Group(), step()
+    group.processing_ms = T0
+    out = run(what, group, command("a", T0, seq=2**63 - 1), tick(), chunks=2)
+    assert of_kind(out, "fired", "schedule_id", "seq") == [("a", 2**63 - 1)]
+
+
+def test_the_limit_of_a_batch_is_shared_by_the_shards_at_least_one_each() -> None:
+    shares = [step(shards=4, limit=limit)._share(shard) for limit in (2, 10) for shard in range(4)]
+    assert shares == [1, 1, 1, 1, 3, 3, 2, 2]
+
+
+def test_the_event_clock_is_the_watermark_and_tells_the_next_one() -> None:
+    group, what = Group(), step("event", delay_ms=10)
+    group.watermark_ms = T0
+    row = command("a", T0 + 500) | {"event_at": pd.Timestamp(T0 + 700, unit="ms", tz="UTC")}
+    status = status_of(run(what, group, row))
+    assert (status["clock_ms"], status["watermark_ms"]) == (T0, T0 + 690)
+
+
+def test_until_moves_the_clock_on_and_never_back() -> None:
+    group, what = Group(), step("event")
+    group.watermark_ms = T0
+    assert of_kind(run(what, group, command("a", T0 + 500)), "fired", "schedule_id") == []
+    assert of_kind(run(what, group, tick(T0 + 500)), "fired", "fired_at_ms") == [(T0 + 500,)]
+    assert status_of(run(what, group, tick(T0 + 100)))["clock_ms"] == T0 + 500
+
+
+def test_a_missed_row_says_what_its_bound_was() -> None:
+    group, what = Group(), step()
+    group.processing_ms = T0 + 100
+    out = run(what, group, command("a", T0, max_lateness_ms=99), command("b", T0, max_lateness_ms=100))
+    assert of_kind(out, "fired", "schedule_id") == [("b",)]
+    assert of_kind(out, "missed", "schedule_id", "fired_at_ms", "detail") == [("a", T0 + 100, "99")]
+
+
+def offset(schedule_id: str, source: str, seq: int, **others: Any) -> dict[str, Any]:
+    """A command of Kafka's whose version is its offset."""
+    return command(schedule_id, T0 + 5_000, source=source, seq=seq, **{"seq_given": False} | others)
+
+
+def test_an_entry_brings_its_coordinates_out_again() -> None:
+    group, what = Group(), step()
+    group.processing_ms = T0 + 9_000
+    out = run(what, group, offset("a", "orders/3/41", 41))
+    assert of_kind(out, "fired", "schedule_id", "source") == [("a", "orders/3/41")]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "spread"),
+    [
+        ([], [("a", "t/0/1", 1), ("a", "t/0/2", 2), ("b", "t/1/2", 2)], 0),
+        ([], [("a", "t/0/1", 1), ("a", "t/1/2", 2), ("a", "t/0/3", 3), ("b", "t/1/9", 9)], 1),
+        ([("a", "t/0/1", 1), ("b", "t/0/2", 2)], [("a", "t/1/1", 1), ("b", "t/0/7", 7)], 1),
+        ([("a", "t/0/7", 7)], [("a", "u/0/9", 9)], 1),
+        ([("a", "t/1/7", 7)], [("a", "t/11/9", 9)], 1),
+    ],
+    ids=["one partition each", "within a batch", "against what is pending", "two topics", "1 and 11"],
+)
+def test_ids_whose_versions_are_offsets_of_several_partitions_are_counted(
+    before: list[tuple[str, str, int]], now: list[tuple[str, str, int]], spread: int
+) -> None:
+    group, what = Group(), step()
+    group.processing_ms = T0
+    run(what, group, *(offset(*each) for each in before), tick())
+    assert status_of(run(what, group, *(offset(*each) for each in now)))["spread_now"] == spread
+
+
+def test_an_id_with_versions_of_its_own_may_come_over_any_partition() -> None:
+    group, what = Group(), step()
+    group.processing_ms = T0
+    rows = [offset("a", f"t/{n}/5", n, seq_given=True) for n in range(3)]
+    assert status_of(run(what, group, *rows))["spread_now"] == 0
+
+
+def test_the_status_tells_the_largest_entry_of_each_destination() -> None:
+    group, what = Group(), step()
+    group.processing_ms = T0 + 9_000
+    rows = [command("a", T0, value=b"12345"), command("bb", T0, key=b"123", headers="[]")]
+    out = run(what, group, *rows, command("c", T0, destination="other"))
+    assert status_of(out)["largest"] == {"out": 7, "other": 1}
+
+
+def test_state_of_another_geometry_is_refused_with_both_values() -> None:
+    group = Group()
+    run(step(), group, command("a", T0))
+    other = step(wheel=Wheel(tick_ms=10, size=20, levels=3))
+    with pytest.raises(GeometryChangedError, match=r"tick_ms=1000.*tick_ms=10,"):
+        run(other, group, tick())
+
+
+def test_what_a_level_has_added_comes_out_beside_the_instant_of_the_wheel_and_pending_is_told_by_level() -> (
+    None
+):
+    group, what = Group(), step(leveled=True)
+    group.processing_ms = T0
+    asked = {"delay_level_ms": 30_000, "level_error_ms": 13_000}
+    none = {"delay_level_ms": NO_LONG, "level_error_ms": NO_LONG}
+    rows = [
+        command("a", T0 + 30_000, **asked),
+        command("b", T0 + 40_000, **asked),
+        command("c", T0 + 30_000, **none),
+    ]
+    assert status_of(run(what, group, *rows))["levels"] == {"30s": 2}
+    group.processing_ms = T0 + 30_001
+    out = run(what, group, tick() | none)
+    columns = ("schedule_id", "deliver_at_ms", "level_error_ms")
+    assert of_kind(out, "fired", *columns) == [("a", T0 + 30_000, 13_000), ("c", T0 + 30_000, NO_LONG)]
+    status = status_of(out)
+    assert (status["levels"], json.loads(status["lateness"])["max"]) == ({"30s": 1}, 1)
+    # Without levels from here on: what comes out is what was asked for.
+    group.processing_ms = T0 + 40_000
+    out = run(step(), group, tick())
+    assert of_kind(out, "fired", "schedule_id", "deliver_at_ms") == [("b", T0 + 27_000)]
+    assert "level_error_ms" not in out.columns
+
+
+def test_state_of_another_format_version_is_refused_with_both_values() -> None:
+    group = Group()
+    run(step(), group, command("a", T0))
+    assert group.row is not None
+    group.row = (99, *group.row[1:])
+    with pytest.raises(GeometryChangedError, match=r"format version.*99.*5"):
+        run(step(), group, tick())
+
+
+def test_shard_keys_are_distinct_and_spread_evenly_over_any_small_number_of_partitions() -> None:
+    from wheel_udf.stream.sharding import murmur3
+
+    for shards in (1, 4, 8, 64, 1024):
+        keys = shard_keys(shards)
+        assert len(set(keys)) == shards
+        hashes = murmur3(np.array(keys, dtype=np.int32)).astype(np.int64)
+        for partitions in (1, 2, 3, 4, 8, 16):
+            per_partition = np.bincount(hashes % partitions, minlength=partitions)
+            assert per_partition.max() - per_partition.min() <= 1

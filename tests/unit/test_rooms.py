@@ -1,0 +1,299 @@
+"""The structure of the package: rooms import upwards only, executors load no Spark, one room reads a wall clock, one touches Spark's private API."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "wheel_udf"
+
+# From the ground up: a room imports from the rooms before it in this list, and from itself.
+ROOMS = (
+    "common",
+    "wheel",
+    "purgatory",
+    "platform",
+    "clock",
+    "commands",
+    "stream",
+    "delivery",
+    "store",
+    "pending",
+    "tiered",
+    "job",
+    "testing",
+)
+
+# What Spark's Python workers load: numpy, pandas, pyarrow and the standard library. pyspark only inside functions.
+ON_EXECUTORS = (
+    "wheel_udf.common.arrays",
+    "wheel_udf.common.errors",
+    "wheel_udf.wheel.step",
+    "wheel_udf.wheel.delay_levels",
+    "wheel_udf.wheel.limits",
+    "wheel_udf.purgatory.step",
+    "wheel_udf.purgatory.inspect",
+    "wheel_udf.clock.due_board",
+    "wheel_udf.stream.sharding",
+    "wheel_udf.stream.worker",
+    "wheel_udf.stream.wheel_worker",
+    "wheel_udf.stream.watch_worker",
+    "wheel_udf.store.layout",
+)
+LIBRARIES_ON_EXECUTORS = {"numpy", "pandas", "pyarrow"}
+PURE = ("wheel", "purgatory")
+
+# Who reads a wall clock. Nothing else may: which rows fire when is decided by the clock that the batch was planned with.
+WALL_CLOCK_READERS = {"wheel_udf.clock.source"}
+_CLOCK_FUNCTIONS = {
+    "time": {
+        "time",
+        "time_ns",
+        "monotonic",
+        "monotonic_ns",
+        "perf_counter",
+        "perf_counter_ns",
+        "localtime",
+        "gmtime",
+        "sleep",
+    },
+}
+_CLOCK_METHODS = {"now", "utcnow", "today"}
+
+
+def _name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+SOURCES = {
+    _name_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))
+}
+MODULES = sorted(SOURCES)
+
+
+def _room(module: str) -> str | None:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else None
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def _imports(node: ast.AST, *, at_import_only: bool = False) -> Iterator[tuple[str, str | None]]:
+    """(module, name) of each import below a node; a plain ``import`` has no name. Either all of them, or those that run on import."""
+    for child in ast.iter_child_nodes(node):
+        if at_import_only and (
+            isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) or _is_type_checking(child)
+        ):
+            continue
+        if isinstance(child, ast.Import):
+            yield from ((alias.name, None) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            assert child.level == 0, "imports are absolute"
+            yield from ((child.module or "", alias.name) for alias in child.names)
+        yield from _imports(child, at_import_only=at_import_only)
+
+
+def test_every_module_lives_in_a_room() -> None:
+    outside = {module for module in MODULES if _room(module) not in ROOMS}
+
+    assert outside == {"wheel_udf", "wheel_udf.__main__"} & set(MODULES)
+    assert sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()) == sorted(ROOMS)
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if _room(module) in ROOMS])
+def test_a_room_imports_only_from_rooms_before_it(module: str) -> None:
+    room = _room(module)
+    assert room is not None
+    allowed = ROOMS[: ROOMS.index(room) + 1]
+    imported = {_room(name) for name, _ in _imports(SOURCES[module]) if name.startswith("wheel_udf.")}
+
+    assert imported - set(allowed) == set()
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if _room(module) in ROOMS])
+def test_a_room_imports_what_another_exports_and_not_its_modules(module: str) -> None:
+    foreign = [
+        (name, what)
+        for name, what in _imports(SOURCES[module])
+        if name.startswith("wheel_udf.")
+        and _room(name) != _room(module)
+        and name != "wheel_udf.common.exports"
+    ]
+
+    assert [name for name, _ in foreign if name.count(".") > 1] == []
+    assert [(name, what) for name, what in foreign if what not in import_module(name).__dir__()] == []
+
+
+@pytest.mark.parametrize("package", ["wheel_udf", *(f"wheel_udf.{room}" for room in ROOMS)])
+def test_a_package_exports_the_same_names_to_programs_and_to_type_checkers(package: str) -> None:
+    (typed,) = [node for node in SOURCES[package].body if _is_type_checking(node)]
+    names = sorted(name for _, name in _imports(typed) if name is not None)
+
+    assert sorted(import_module(package).__dir__()) == names
+    for name in names:
+        assert getattr(import_module(package), name) is not None
+
+
+@cache
+def _all_imports() -> frozenset[tuple[str, str | None]]:
+    """Every import of the project, its jobs, notebooks and tests."""
+    paths = [
+        path
+        for folder in ("wheel_udf", "jobs", "notebooks", "tests")
+        for path in ROOT.glob(f"{folder}/**/*.py")
+    ]
+    return frozenset(each for path in paths for each in _imports(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@pytest.mark.parametrize("package", ["wheel_udf", *(f"wheel_udf.{room}" for room in ROOMS)])
+def test_a_package_exports_only_names_that_others_use_or_users_are_given(package: str) -> None:
+    if package == "wheel_udf":
+        return
+    public = set(import_module("wheel_udf").__dir__())
+    used = {name for module, name in _all_imports() if module == package}
+
+    assert set(import_module(package).__dir__()) - used - public == set()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_says_what_it_is_for_and_shows_a_picture(room: str) -> None:
+    text = ast.get_docstring(SOURCES[f"wheel_udf.{room}"]) or ""
+
+    assert "::\n" in text, "the picture"
+    assert "May import" in text, "which rooms and libraries it may import"
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if _room(module) in PURE])
+def test_the_wheel_and_the_purgatory_import_no_spark(module: str) -> None:
+    names = {name.split(".")[0] for name, _ in _imports(SOURCES[module])}
+
+    assert names - LIBRARIES_ON_EXECUTORS - sys.stdlib_module_names - {"wheel_udf"} == set()
+
+
+def test_what_executors_load_imports_three_libraries_at_most() -> None:
+    program = (
+        f"import sys; before = set(sys.modules); import {', '.join(ON_EXECUTORS)}; "
+        "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before}))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+
+    assert not {"pyspark", "pydantic", "py4j", "yaml", "delta"} & set(loaded.stdout.split())
+
+
+def test_nothing_but_tests_and_demos_imports_the_test_helpers() -> None:
+    users = [
+        module
+        for module in MODULES
+        if _room(module) != "testing"
+        and any(name.startswith("wheel_udf.testing") for name, _ in _imports(SOURCES[module]))
+    ]
+
+    assert users == []
+
+
+def _clock_reads(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in _CLOCK_FUNCTIONS:
+            yield from (alias.name for alias in node.names if alias.name in _CLOCK_FUNCTIONS[node.module])
+        elif isinstance(node, ast.Attribute):
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            if node.attr in _CLOCK_METHODS or node.attr in _CLOCK_FUNCTIONS.get(owner, set()):
+                yield f"{ast.unparse(node)} in line {node.lineno}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_clock_alone_reads_a_wall_clock(module: str) -> None:
+    if module not in WALL_CLOCK_READERS:
+        assert list(_clock_reads(SOURCES[module])) == []
+
+
+# Attributes that hold py4j objects, and those of pyspark's classes that are no part of its API.
+_PRIVATE = re.compile(
+    r"_jvm|_j(?:df|c|sc|sq|sqm|rdd|dt|map|schema|catalog|conf|write|writer|reader|gateway)|_jspark\w*|_jvm_\w+|_sc|_gateway"
+    r"|_instantiatedSession|_active_spark_context|_ensure_initialized"
+)
+_FOREIGN_NAMES = re.compile(r"org\.apache\.|io\.delta\.|py4j|com\.databricks")
+_FOREIGN_MODULES = re.compile(
+    r"py4j|pyspark\.sql\.classic|pyspark\.java_gateway|pyspark\.core|delta\.(?!tables|exceptions)"
+)
+
+
+def _docstrings(tree: ast.AST) -> set[int]:
+    """The ids of nodes that are docstrings: of modules, classes and functions, and texts below a name."""
+    return {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+
+
+def _private_uses(tree: ast.AST) -> Iterator[str]:
+    texts = _docstrings(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and _PRIVATE.fullmatch(node.attr):
+            yield f"line {node.lineno}: {ast.unparse(node)}"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts:
+            if _FOREIGN_NAMES.search(node.value):
+                yield f"line {node.lineno}: {node.value!r}"
+        elif isinstance(node, ast.Import):
+            yield from (
+                f"line {node.lineno}: {name.name}" for name in node.names if _FOREIGN_MODULES.match(name.name)
+            )
+        elif isinstance(node, ast.ImportFrom) and _FOREIGN_MODULES.match(node.module or ""):
+            yield f"line {node.lineno}: {node.module}"
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if _room(module) != "platform"])
+def test_only_the_platform_names_private_api(module: str) -> None:
+    assert list(_private_uses(SOURCES[module])) == []
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("jobs/**/*.py")), ids=lambda path: path.name)
+def test_jobs_name_no_private_api(path: Path) -> None:
+    assert list(_private_uses(ast.parse(path.read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "frame._jdf.queryExecution()",
+        "spark._jvm.java.lang.System",
+        "spark._sc",
+        "column._jc",
+        "spark._jsparkSession",
+        "SparkSession._instantiatedSession",
+        "name = 'org.apache.hadoop.fs.Path'",
+        "name = f'io.delta.{kind}'",
+        "from py4j.protocol import Py4JError",
+        "import pyspark.sql.classic.dataframe",
+        "logging.getLogger('py4j.clientserver')",
+    ],
+)
+def test_what_counts_as_private_api(line: str) -> None:
+    assert list(_private_uses(ast.parse(line))) != []
+
+
+def test_every_public_name_is_what_it_is_called() -> None:
+    import wheel_udf
+
+    assert {name for name in wheel_udf.__dir__() if getattr(wheel_udf, name).__name__ != name} == set()
+
+
+def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:
+    import wheel_udf
+
+    with pytest.raises(AttributeError, match="no attribute 'wheal'"):
+        wheel_udf.wheal  # noqa: B018  # the access is what is tested

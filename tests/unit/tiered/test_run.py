@@ -1,0 +1,177 @@
+"""Who owns what in a tiered run: its queries, its thread, its leases; with fakes, no JVM."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from wheel_udf.clock import ProcessingClock
+from wheel_udf.common.errors import StopError
+from wheel_udf.platform import Identity
+from wheel_udf.store.head import Appended, Head
+from wheel_udf.store.layout import StoreLayout
+from wheel_udf.tiered import start
+from wheel_udf.tiered.hand_over import HandedOver
+from wheel_udf.tiered.pause import IntakePause
+from wheel_udf.tiered.run import TieredRun
+from wheel_udf.tiered.settings import TieredWheel
+from wheel_udf.wheel.geometry import Wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LAYOUT = StoreLayout(Wheel(tick_ms=1_000, size=20, levels=4), state_levels=1)
+
+
+class Store:
+    """A store without rows that takes all commits."""
+
+    layout, path = LAYOUT, "store"
+
+    def head(self) -> Head:
+        return Head(version=0, cursor_ms=None, clock_ms=None, batches={})
+
+    def partitions(self) -> list[Any]:
+        return []
+
+    def append(self, *_: Any, **__: Any) -> Appended:
+        return Appended(
+            written=True, version=1, rows=0, files=0, bytes=0, largest_event_ms=None, clock_ms=None
+        )
+
+
+class Query:
+    """A streaming query; `stops` says whether it does when it is asked to."""
+
+    lastProgress = None  # noqa: N815  # Spark's name
+
+    def __init__(self, *, stops: bool = True) -> None:
+        self.isActive, self.stops = True, stops
+        self.status = {"isTriggerActive": False}
+
+    def exception(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        self.isActive = not self.stops
+
+
+class HeldLease:
+    """A lease that knows whether it was given back."""
+
+    is_held = True
+
+    def close(self) -> None:
+        self.is_held = False
+
+
+@pytest.fixture
+def lease() -> HeldLease:
+    return HeldLease()
+
+
+@pytest.fixture
+def run(lease: HeldLease) -> Iterator[TieredRun]:
+    what = TieredWheel(layout=LAYOUT, store="store", clock=ProcessingClock())
+    store: Any = Store()
+    leases: list[Any] = [lease]
+    run = TieredRun(store, what, Identity(1, "", 4, "", "app", ""), leases, None, bounded=False)
+    yield run
+    run.stop()
+
+
+def begin(run: TieredRun, wheel: Any, intake: Any) -> None:
+    run.begin(wheel, lambda: intake)
+
+
+def test_a_stopped_run_has_stopped_its_queries_and_given_its_leases_back(
+    run: TieredRun, lease: HeldLease
+) -> None:
+    wheel, intake = Query(), Query()
+    begin(run, wheel, intake)
+    run.stop()
+    assert (run.isActive, wheel.isActive, intake.isActive, lease.is_held) == (False, False, False, False)
+
+
+def test_a_stop_that_did_not_stop_names_what_still_runs_and_keeps_the_leases(
+    run: TieredRun, lease: HeldLease
+) -> None:
+    wheel, intake = Query(stops=False), Query()
+    begin(run, wheel, intake)
+    with pytest.raises(StopError, match="still running: the wheel's query"):
+        run.stop()
+    assert (run.isActive, intake.isActive, lease.is_held) == (True, False, True)
+
+    wheel.stops = True
+    run.stop()
+    assert (run.isActive, lease.is_held) == (False, False)
+
+
+def test_a_stop_during_a_long_hand_over_says_that_it_still_runs(
+    run: TieredRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, goes_on = threading.Event(), threading.Event()
+
+    def long(_now_ms: int) -> None:
+        began.set()
+        goes_on.wait()
+
+    monkeypatch.setattr(run.keeper, "step", long)
+    begin(run, Query(), Query())
+    began.wait()
+    with pytest.raises(StopError, match="the supervisor's thread, the intake's query, the wheel's query"):
+        run.stop(timeout=0.01)
+    goes_on.set()
+    run.stop()
+    assert not run.isActive
+
+
+def test_a_hand_over_is_logged_and_not_collected(
+    run: TieredRun, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(run.keeper, "step", lambda now_ms: HandedOver(now_ms, 2, 30))
+    before = {name: value for name, value in vars(run).items() if isinstance(value, list)}
+    with caplog.at_level(logging.INFO, logger="wheel_udf.tiered.run"):
+        run._step(40_000)
+    assert caplog.messages == ["handed over 30 rows of 2 slots, cursor 40000"]
+    assert {name: value for name, value in vars(run).items() if isinstance(value, list)} == before
+
+
+def test_no_filter_is_set_on_a_logger_of_the_process() -> None:
+    assert start.start_tiered is not None
+    assert logging.getLogger("py4j.clientserver").filters == []
+
+
+def test_a_pause_holds_one_thread_until_it_is_released() -> None:
+    pause, passed = IntakePause(), threading.Event()
+    pause.release()
+    assert not pause.holds
+
+    def batch() -> None:
+        pause.hold(lambda: True)
+        passed.set()
+
+    thread = threading.Thread(target=batch)
+    thread.start()
+    while not pause.holds:
+        pass
+    assert not passed.is_set()
+    pause.release()
+    thread.join()
+    assert passed.is_set()
+
+
+def test_a_pause_ends_when_its_query_is_stopped() -> None:
+    pause = IntakePause()
+    pause.hold(lambda: False)
+    assert not pause.holds
+
+
+def test_a_pause_that_has_ended_holds_nobody() -> None:
+    pause = IntakePause()
+    pause.end()
+    pause.hold(lambda: True)
+    assert not pause.holds

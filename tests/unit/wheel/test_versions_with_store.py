@@ -1,0 +1,233 @@
+"""The wheel beside a slot store: what it is told of, what comes, what has ended there.
+
+The last test is the whole mode without Spark: commands are split by a cursor, far ones wait in a list, a hand-over compares versions one by
+one, and what the wheel fires is what a wheel fires that holds everything itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from wheel_udf.common import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
+from wheel_udf.testing import commands_table, rows_of
+from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.rows import CANCEL, FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED, SCHEDULE
+from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.wheel.step import Step, advance
+
+Row = dict[str, Any]
+WHEEL = Wheel(1, 20, 3)
+
+
+def near(seq: int, due: int, schedule_id: str = "a") -> Row:
+    return {"schedule_id": schedule_id, "seq": seq, "deliver_at_ms": due}
+
+
+def moved(seq: int, due: int, schedule_id: str = "a") -> Row:
+    return near(seq, due, schedule_id) | {"act": MOVED}
+
+
+def told(seq: int, schedule_id: str = "a") -> Row:
+    return {"schedule_id": schedule_id, "seq": seq, "act": FAR}
+
+
+def gone(act: int, seq: int, schedule_id: str = "a") -> Row:
+    op = CANCEL if act == GONE_CANCELLED else SCHEDULE
+    return {"schedule_id": schedule_id, "seq": seq, "op": op, "act": act}
+
+
+def cancel(seq: int, schedule_id: str = "a") -> Row:
+    return {"schedule_id": schedule_id, "seq": seq, "op": "CANCEL"}
+
+
+class Shard:
+    """One shard that knows of a store."""
+
+    def __init__(self, memory_ms: int | None = None) -> None:
+        self.state, self.memory_ms = ShardState.empty(WHEEL), memory_ms
+
+    def batch(self, now_ms: int, *rows: Row) -> list[tuple[str, int]]:
+        table = commands_table(rows) if rows else None
+        step: Step = advance(self.state, table, now_ms, memory_ms=self.memory_ms, stored=True)
+        self.state = ShardState.from_bytes(step.state.to_bytes(), WHEEL)
+        return [(row["schedule_id"], row["seq"]) for row in rows_of(step.fired)]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {name: count for name, count in self.state.counts.items() if count}
+
+
+def test_what_is_told_of_counts_as_far_and_as_nothing_else_until_it_comes() -> None:
+    shard = Shard()
+    assert shard.batch(0, told(1), told(1, "b")) == []
+    assert (shard.state.far, shard.state.pending, shard.counts) == (2, 0, {})
+    assert shard.batch(5, moved(1, 9)) == []
+    assert (shard.state.far, shard.state.pending, shard.counts) == (1, 1, {})
+    assert shard.batch(9) == [("a", 1)]
+    assert (shard.state.far, shard.state.pending, shard.counts) == (1, 0, {"fired": 1})
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["in two batches", "in one batch"])
+@pytest.mark.parametrize(
+    ("rows", "fires", "counts"),
+    [
+        ([near(1, 9), told(2)], [], {"superseded": 1}),
+        ([told(2), near(1, 9)], [], {"superseded": 1}),
+        ([told(2), near(3, 9)], [("a", 3)], {"fired": 1}),
+        ([told(2), near(2, 9)], [("a", 2)], {"fired": 1}),
+        ([told(2), cancel(2)], [], {"waiting": 1}),
+        ([cancel(3), told(2)], [], {"waiting": 1}),
+        ([cancel(3), moved(2, 9)], [], {"cancelled": 1, "applied": 1}),
+        ([told(1), told(2), moved(1, 9)], [], {"superseded": 1}),
+        ([told(2), moved(2, 9)], [("a", 2)], {"fired": 1}),
+        ([told(2), moved(2, 9), cancel(2)], [], {"cancelled": 1, "applied": 1}),
+        ([told(2), cancel(2), gone(GONE_CANCELLED, 2)], [], {"cancelled": 1, "applied": 1}),
+        (
+            [told(2), told(3), gone(GONE_SUPERSEDED, 2), moved(3, 9)],
+            [("a", 3)],
+            {"superseded": 1, "fired": 1},
+        ),
+        ([told(2), told(2), moved(2, 9), gone(GONE_DUPLICATE, 2)], [("a", 2)], {"duplicate": 1, "fired": 1}),
+        ([cancel(3), told(5), moved(5, 9)], [("a", 5)], {"waiting": 1, "fired": 1}),
+    ],
+)
+def test_near_and_far_versions_of_an_id_beat_each_other(
+    rows: list[Row], fires: list[tuple[str, int]], counts: dict[str, int], *, apart: bool
+) -> None:
+    shard = Shard()
+    for batch in [[row] for row in rows] if apart else [rows]:
+        shard.batch(1, *batch)
+    assert shard.batch(9) == fires
+    assert shard.counts == counts
+
+
+def test_a_cancel_below_what_the_store_holds_is_superseded_and_one_above_waits_for_the_stores_word() -> None:
+    shard = Shard()
+    for row in (told(2), cancel(1), cancel(2), cancel(3)):
+        shard.batch(1, row)
+    assert shard.counts == {"cancel_superseded": 1, "waiting": 2}
+
+
+def test_a_cancel_that_ended_an_entry_in_the_store_ends_no_second_one_here() -> None:
+    shard = Shard()
+    shard.batch(1, told(1), cancel(5))
+    shard.batch(2, gone(GONE_CANCELLED, 5))
+    shard.batch(3, near(4, 9))
+    assert shard.batch(9) == []
+    assert shard.counts == {"cancelled": 1, "applied": 1, "superseded": 1}
+
+
+def test_a_verdict_on_a_forgotten_cancel_makes_no_count_negative() -> None:
+    shard = Shard(memory_ms=0)
+    shard.batch(1, near(3, 1))
+    shard.batch(2, gone(GONE_CANCELLED, 5))
+    assert shard.counts == {"fired": 1, "cancelled": 1}
+    assert shard.state.far == -1  # nobody had told of it; a store tells first
+
+
+def test_what_moves_is_no_producers_retry_even_if_it_repeats_the_due_time_of_what_fired() -> None:
+    shard = Shard()
+    shard.batch(9, near(1, 9))
+    shard.batch(10, told(2))
+    assert shard.batch(11, moved(2, 9) | {"seq_given": False}) == [("a", 2)]
+
+
+class Tiered:
+    """The tiered mode in a few lines: a cursor, a list of far entries, a set of all versions ever seen."""
+
+    def __init__(self) -> None:
+        self.shard, self.cursor_ms = Shard(), 100
+        self.far: list[Row] = []
+        self.versions: set[tuple[str, int, int]] = set()
+        self.schedules = self.cancels = 0
+
+    def batch(self, now_ms: int, commands: Iterable[Row]) -> list[tuple[str, int]]:
+        rows = []
+        for command in commands:
+            is_cancel = command.get("op") == "CANCEL"
+            self.cancels += is_cancel
+            self.schedules += not is_cancel
+            self.versions.add((command["schedule_id"], command["seq"], CANCEL if is_cancel else SCHEDULE))
+            if is_cancel or command["deliver_at_ms"] < self.cursor_ms:
+                rows.append(command)
+            else:
+                self.far.append(command)
+                rows.append(told(command["seq"], command["schedule_id"]) | _level_of(command))
+        return self.shard.batch(min(now_ms, self.cursor_ms - 1), *rows)
+
+    def hand_over(self, cursor_ms: int, now_ms: int) -> list[tuple[str, int]]:
+        self.cursor_ms = cursor_ms
+        leaving = [row for row in self.far if row["deliver_at_ms"] < cursor_ms]
+        self.far = [row for row in self.far if row["deliver_at_ms"] >= cursor_ms]
+        seen: set[tuple[str, int]] = set()
+        return self.shard.batch(min(now_ms, cursor_ms - 1), *(self._verdict(row, seen) for row in leaving))
+
+    def _verdict(self, row: Row, seen: set[tuple[str, int]]) -> Row:
+        name = row["schedule_id"], row["seq"]
+        if name in seen:
+            return gone(GONE_DUPLICATE, row["seq"], row["schedule_id"]) | _level_of(row)
+        seen.add(name)
+        higher = sorted(
+            (seq, op)
+            for each, seq, op in self.versions
+            if each == name[0] and (seq, op) > (row["seq"], SCHEDULE)
+        )
+        if not higher:
+            return row | {"act": MOVED}
+        seq, op = higher[0]
+        act, told_seq = (GONE_CANCELLED, seq) if op == CANCEL else (GONE_SUPERSEDED, row["seq"])
+        return gone(act, told_seq, name[0]) | _level_of(row)
+
+
+def _command(schedule_id: str, seq: int, *, is_cancel: bool) -> Row:
+    # The due time follows from the version: of two equal versions the store keeps the one that is due first, the wheel the first that comes.
+    if is_cancel:
+        return cancel(seq, schedule_id)
+    entry = near(seq, seq * 7919 % 400 + len(schedule_id), schedule_id)
+    return entry | {"delay_level_ms": (None, 5, 30)[seq % 3], "level_error_ms": (None, 0, 13)[seq % 3]}
+
+
+def _level_of(row: Row) -> Row:
+    return {"delay_level_ms": row.get("delay_level_ms")}
+
+
+commands = st.builds(
+    _command,
+    st.sampled_from(("a", "bb", "ccc")),
+    st.integers(0, 12),
+    is_cancel=st.sampled_from((False, False, True)),
+)
+moves = st.lists(
+    st.tuples(st.lists(commands, max_size=5), st.integers(0, 60), st.integers(0, 3)), max_size=14
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(moves)
+def test_a_wheel_beside_a_store_fires_what_a_wheel_fires_that_holds_everything(
+    moves: list[tuple[list[Row], int, int]],
+) -> None:
+    tiered, whole, now_ms = Tiered(), ShardState.empty(WHEEL), 0
+    fired: set[tuple[str, int]] = set()
+    expected: set[tuple[str, int]] = set()
+    for rows, step_ms, windows in [*moves, ([], 500, 6)]:
+        now_ms += step_ms
+        given_rows = [row | {"seq_given": True} for row in rows]
+        step = advance(whole, commands_table(given_rows) if rows else None, now_ms, memory_ms=None)
+        whole = step.state
+        expected |= {(row["schedule_id"], row["seq"]) for row in rows_of(step.fired)}
+        fired |= set(tiered.batch(now_ms, given_rows))
+        if windows or now_ms >= tiered.cursor_ms:
+            cursor_ms = max(tiered.cursor_ms, (now_ms // 100 + 1) * 100) + 100 * windows
+            fired |= set(tiered.hand_over(cursor_ms, now_ms))
+    counts = tiered.shard.state.counts
+    assert fired == expected
+    assert (tiered.far, tiered.shard.state.far, tiered.shard.state.pending) == ([], 0, 0)
+    assert tiered.shard.state.levels == {}
+    assert sum(counts[name] for name in SCHEDULE_OUTCOMES) == tiered.schedules
+    assert sum(counts[name] for name in CANCEL_OUTCOMES) == tiered.cancels
+    assert min(counts.values()) >= 0

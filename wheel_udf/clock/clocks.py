@@ -1,0 +1,175 @@
+"""The kinds of clock: what the wheel's *now* is in a batch.
+
+=============  ======================================================  =========================================
+clock          the wheel's ``now`` in a batch                          moves when
+=============  ======================================================  =========================================
+`processing`   the batch's own timestamp                               the wall clock moves
+`event`        the watermark (largest event time seen, less a delay)   commands with later times arrive
+`simulated`    the instant in the clock's offset                       an offset is taken: start + n steps
+`store`        the instant in the clock's offset                       the keeper of a slot store publishes one
+=============  ======================================================  =========================================
+
+A clock is a frozen dataclass of settings. It holds no time: :mod:`wheel_udf.clock.source` turns it into rows.
+
+Imports the standard library only: Spark starts a Python process per query to plan the clock's batches, and
+most of its start is imports.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from wheel_udf.common import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventClock:
+    """Event time: the clock is the watermark.
+
+    Attributes:
+        delay_ms: How far the clock stays behind the largest event time.
+        max_ahead_ms: Largest distance of a command's event time ahead of the wall clock. A command beyond it
+            is rejected and does not move the clock. ``None``: no bound (data of the future).
+        heartbeat_ms: Longest time without a batch.
+        until_ms: Instant to which the clock is advanced at the end of bounded input; ``None``: it stays at
+            the watermark.
+    """
+
+    delay_ms: int = 0
+    max_ahead_ms: int | None = 60_000
+    heartbeat_ms: int = 60_000
+    until_ms: int | None = None
+    kind = "event"
+
+    def __post_init__(self) -> None:
+        _at_least("delay_ms", self.delay_ms, 0)
+        _at_least("heartbeat_ms", self.heartbeat_ms, 1)
+        _at_least("max_ahead_ms", self.max_ahead_ms, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessingClock:
+    """Processing time: the clock is each batch's own journaled timestamp.
+
+    Attributes:
+        heartbeat_ms: Longest time without a batch.
+        until_ms: Instant to which the clock is advanced at the end of bounded input, without waiting for it.
+    """
+
+    heartbeat_ms: int = 60_000
+    until_ms: int | None = None
+    kind = "processing"
+
+    def __post_init__(self) -> None:
+        _at_least("heartbeat_ms", self.heartbeat_ms, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedClock:
+    """Simulated time: the batches move the clock, to ``start_ms + n * step_ms`` or along a list of instants, one per batch.
+
+    A list can contain steps back and jumps (the wheel holds its clock on a step back). With a step, an
+    unbounded query skips the steps at which nothing is due.
+
+    Attributes:
+        start_ms: First instant.
+        step_ms: Distance of the instants, at least 1.
+        instants_ms: The instants themselves, instead of start and step.
+        until_ms: Last instant; at the end of bounded input the clock is advanced to it.
+        heartbeat_ms: Not used: simulated time stands still while nothing happens.
+    """
+
+    start_ms: int | None = None
+    step_ms: int | None = None
+    instants_ms: tuple[int, ...] = ()
+    until_ms: int | None = None
+    heartbeat_ms: int = 60_000
+    kind = "simulated"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "instants_ms", tuple(self.instants_ms))
+        stepped = self.start_ms is not None and self.step_ms is not None
+        if stepped == bool(self.instants_ms) or (
+            not stepped and (self.start_ms, self.step_ms) != (None, None)
+        ):
+            raise ConfigError(
+                "a simulated clock needs either a start and a step, or a list of instants",
+                field="clock",
+                value={"start_ms": self.start_ms, "step_ms": self.step_ms, "instants_ms": self.instants_ms},
+            )
+        _at_least("step_ms", self.step_ms, 1)
+
+    @property
+    def first_ms(self) -> int:
+        """The clock before the first tick."""
+        return self.instant_of(1)
+
+    def instant_of(self, counter: int) -> int:
+        """The instant of a tick, counted from 1. After the end of a list, its last instant."""
+        if self.instants_ms:
+            return self.instants_ms[min(counter, len(self.instants_ms)) - 1]
+        start_ms, step_ms = self._grid
+        instant_ms = start_ms + (counter - 1) * step_ms
+        return instant_ms if self.until_ms is None else min(instant_ms, self.until_ms)
+
+    def tick_at(self, due_ms: int) -> int:
+        """The first tick, counted from 1, whose instant is at or after ``due_ms``. For clocks with a step."""
+        start_ms, step_ms = self._grid
+        return max(1, 1 - (start_ms - due_ms) // step_ms)
+
+    @property
+    def _grid(self) -> tuple[int, int]:
+        assert self.start_ms is not None, "a clock without a list has a start and a step"
+        assert self.step_ms is not None, "a clock without a list has a start and a step"
+        return self.start_ms, self.step_ms
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreClock:
+    """The clock of a query on the near partitions of a slot store: what the store's keeper publishes, never past its cursor.
+
+    Each instant travels in the clock's offset, so a replay sees the same. Every batch that reads commits of
+    the store also moves the clock.
+
+    Attributes:
+        token: Name under which the keeper publishes (:meth:`wheel_udf.clock.due_board.HintBoard.publish`).
+        heartbeat_ms: Longest time without a batch.
+    """
+
+    token: str
+    heartbeat_ms: int = 60_000
+    until_ms: int | None = None
+    kind = "store"
+
+
+Clock = EventClock | ProcessingClock | SimulatedClock
+
+
+def _at_least(field: str, value: int | None, least: int) -> None:
+    if value is not None and value < least:
+        raise ConfigError(
+            "a clock setting is too small", field=f"clock.{field}", value=value, rule=f"at least {least}"
+        )
+
+
+def clock_options(clock: Clock | StoreClock, shards: int, folder: Path) -> dict[str, str]:
+    """The options of the clock source for this clock."""
+    return {
+        "clock": json.dumps(asdict(clock) | {"kind": clock.kind}),
+        "shards": str(shards),
+        "folder": str(folder),
+    }
+
+
+def clock_from_json(text: str) -> Clock | StoreClock:
+    """The inverse of what :func:`clock_options` writes."""
+    fields = json.loads(text)
+    kinds: dict[str, type[Clock | StoreClock]] = {
+        "event": EventClock,
+        "processing": ProcessingClock,
+        "simulated": SimulatedClock,
+        "store": StoreClock,
+    }
+    return kinds[fields.pop("kind")](**fields)

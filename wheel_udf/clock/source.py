@@ -1,0 +1,255 @@
+"""The clock source: a Spark data source that brings time to the operator as data.
+
+Spark runs a batch only when a source has something new, and a group sees time only in a batch that contains a
+row for it. So time is a source beside the commands: each of its offsets yields one row per shard. Spark
+journals everything a batch knows of time (offset, watermark, batch timestamp) before the batch runs. A replay
+therefore sees the same time, and a test need not wait. The kinds of clock are in
+:mod:`wheel_udf.clock.clocks`.
+
+No empty ticks
+    The source offers a new offset only when the earliest pending entry is due or the heartbeat has passed.
+    This is the streaming form of the delay queue of buckets in Kafka's timer, where a thread sleeps until the
+    earliest non-empty bucket expires. The next due time comes from the *hint*: the last answer of every
+    shard, posted to a :class:`~wheel_udf.clock.due_board.HintBoard` under the query's id. A missing answer,
+    or one of another query, counts as "due now": a lost hint costs a tick and never delays a firing.
+
+Bounded input (``availableNow``)
+    A union hands out the clock's next offset together with the first file of the other sources, so the end
+    instant must not travel in it. While the last batch contained input, the clock offers one plain tick per
+    batch. After the first batch without input it offers ``until``, then further ticks while a backlog over
+    the limit is left; then it ends.
+
+Planning process
+    Spark starts one Python process beside the driver per running clock source, and most of its start is
+    imports. Planning must therefore not import numpy, pandas or pyarrow; only :meth:`ClockReader.read`, which
+    runs in tasks, does. A unit test checks it.
+
+Caveats: only this module reads a wall clock. The hint board is a folder on the driver's machine. Where
+executors run on other machines, only a query started by :func:`wheel_udf.delivery.query.deliver` has its
+answers posted there; any other query ticks on every trigger and cannot run on to ``until``.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+# Spark 4.2 does not export this protocol class from pyspark.sql.datasource.
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from wheel_udf.clock.clocks import Clock, EventClock, SimulatedClock, StoreClock, clock_from_json
+from wheel_udf.clock.due_board import Answer, HintBoard
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CLOCK_FORMAT = "wheel-clock"
+CLOCK_SCHEMA = "shard int, instant_ms long, run string"
+_MARK = "wheel_clock"
+INSTANT_BEFORE_ALL_MS = -(2**62)
+"""The clock of a store before its keeper has published an instant."""
+
+
+def is_clock_offset(text: str) -> bool:
+    """Whether a line of Spark's offset log is an offset of this source."""
+    return f'"{_MARK}"' in text
+
+
+class ClockSource(DataSource):
+    """The streaming source of clock rows (:data:`CLOCK_SCHEMA`): one row per shard for each offset."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name under which Spark finds the source."""
+        return CLOCK_FORMAT
+
+    def schema(self) -> str:
+        """See :data:`CLOCK_SCHEMA`."""
+        return CLOCK_SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002  # Spark's signature
+        """The reader. Spark keeps one per query, in a Python process beside the driver."""
+        return ClockReader(
+            clock_from_json(self.options["clock"]),
+            int(self.options["shards"]),
+            HintBoard(self.options["folder"]),
+        )
+
+
+@dataclass
+class TickPartition(InputPartition):
+    """The rows of one offset, one per shard; sent to the task that makes them."""
+
+    shards: int
+    instant_ms: int | None
+    run: str
+
+    def __init__(self, shards: int, instant_ms: int | None, run: str) -> None:
+        self.shards, self.instant_ms, self.run = shards, instant_ms, run
+
+
+Offset = dict[str, Any]
+
+
+class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Decides, each time Spark plans a batch, whether time moves on.
+
+    An offset is ``{wheel_clock: counter}``, plus ``instant_ms`` where the offset itself carries the time (a
+    simulated instant, a published one, or ``until``).
+    """
+
+    def __init__(self, clock: Clock | StoreClock, shards: int, board: HintBoard) -> None:
+        self.clock, self.shards, self.board = clock, shards, board
+        self.run = uuid.uuid4().hex
+        self.bounded = False
+        self.ticked = False
+        self.ended_input = False
+        self.offered_at_ms = _elapsed_ms()
+        self.covered = -1
+
+    def initialOffset(self) -> Offset:
+        """The offset before the first tick."""
+        return {_MARK: 0}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Called by Spark when the trigger is ``availableNow``: the input is bounded."""
+        self.bounded = True
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002  # Spark's signature
+        """A later offset if time must move on, else `start` itself."""
+        answers = self.board.answers(self.run) if self.ticked else {}
+        if isinstance(self.clock, StoreClock):
+            offer = self._published(start, self.clock, answers)
+        else:
+            offer = self._bounded(start, answers) if self.bounded else self._unbounded(start, answers)
+        if offer != start:
+            self.ticked = True
+            self.offered_at_ms = _elapsed_ms()
+        return offer
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """The rows between two offsets: those of the later one."""
+        return [] if start == end else [TickPartition(self.shards, end.get("instant_ms"), self.run)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One row for each shard."""
+        # Imported here: the planning process (see the module's docstring) never reads.
+        import pyarrow as pa
+
+        assert isinstance(partition, TickPartition)
+        count = partition.shards
+        arrays = [
+            pa.array(range(count), pa.int32()),
+            pa.array([partition.instant_ms] * count, pa.int64()),
+            pa.array([partition.run] * count, pa.string()),
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, names=["shard", "instant_ms", "run"])
+
+    def stop(self) -> None:
+        """Removes this run's files from the board."""
+        self.board.forget(self.run)
+
+    def _unbounded(self, start: Offset, answers: Mapping[int, Answer]) -> Offset:
+        if len(answers) < self.shards:
+            return self._tick(start)
+        next_due_ms = _next_due_ms(answers)
+        if isinstance(self.clock, SimulatedClock):
+            return self._simulated(start, next_due_ms)
+        if _elapsed_ms() - self.offered_at_ms >= self.clock.heartbeat_ms:
+            return self._tick(start)
+        now_ms = max(a.clock_ms for a in answers.values())
+        if isinstance(self.clock, EventClock):
+            now_ms = max([now_ms, *(a.watermark_ms for a in answers.values() if a.watermark_ms is not None)])
+        else:
+            now_ms = max(now_ms, wall_clock_ms())
+        return self._tick(start) if next_due_ms is not None and next_due_ms <= now_ms else start
+
+    def _simulated(self, start: Offset, next_due_ms: int | None) -> Offset:
+        """The next instant of a list, or the first step at which something is due; then ``until``."""
+        clock = self.clock
+        assert isinstance(clock, SimulatedClock)
+        now_ms, until_ms = start.get("instant_ms", clock.first_ms), clock.until_ms
+        if start[_MARK] < len(clock.instants_ms):
+            return self._tick(start)
+        if next_due_ms is not None and next_due_ms <= now_ms:
+            return {**start, _MARK: start[_MARK] + 1} if clock.instants_ms else self._tick(start)
+        if (
+            not clock.instants_ms
+            and next_due_ms is not None
+            and (until_ms is None or next_due_ms <= until_ms)
+        ):
+            return self._tick(start, counter=max(start[_MARK] + 1, clock.tick_at(next_due_ms)))
+        if until_ms is not None and now_ms < until_ms:
+            return {_MARK: start[_MARK] + 1, "instant_ms": until_ms}
+        return start
+
+    def _published(self, start: Offset, clock: StoreClock, answers: Mapping[int, Answer]) -> Offset:
+        """The instant that the keeper of a store has published, if time must move on."""
+        published = self.board.published(clock.token)
+        if published is None:
+            return start
+        stated_ms = wall_clock_ms() if published.clock_ms is None else published.clock_ms
+        standing_ms = start.get("instant_ms", INSTANT_BEFORE_ALL_MS)
+        now_ms = max(standing_ms, min(stated_ms, published.cursor_ms - 1))
+        next_due_ms = _next_due_ms(answers)
+        until_ms = published.until_ms
+        moves = (
+            len(answers) < self.shards
+            or published.version > self.covered
+            or (next_due_ms is not None and next_due_ms <= now_ms)
+            or _elapsed_ms() - self.offered_at_ms >= clock.heartbeat_ms
+            or (until_ms is not None and standing_ms < min(until_ms, now_ms))
+        )
+        if not moves:
+            return start
+        self.covered = published.version
+        # A batch with this offset, or a later one, has read the store up to this version.
+        return {_MARK: start[_MARK] + 1, "instant_ms": now_ms, "version": published.version}
+
+    def _bounded(self, start: Offset, answers: Mapping[int, Answer]) -> Offset:
+        if not self.ticked:
+            return self._tick(start)
+        played_out = not isinstance(self.clock, SimulatedClock) or start[_MARK] >= len(self.clock.instants_ms)
+        if len(answers) < self.shards:
+            return start if played_out else self._tick(start)
+        last = max(a.batch_id for a in answers.values())
+        if not self.ended_input and any(a.held_input for a in answers.values() if a.batch_id == last):
+            return self._tick(start)
+        if not played_out:
+            return self._tick(start)
+        until_ms = self.clock.until_ms
+        if until_ms is not None and not self.ended_input:
+            self.ended_input = True
+            return {_MARK: start[_MARK] + 1, "instant_ms": until_ms}
+        self.ended_input = True
+        now_ms = max([max(a.clock_ms, a.watermark_ms or a.clock_ms) for a in answers.values()])
+        left = any(a.next_due_ms is not None and a.next_due_ms <= now_ms for a in answers.values())
+        return {**start, _MARK: start[_MARK] + 1} if left else start
+
+    def _tick(self, start: Offset, counter: int | None = None) -> Offset:
+        """The next offset; with a simulated clock it carries an instant."""
+        counter = start[_MARK] + 1 if counter is None else counter
+        if not isinstance(self.clock, SimulatedClock):
+            return {_MARK: counter}
+        return {_MARK: counter, "instant_ms": self.clock.instant_of(counter)}
+
+
+def _next_due_ms(answers: Mapping[int, Answer]) -> int | None:
+    """Due time of the earliest pending entry of any shard; None if nothing is pending."""
+    return min((a.next_due_ms for a in answers.values() if a.next_due_ms is not None), default=None)
+
+
+def wall_clock_ms() -> int:
+    """The wall clock, UTC epoch ms. No other module of the package reads it."""
+    return time.time_ns() // 1_000_000
+
+
+def _elapsed_ms() -> int:
+    """A monotonic clock, for intervals."""
+    return time.monotonic_ns() // 1_000_000

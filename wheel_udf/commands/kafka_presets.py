@@ -1,0 +1,229 @@
+"""Presets: map Kafka records to commands, row by row.
+
+Each preset maps the parts of a record to the columns that :mod:`wheel_udf.commands.parse` reads::
+
+    column        native                       json (value is one object)   scheduler (compacted topics)
+    schedule_id   header wheel-id              schedule_id                  the record's key
+    op            header wheel-op              op                           CANCEL if the value is null
+    seq           header wheel-seq             seq                          -
+    deliver_at    header wheel-deliver-at *    deliver_at (ISO text)        header scheduler-epoch (s)
+    delay         header wheel-delay           delay                        -
+    event_time    header wheel-event-time *    event_time (ISO text)        -
+    destination   header wheel-target          destination                  header scheduler-target-topic
+    max_lateness  header wheel-max-lateness    max_lateness                 -
+    key           the record's key             key, or the record's key     header scheduler-target-key
+    value         the record's value           value                        the record's value
+    headers       the record's others          headers, or the record's     the record's others
+
+    * ISO 8601 text, or a whole number: UTC epoch ms.   - : none.   without event_time: the record's timestamp
+
+Headers. ``wheel-*`` headers (and ``scheduler-*`` ones in that preset) are read and not passed on. Of repeated
+headers the last one counts, as with Kafka's ``lastHeader``; in the scheduler preset the first.
+
+Versions. A record without ``seq`` has its offset as version: the latest record of a partition wins. So all
+commands of an id belong in one partition; a record key that depends on the id alone ensures this. Offsets of
+two partitions do not tell which command is later: of an id in several partitions the higher offset wins. A
+producer that cannot keep an id in one partition sets ``seq`` itself.
+
+Compaction. A compacted topic (``scheduler``) loses records that a later record of their key replaced, and
+tombstones after ``delete.retention.ms`` (Kafka's documentation, "Log Compaction"). Gaps are harmless:
+versions are compared, not counted. A tombstone needs its key only.
+
+Errors. No data raises an error, and no row is lost: an unreadable value is passed on unchanged, and the rule
+of its column rejects it. A ``json`` value that is not one JSON object is in ``_corrupt_record``. In all
+presets the column ``kafka`` keeps the record for ``record`` of a reject: coordinates, timestamp, and the
+parts that no other column holds unchanged.
+
+Caveats: a whole number is epoch ms even if its digits look like a date (``20260101`` is 05:37 in 1970).
+Numbers of years that no timestamp can hold stay texts and are rejected as ``bad_deliver_at``. Spark's
+connector itself fails on a record whose own timestamp is beyond the year 294247; brokers refuse such records
+by default (``message.timestamp.after.max.ms``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, functions as F, types as T
+
+from wheel_udf.commands import readers as read, time_readers as times
+from wheel_udf.commands.contract import PRESETS
+from wheel_udf.commands.records import readable
+from wheel_udf.commands.time_readers import MAX_INSTANT_MS
+from wheel_udf.common import ConfigError
+
+_NATIVE: Final = {
+    "schedule_id": "wheel-id",
+    "op": "wheel-op",
+    "seq": "wheel-seq",
+    "deliver_at": "wheel-deliver-at",
+    "delay": "wheel-delay",
+    "event_time": "wheel-event-time",
+    "destination": "wheel-target",
+    "max_lateness": "wheel-max-lateness",
+}
+_OURS: Final = "wheel-"
+_SCHEDULERS: Final = "scheduler-"
+_KNOWN: Final = tuple(_NATIVE.values())
+_JSON_FIELDS: Final = (
+    *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
+    *("destination", "key", "value", "headers", "max_lateness"),
+)
+# All texts: a field of another type is then its JSON text, and no type makes Spark drop half of a row.
+_JSON_TYPE: Final = f"array<struct<{', '.join(f'{name}: string' for name in _JSON_FIELDS)}>>"
+_STRICT: Final = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_JSON_BLANKS: Final = " \t\r\n"
+
+
+def kafka_commands(records: DataFrame, preset: str) -> DataFrame:
+    """Reads Kafka records as commands.
+
+    Args:
+        records: The connector's columns, of a batch or a stream: ``key``, ``value`` (binary), ``topic``,
+            ``partition``, ``offset``, ``timestamp`` and ``headers`` (option ``includeHeaders``).
+        preset: One of :data:`~wheel_udf.commands.contract.PRESETS`.
+
+    Returns:
+        One row for each record: the columns of the command contract, ``source_coordinates``
+        (``topic/partition/offset``), ``source_seq`` (the offset), ``kafka`` (struct: the original record) and
+        with ``json`` ``_corrupt_record``.
+
+    Raises:
+        ConfigError: The preset is unknown.
+    """
+    readers = {"native": _native, "json": _json, "scheduler": _scheduler}
+    if preset not in readers:
+        raise ConfigError(
+            "not a preset of Kafka records", field="preset", value=preset, rule=f"one of {', '.join(PRESETS)}"
+        )
+    return readers[preset](records)
+
+
+def _native(records: DataFrame) -> DataFrame:
+    frame = _with_headers(records, _OURS)
+    named = {column: _header(name) for column, name in _NATIVE.items()}
+    given = frame.select("*", *(value.alias(f"_{column}") for column, value in named.items()))
+    columns = {column: F.col(f"_{column}") for column in named} | {
+        "deliver_at": _instant(F.col("_deliver_at").cast("string")),
+        "event_time": F.coalesce(_instant(F.col("_event_time").cast("string")), _stamp()),
+        "key": F.col("key"),
+        "value": F.col("value"),
+        "headers": _others(),
+    }
+    return given.select(*_named(columns), *_source("headers"))
+
+
+def _scheduler(records: DataFrame) -> DataFrame:
+    frame = _with_headers(records, _SCHEDULERS, _OURS, last=False)
+    given = frame.select(
+        "*",
+        _header(f"{_SCHEDULERS}epoch").cast("string").alias("_epoch"),
+        _header(f"{_SCHEDULERS}target-topic").alias("_target"),
+        _header(f"{_SCHEDULERS}target-key").alias("_target_key"),
+    )
+    epoch_s = read.whole_number(F.col("_epoch"), T.StringType())
+    last_s = MAX_INSTANT_MS // 1000
+    columns = {
+        "schedule_id": F.col("key"),
+        "op": F.when(F.col("value").isNull(), F.lit("CANCEL")),
+        # A text that is not a number of seconds must not be read as another instant: with the header's name
+        # in front it is none.
+        "deliver_at": F.when(
+            epoch_s.between(-last_s, last_s), times.utc_text(F.try_multiply(epoch_s, F.lit(1000)))
+        ).otherwise(F.concat(F.lit(f"{_SCHEDULERS}epoch "), F.col("_epoch"), F.lit(", not whole seconds"))),
+        "event_time": F.col("timestamp"),
+        "destination": F.col("_target"),
+        "key": F.col("_target_key"),
+        "value": F.col("value"),
+        "headers": _others(),
+    }
+    return given.select(*_named(columns), *_source("headers"))
+
+
+def _json(records: DataFrame) -> DataFrame:
+    frame = _with_headers(records, _OURS)
+    # In brackets: of a value Spark ignores what follows it, but it reads an array to its end.
+    words = F.concat(F.lit("["), F.col("value").cast("string"), F.lit("]"))
+    plain = F.when(F.is_valid_utf8(F.col("value").cast("string")), words)
+    frame = frame.select("*", F.from_json(plain, _JSON_TYPE, _STRICT).alias("_parsed"))
+    trimmed = F.btrim(F.col("value").cast("string"), F.lit(_JSON_BLANKS))
+    is_one = (F.size("_parsed") == 1) & F.startswith(trimmed, F.lit("{")) & F.endswith(trimmed, F.lit("}"))
+    frame = frame.select("*", F.when(is_one, F.get("_parsed", F.lit(0))).alias("_object"))
+    headers = F.from_json(F.col("_object.headers"), "map<string, string>", _STRICT)
+    frame = frame.select("*", F.map_entries(headers).cast(read.HEADERS).alias("_asked_headers"))
+    bad = F.col("_object").isNull() | (
+        F.col("_object.headers").isNotNull() & F.col("_asked_headers").isNull()
+    )
+    frame = frame.select("*", bad.alias("_bad"))
+    fields = {name: F.when(~F.col("_bad"), F.col(f"_object.{name}")) for name in _JSON_FIELDS}
+    asked = F.filter("_asked_headers", lambda each: ~F.startswith(each.getField("key"), F.lit(_OURS)))
+    as_it_came = F.when(F.col("_bad"), F.col("value"))
+    columns = fields | {
+        "event_time": F.coalesce(fields["event_time"], times.utc_text(F.unix_millis("timestamp"))),
+        "key": F.coalesce(fields["key"].cast("binary"), F.col("key")),
+        # An unreadable record goes to the rejects with its own key, value and headers.
+        "value": F.coalesce(as_it_came, fields["value"].cast("binary")),
+        "headers": F.coalesce(F.when(~F.col("_bad"), asked), _others()),
+        "_corrupt_record": F.when(F.col("_bad"), F.coalesce(readable(F.col("value")), F.lit("null"))),
+    }
+    return frame.select(*_named(columns), *_source("key", "value", "headers"))
+
+
+# --- parts of a record ------------------------------------------------------------------------------------------------
+
+
+def _with_headers(records: DataFrame, *prefixes: str, last: bool = True) -> DataFrame:
+    """Adds the names and values of the headers (the one that counts comes first), and the headers to pass on."""
+    headers = F.reverse("headers") if last else F.col("headers")
+    passed_on = F.filter("headers", lambda each: _is_passed_on(each.getField("key"), prefixes))
+    # Spark interprets a lambda, and most records have no other headers.
+    names = F.col("headers").getField("key")
+    others = F.size(F.array_except(names, F.array(*map(F.lit, _KNOWN)))) > 0
+    return records.select(
+        "*",
+        headers.getField("key").alias("_names"),
+        headers.getField("value").alias("_values"),
+        F.when(others, passed_on).alias("_passed_on"),
+    )
+
+
+def _is_passed_on(name: Column, prefixes: tuple[str, ...]) -> Column:
+    found = F.startswith(name, F.lit(prefixes[0]))
+    for prefix in prefixes[1:]:
+        found |= F.startswith(name, F.lit(prefix))
+    return ~found
+
+
+def _header(name: str) -> Column:
+    """The value of a header, as bytes; null where it is missing."""
+    # Two compiled lookups and no lambda, which Spark would interpret: there are eight of them for each record.
+    return F.get(F.col("_values"), F.array_position("_names", name).cast("int") - 1)
+
+
+def _others() -> Column:
+    """The headers to pass on; null for none, as in the connector."""
+    return F.when(F.size("_passed_on") > 0, F.col("_passed_on"))
+
+
+def _stamp() -> Column:
+    return times.utc_text(F.unix_millis("timestamp"))
+
+
+def _instant(words: Column) -> Column:
+    """ISO text unchanged, a whole number (UTC epoch ms) as ISO text; a number that no timestamp can hold stays a number."""
+    at_ms = read.whole_number(words, T.StringType())
+    # between, because abs overflows for -2^63
+    return F.when(at_ms.between(-MAX_INSTANT_MS, MAX_INSTANT_MS), times.utc_text(at_ms)).otherwise(words)
+
+
+def _named(columns: dict[str, Column]) -> list[Column]:
+    return [column.alias(name) for name, column in columns.items()]
+
+
+def _source(*parts: str) -> list[Column]:
+    """The origin of the row, and the parts of the record that the other columns do not hold."""
+    return [
+        F.concat_ws("/", "topic", "partition", "offset").alias("source_coordinates"),
+        F.col("offset").alias("source_seq"),
+        F.struct("topic", "partition", "offset", "timestamp", *parts).alias("kafka"),
+    ]

@@ -1,0 +1,242 @@
+"""The rules that a command can break: order, conditions, messages.
+
+:data:`TEXTS` lists all codes in the order in which they are checked; the first broken rule gives the row its
+code. Only the first seven apply to a CANCEL: it needs a readable record, an id, a readable ``seq`` and an
+``event_time`` that may move the clock.
+
+The conditions read the columns of the input, and those that :mod:`wheel_udf.commands.parse` has read from
+them, which begin with an underscore (``_made_ms`` is the event time). A condition that is null counts as
+false. A rule is left out where the column that could break it is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, functions as F
+
+from wheel_udf.commands import readers as read, time_readers as times
+from wheel_udf.commands.contract import Contract, shortened
+from wheel_udf.commands.inputs import Inputs
+from wheel_udf.commands.tier_columns import is_beyond_column
+from wheel_udf.commands.time_readers import MAX_INSTANT_MS
+from wheel_udf.common import DURATION_RULE, NAME_PATTERN, NAME_RULE, NOT_NAMES, AllowList
+from wheel_udf.wheel import CANCEL, level_name, refused_beyond_ms
+
+MAX_ID_BYTES: Final = 512
+
+SOURCE: Final = "source_coordinates"
+"""Column: where a row came from, for rejects."""
+
+UNREADABLE: Final = "_corrupt_record"
+"""Column: not null says that the row could not be read at all (as in Spark's own readers)."""
+
+ID_RULE: Final = f"1 to {MAX_ID_BYTES} bytes of UTF-8 without NUL"
+INSTANT_RULE: Final = "a timestamp, a date, or ISO 8601 text with Z, an offset, or no zone for UTC"
+_EPOCH_HINT: Final = "numbers are taken only where a preset names their unit"
+_DUE_RULE: Final = "exactly one of deliver_at and delay"
+_DUE_COLUMNS: Final = ("deliver_at", "delay")
+_LONGEST_VALUE: Final = 100
+
+
+class Text(NamedTuple):
+    """The message of a code, without the value; ``rule`` may name settings in braces."""
+
+    what: str
+    field: str
+    rule: str
+    hint: str | None = None
+
+
+TEXTS: Final[Mapping[str, Text]] = {
+    "unreadable": Text("not readable", "record", "a record in the format of the source"),
+    "bad_op": Text("not an operation", "op", "SCHEDULE, REPLACE or CANCEL"),
+    "no_schedule_id": Text("no id", "schedule_id", ID_RULE),
+    "bad_schedule_id": Text("not an id", "schedule_id", ID_RULE),
+    "bad_seq": Text(
+        "not a version", "seq", "a whole number of 64 bits", "leave it null for event_time in ms"
+    ),
+    "bad_event_time": Text("not an instant", "event_time", INSTANT_RULE, _EPOCH_HINT),
+    "event_time_ahead": Text(
+        "event time in the future", "event_time", "at most {max_ahead_ms} ms beyond the time of the batch"
+    ),
+    # Schedules only, from here on.
+    "no_due_time": Text("no due time", "deliver_at", _DUE_RULE),
+    "two_due_times": Text("two due times", "delay beside deliver_at", _DUE_RULE),
+    "bad_deliver_at": Text("not an instant", "deliver_at", INSTANT_RULE, _EPOCH_HINT),
+    "bad_delay": Text("not a duration", "delay", DURATION_RULE, "for an instant use deliver_at"),
+    "beyond_max_delay": Text(
+        "due too far away", "due", "{max_delay} after event_time, between the years -290308 and 294247"
+    ),
+    "beyond_levels": Text(
+        "beyond the last delay level",
+        "due",
+        "at most {last_level} after event_time",
+        "on_beyond: top or exact takes it",
+    ),
+    "no_destination": Text("no destination", "destination", "a name, or a default in the contract"),
+    "bad_destination": Text("not a destination", "destination", NAME_RULE),
+    "unknown_destination": Text(
+        "unknown destination", "destination", "one of {allowed}", "add it to the allow-list of destinations"
+    ),
+    "oversize": Text("too large", "bytes", "at most {max_value_bytes} bytes of value, key and headers"),
+    "bad_max_lateness": Text("not a duration", "max_lateness", f"not negative; {DURATION_RULE}"),
+}
+"""All codes of :func:`wheel_udf.commands.parse.parse_commands`, in the order of the rules."""
+
+
+class Rule(NamedTuple):
+    """One rule: its code, the condition that breaks it, and the value to show."""
+
+    code: str
+    broken: Column
+    value: Column
+
+
+def is_ill_formed(name: Column) -> Column:
+    """Whether an id is too long, not UTF-8, or has a NUL."""
+    return ~F.is_valid_utf8(name) | (F.octet_length(name) > MAX_ID_BYTES) | F.contains(name, F.lit("\0"))
+
+
+def common_rules(given: Inputs, contract: Contract) -> list[Rule]:
+    """The rules of all commands, in order."""
+    name = F.col("_id")
+    rules = [
+        Rule("no_schedule_id", name.isNull() | (name == ""), name),
+        Rule("bad_schedule_id", is_ill_formed(name), name),
+    ]
+    if op := given.get("op"):
+        rules.insert(0, Rule("bad_op", F.col("_op").isNull(), op.shown))
+    if unreadable := given.get(UNREADABLE):
+        rules.insert(0, Rule("unreadable", unreadable.column.isNotNull(), unreadable.shown))
+    if seq := given.get("seq"):
+        rules.append(Rule("bad_seq", seq.column.isNotNull() & F.col("_seq").isNull(), seq.shown))
+    if made := given.get("event_time"):
+        rules.append(Rule("bad_event_time", F.col("_made_ms").isNull(), made.shown))
+        if contract.max_ahead_ms is not None:
+            rules.append(
+                Rule("event_time_ahead", is_ahead(contract.max_ahead_ms), times.utc_text(F.col("_made_ms")))
+            )
+    return rules
+
+
+def is_ahead(max_ahead_ms: int) -> Column:
+    """Whether the event time is too far after the time of the batch."""
+    return F.col("_made_ms") - F.col("_batch_ms") > max_ahead_ms
+
+
+def schedule_rules(given: Inputs, contract: Contract) -> list[Rule]:
+    """The rules that do not apply to a CANCEL, in order."""
+    rules = [*_due_rules(given, contract), *destination_rules(given, contract)]
+    if contract.max_value_bytes is not None:
+        size = payload_bytes(given)
+        rules.append(Rule("oversize", size > contract.max_value_bytes, size.cast("string")))
+    if lateness := given.get("max_lateness"):
+        bad = F.col("_lateness_ms").isNull() | (F.col("_lateness_ms") < 0)
+        rules.append(Rule("bad_max_lateness", lateness.column.isNotNull() & bad, lateness.shown))
+    return rules
+
+
+def _due_rules(given: Inputs, contract: Contract) -> list[Rule]:
+    at, delay = (given[name].column if name in given else read.null("string") for name in _DUE_COLUMNS)
+    asked_at, asked_delay = at.cast("string"), delay.cast("string")
+    due_ms, unread = F.col("_due_ms"), F.col("_due_ms").isNull()
+    too_far = F.abs(due_ms) > MAX_INSTANT_MS
+    if contract.max_delay_ms is not None:
+        too_far |= due_ms - F.col("_made_ms") > contract.max_delay_ms
+    shown_due = F.coalesce(asked_delay, times.utc_text(due_ms))
+    beyond = []
+    if contract.levels is not None:
+        # A due time that is rounded up may be beyond the last timestamp.
+        too_far |= due_ms + F.col("_level_error_ms") > MAX_INSTANT_MS
+        delay_ms = due_ms - F.col("_made_ms")
+        beyond = [Rule("beyond_levels", is_beyond_column(contract.levels, delay_ms), shown_due)]
+    return [
+        Rule("no_due_time", at.isNull() & delay.isNull(), read.null("string")),
+        Rule("two_due_times", at.isNotNull() & delay.isNotNull(), asked_delay),
+        Rule("bad_deliver_at", at.isNotNull() & unread, asked_at),
+        Rule("bad_delay", unread, asked_delay),
+        Rule("beyond_max_delay", too_far, shown_due),
+        *beyond,
+    ]
+
+
+def destination_rules(given: Inputs, contract: Contract) -> list[Rule]:
+    """The rules of ``destination``, in order."""
+    if "destination" not in given and contract.default_destination is not None:
+        return []
+    name = F.col("_destination")
+    rules = [
+        Rule("no_destination", name.isNull(), name),
+        Rule("bad_destination", ~name.rlike(rf"\A{NAME_PATTERN}\z") | name.isin(*NOT_NAMES), name),
+    ]
+    if contract.destinations is not None:
+        allowed = AllowList(contract.destinations)
+        listed = name.isin(*allowed.names) if allowed.names else F.lit(False)
+        listed = listed | name.rlike(rf"\A(?:{allowed.expression})\z") if allowed.expression else listed
+        rules.append(Rule("unknown_destination", ~listed, name))
+    return rules
+
+
+def payload_bytes(given: Inputs) -> Column:
+    """Bytes of value, key and headers together."""
+    sizes = [F.octet_length(F.col(f"_{name}")) for name in ("value", "key") if name in given]
+    sizes += read.headers_octets(F.col("_headers")) if "headers" in given else []
+    total = F.lit(0).cast("long")
+    for size in sizes:
+        total += F.coalesce(size, F.lit(0))
+    return total
+
+
+def first_broken(rules: list[Rule]) -> Column:
+    """The code of the first broken rule; null if no rule is broken."""
+    chain = F.when(rules[0].broken, rules[0].code)
+    for rule in rules[1:]:
+        chain = chain.when(rule.broken, rule.code)
+    return chain
+
+
+def error_code(common: list[Rule], schedules: list[Rule]) -> Column:
+    """The code of the first broken rule; only the common rules apply to a CANCEL."""
+    chain = first_broken(common)
+    chain = chain.when(F.col("_op") == CANCEL, read.null("string"))
+    for rule in schedules:
+        chain = chain.when(rule.broken, rule.code)
+    return chain
+
+
+def error_message(
+    code: Column, rules: list[Rule], contract: Contract, texts: Mapping[str, Text] = TEXTS
+) -> Column:
+    """The message: what is wrong, field, value, rule and hint, in the form of ``WheelError``."""
+    named = {
+        "max_ahead_ms": contract.max_ahead_ms,
+        "max_value_bytes": contract.max_value_bytes,
+        "max_delay": "any time" if contract.max_delay_ms is None else f"at most {contract.max_delay_ms} ms",
+        "allowed": shortened(contract.destinations or ()),
+        "last_level": _last_level(contract),
+    }
+    chain: Column | None = None
+    for rule in rules:
+        text = texts[rule.code]
+        after = f"; rule: {text.rule.format(**named)}" + (f"; hint: {text.hint}" if text.hint else "")
+        quoted = F.concat(F.lit("'"), shown(rule.value, _LONGEST_VALUE), F.lit("'"))
+        message = F.concat(
+            F.lit(f"{text.what}: {text.field} = "), F.coalesce(quoted, F.lit("null")), F.lit(after)
+        )
+        chain = (
+            F.when(code == rule.code, message) if chain is None else chain.when(code == rule.code, message)
+        )
+    assert chain is not None, "there are rules for every contract"
+    return chain
+
+
+def _last_level(contract: Contract) -> str | None:
+    last_ms = None if contract.levels is None else refused_beyond_ms(contract.levels)
+    return None if last_ms is None else level_name(last_ms)
+
+
+def shown(words: Column, length: int) -> Column:
+    """A text of the user made fit to be stored: valid UTF-8, cut to this many characters."""
+    return F.substring(F.make_valid_utf8(words), 1, length)

@@ -1,0 +1,116 @@
+"""Tiers as Spark ``Column`` expressions: level, slot and bucket of a due time, and the delay level of a delay.
+
+The formulas of :mod:`wheel_udf.wheel.geometry` and :mod:`wheel_udf.wheel.delay_levels` in JVM expressions
+alone (no UDF). They give the same results as the plain int and numpy forms for every int64, and neither
+overflow nor raise under Spark's ANSI mode; a test holds the three forms against each other::
+
+    plain int         numpy             Column
+    level_of          levels_of         level_column            level of the wheel
+    slot_of           slots_of          slot_column
+    ring_of           rings_of          ring_column
+    bucket_interval   bucket_starts     bucket_start_column
+    level_of          levels_of         delay_level_column      delay level
+    error_of          errors_of         delay_error_column
+    is_beyond         -                 is_beyond_column
+
+Cost: two divisions for each level of the wheel up to the level of the entry; a comparison for each delay
+level of a list up to that of the delay, and a branch of generated code for each level of the list.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, functions as F
+
+from wheel_udf.wheel import (
+    INT64_MAX,
+    INT64_MIN,
+    NO_LEVEL,
+    BinaryLevels,
+    Levels,
+    Wheel,
+    level_beyond,
+    refused_beyond_ms,
+    ticks_of,
+)
+
+# ---- levels of the wheel -----------------------------------------------------------------------------------
+
+
+def level_column(wheel: Wheel, deliver_at_ms: Column | int, clock_ms: Column | int) -> Column:
+    """The level of a due time (int); null if either instant is null."""
+    due, clock = _long(deliver_at_ms), _long(clock_ms)
+    ahead = wheel.size - 1
+    chain = F.when(due.isNull() | clock.isNull(), F.lit(None))
+    for level, tick_ms in enumerate(ticks_of(wheel)[:-1], start=1):
+        last_slot = F.least(_floor_div(clock, _long(tick_ms)), _long(INT64_MAX - ahead)) + _long(ahead)
+        chain = chain.when(_floor_div(due, _long(tick_ms)) <= last_slot, F.lit(level))
+    return chain.otherwise(F.lit(wheel.levels)).cast("int")
+
+
+def slot_column(wheel: Wheel, level: Column | int, deliver_at_ms: Column | int) -> Column:
+    """The absolute slot of a due time on a level (long); null for null and for a level that the wheel does not have."""
+    return _floor_div(_long(deliver_at_ms), _tick_column(wheel, level))
+
+
+def ring_column(wheel: Wheel, slot: Column | int) -> Column:
+    """The place of an absolute slot on the ring (long); null for null."""
+    return F.pmod(_long(slot), _long(wheel.size))
+
+
+def bucket_start_column(wheel: Wheel, level: Column | int, slot: Column | int) -> Column:
+    """The start of a bucket (long, ms, held within int64); null as :func:`slot_column`."""
+    number, tick_ms = _long(slot), _tick_column(wheel, level)
+    extreme = F.when(number < 0, _long(INT64_MIN)).otherwise(_long(INT64_MAX))
+    known = number.isNotNull() & tick_ms.isNotNull()
+    return F.when(known, F.coalesce(F.try_multiply(number, tick_ms), extreme))
+
+
+def _tick_column(wheel: Wheel, level: Column | int) -> Column:
+    # One literal array: `get` returns null outside it, where `element_at` would raise, and it names `level`
+    # only once, so that expressions built on one another stay small.
+    ticks_ms = F.array(_long(None), *(_long(u) for u in ticks_of(wheel)))
+    return F.get(ticks_ms, F.lit(level))
+
+
+def _floor_div(value: Column, by: Column) -> Column:
+    """Division rounded down; ``by`` is positive. Spark's ``div`` rounds towards 0."""
+    return F.call_function("div", value, by) - F.when(value % by < 0, 1).otherwise(0)
+
+
+def _long(value: Column | int | None) -> Column:
+    # Without the cast a small number is an int, and its arithmetic overflows at 2**31.
+    return F.lit(value).cast("long")
+
+
+# ---- delay levels ------------------------------------------------------------------------------------------
+
+
+def delay_level_column(levels: Levels, delay_ms: Column) -> Column:
+    """The span of the delay level of a delay, in ms (long); null for null."""
+    none = F.lit(NO_LEVEL).cast("long")
+    if isinstance(levels, BinaryLevels):
+        tick_ms = F.lit(levels.tick_ms).cast("long")
+        # The number of binary digits is the logarithm plus one, without a float. Spark takes shifts modulo 64.
+        highest = F.length(F.bin(F.call_function("div", delay_ms, tick_ms))) - 1
+        power = tick_ms * F.call_function("shiftleft", F.lit(1).cast("long"), highest)
+        return F.when(delay_ms < tick_ms, none).when(delay_ms >= tick_ms, power)
+    chain = F.when(delay_ms <= 0, none)
+    for level_ms in levels.list_ms:
+        chain = chain.when(delay_ms <= level_ms, F.lit(level_ms).cast("long"))
+    beyond = F.lit(level_beyond(levels)).cast("long")
+    return chain.when(delay_ms.isNotNull(), beyond)
+
+
+def delay_error_column(levels: Levels, delay_ms: Column, level_ms: Column) -> Column:
+    """How much later than requested an entry fires because of its delay level, in ms (long); null for null."""
+    none = F.lit(0).cast("long")
+    if isinstance(levels, BinaryLevels):
+        return F.when(level_ms.isNotNull(), none)
+    # A delay in the lowest half of int64 has no level, and the difference would not fit.
+    return F.when(level_ms == NO_LEVEL, none).when(level_ms > NO_LEVEL, level_ms - delay_ms)
+
+
+def is_beyond_column(levels: Levels, delay_ms: Column) -> Column:
+    """Whether a delay is refused (boolean); null for null where delays are refused."""
+    last_ms = refused_beyond_ms(levels)
+    return F.lit(False) if last_ms is None else delay_ms > last_ms

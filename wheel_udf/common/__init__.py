@@ -1,0 +1,157 @@
+"""Facts and helpers that every room uses. Each fact is declared here once.
+
+::
+
+    errors       WheelError and its children: what is wrong, field, value, rule, hint
+    names        the rule of destination and topic names; the match of an allow-list
+    durations    text such as "10 minutes" or PT10M to ms
+    instants     ISO text to UTC epoch ms, and back
+    outcomes     the words of the account: fired, superseded, applied, expired, ...
+    secrets      ${env:NAME} and ${file:/path} in a config, and *** in their place in every text
+    arrays       runs of equal neighbours in numpy arrays
+    exports      the lazy exports of a room's __init__
+
+In: texts and numbers. Out: values, or a WheelError. Nothing here knows of commands, of Spark or of a file of
+ours.
+
+May import: the standard library; ``arrays`` also numpy. So ``python -m wheel_udf.platform.jars`` runs before
+the packages are installed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wheel_udf.common.exports import exports
+
+if TYPE_CHECKING:
+    from wheel_udf.common import errors as errors
+    from wheel_udf.common.arrays import (
+        Bools as Bools,
+        Int64s as Int64s,
+        before_in_run as before_in_run,
+        is_last as is_last,
+        repeats as repeats,
+    )
+    from wheel_udf.common.durations import (
+        BLANKS as BLANKS,
+        DURATION_PATTERN as DURATION_PATTERN,
+        DURATION_RULE as DURATION_RULE,
+        LONGEST_TEXT as LONGEST_TEXT,
+        TOO_LONG_MS as TOO_LONG_MS,
+        UNITS_MS as UNITS_MS,
+        parse_duration_ms as parse_duration_ms,
+    )
+    from wheel_udf.common.errors import (
+        ActError as ActError,
+        CheckpointError as CheckpointError,
+        ConfigError as ConfigError,
+        ConfigErrors as ConfigErrors,
+        ContractError as ContractError,
+        GeometryChangedError as GeometryChangedError,
+        GeometryError as GeometryError,
+        LeaseError as LeaseError,
+        SessionError as SessionError,
+        SinkError as SinkError,
+        StateTooLargeError as StateTooLargeError,
+        StopError as StopError,
+        StoreError as StoreError,
+        StoreMovedError as StoreMovedError,
+        UnsupportedVersionError as UnsupportedVersionError,
+        WheelError as WheelError,
+    )
+    from wheel_udf.common.instants import (
+        INSTANT_RULE as INSTANT_RULE,
+        instant_text as instant_text,
+        instant_text_ms as instant_text_ms,
+        parse_instant_ms as parse_instant_ms,
+    )
+    from wheel_udf.common.names import (
+        KAFKA_SERVERS as KAFKA_SERVERS,
+        NAME_PATTERN as NAME_PATTERN,
+        NAME_RULE as NAME_RULE,
+        NOT_NAMES as NOT_NAMES,
+        PATTERN_RULE as PATTERN_RULE,
+        AllowList as AllowList,
+        is_destination_name as is_destination_name,
+        is_destination_pattern as is_destination_pattern,
+    )
+    from wheel_udf.common.outcomes import (
+        CANCEL_OUTCOMES as CANCEL_OUTCOMES,
+        CANCELLED as CANCELLED,
+        COMPLETED as COMPLETED,
+        DECIDED as DECIDED,
+        EVENT_COUNTS as EVENT_COUNTS,
+        EXPIRED as EXPIRED,
+        OPERATION_OUTCOMES as OPERATION_OUTCOMES,
+        SCHEDULE_OUTCOMES as SCHEDULE_OUTCOMES,
+        WATCH_COUNTS as WATCH_COUNTS,
+        WHEEL_COUNTS as WHEEL_COUNTS,
+    )
+    from wheel_udf.common.secrets import (
+        HIDDEN as HIDDEN,
+        hide as hide,
+        is_secret_name as is_secret_name,
+        redacted as redacted,
+        remember_options as remember_options,
+        resolve as resolve,
+    )
+else:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "arrays": ("Bools", "Int64s", "before_in_run", "is_last", "repeats"),
+            "durations": (
+                "BLANKS",
+                "LONGEST_TEXT",
+                "DURATION_PATTERN",
+                "DURATION_RULE",
+                "TOO_LONG_MS",
+                "UNITS_MS",
+                "parse_duration_ms",
+            ),
+            "errors": (
+                "ActError",
+                "CheckpointError",
+                "ConfigError",
+                "ConfigErrors",
+                "ContractError",
+                "GeometryChangedError",
+                "GeometryError",
+                "LeaseError",
+                "SessionError",
+                "SinkError",
+                "StateTooLargeError",
+                "StopError",
+                "StoreError",
+                "StoreMovedError",
+                "UnsupportedVersionError",
+                "WheelError",
+            ),
+            "instants": ("INSTANT_RULE", "instant_text", "instant_text_ms", "parse_instant_ms"),
+            "names": (
+                "KAFKA_SERVERS",
+                "NAME_PATTERN",
+                "NAME_RULE",
+                "NOT_NAMES",
+                "PATTERN_RULE",
+                "AllowList",
+                "is_destination_name",
+                "is_destination_pattern",
+            ),
+            "outcomes": (
+                "CANCELLED",
+                "CANCEL_OUTCOMES",
+                "COMPLETED",
+                "DECIDED",
+                "EVENT_COUNTS",
+                "EXPIRED",
+                "OPERATION_OUTCOMES",
+                "SCHEDULE_OUTCOMES",
+                "WATCH_COUNTS",
+                "WHEEL_COUNTS",
+            ),
+            "secrets": ("HIDDEN", "hide", "is_secret_name", "redacted", "remember_options", "resolve"),
+        },
+        modules=("errors",),
+    )

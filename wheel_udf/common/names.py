@@ -1,0 +1,74 @@
+"""Names of destinations and topics, and the allow-list that they are matched against.
+
+The rule is declared once, for Python and for Spark::
+
+    rule         what it decides                     in Python                       as a Column (commands/rules)
+    NAME_PATTERN may this be a name at all           is_destination_name(name)       ~rlike NAME_PATTERN, in (., ..)
+    AllowList    which pattern of the list matches   AllowList(patterns).first(name) isin names or rlike expression
+
+A name is checked against the rule before any pattern of an allow-list is tried. So no pattern, however wide,
+lets a path or a piece of SQL through.
+
+In a pattern ``*`` stands for any text (also the empty one) and ``?`` for any one character; case counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+NAME_PATTERN: Final = "[A-Za-z0-9._-]{1,249}"
+"""Characters and length of a name, for a full match in Python or Java; ``.`` and ``..`` (:data:`NOT_NAMES`)
+match and are refused."""
+
+KAFKA_SERVERS: Final = "kafka.bootstrap.servers"
+"""The option of Spark's Kafka source and sink that names the brokers."""
+
+NOT_NAMES: Final = (".", "..")
+"""Folders, not names."""
+
+NAME_RULE: Final = "1 to 249 of A-Z a-z 0-9 . _ -, not . or .."
+PATTERN_RULE: Final = f"{NAME_RULE}; * for any text, ? for any one character"
+
+_WILDCARDS: Final = {"*": ".*", "?": "."}
+_NAME: Final = re.compile(NAME_PATTERN)
+
+
+def is_destination_name(name: object) -> bool:
+    """Whether a destination or a topic may have this name."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None and name not in NOT_NAMES
+
+
+def is_destination_pattern(pattern: object) -> bool:
+    """Whether this is a name, or a pattern that a name can match."""
+    return isinstance(pattern, str) and is_destination_name(pattern.replace("*", "_").replace("?", "_"))
+
+
+class AllowList:
+    """Names and patterns that destinations are allowed to match.
+
+    Args:
+        patterns: Names and patterns, each a valid one (:func:`is_destination_pattern`), in order.
+
+    Attributes:
+        patterns: As given.
+        names: Those without a wildcard.
+        expression: The others as one regular expression of Python and Java, for a full match; None if there
+            are none.
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.patterns: Final = tuple(patterns)
+        self.names: Final = tuple(each for each in self.patterns if not _WILDCARDS.keys() & set(each))
+        wild = [_expression(each) for each in self.patterns if each not in self.names]
+        self.expression: Final = "|".join(wild) or None
+        self._compiled: Final = [(each, re.compile(_expression(each))) for each in self.patterns]
+
+    def first(self, name: str) -> str | None:
+        """The first name or pattern that a well-formed name matches; None if no one does."""
+        return next((each for each, compiled in self._compiled if compiled.fullmatch(name)), None)
+
+
+def _expression(pattern: str) -> str:
+    return "".join(_WILDCARDS.get(char) or re.escape(char) for char in pattern)

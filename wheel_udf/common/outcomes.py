@@ -1,0 +1,43 @@
+"""The words of the account: how a command, an operation or an event ends.
+
+::
+
+    a SCHEDULE or REPLACE    pending, or one of SCHEDULE_OUTCOMES
+    a CANCEL                 one of CANCEL_OUTCOMES
+    an operation             pending, or one of OPERATION_OUTCOMES; the first three are rows of outcomes
+    an event                 one of EVENT_COUNTS
+
+Each word is a count in the state of a shard, a column of its status row and a key of ``BatchReport.counts``.
+The order is the order in which the state keeps them: a change of it is a change of the state's format.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCHEDULE_OUTCOMES: Final = ("fired", "missed", "cancelled", "superseded", "duplicate", "rejected")
+"""How a SCHEDULE or REPLACE ends."""
+
+CANCEL_OUTCOMES: Final = (
+    "applied", "waiting", "late", "cancel_superseded", "cancel_duplicate", "cancel_rejected",
+)  # fmt: skip
+"""How a CANCEL ends."""
+
+WHEEL_COUNTS: Final = (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES)
+"""What a shard of the wheel counts."""
+
+COMPLETED: Final = "completed"
+EXPIRED: Final = "expired"
+CANCELLED: Final = "cancelled"
+
+DECIDED: Final = (COMPLETED, EXPIRED, CANCELLED)
+"""How an operation of the purgatory ends once it waits; each of these is a row."""
+
+OPERATION_OUTCOMES: Final = (*DECIDED, "duplicate", "rejected")
+"""How an operation of the purgatory ends."""
+
+EVENT_COUNTS: Final = ("events", "event_rejected")
+"""What is counted of the purgatory's events."""
+
+WATCH_COUNTS: Final = (*OPERATION_OUTCOMES, "generations", *EVENT_COUNTS)
+"""What a shard of the purgatory counts; ``generations``: those of joins and heartbeats after their first."""

@@ -1,0 +1,86 @@
+"""Delivery: takes the rows that leave the operators to their destinations, and reports what each batch did.
+
+What goes in: the streaming frame of ``schedule`` or ``watch`` (:mod:`wheel_udf.stream`), an allow-list of destinations, a sink for rejects. What comes
+out: rows in Delta tables, Kafka topics or files; one :class:`BatchReport` per batch; the hint that tells the clock when something is due next::
+
+    one micro-batch                                                                               module
+      frame of the operator, cached once
+        |-- status rows ------------------------------------------> report, hint to the clock     query, report
+        |-- fired rows --- destination on the allow-list? --- no --> rejects: undeliverable       destinations
+        |                    | yes
+        |                  can the table or topic be written? - no --> rejects: undeliverable     batch_writer (check)
+        |                    | yes
+        |                    |-- DeltaSink   one write per table, exactly once                    delta_sink
+        |                    |-- FileSink    one write per folder                                 file_sink
+        |                    `-- KafkaSink   one write for all topics, at least once              kafka_sink, kafka_record
+        |                          `-- single rows that Kafka would refuse --> rejects: undeliverable
+        `-- rejects -----------------------------------------------> one write, last              batch_writer
+
+    progress, summary    texts: the line of a batch, the account of a run
+
+Where would I add a sink?
+    In a module of its own here: a frozen dataclass with the three methods of :class:`~wheel_udf.delivery.destinations.Sink` (``missing_reason``, ``write``,
+    ``holds``); if one write is to serve many destinations, also ``write_all`` (:class:`~wheel_udf.delivery.destinations.JointSink`). Export it in this
+    file. A job makes sinks from its config in :mod:`wheel_udf.job`. :class:`FileSink` is the shortest example.
+
+What happens to a row that Kafka refuses?
+    It is found before the write (too large for the topic or the producer, no key for a compacted topic; see :mod:`wheel_udf.delivery.kafka_sink`) and
+    written to the rejects with the code ``undeliverable``; the rest of the batch is delivered. All rows of a topic that is missing or not allowed go to
+    the rejects, too. It counts as fired, and in ``BatchReport.undeliverable``. A broker that is down fails the batch, which Spark repeats.
+
+May import: common, wheel, purgatory, platform, clock, commands, stream; pyspark, delta.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wheel_udf.common.exports import exports
+
+if TYPE_CHECKING:
+    from wheel_udf.delivery.delta_sink import (
+        DeltaSink as DeltaSink,
+    )
+    from wheel_udf.delivery.destinations import (
+        FIRED as FIRED,
+        OUTCOME as OUTCOME,
+        Destinations as Destinations,
+        Shape as Shape,
+        Sink as Sink,
+    )
+    from wheel_udf.delivery.file_sink import (
+        FileSink as FileSink,
+    )
+    from wheel_udf.delivery.kafka_sink import (
+        KafkaSink as KafkaSink,
+    )
+    from wheel_udf.delivery.progress import (
+        duration_text as duration_text,
+        progress_line as progress_line,
+    )
+    from wheel_udf.delivery.query import (
+        AVAILABLE_NOW as AVAILABLE_NOW,
+        ONCE as ONCE,
+        deliver as deliver,
+        start_with as start_with,
+    )
+    from wheel_udf.delivery.report import (
+        BatchReport as BatchReport,
+    )
+    from wheel_udf.delivery.summary import (
+        Summary as Summary,
+    )
+else:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "delta_sink": ("DeltaSink",),
+            "destinations": ("Destinations", "FIRED", "OUTCOME", "Shape", "Sink"),
+            "file_sink": ("FileSink",),
+            "kafka_sink": ("KafkaSink",),
+            "query": ("AVAILABLE_NOW", "ONCE", "deliver", "start_with"),
+            "progress": ("duration_text", "progress_line"),
+            "report": ("BatchReport",),
+            "summary": ("Summary",),
+        },
+    )

@@ -1,0 +1,69 @@
+"""Texts about a batch for people: :func:`progress_line`, and the durations in it."""
+
+from __future__ import annotations
+
+from wheel_udf.common import instant_text
+from wheel_udf.delivery.report import BatchReport
+
+
+def progress_line(report: BatchReport) -> str:
+    """Formats one aligned line about a batch: in, fired, pending, lateness, clock and watermark.
+
+    Example::
+
+        batch    7 | in    1,000 | fired      250 | pending    12,000 | lateness p50  400 ms p99   1.0 s | clock … | watermark …
+
+    Under an event or simulated clock the distance from due to release is no lateness on the wall clock and is named
+    ``data time after due p50   6.0 d p99  11.9 d``.
+
+    Unusual counts (rejected, missed, undeliverable rows, a backlog over the limit) are added only if they are not 0, the use of limits only if
+    there are limits, and the pending entries of each delay level only if there are levels.
+    """
+    word = "data time after due" if report.in_data_time else "lateness"
+    parts = [
+        f"batch {report.batch_id:>5}",
+        f"in {report.received:>8,}",
+        f"ended {report.decided:>8,}" if report.purgatory else f"fired {report.fired:>8,}",
+        f"pending {report.pending:>9,}",
+        f"{word} p50 {span_text(report.lateness.quantile(0.5)):>7} p99 {span_text(report.lateness.quantile(0.99)):>7}",
+        f"clock {instant_text(report.clock_ms):<20}",
+        f"watermark {instant_text(report.watermark_ms):<20}",
+    ]
+    unusual = {
+        "rejected": report.rejected,
+        "missed": report.missed,
+        "undeliverable": report.undeliverable,
+        "ids over several partitions": report.spread,
+        "refused over the limits": report.refused,
+    }
+    parts += [f"{noun} {count:,}" for noun, count in unusual.items() if count]
+    if report.backlog:
+        parts.append("backlog over the limit")
+    if report.levels:
+        parts.append("levels " + " ".join(f"{name} {count:,}" for name, count in report.levels.items()))
+    if report.full:
+        parts.append("full " + " ".join(f"{bound} {part:.0%}" for bound, part in sorted(report.full.items())))
+    if report.paused:
+        parts.append("intake paused")
+    return " | ".join(parts).rstrip()
+
+
+def span_text(span_ms: int | None) -> str:
+    """Formats a duration as :func:`duration_text`; ``-`` for None."""
+    return "-" if span_ms is None else duration_text(span_ms)
+
+
+def duration_text(span_ms: int) -> str:
+    """Formats a duration in the largest unit that keeps it readable: ``400 ms``, ``1.5 s``, ``2.0 h``, ``730.0 d``, ``2,029 y``."""
+    if span_ms < 1000:
+        return f"{span_ms} ms"
+    for unit, unit_ms, upper_ms in (
+        ("s", 1_000, 60_000),
+        ("min", 60_000, 3_600_000),
+        ("h", 3_600_000, 86_400_000),
+        ("d", 86_400_000, 1_000 * 86_400_000),
+    ):
+        if span_ms < upper_ms:
+            return f"{span_ms / unit_ms:.1f} {unit}"
+    years = span_ms / (365.25 * 86_400_000)
+    return f"{years:,.1f} y" if years < 1000 else f"{years:,.0f} y"

@@ -1,0 +1,206 @@
+"""Starts the query that delivers what ``schedule`` or ``watch`` released: :func:`deliver`.
+
+Each micro-batch, in this order::
+
+    cache the frame            the operator runs once, however many sinks read its rows
+    collect the status rows    a few rows: counts, next due times, lateness, rows by destination
+    write the sinks            fired rows by destination, rejects last; each table idempotent by (app id, batch id)
+    post the hint              tells the clock's source when something is due next
+    report                     one BatchReport to the caller; an error of the caller's function is logged
+
+A batch that fails is repeated by Spark with the same rows; Delta's transaction identifiers skip what was written. Several tables are each exactly
+once, not atomic together: for a moment a reader may see the rows of a batch in the first table only.
+
+A checkpoint belongs to one running query (a lease), one geometry, one number of shards and one kind of clock (its identity); a start that differs is
+refused before anything runs, see :mod:`wheel_udf.platform.identity`. The lease is given back when the query ends, however it ends, also if the caller
+keeps nothing but the ``StreamingQuery``: see :mod:`wheel_udf.platform.lease`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from wheel_udf.clock import HintBoard, is_clock_offset
+from wheel_udf.delivery.batch_writer import write_batch
+from wheel_udf.delivery.destinations import Destinations, Sink, shape_of
+from wheel_udf.delivery.report import BatchReport, report_of, total_of
+from wheel_udf.platform import (
+    Identity,
+    Lease,
+    Prepared,
+    check_checkpoint,
+    input_moved,
+    open_checkpoint,
+)
+from wheel_udf.stream import FrameFacts, ShardStatus, facts_of, leaving, refused, status_class
+
+AVAILABLE_NOW = "available-now"
+ONCE = "once"
+
+_log = logging.getLogger(__name__)
+
+_STATUS = Prepared(lambda: [F.col("status")])
+
+
+def deliver(
+    scheduled: DataFrame,
+    *,
+    destinations: Destinations,
+    rejects: Sink,
+    checkpoint: str,
+    trigger: str = "1 second",
+    name: str = "wheel",
+    on_batch: Callable[[BatchReport], None] | None = None,
+) -> StreamingQuery:
+    """Starts the query that delivers what `scheduled` releases.
+
+    Args:
+        scheduled: The frame of :func:`~wheel_udf.schedule` or :func:`~wheel_udf.watch`.
+        destinations: The allow-list: destination names and their sinks.
+        rejects: Sink of commands that cannot be used and of rows that cannot be delivered.
+        checkpoint: Folder of the query's progress and state; it identifies the query.
+        trigger: An interval such as ``"1 second"``; ``"available-now"`` reads the available input and ends.
+        name: Name in metrics and in new transaction ids.
+        on_batch: Called on the driver after each batch has been written; an error that it raises is logged and does not fail the batch.
+
+    Returns:
+        The running query.
+
+    Raises:
+        ContractError: `scheduled` was not made by ``schedule()``.
+        LeaseError: The checkpoint is in use.
+        GeometryChangedError: The checkpoint was made with another geometry, shard count or clock, or in another mode.
+        CheckpointError: The checkpoint is damaged or not one of this package.
+    """
+    facts = facts_of(scheduled)
+    asked: dict[str, Any] = {
+        "wheel_fingerprint": facts.wheel,
+        "shards": facts.shards,
+        "clock_kind": facts.clock,
+    }
+    check_checkpoint(checkpoint, **asked)  # before the lease creates a folder
+    lease = Lease(checkpoint).acquire()
+    try:
+        identity = open_checkpoint(checkpoint, name=name, **asked)
+        delivery = _Delivery(
+            destinations=destinations,
+            rejects=rejects,
+            checkpoint=checkpoint,
+            identity=identity,
+            board=HintBoard(facts.board),
+            bounded=trigger == AVAILABLE_NOW,
+            facts=facts,
+            on_batch=on_batch,
+        )
+        writer = (
+            scheduled.writeStream.queryName(name)
+            .option("checkpointLocation", checkpoint)
+            .foreachBatch(delivery.write)
+        )
+        query = start_with(writer, trigger)
+    except BaseException:
+        lease.close()
+        raise
+    lease.close_after(query)
+    return query
+
+
+def start_with(writer: DataStreamWriter, trigger: str) -> StreamingQuery:
+    """Starts a query with a trigger as text: an interval, ``available-now`` or ``once``."""
+    if trigger == AVAILABLE_NOW:
+        return writer.trigger(availableNow=True).start()
+    if trigger == ONCE:
+        return writer.trigger(once=True).start()
+    return writer.trigger(processingTime=trigger).start()
+
+
+def _call(on_batch: Callable[[BatchReport], None], report: BatchReport) -> None:
+    """Calls the user's callback. The batch is written at this point, so an error of the callback is logged and does not fail it."""
+    try:
+        on_batch(report)
+    except Exception:  # noqa: BLE001  # whatever the user's code raises
+        _log.exception("on_batch failed for batch %d, which is written", report.batch_id)
+
+
+def _statuses(frame: DataFrame, facts: FrameFacts) -> list[ShardStatus]:
+    # Read as JSON text: with thirty columns Spark would plan a larger projection in every batch.
+    rows = _STATUS.select(frame.where("kind = 'status'")).collect()
+    return [status_class(facts).from_json(row.status) for row in rows]
+
+
+@dataclass
+class _Delivery:
+    """Writes the batches of one query."""
+
+    destinations: Destinations
+    rejects: Sink
+    checkpoint: str
+    identity: Identity
+    board: HintBoard
+    bounded: bool
+    facts: FrameFacts
+    on_batch: Callable[[BatchReport], None] | None
+    shards: dict[int, ShardStatus] = field(default_factory=dict)
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        """Writes one micro-batch (called by Spark, again with the same rows if it failed)."""
+        frame = frame.persist()
+        try:
+            statuses = _statuses(frame, self.facts)
+            undeliverable = self._write_rows(frame, statuses, batch_id)
+        finally:
+            frame.unpersist()
+        self.shards |= {row.shard: row for row in statuses}
+        held_input = self._held_input(statuses, batch_id)
+        self._post(statuses, held_input=held_input)
+        if self.on_batch is not None:
+            report = report_of(
+                statuses,
+                self.shards.values(),
+                batch_id=batch_id,
+                undeliverable=undeliverable,
+                held_input=held_input,
+                facts=self.facts,
+            )
+            _call(self.on_batch, report)
+
+    def _write_rows(self, frame: DataFrame, statuses: list[ShardStatus], batch_id: int) -> int:
+        rows_to: Counter[str] = Counter()
+        largest_to: dict[str, int] = {}
+        for row in statuses:
+            rows_to.update(row.destinations)
+            for destination, size in row.largest.items():
+                largest_to[destination] = max(size, largest_to.get(destination, 0))
+        return write_batch(
+            leaving(frame, self.facts),
+            refused(frame, self.facts),
+            rows_to=rows_to,
+            largest_to=largest_to,
+            rejected=total_of(statuses, "rejected_now") + total_of(statuses, "missed_now"),
+            destinations=self.destinations,
+            rejects=self.rejects,
+            app_id=self.identity.app_id,
+            batch_id=batch_id,
+            shape=shape_of(self.facts),
+        )
+
+    def _held_input(self, statuses: list[ShardStatus], batch_id: int) -> bool:
+        # A file without rows is input, too. If it counted as the end, the clock would run on before the files behind it are read.
+        return any(row.received for row in statuses) or (
+            self.bounded and input_moved(self.checkpoint, batch_id, is_clock_offset)
+        )
+
+    def _post(self, statuses: list[ShardStatus], *, held_input: bool) -> None:
+        answers = {row.shard: row.answer(held_input=held_input) for row in statuses}
+        query_ids = {row.query_id for row in statuses}
+        run = next((row.run for row in statuses if row.run), None)
+        for query_id in query_ids:
+            self.board.post(query_id, run, answers)

@@ -1,0 +1,174 @@
+"""The report of one micro-batch: :class:`BatchReport`, made from the status rows of its shards by :func:`report_of`.
+
+::
+
+    status rows of batch 7    shard 0: fired_now 2, pending 10    shard 1: fired_now 0, pending 5
+    earlier status rows       shard 2: pending 7                  (not touched by batch 7)
+    report                    batch_id 7, fired 2, pending 22
+
+As a line of text: :mod:`wheel_udf.delivery.progress`; added up over a run: :mod:`wheel_udf.delivery.summary`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from wheel_udf.common import (
+    CANCEL_OUTCOMES,
+    EVENT_COUNTS,
+    OPERATION_OUTCOMES,
+    SCHEDULE_OUTCOMES,
+    parse_duration_ms,
+)
+from wheel_udf.stream import FrameFacts, ShardStatus
+from wheel_udf.wheel import LatenessHistogram
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What one micro-batch did.
+
+    Attributes:
+        batch_id: Spark's number of the batch.
+        received: Commands read by this batch, valid and invalid.
+        fired: Rows released to their destinations by this batch, including undeliverable ones.
+        missed: Rows released after their ``max_lateness``, which go to the rejects.
+        rejected: Commands that this batch rejected.
+        undeliverable: Fired rows that a sink refused, which go to the rejects.
+        pending: Entries pending after this batch, over all shards. In the tiered mode including far ones; a far entry that was replaced or
+            cancelled counts until the store has ended it.
+        next_due_ms: Due time of the earliest pending entry (UTC epoch ms); None if nothing is pending.
+        clock_ms: The wheel's clock after this batch (UTC epoch ms); None while it has none.
+        watermark_ms: The event-time watermark that this batch ran with (UTC epoch ms); None without one.
+        lateness: Lateness of this batch's fired rows.
+        counts: Outcomes since the checkpoint began, over all shards, by the words of :mod:`wheel_udf.common.outcomes`: of a wheel
+            ``WHEEL_COUNTS``, of a purgatory ``WATCH_COUNTS``; a missing key counts 0.
+        held_input: Whether the batch read commands.
+        backlog: Whether due entries were held back because of the limit.
+        complete: Whether every shard has reported its counts since the query started; if not, ``pending`` and ``counts`` are
+            those of the shards that have.
+        spread: Ids whose versions are offsets of several partitions, so that the latest version is not known.
+        refused: Rejected commands that found no room under the limits.
+        full: Used part of each limit (1 is full), by its name; for slots and destinations, the fullest of those that got entries last.
+        paused: Whether the intake is paused because a limit is reached.
+        levels: Number of pending entries by the name of their delay level (``30s``), shortest first; levels without entries are left out.
+        purgatory: Whether this is the report of a purgatory; ``fired`` then counts delivered outcomes.
+        decided: Operations, or generations of them, that this batch has ended, delivered or only counted; 0 for a wheel.
+        clock_kind: Kind of the wheel's clock. `lateness` is wall-clock time under ``processing`` only; under ``event`` and ``simulated`` it is
+            a distance in the data's own time, up to the span of a batch.
+    """
+
+    batch_id: int
+    received: int
+    fired: int
+    missed: int
+    rejected: int
+    undeliverable: int
+    pending: int
+    next_due_ms: int | None
+    clock_ms: int | None
+    watermark_ms: int | None
+    lateness: LatenessHistogram
+    counts: dict[str, int]
+    held_input: bool
+    backlog: bool
+    complete: bool = True
+    spread: int = 0
+    refused: int = 0
+    full: Mapping[str, float] = field(default_factory=dict)
+    paused: bool = False
+    levels: Mapping[str, int] = field(default_factory=dict)
+    purgatory: bool = False
+    decided: int = 0
+    clock_kind: str = "processing"
+
+    @property
+    def in_data_time(self) -> bool:
+        """Whether the wheel's clock, and so `lateness`, follows the data instead of the wall clock."""
+        return self.clock_kind in ("event", "simulated")
+
+    @property
+    def accounts(self) -> dict[str, tuple[str, ...]]:
+        """What is accounted for, and its outcomes (besides pending)."""
+        if self.purgatory:
+            return {"operations": OPERATION_OUTCOMES, "events": EVENT_COUNTS}
+        return {"schedules": SCHEDULE_OUTCOMES, "cancels": CANCEL_OUTCOMES}
+
+
+def report_of(
+    statuses: Sequence[ShardStatus],
+    shards: Collection[ShardStatus],
+    *,
+    batch_id: int,
+    undeliverable: int,
+    held_input: bool,
+    facts: FrameFacts,
+) -> BatchReport:
+    """Makes the report of a batch.
+
+    Args:
+        statuses: The status rows of the shards that the batch has touched.
+        shards: The last status row of every shard since the query started.
+        batch_id: Spark's number of the batch.
+        undeliverable: Fired rows that a sink refused.
+        held_input: Whether the batch read commands.
+        facts: The facts about the frame that is delivered.
+    """
+    next_due_ms = min((row.next_due_ms for row in shards if row.next_due_ms is not None), default=None)
+    clock_ms = max((row.clock_ms for row in shards), default=None)
+    watermarks = (row.watermark_ms for row in statuses if row.watermark_ms is not None)
+    lateness = LatenessHistogram()
+    for row in statuses:
+        lateness = lateness.merge(LatenessHistogram.from_json(row.lateness))
+    return BatchReport(
+        batch_id=batch_id,
+        received=total_of(statuses, "received"),
+        fired=total_of(statuses, "fired_now"),
+        missed=total_of(statuses, "missed_now"),
+        rejected=total_of(statuses, "rejected_now"),
+        refused=total_of(statuses, "refused_now"),
+        full=_fullest([getattr(row, "full", {}) for row in shards]),
+        spread=total_of(statuses, "spread_now"),
+        undeliverable=undeliverable,
+        pending=total_of(shards, "pending") + total_of(shards, "far"),
+        levels=_by_level([getattr(row, "levels", {}) for row in shards]),
+        next_due_ms=next_due_ms,
+        clock_ms=clock_ms,
+        watermark_ms=max(watermarks, default=None),
+        lateness=lateness,
+        counts=_counts(shards),
+        clock_kind=facts.clock,
+        purgatory=facts.is_purgatory,
+        decided=total_of(statuses, "decided_now"),
+        held_input=held_input,
+        complete=len(shards) == facts.shards,
+        backlog=next_due_ms is not None and clock_ms is not None and next_due_ms <= clock_ms,
+    )
+
+
+def total_of(rows: Collection[ShardStatus], column: str) -> int:
+    """Adds up a column of status rows; 0 if the status rows of this operator do not have it."""
+    return sum(getattr(row, column, 0) for row in rows)
+
+
+def _counts(shards: Collection[ShardStatus]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for row in shards:
+        total.update(row.counts)
+    return dict(total)
+
+
+def _fullest(shards: list[Mapping[str, float]]) -> dict[str, float]:
+    """Returns for each limit the use of the fullest shard."""
+    return {bound: max(full.get(bound, 0.0) for full in shards) for bound in {*chain(*shards)}}
+
+
+def _by_level(shards: list[Mapping[str, int]]) -> dict[str, int]:
+    """Adds up pending entries by the name of their delay level, over all shards, shortest level first."""
+    total: Counter[str] = Counter()
+    for levels in shards:
+        total.update(levels)
+    return dict(sorted(total.items(), key=lambda level: parse_duration_ms(level[0])))

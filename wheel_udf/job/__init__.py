@@ -1,0 +1,49 @@
+"""The job: from a config file to a running query and an exit code.
+
+::
+
+    config file --> loader --> models ----> compose ------> supervise ----> progress lines, summary, exit code
+                    YAML,      settings,    source,         run, --until,
+                    --set,     rules        operator,       signals
+                    secrets      |          sinks             |
+                                 +--> replay: a planned batch keeps its settings
+                                 +--> dry_run: everything that can be checked before a run
+                                 +--> verbs: pending, forecast, history, acts; cancel, move, reroute
+    command line --> cli (all verbs; console command wheel-udf)
+
+In: a YAML file (:mod:`~wheel_udf.job.models` has its sections, ``conf/schema`` their JSON Schema) and the arguments of the command line.
+Out: lines on standard output, errors on standard error, an exit code (:mod:`~wheel_udf.job.cli`); rows where the config says.
+
+:mod:`~wheel_udf.job.faults` words the errors of a config, :mod:`~wheel_udf.job.sources` opens the sources, :mod:`~wheel_udf.job.kafka_options` makes
+the options of Kafka's reader, :mod:`~wheel_udf.job.schema` the JSON Schema.
+
+May import: all rooms except testing; pyspark, pydantic, yaml. The command line loads Spark only for a verb that needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wheel_udf.common.exports import exports
+
+if TYPE_CHECKING:
+    from wheel_udf.job import loader as loader
+    from wheel_udf.job.cli import (
+        main as main,
+    )
+    from wheel_udf.job.compose import (
+        session as session,
+    )
+    from wheel_udf.job.supervise import (
+        run as run,
+    )
+else:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "cli": ("main",),
+            "compose": ("session",),
+            "supervise": ("run",),
+        },
+        modules=("loader",),
+    )

@@ -1,0 +1,228 @@
+"""The arguments of the command line: one parser for all verbs, and the texts of ``--help``. Read without Spark."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from wheel_udf import __version__
+from wheel_udf.common import parse_instant_ms
+
+PROGRAM: Final = "wheel-udf"
+
+RUN_VERBS: Final = {
+    "run": "runs the scheduler or the purgatory of a config file",
+    "dry-run": "checks config, source, destinations and checkpoint, and prints the geometry; writes nothing",
+}
+PENDING_VERBS: Final = {
+    "pending": "lists, gets by id or counts pending entries; of a purgatory, its operations",
+    "forecast": "counts what falls due in each step of time, by destination, as lines and as a picture",
+    "history": "reports what happened to an id: whether it fired and why, when, and through which levels",
+    "acts": "lists what was cancelled, moved and rerouted, by whom and when",
+    "cancel": "ends pending entries without delivering them",
+    "move": "gives pending entries another due time",
+    "reroute": "gives pending entries another destination",
+}
+CONF_VERB: Final = {"conf": "lists, prints or copies the example configs that come with the package"}
+VERBS: Final = RUN_VERBS | PENDING_VERBS | CONF_VERB
+
+_TASKS: Final[Mapping[str, tuple[str, ...]]] = {
+    "run a job": ("run", "dry-run"),
+    "look at pending entries": ("pending", "forecast", "history", "acts"),
+    "change pending entries (mode tiered)": ("cancel", "move", "reroute"),
+    "start from an example": ("conf",),
+}
+
+_UNTIL: Final = """\
+--until, by clock and trigger (whatever arrives later than that instant is past due):
+  clock       trigger        meaning
+  event       available-now  reads all input, then the clock runs to the later of the watermark and until;
+                             what is due by then fires, any backlog is drained, the run ends
+  event       interval       stops once the watermark has reached until and nothing due by then is left
+  processing  available-now  reads all input, then the clock is the later of the wall clock and until
+                             (the run does not wait for until); the run ends
+  processing  interval       stops after the first batch whose clock is at until or later with nothing due left
+  simulated   available-now  a step (or an instant of the list) for each batch while input lasts, then the clock
+                             jumps to until; the run ends
+  simulated   interval       steps to until, then stops
+Without --until, available-now ends at the clock's own time, and an interval runs until it is stopped. With an
+interval an idle wheel runs a batch each clock.heartbeat, so it may stop that much later.
+"""
+
+_EPILOG: Final = f"""\
+kinds of config: with a section source, a scheduler; with sections operations and events, a purgatory, in which
+operations wait for events until they are complete, cancelled or expired ({PROGRAM} conf unpaid_orders). A purgatory
+has the verbs run, dry-run and pending. Its outcomes are decided when the clock is past them, so --until has to be
+later than the last instant that matters.
+
+{_UNTIL}
+secrets: ${{env:NAME}} and ${{file:/path}} in any text of the config are replaced when it is read, and printed as ***
+
+exit codes:
+  0  success; also after SIGINT (Ctrl-C) or SIGTERM: the running batch finishes, the summary is printed (with
+     spark-submit the JVM is the process, and such a signal ends it at once, with 130 or 143: the next start
+     repeats that batch)
+  1  the run failed (Spark, a sink, the checkpoint is in use, anything unexpected)
+  2  usage, config, command contract or checkpoint do not fit: change something before the next try
+
+examples:
+  {PROGRAM} conf --copy conf
+  {PROGRAM} dry-run --config conf/scheduler.yml --set wheel.shards=8
+  {PROGRAM} run --config conf/scheduler.yml --trigger available-now --until 2014-01-02
+  {PROGRAM} pending --config conf/scheduler.yml --where "destination LIKE 'orders%'" --limit 50
+  spark-submit jobs/delay_scheduler.py run --config conf/scheduler.yml
+  ... --set 'destinations."reminders.*".path=data/out'      a key that holds dots stands in double quotes
+  ... --set 'source.options."kafka.bootstrap.servers"=${{env:KAFKA}}'      (in single quotes, or the shell reads it)
+"""
+
+_COLUMNS: Final = (
+    "schedule_id, seq, deliver_at, destination, key, value, headers, max_lateness_ms, source, place"
+)
+_OPERATION_COLUMNS: Final = "op_id, group, keys, rule, event_time, deadline, limit, present, total, generation, destination, place, ..."
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parses the arguments without the program's name.
+
+    Raises:
+        SystemExit: The usage is wrong, or help or version was printed.
+    """
+    parser = _parser()
+    if argv and argv[0].startswith("-") and not {"-h", "--help", "--version"} & {*argv}:
+        for verb in VERBS.keys() & {*argv}:
+            parser.error(f"the verb {verb} comes first: {PROGRAM} {verb} ...")
+    return parser.parse_args(argv)
+
+
+def _instant(text: str) -> int:
+    """An ISO instant in UTC epoch ms."""
+    try:
+        return parse_instant_ms(text)
+    except ValueError:
+        message = f"not an ISO instant such as 2014-01-02T00:00:00Z: {text!r}"
+        raise argparse.ArgumentTypeError(message) from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        usage=f"{PROGRAM} VERB --config FILE [options]",
+        description=_description(),
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    verbs = parser.add_subparsers(
+        dest="verb", prog=PROGRAM, required=True, metavar="VERB", help=argparse.SUPPRESS
+    )
+    _add_run_verbs(verbs)
+    _add_pending_verbs(verbs)
+    conf = verbs.add_parser("conf", description=_sentence("conf"), allow_abbrev=False)
+    conf.add_argument("name", nargs="?", metavar="NAME", help="prints this file, such as scheduler")
+    conf.add_argument(
+        "--copy", type=Path, metavar="FOLDER", help="copies the files into this folder; none is overwritten"
+    )
+    conf.set_defaults(debug=False)
+    return parser
+
+
+def _description() -> str:
+    lines = [
+        "A delay scheduler on Spark: commands wait in a timing wheel and go to their destination when they are due."
+    ]
+    for task, names in _TASKS.items():
+        lines += ["", f"{task}:", *(f"  {name:<10} {VERBS[name]}" for name in names)]
+    return "\n".join([*lines, "", f"{PROGRAM} VERB --help shows the options of a verb."])
+
+
+def _sentence(verb: str) -> str:
+    return f"{VERBS[verb][0].upper()}{VERBS[verb][1:]}."
+
+
+def _parent() -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+
+
+def _of_config() -> argparse.ArgumentParser:
+    parent = _parent()
+    parent.add_argument("--config", required=True, metavar="FILE", help="the YAML file of the job")
+    parent.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="a.b=c",
+        help="sets a value of the config; repeatable; an empty value removes the setting",
+    )
+    parent.add_argument("--debug", action="store_true", help="shows the stack trace of an error")
+    return parent
+
+
+_Verbs = argparse._SubParsersAction  # noqa: SLF001  (argparse has no public name for it)
+
+
+def _add_run_verbs(verbs: _Verbs[argparse.ArgumentParser]) -> None:
+    config = _of_config()
+    for name in RUN_VERBS:
+        verb = verbs.add_parser(
+            name,
+            parents=[config],
+            description=_sentence(name),
+            epilog=_UNTIL,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        verb.add_argument("--trigger", metavar="T", help='an interval such as "5 seconds", or available-now')
+        verb.add_argument(
+            "--until",
+            type=_instant,
+            metavar="INSTANT",
+            help="runs the clock to this ISO instant (UTC where it names no zone); see below",
+        )
+
+
+def _add_pending_verbs(verbs: _Verbs[argparse.ArgumentParser]) -> None:
+    config, which, then, dry = _of_config(), _parent(), _parent(), _parent()
+    which.add_argument(
+        "--id", action="append", metavar="ID", help="a schedule_id (of a purgatory an op_id); repeatable"
+    )
+    which.add_argument(
+        "--where",
+        metavar="SQL",
+        help=f"a condition over {_COLUMNS} (of a purgatory: {_OPERATION_COLUMNS})",
+    )
+    then.add_argument(
+        "--as-of", type=_instant, metavar="INSTANT", help="what was pending then, such as 2026-01-01T10:00"
+    )
+    dry.add_argument("--dry-run", action="store_true", help="counts the entries and changes nothing")
+
+    def add(name: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        return verbs.add_parser(
+            name, parents=[config, *parents], description=_sentence(name), allow_abbrev=False
+        )
+
+    listed = add("pending", which, then)
+    listed.add_argument(
+        "--limit", type=int, default=20, metavar="N", help="most rows, by due time (default 20)"
+    )
+    listed.add_argument(
+        "--count", action="store_true", help="only the exact count; and the cheap count of the store"
+    )
+    listed.add_argument("--payload", action="store_true", help="key and value too, as text")
+    coming = add("forecast", which, then)
+    coming.add_argument(
+        "--every", default="1 minute", metavar="TIME", help="width of a step (default 1 minute)"
+    )
+    coming.add_argument("--png", type=Path, metavar="FILE", help="draws the forecast into this file")
+    add("history").add_argument("--id", required=True, metavar="ID", help="a schedule_id")
+    add("acts")
+    add("cancel", which, dry)
+    add("move", which, dry).add_argument(
+        "--to",
+        required=True,
+        metavar="SQL",
+        help="a timestamp: \"timestamp'2026-01-01 10:00:00'\", 'deliver_at + interval 1 hour'",
+    )
+    add("reroute", which, dry).add_argument("--to", required=True, metavar="NAME", help="a destination")

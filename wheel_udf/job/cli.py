@@ -1,0 +1,130 @@
+"""The command line: arguments in, exit code out.
+
+::
+
+    wheel-udf run | dry-run --config FILE [--set a.b=c]... [--trigger T] [--until INSTANT]     supervise, dry_run
+    wheel-udf pending | forecast | history | acts | cancel | move | reroute --config FILE ...  verbs
+    wheel-udf conf [NAME] [--copy FOLDER]                                                      examples
+
+``python -m wheel_udf`` and ``spark-submit jobs/delay_scheduler.py`` take the same arguments (:mod:`wheel_udf.job.arguments`).
+Standard output has the lines of the verb (of a run one for each batch, and the summary), standard error the ``error:`` lines.
+Errors are put into sentences (:mod:`wheel_udf.platform.failures`); ``--debug`` adds the stack trace. No line holds a secret of the config
+(:mod:`wheel_udf.common.secrets`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+from wheel_udf.common import ConfigErrors, hide
+from wheel_udf.job.arguments import PENDING_VERBS, parse
+
+if TYPE_CHECKING:
+    from wheel_udf.job.models import JobConfig
+
+SUCCESS = 0
+USAGE = 2
+
+Say = Callable[[str], None]
+Verb = Callable[["JobConfig", int | None, Say], int]
+"""The action of a verb: (config, until in UTC epoch ms, where lines go) -> exit code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verbs:
+    """The two verbs that run a config; tests put their own here."""
+
+    run: Verb
+    dry_run: Verb
+
+
+def main(
+    argv: Sequence[str], *, verbs: Verbs | None = None, out: TextIO | None = None, err: TextIO | None = None
+) -> int:
+    """Executes the verb of the arguments.
+
+    Args:
+        argv: Arguments without the program's name.
+        verbs: The actions of ``run`` and ``dry-run``; default those of :mod:`wheel_udf.job.supervise` and :mod:`wheel_udf.job.dry_run`.
+        out: Where progress and summary go; default standard output.
+        err: Where errors go; default standard error.
+
+    Returns:
+        The exit code: 0 success, 1 the run failed, 2 something to change (usage, config, contract, checkpoint).
+    """
+    try:
+        arguments = parse(argv)
+    except SystemExit as end:  # argparse has printed the error or the help
+        return end.code if isinstance(end.code, int) else USAGE
+    errors = err or sys.stderr
+    try:
+        return _execute(arguments, verbs, line_printer(out or sys.stdout))
+    except Exception as error:  # noqa: BLE001  # the last place that can turn an error into a sentence
+        if arguments.debug:
+            print(hide("".join(traceback.format_exception(error))), end="", file=errors)
+        return _report(error, errors, debug=arguments.debug)
+
+
+def console() -> int:
+    """The console command ``wheel-udf``."""
+    return main(sys.argv[1:])
+
+
+def line_printer(stream: TextIO) -> Say:
+    """Returns a function that writes a line, its secrets hidden, and flushes it. A closed pipe does not end the run."""
+    closed = False
+
+    def write(line: str) -> None:
+        nonlocal closed
+        if not closed:
+            try:
+                print(hide(line), file=stream, flush=True)
+            except BrokenPipeError:
+                closed = True
+
+    return write
+
+
+def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say) -> int:
+    # Each verb imports what it needs: --help needs no pydantic, the errors of a config need neither Spark nor Java.
+    if arguments.verb == "conf":
+        from wheel_udf.job import examples
+
+        return examples.show(arguments.name, arguments.copy, say)
+    from wheel_udf.job import loader
+
+    trigger = getattr(arguments, "trigger", None)
+    overrides = [*arguments.set, *([f"trigger={trigger}"] if trigger else [])]
+    config = loader.load(arguments.config, overrides)
+    if arguments.verb in PENDING_VERBS:
+        from wheel_udf.job.verbs import execute
+
+        return execute(config, arguments, say)
+    chosen = verbs or _verbs()
+    verb = chosen.run if arguments.verb == "run" else chosen.dry_run
+    return verb(config, arguments.until, say)
+
+
+def _verbs() -> Verbs:
+    from wheel_udf.job import dry_run, supervise
+
+    return Verbs(run=supervise.run, dry_run=dry_run.run)
+
+
+def _report(error: Exception, stream: TextIO, *, debug: bool) -> int:
+    from wheel_udf.platform import explain
+
+    failure = explain(error)
+    sentences = (
+        [str(fault) for fault in error.faults] if isinstance(error, ConfigErrors) else [failure.sentence]
+    )
+    for sentence in sentences:
+        print(hide(f"error: {sentence}"), file=stream)
+    if not debug and failure.exit_code != USAGE:
+        print("(--debug shows the stack trace)", file=stream)
+    return failure.exit_code

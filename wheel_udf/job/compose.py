@@ -1,0 +1,276 @@
+"""Composes the job: from a checked config to the objects of the library and a query that can be started.
+
+The same that a notebook would write::
+
+    read_commands -> schedule -> deliver             a scheduler, mode direct
+    read_commands -> start_tiered                    a scheduler, mode tiered
+    read_both -----> watch ----> deliver             a purgatory
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from wheel_udf.clock import Clock, EventClock, ProcessingClock, SimulatedClock
+from wheel_udf.commands import Contract
+from wheel_udf.common import ConfigError
+from wheel_udf.delivery import BatchReport, DeltaSink, Destinations, FileSink, KafkaSink, Sink, deliver
+from wheel_udf.job import models
+from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.sources import LevelTopic, read_both, read_commands
+from wheel_udf.platform import build_session, check_checkpoint, kafka_admin, stop_session
+from wheel_udf.purgatory import watch_fingerprint
+from wheel_udf.stream import schedule, watch
+from wheel_udf.tiered import Outlet, TieredRun, TieredWheel, check_tiered, start_tiered
+from wheel_udf.wheel import Limits, delay_levels
+
+SUCCESS = 0
+
+Say = Callable[[str], None]
+Starter = Callable[[str, Callable[[BatchReport], None]], "Query"]
+"""(trigger, callback for each report) -> the running query."""
+
+
+class Query(Protocol):
+    """The part of Spark's query that the job uses; tests have their own."""
+
+    def awaitTermination(self, timeout: Any) -> bool | None:  # noqa: N802  (Spark's name)
+        """Waits for the end, at most so many seconds; returns whether it has come."""
+
+    def stop(self) -> None:
+        """Stops the query; Spark's own query stops in the middle of a running batch."""
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """Has ``isTriggerActive``: whether a batch is being planned or runs."""
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802  (Spark's name)
+        """The progress of the last batch that was committed, or None."""
+
+
+def compose(spark: SparkSession, config: JobConfig, until_ms: int | None = None) -> Starter:
+    """Composes source, operator and sinks as the config says. Nothing runs yet.
+
+    Args:
+        spark: The session.
+        config: The checked config.
+        until_ms: The instant to which the clock runs (UTC epoch ms), or None.
+
+    Returns:
+        A function that starts the query.
+
+    Raises:
+        ConfigError: The source cannot be opened.
+        ContractError: The source does not fit the command contract.
+    """
+    if isinstance(config, TieredConfig):
+        return _compose_tiered(spark, config, until_ms)
+    scheduled = frame_of(spark, config, until_ms)
+    destinations, rejects = destinations_of(config), sink_of(config.rejects)
+
+    def start(trigger: str, on_batch: Callable[[BatchReport], None]) -> Query:
+        return deliver(
+            scheduled,
+            destinations=destinations,
+            rejects=rejects,
+            checkpoint=config.checkpoint,
+            trigger=trigger,
+            name=config.name,
+            on_batch=on_batch,
+        )
+
+    return start
+
+
+def _compose_tiered(spark: SparkSession, config: TieredConfig, until_ms: int | None) -> Starter:
+    commands, what = commands_of(spark, config), tiered_wheel_of(config, until_ms)
+
+    def start(trigger: str, on_batch: Callable[[BatchReport], None]) -> TieredRun:
+        return start_tiered(
+            commands,
+            what,
+            outlet=Outlet(destinations_of(config), sink_of(config.rejects)),
+            checkpoint=config.checkpoint,
+            trigger=trigger,
+            name=config.name,
+            on_batch=on_batch,
+        )
+
+    return start
+
+
+def tiered_wheel_of(config: TieredConfig, until_ms: int | None) -> TieredWheel:
+    """Returns what a run of the tiered mode is made of."""
+    clock = clock_of(config.clock, until_ms)
+    assert not isinstance(clock, SimulatedClock), "the model of the tiered mode has none"
+    return TieredWheel(
+        layout=config.wheel.layout(),
+        store=config.store.path,
+        clock=clock,
+        shards=config.wheel.shards,
+        contract=contract_of(config),
+        memory_ms=config.contract.memory_ms,
+        limit=config.limits.fired_per_batch,
+        limits=limits_of(config),
+        on_limit=config.limits.on_limit,
+        history_ms=config.store.history_ms,
+        keep_ms=config.store.keep_ms,
+    )
+
+
+def frame_of(spark: SparkSession, config: JobConfig, until_ms: int | None) -> DataFrame:
+    """Returns the frame of :func:`~wheel_udf.stream.schedule_operator.schedule` or :func:`~wheel_udf.stream.watch_operator.watch` over the config's source or sources."""
+    clock = clock_of(config.clock, until_ms)
+    if isinstance(config, PurgatoryConfig):
+        return _watched(spark, config, clock)
+    assert isinstance(config, SchedulerConfig), "there are two kinds"
+    return schedule(
+        commands_of(spark, config),
+        wheel=config.wheel.wheel(),
+        clock=clock,
+        shards=config.wheel.shards,
+        contract=contract_of(config),
+        memory_ms=config.contract.memory_ms,
+        limit=config.limits.fired_per_batch,
+        limits=limits_of(config),
+    )
+
+
+def _watched(spark: SparkSession, config: PurgatoryConfig, clock: Clock) -> DataFrame:
+    contract = config.contract
+    operations, events = read_both(spark, config.operations, config.events)
+    named = "destination" in (name.lower() for name in operations.columns)
+    if config.watch.deliver and not named and contract.default_destination is None:
+        raise ConfigError(
+            "outcomes have no destination",
+            field="contract.default_destination",
+            rule="a default, or a column destination of the operations",
+            hint="watch.deliver: [] if they are only to be counted",
+        )
+    return watch(
+        operations,
+        events,
+        wheel=config.wheel.wheel(),
+        clock=clock,
+        shards=config.wheel.shards,
+        contract=Contract(
+            max_delay_ms=contract.max_delay_ms,
+            max_value_bytes=contract.max_value_bytes,
+            destinations=tuple(config.destinations),
+            default_destination=contract.default_destination,
+        ),
+        lookback_ms=config.watch.lookback_ms,
+        memory_ms=contract.memory_ms,
+        deliver=config.watch.deliver,
+    )
+
+
+def commands_of(spark: SparkSession, config: SchedulerConfig) -> DataFrame:
+    """Returns the stream of commands from the config's source and the topics of its delay levels."""
+    topics = {} if config.levels is None else config.levels.topics
+    paused = () if config.levels is None else config.levels.paused
+    topics_of_levels = [
+        LevelTopic(topic, level_ms, paused=level_ms in paused) for topic, level_ms in sorted(topics.items())
+    ]
+    return read_commands(spark, config.source, preset=config.contract.preset, level_topics=topics_of_levels)
+
+
+def limits_of(config: SchedulerConfig) -> Limits:
+    """Returns the bounds on what is pending."""
+    return Limits(**config.limits.bounds, soft=config.limits.soft)
+
+
+def clock_of(clock: models.ClockConfig, until_ms: int | None) -> Clock:
+    """Returns the clock of the section ``clock``."""
+    match clock:
+        case models.EventClockConfig():
+            return EventClock(
+                delay_ms=clock.delay_ms,
+                max_ahead_ms=clock.max_ahead_ms,
+                heartbeat_ms=clock.heartbeat_ms,
+                until_ms=until_ms,
+            )
+        case models.ProcessingClockConfig():
+            return ProcessingClock(heartbeat_ms=clock.heartbeat_ms, until_ms=until_ms)
+        case models.SimulatedClockConfig():
+            return SimulatedClock(
+                start_ms=clock.start_ms,
+                step_ms=clock.step_ms,
+                instants_ms=clock.instants_ms or (),
+                until_ms=until_ms,
+            )
+
+
+def contract_of(config: SchedulerConfig) -> Contract:
+    """Returns the contract of the commands. Its allow-list is the keys of ``destinations``."""
+    return Contract(
+        max_delay_ms=config.contract.max_delay_ms,
+        max_value_bytes=config.contract.max_value_bytes,
+        destinations=tuple(config.destinations),
+        default_destination=config.contract.default_destination,
+        max_lateness_ms=config.contract.max_lateness_ms,
+        levels=None if config.levels is None else config.levels.levels(config.wheel.tick_ms),
+    )
+
+
+def destinations_of(config: JobConfig) -> Destinations:
+    """Returns the names and patterns of destinations, each with its sink."""
+    return Destinations({pattern: sink_of(sink) for pattern, sink in config.destinations.items()})
+
+
+def sink_of(sink: models.AnySink) -> Sink:
+    """Returns the sink of a destination or of the rejects."""
+    match sink:
+        case models.KafkaSinkConfig():
+            return KafkaSink(options=sink.options, create=sink.create, topic=sink.place)
+        case models.DeltaSinkConfig():
+            return DeltaSink(path=sink.path, create=sink.create)
+        case models.FileSinkConfig():
+            return FileSink(path=sink.path, format=sink.sink)
+
+
+def check_config_checkpoint(spark: SparkSession, config: JobConfig) -> None:
+    """Compares the config with its checkpoint and its slot store. Creates nothing.
+
+    Raises:
+        GeometryChangedError: They were made with another geometry, shard count or clock, or in another mode.
+        CheckpointError: The checkpoint is damaged or not one of this package.
+        StoreError: The slot store cannot be used, or belongs to another checkpoint.
+    """
+    if isinstance(config, TieredConfig):
+        check_tiered(spark, tiered_wheel_of(config, until_ms=None), config.checkpoint)
+    else:
+        check_checkpoint(config.checkpoint, **identity_of(config))
+
+
+def identity_of(config: JobConfig) -> dict[str, Any]:
+    """Returns what a checkpoint of this config is recognised by; arguments of ``open_checkpoint``."""
+    wheel = config.wheel.wheel().fingerprint()
+    if isinstance(config, PurgatoryConfig):
+        identity = watch_fingerprint(wheel)
+    else:
+        assert isinstance(config, SchedulerConfig), "there are two kinds"
+        identity = delay_levels.fingerprint(wheel, leveled=config.levels is not None)
+    return {
+        "wheel_fingerprint": identity,
+        "shards": config.wheel.shards,
+        "clock_kind": config.clock.kind,
+    }
+
+
+@contextmanager
+def session(name: str, checkpoint: str | None = None) -> Iterator[SparkSession]:
+    """Provides the session for a job: the running one, which is left running, or a new one, which is stopped at the end."""
+    running = SparkSession.getActiveSession()
+    spark = build_session(name, checkpoint=checkpoint)
+    try:
+        yield spark
+    finally:
+        if running is None:
+            kafka_admin.close_all()
+            stop_session(spark)

@@ -1,0 +1,275 @@
+"""The verb ``dry-run``: checks and reports everything that can be known before a run. It writes nothing and starts no query.
+
+Checked, in addition to the config itself: the source can be opened and has usable columns (the whole plan of the wheel is composed on it),
+destinations can be written, the checkpoint is one of this package, of the same mode, geometry, shards and clock, and
+the slot store belongs to it. Kafka clusters are asked
+for their topics. All errors of destinations are reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql import SparkSession
+
+from wheel_udf.common import KAFKA_SERVERS, ConfigError, ConfigErrors, SinkError, instant_text
+from wheel_udf.delivery import FIRED, OUTCOME, Shape, duration_text
+from wheel_udf.job import kafka_options, models
+from wheel_udf.job.compose import (
+    SUCCESS,
+    Say,
+    check_config_checkpoint,
+    commands_of,
+    frame_of,
+    session,
+    sink_of,
+)
+from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.sources import read_both
+from wheel_udf.platform import kafka_admin, last_planned, planned_batch
+from wheel_udf.wheel import Wheel, level_name
+
+_WILDCARDS = str.maketrans("*?", "xx")
+
+
+def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
+    """Checks and reports; see the module.
+
+    Args:
+        config: The checked config.
+        until_ms: The instant to which the clock would run (UTC epoch ms), or None.
+        say: Takes the lines.
+
+    Returns:
+        0.
+
+    Raises:
+        WheelError: The job could not run.
+    """
+    with session(config.name) as spark:
+        frame_of(spark, config, until_ms)
+        check_destinations(spark, config)
+        check_config_checkpoint(spark, config)
+        batches = _batches_text(config)
+        sources = source_lines(spark, config)
+        for line in report(config, until_ms, sources, batches):
+            say(line)
+    return SUCCESS
+
+
+def source_lines(spark: SparkSession, config: JobConfig) -> list[str]:
+    """Returns a line for each source: where it is and which columns it has."""
+    if isinstance(config, PurgatoryConfig):
+        parts = (("operations", config.operations), ("events", config.events))
+        frames = read_both(spark, config.operations, config.events)
+        return [
+            f"  {name:<13} {_source_text(source)}: {', '.join(frame.columns)}"
+            for (name, source), frame in zip(parts, frames, strict=True)
+        ]
+    assert isinstance(config, SchedulerConfig), "there are two kinds"
+    names = commands_of(spark, config).columns
+    return [f"  source        {_source_text(config.source, config.contract.preset)}: {', '.join(names)}"]
+
+
+def check_destinations(spark: SparkSession, config: JobConfig) -> None:
+    """Checks that each sink can be written.
+
+    The names that a pattern with wildcards will match are not known yet. Its sink is checked with a made-up name, and only where missing
+    tables may be created (otherwise the answer would always be that this name is missing).
+
+    Raises:
+        ConfigErrors: All sinks that cannot be written.
+    """
+    shape = OUTCOME if isinstance(config, PurgatoryConfig) else FIRED
+    reasons = {
+        f"destinations.{pattern}": _reason(spark, sink, pattern, shape)
+        for pattern, sink in config.destinations.items()
+    }
+    reasons["rejects"] = _reason(spark, config.rejects, None, shape)
+    faults = [
+        ConfigError(f"cannot be written, {reason}", field=field, hint=_hint(config, field, reason))
+        for field, reason in reasons.items()
+        if reason is not None
+    ]
+    if faults:
+        raise ConfigErrors(faults)
+
+
+def _reason(spark: SparkSession, sink: models.AnySink, pattern: str | None, shape: Shape) -> str | None:
+    """Returns why a sink cannot be written; None if it can, as far as that can be known."""
+    name = None if pattern is None else pattern.translate(_WILDCARDS)
+    try:
+        if name == pattern or sink.create or isinstance(sink, models.FileSinkConfig):
+            return sink_of(sink).missing_reason(spark, name, shape)
+        if isinstance(sink, models.KafkaSinkConfig):
+            kafka_admin.topic_names(spark, sink.options)
+    except SinkError as fault:
+        return str(fault)
+    return None
+
+
+def _hint(config: JobConfig, field: str, reason: str) -> str | None:
+    if field == "rejects" or "missing" not in reason:
+        return None
+    sink = config.destinations[field.removeprefix("destinations.")]
+    return f"create the {'topic' if sink.sink == 'kafka' else 'table'}, or set create: true"
+
+
+def _batches_text(config: JobConfig) -> str:
+    tiered = isinstance(config, TieredConfig)
+    checkpoint = f"{config.checkpoint}/wheel" if tiered else config.checkpoint
+    newest = last_planned(checkpoint)
+    if newest is None:
+        return "new: the first start creates it"
+    if planned_batch(checkpoint) is not None:
+        return f"continues with batch {newest}, which was planned and not committed"
+    return f"continues after batch {newest}"
+
+
+def report(config: JobConfig, until_ms: int | None, sources: list[str], batches: str) -> Iterator[str]:
+    """Yields the lines that describe what a run would do."""
+    yield "dry run: nothing is written"
+    yield f"  name          {config.name}"
+    yield f"  mode          {_mode_text(config)}"
+    yield from sources
+    yield f"  clock         {clock_text(config.clock)}" + (
+        f", until {instant_text(until_ms)}" if until_ms is not None else ""
+    )
+    yield f"  trigger       {_trigger_text(config)}"
+    yield f"  lateness      {lateness_text(config)}"
+    if isinstance(config, SchedulerConfig) and config.limits.bounds:
+        yield f"  limits        {limits_text(config)}"
+    if isinstance(config, SchedulerConfig) and config.levels is not None:
+        yield f"  levels        {levels_text(config.levels)}"
+    assert isinstance(config, SchedulerConfig | PurgatoryConfig), "there are two kinds"
+    contract = config.contract
+    events = "" if isinstance(config, SchedulerConfig) else "; an event likewise, after its time"
+    yield f"  memory        {_span(contract.memory_ms, 'for ever')} after its end, on the wheel's clock, an id is remembered{events}"
+    yield f"  max_delay     {_span(contract.max_delay_ms, 'unlimited')}; max_value_bytes {contract.max_value_bytes:,}"
+    for pattern, sink in config.destinations.items():
+        yield f"  destination   {pattern} -> {_sink_text(sink)}"
+    yield f"  rejects       {_sink_text(config.rejects, always_created=True)}"
+    yield f"  checkpoint    {config.checkpoint}: {batches}"
+    wheel = config.wheel.wheel()
+    yield f"  wheel         {wheel.levels} levels of {wheel.size} buckets, {config.wheel.shards} shards"
+    yield from geometry_table(wheel)
+
+
+def limits_text(config: SchedulerConfig) -> str:
+    """Returns the bounds on what is pending, and what happens at them."""
+    limits = config.limits
+    bounds = ", ".join(f"{name} {most:,}" for name, most in limits.bounds.items())
+    zone = "" if limits.soft == 1 else f", from {limits.soft:.0%} of it on at times"
+    pauses = limits.on_limit == "pause"
+    beyond = "the intake pauses and continues by itself" if pauses else "new entries are rejected"
+    shared = "" if isinstance(config, TieredConfig) else f"; shared by {config.wheel.shards} shards"
+    return f"{bounds}: at the bound{zone} {beyond}{shared}"
+
+
+def levels_text(levels: models.LevelsConfig) -> str:
+    """Returns the policy of delay levels, and the topics that have one."""
+    if levels.policy == "binary":
+        policy = "binary: 1, 2, 4, ... ticks; delays are kept as they are"
+    else:
+        beyond = {
+            "reject": "longer delays are rejected",
+            "top": "longer delays have the last level, and fire earlier than asked",
+            "exact": "longer delays are kept as they are",
+        }
+        listed = " ".join(map(level_name, levels.list_ms))
+        policy = f"fixed: delays are rounded up to one of {listed}; {beyond[levels.on_beyond]}"
+    topics = [
+        f"; topic {topic} has {level_name(level_ms)}{', paused' if level_ms in levels.paused else ''}"
+        for topic, level_ms in sorted(levels.topics.items())
+    ]
+    return policy + "".join(topics)
+
+
+def _mode_text(config: JobConfig) -> str:
+    if isinstance(config, PurgatoryConfig):
+        delivered = ", ".join(config.watch.deliver) or "none"
+        return (
+            f"purgatory: operations wait for events in Spark state, one query; an operation looks {duration_text(config.watch.lookback_ms)} back; "
+            f"outcomes that are delivered: {delivered}"
+        )
+    if not isinstance(config, TieredConfig):
+        return "direct: all pending entries are in Spark state, one query from source to sinks"
+    layout = config.wheel.layout()
+    return (
+        f"tiered: entries due within about {duration_text(layout.window_ms)} are in Spark state, the rest in the slot store {config.store.path}; "
+        "the cost of a batch does not depend on the number pending"
+    )
+
+
+def geometry_table(wheel: Wheel) -> Iterator[str]:
+    """Yields level, tick and interval of each level, in readable units."""
+    yield f"    {'level':>5}  {'tick':>14}  {'interval':>14}"
+    for level in range(1, wheel.levels + 1):
+        tick, interval = duration_text(wheel.tick_of(level)), duration_text(wheel.interval_of(level))
+        open_end = " and all beyond" if level == wheel.levels else ""
+        yield f"    {level:>5}  {tick:>14}  {interval:>14}{open_end}"
+
+
+def lateness_text(config: JobConfig) -> str:
+    """Returns the worst case that the design promises: a trigger and a batch, twice where two queries follow each other."""
+    if config.trigger_ms is None:
+        base = "an available-now run has no trigger to wait for: at worst one batch, plus the time between two runs"
+    else:
+        base = f"at worst one trigger ({duration_text(config.trigger_ms)}) plus the time of one batch"
+    limit = config.limits.fired_per_batch if isinstance(config, SchedulerConfig) else None
+    over = f", plus one batch for each {limit:,} rows that fall due together" if limit is not None else ""
+    by = " of the wall clock" if config.clock.kind == "processing" else "; measured on the wheel's own clock"
+    twice = "; for the intake and again for the wheel" if isinstance(config, TieredConfig) else ""
+    return base + over + by + twice
+
+
+def clock_text(clock: models.ClockConfig) -> str:
+    """Returns the clock in words."""
+    match clock:
+        case models.EventClockConfig():
+            ahead = _span(clock.max_ahead_ms, "any time")
+            return (
+                f"event: the watermark, {duration_text(clock.delay_ms)} behind the latest event time; "
+                f"up to {ahead} ahead of the wall clock"
+            )
+        case models.ProcessingClockConfig():
+            return f"processing: the wall clock; a heartbeat each {duration_text(clock.heartbeat_ms)}"
+        case models.SimulatedClockConfig():
+            if clock.instants_ms is not None:
+                return (
+                    f"simulated: {len(clock.instants_ms)} instants from {instant_text(clock.instants_ms[0])}"
+                )
+            assert clock.step_ms is not None
+            return (
+                f"simulated: from {instant_text(clock.start_ms)} in steps of {duration_text(clock.step_ms)}"
+            )
+
+
+def _span(span_ms: int | None, unbounded: str) -> str:
+    return unbounded if span_ms is None else duration_text(span_ms)
+
+
+def _trigger_text(config: JobConfig) -> str:
+    return config.trigger if config.trigger_ms is None else f"every {duration_text(config.trigger_ms)}"
+
+
+def _source_text(source: models.SourceConfig | models.StreamConfig, preset: str | None = None) -> str:
+    if not isinstance(source, models.KafkaSourceConfig):
+        feed = ", its change feed" if source.reads_changes else ""
+        return f"{source.format} {source.path}{feed}"
+    read = kafka_options.reader_options(source.options, source.topics)
+    named = ", ".join(source.topic_names) or kafka_options.option(read, "subscribePattern")
+    start = kafka_options.option(read, "startingOffsets") or "a timestamp"
+    servers = kafka_options.option(read, KAFKA_SERVERS)
+    return (
+        f"kafka {servers}, topics {named}{f', preset {preset}' if preset else ''}, first start from {start}"
+    )
+
+
+def _sink_text(sink: models.AnySink, *, always_created: bool = False) -> str:
+    creates = sink.create or always_created or isinstance(sink, models.FileSinkConfig)
+    created = " (created if missing)" if creates else ""
+    if isinstance(sink, models.KafkaSinkConfig):
+        servers = kafka_options.option(sink.options, KAFKA_SERVERS)
+        return f"kafka {servers}, topic {sink.place or 'of the same name'}{created}"
+    return f"{sink.sink} {sink.path}{created}"

@@ -1,0 +1,99 @@
+"""The sections ``contract``, ``limits`` and ``store``: bounds on single rows, on what is pending, and on what is kept."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, StrictInt, WithJsonSchema
+
+from wheel_udf.job.models.section import Section
+from wheel_udf.job.models.values import (
+    DestinationName,
+    NotNegativeMs,
+    Span,
+    Text,
+    UnboundedMs,
+    as_written,
+    at_least,
+    fault,
+)
+
+
+class OperationContractConfig(Section):
+    """What an operation may look like, and how long its id is remembered."""
+
+    max_delay_ms: UnboundedMs = Field(as_written("730 days"), alias="max_delay")
+    """The longest time from event_time to the due time. unlimited: no bound."""
+
+    memory_ms: UnboundedMs = Field(as_written("5 minutes"), alias="memory")
+    """How long, on the wheel's clock, an id is remembered after its end. unlimited: for ever."""
+
+    max_value_bytes: StrictInt = Field(1_048_576, ge=0)
+    """The largest sum of the bytes of value, key and headers."""
+
+    default_destination: DestinationName | None = None
+    """The destination of rows that name none. Default: they are rejected."""
+
+
+class ContractConfig(OperationContractConfig):
+    """What a command may look like, and how long its id is remembered."""
+
+    preset: Literal["columns", "native", "json", "scheduler"] = "columns"
+    """How a record becomes a command: by the names of its columns, or one of the presets for Kafka. Default with a kafka source: native."""
+
+    max_lateness_ms: NotNegativeMs | None = Field(None, alias="max_lateness")
+    """Past this lateness a row goes to the rejects, unless its command says otherwise. Default: no bound."""
+
+
+def _share(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise fault("not a share", rule="above 0 and at most 1, such as 0.5")
+    return float(value)
+
+
+PENDING_BOUNDS: Final = ("pending", "per_destination", "per_slot")
+"""The settings of the section ``limits`` that bound what is pending."""
+
+_SHARE: Final[dict[str, Any]] = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
+
+
+class LimitsConfig(Section):
+    """Bounds on the work of a batch and on what is pending. Default: no bounds."""
+
+    fired_per_batch: StrictInt | None = Field(None, ge=1)
+    """The most rows that a batch releases. The rest stays due and goes next, oldest first."""
+
+    pending: StrictInt | None = Field(None, ge=1)
+    """The most entries that wait, in all."""
+
+    per_destination: StrictInt | None = Field(None, ge=1)
+    """The most entries that wait for one destination."""
+
+    per_slot: StrictInt | None = Field(None, ge=1)
+    """The most entries that are due in one tick of the wheel."""
+
+    soft: Annotated[float, BeforeValidator(_share), WithJsonSchema(_SHARE)] = 1.0
+    """Share of a bound at which its soft zone begins. 1: there is none."""
+
+    on_limit: Literal["reject", "pause"] = "reject"
+    """What happens to a command that finds no room: it is rejected, or the intake pauses (mode tiered, processing clock)."""
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The bounds on what is pending that are set."""
+        return {name: most for name in PENDING_BOUNDS if (most := getattr(self, name)) is not None}
+
+
+class StoreConfig(Section):
+    """Where the slot store is, and how long it keeps what is done."""
+
+    path: Text
+    """The folder of the store, a Delta table."""
+
+    history_ms: NotNegativeMs = Field(as_written("0 seconds"), alias="history")
+    """How long rows stay after their due time, in addition to what contract.memory needs."""
+
+    keep_ms: Annotated[Span, at_least(3_600_000, "at least 1 hour")] = Field(
+        as_written("1 day"), alias="keep"
+    )
+    """How long unused files and log entries stay, for a look at earlier moments. Fixed when the store is created."""

@@ -1,0 +1,147 @@
+"""The whole file of a purgatory: operations and events instead of a source of commands."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, StrictStr
+
+from wheel_udf.commands import EVENT_COLUMNS, OPERATION_COLUMNS
+from wheel_udf.job.models.bounds import OperationContractConfig
+from wheel_udf.job.models.scheduler import Faults, JobConfig, Name, one_use_of_each, path_of
+from wheel_udf.job.models.section import Rule, Section, all_defaults, looks_at
+from wheel_udf.job.models.sink import RejectsConfig
+from wheel_udf.job.models.source import DeltaSourceConfig, FileSourceConfig, KafkaSourceConfig
+from wheel_udf.job.models.values import NotNegativeMs, Text, as_written, fault, fault_at
+
+
+def _columns_of(*known: str) -> tuple[Any, ...]:
+    def check(columns: dict[str, str]) -> dict[str, str]:
+        unknown = [name for name in columns if name not in known]
+        if unknown:
+            raise fault(f"no such column: {', '.join(unknown)}", rule=f"one of {', '.join(known)}")
+        return columns
+
+    return AfterValidator(check), Field(json_schema_extra={"propertyNames": {"enum": [*known]}})
+
+
+class _Meaning(Section):
+    """What the rows of a source mean."""
+
+    columns: dict[StrictStr, Text] = Field(default_factory=dict)
+    """SQL over the columns of the source, by the name of the column that it makes. Default: the source has those columns."""
+
+    where: Text | None = None
+    """SQL: which rows count. Default: all."""
+
+
+class _Operations(_Meaning):
+    columns: Annotated[dict[StrictStr, Text], *_columns_of(*OPERATION_COLUMNS)] = Field(default_factory=dict)
+    """SQL over the columns of the source, by the name of the column that it makes. Default: the source has those columns."""
+
+
+class _Events(_Meaning):
+    columns: Annotated[dict[StrictStr, Text], *_columns_of(*EVENT_COLUMNS)] = Field(default_factory=dict)
+    """SQL over the columns of the source, by the name of the column that it makes. Default: the source has those columns."""
+
+
+class OperationFilesConfig(_Operations, FileSourceConfig):
+    """A folder of files with operations."""
+
+
+class OperationTableConfig(_Operations, DeltaSourceConfig):
+    """A Delta table with operations."""
+
+
+class OperationTopicsConfig(_Operations, KafkaSourceConfig):
+    """Topics of Kafka with operations."""
+
+
+class EventFilesConfig(_Events, FileSourceConfig):
+    """A folder of files with events."""
+
+
+class EventTableConfig(_Events, DeltaSourceConfig):
+    """A Delta table with events."""
+
+
+class EventTopicsConfig(_Events, KafkaSourceConfig):
+    """Topics of Kafka with events."""
+
+
+OperationsConfig = Annotated[
+    OperationFilesConfig | OperationTableConfig | OperationTopicsConfig, Field(discriminator="format")
+]
+EventsConfig = Annotated[
+    EventFilesConfig | EventTableConfig | EventTopicsConfig, Field(discriminator="format")
+]
+StreamConfig = OperationsConfig | EventsConfig
+"""A source of operations or of events."""
+
+
+class WatchConfig(Section):
+    """How operations and events meet."""
+
+    lookback_ms: NotNegativeMs = Field(as_written("0 seconds"), alias="lookback")
+    """How long before its own event_time an operation looks for events. At most contract.memory."""
+
+    deliver: tuple[Literal["completed", "expired", "cancelled"], ...] = ("completed", "expired", "cancelled")
+    """Which outcomes go to their destination. The others are only counted."""
+
+
+@looks_at(watch="lookback", contract="memory")
+def _events_are_remembered(watch: WatchConfig, contract: OperationContractConfig) -> Faults:
+    if contract.memory_ms is not None and watch.lookback_ms > contract.memory_ms:
+        yield fault_at(
+            "watch",
+            "lookback",
+            what="an operation cannot look back so far",
+            value=f"{watch.lookback_ms} ms",
+            rule=f"at most contract.memory, {contract.memory_ms} ms: forgotten events are not found",
+        )
+
+
+@looks_at(operations="path", events="path", rejects="path")
+def _paths_have_one_use(
+    operations: OperationsConfig | None = None,
+    events: EventsConfig | None = None,
+    rejects: RejectsConfig | None = None,
+    checkpoint: str | None = None,
+) -> Faults:
+    read = path_of(operations)
+    # One table may hold both operations and events.
+    also = path_of(events) if path_of(events) != read else None
+    return one_use_of_each(
+        {
+            ("operations", "path"): read,
+            ("events", "path"): also,
+            ("rejects", "path"): path_of(rejects),
+            ("checkpoint",): checkpoint,
+        }
+    )
+
+
+class PurgatoryConfig(JobConfig):
+    """A purgatory: operations wait for events until they are complete, cancelled or expired."""
+
+    not_here: ClassVar = dict.fromkeys(
+        ("source", "mode", "limits", "levels", "store"),
+        "a scheduler's config has a source of commands, a purgatory's operations and events",
+    )
+
+    name: Name = "purgatory"
+    """Label of the query in metrics and transaction ids."""
+
+    operations: OperationsConfig
+    """Where operations come from."""
+
+    events: EventsConfig
+    """Where events come from."""
+
+    watch: WatchConfig = all_defaults(WatchConfig)
+    """How operations and events meet."""
+
+    contract: OperationContractConfig = all_defaults(OperationContractConfig)
+    """What an operation may look like."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (*JobConfig.rules, _events_are_remembered, _paths_have_one_use)

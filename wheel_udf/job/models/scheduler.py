@@ -1,0 +1,298 @@
+"""The whole file of a scheduler: one model for each mode, and the rules across sections."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StrictStr,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from wheel_udf.commands import DEFAULT_PRESET, PRESETS
+from wheel_udf.common import AllowList
+from wheel_udf.job.kafka_options import option
+from wheel_udf.job.models.bounds import ContractConfig, LimitsConfig, OperationContractConfig, StoreConfig
+from wheel_udf.job.models.levels import LevelsConfig
+from wheel_udf.job.models.section import Rule, Section, all_defaults, looks_at
+from wheel_udf.job.models.sink import AnySink, DestinationsConfig, KafkaRejectsConfig, RejectsConfig
+from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
+from wheel_udf.job.models.values import DURATION_RULE, Text, duration_of, fault, fault_at
+from wheel_udf.job.models.wheel import ClockConfig, TieredClockConfig, TieredWheelConfig, WheelConfig
+from wheel_udf.wheel import level_name
+
+AVAILABLE_NOW: Final = "available-now"
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+Faults = Iterator[InitErrorDetails]
+
+
+def _trigger(value: object) -> str:
+    if value == AVAILABLE_NOW:
+        return AVAILABLE_NOW
+    try:
+        trigger_ms = duration_of(value)
+    except PydanticCustomError:
+        raise fault("not a trigger", rule=f"{AVAILABLE_NOW}, or {DURATION_RULE}") from None
+    if trigger_ms < 0:
+        raise fault("too short a duration", rule="not negative")
+    return f"{trigger_ms} milliseconds"
+
+
+def _name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise fault("not a name", rule="1 to 100 of A-Z a-z 0-9 . _ -")
+    return value
+
+
+Name = Annotated[StrictStr, AfterValidator(_name)]
+Trigger = Annotated[
+    str, BeforeValidator(_trigger), WithJsonSchema({"anyOf": [{"type": "string"}, {"const": 0}]})
+]
+
+
+# --- any job ----------------------------------------------------------------------------------------------------------
+
+
+@looks_at(contract="default_destination")
+def _default_is_allowed(contract: OperationContractConfig, destinations: Mapping[str, AnySink]) -> Faults:
+    default = contract.default_destination
+    if default is not None and AllowList(destinations).first(default) is None:
+        yield fault_at(
+            "contract",
+            "default_destination",
+            what="the default destination is not on the allow-list",
+            value=default,
+            rule=f"a name that one of destinations matches: {', '.join(destinations)}",
+        )
+
+
+def one_use_of_each(paths: Mapping[tuple[str, ...], str | None]) -> Faults:
+    """Reports each path that an earlier setting names too.
+
+    Args:
+        paths: Location of a setting to its path; None: it has none.
+    """
+    seen: dict[Path, tuple[str, ...]] = {}
+    for location, path in paths.items():
+        if path is not None and (other := seen.setdefault(Path(path), location)) != location:
+            rule = f"not the path of {'.'.join(other)}"
+            yield fault_at(*location, what="one path with two uses", value=path, rule=rule)
+
+
+def path_of(section: object) -> str | None:
+    """Returns the path of a section that has one."""
+    return getattr(section, "path", None)
+
+
+class JobConfig(Section):
+    """What the file of every job has."""
+
+    name: Name = "wheel"
+    """Label of the query in metrics and transaction ids."""
+
+    wheel: WheelConfig = all_defaults(WheelConfig)
+    """Geometry and shards."""
+
+    clock: ClockConfig
+    """What time it is."""
+
+    destinations: DestinationsConfig
+    """The allow-list: name or pattern (* any text, ? any character) and its sink. The first match counts."""
+
+    rejects: RejectsConfig
+    """Where rows go that cannot be used or delivered, each with its reason."""
+
+    trigger: Trigger = "1 second"
+    """The interval between batches; or available-now: reads what is there, then ends."""
+
+    checkpoint: Text
+    """The folder of the query's progress, and its identity: a stopped run continues from it."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (_default_is_allowed,)
+
+    @property
+    def trigger_ms(self) -> int | None:
+        """The interval of the trigger in ms; None for available-now."""
+        return None if self.trigger == AVAILABLE_NOW else int(self.trigger.split()[0])
+
+
+# --- a scheduler ------------------------------------------------------------------------------------------------------
+
+
+@looks_at(source="format", contract="preset")
+def _preset_fits_the_source(source: SourceConfig, contract: ContractConfig) -> Faults:
+    preset = contract.preset
+    reads_kafka = isinstance(source, KafkaSourceConfig)
+    if reads_kafka and preset == "columns" and "preset" in contract.model_fields_set:
+        what, rule = "a Kafka record has no such columns", f"one of {', '.join(PRESETS)} with a kafka source"
+        yield fault_at("contract", "preset", what=what, value=preset, rule=rule)
+    if not reads_kafka and preset in PRESETS:
+        what, rule = "a preset of Kafka records", "columns, unless the source is kafka"
+        yield fault_at("contract", "preset", what=what, value=preset, rule=rule)
+
+
+def _rejects_do_not_come_back(
+    source: SourceConfig, rejects: RejectsConfig, levels: LevelsConfig | None = None
+) -> Faults:
+    what = "the rejects would come back as commands"
+    if not isinstance(rejects, KafkaRejectsConfig) or not isinstance(source, KafkaSourceConfig):
+        return
+    if rejects.topic in source.topic_names:
+        yield fault_at("rejects", "topic", what=what, value=rejects.topic, rule="not a topic of the source")
+    if levels is not None and rejects.topic in levels.topics:
+        rule = "not a topic of levels.topics"
+        yield fault_at("rejects", "topic", what=what, value=rejects.topic, rule=rule)
+
+
+def _topics_have_a_level(levels: LevelsConfig | None, wheel: WheelConfig) -> Faults:
+    for topic, level_ms in levels.topics.items() if levels is not None else ():
+        assert levels is not None
+        if not levels.levels(wheel.tick_ms).has(level_ms):
+            rule = "one of levels.list" if levels.policy == "fixed" else "a power of two of wheel.tick"
+            value = level_name(level_ms)
+            yield fault_at("levels", "topics", topic, what="not a delay level", value=value, rule=rule)
+
+
+def _level_topics_are_read_once(levels: LevelsConfig | None, source: SourceConfig) -> Faults:
+    if levels is None or not levels.topics:
+        return
+    if not isinstance(source, KafkaSourceConfig):
+        yield fault_at("levels", "topics", what="a setting of kafka sources", rule="source.format: kafka")
+        return
+    if option(source.options, "subscribePattern") is not None:
+        rule = "source.topics, or the option subscribe or assign: what a pattern matches may be one of these"
+        yield fault_at("levels", "topics", what="topics beside a pattern", rule=rule)
+    for topic in levels.topics:
+        if topic in source.topic_names:
+            what, rule = "this topic is read already", "not a topic of the source"
+            yield fault_at("levels", "topics", what=what, value=topic, rule=rule)
+
+
+@looks_at(source="path", rejects="path", store="path")
+def _paths_have_one_use(
+    source: SourceConfig | None = None,
+    rejects: RejectsConfig | None = None,
+    store: StoreConfig | None = None,
+    checkpoint: str | None = None,
+) -> Faults:
+    sections = {"source": source, "rejects": rejects, "store": store}
+    paths: dict[tuple[str, ...], str | None] = {
+        (name, "path"): path_of(section) for name, section in sections.items()
+    }
+    return one_use_of_each(paths | {("checkpoint",): checkpoint})
+
+
+class SchedulerConfig(JobConfig):
+    """What the file of a scheduler has in both modes."""
+
+    told_by: ClassVar = "mode"
+
+    source: SourceConfig
+    """Where commands come from."""
+
+    contract: ContractConfig = all_defaults(ContractConfig)
+    """What a command may look like."""
+
+    limits: LimitsConfig = all_defaults(LimitsConfig)
+    """Bounds on the work of a batch and on what is pending."""
+
+    levels: LevelsConfig | None = None
+    """Delay levels. Default: there are none."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *JobConfig.rules,
+        _preset_fits_the_source,
+        _rejects_do_not_come_back,
+        _topics_have_a_level,
+        _level_topics_are_read_once,
+        _paths_have_one_use,
+    )
+
+    @field_validator("contract")
+    @classmethod
+    def _kafka_has_its_preset(cls, contract: ContractConfig, info: ValidationInfo) -> ContractConfig:
+        if "preset" in contract.model_fields_set or not isinstance(
+            info.data.get("source"), KafkaSourceConfig
+        ):
+            return contract
+        return contract.model_copy(update={"preset": DEFAULT_PRESET})
+
+
+def _cannot_pause(what: str) -> InitErrorDetails:
+    return fault_at(
+        "limits",
+        "on_limit",
+        what="the intake cannot pause here",
+        value="pause",
+        rule=f"not with {what}, where commands move the clock or the wheel: nothing would make room again",
+        hint="reject; or mode: tiered with the processing clock",
+    )
+
+
+@looks_at(limits="on_limit")
+def _direct_never_pauses(limits: LimitsConfig) -> Faults:
+    if limits.on_limit == "pause":
+        yield _cannot_pause("mode: direct")
+
+
+def _each_shard_has_its_part(limits: LimitsConfig, wheel: WheelConfig) -> Faults:
+    for bound, most in limits.bounds.items():
+        if most < wheel.shards:
+            rule = f"at least wheel.shards, {wheel.shards}: each shard has a part of it"
+            yield fault_at("limits", bound, what="too small a limit", value=most, rule=rule)
+
+
+class DirectConfig(SchedulerConfig):
+    """A scheduler with all pending entries in Spark state: one query from the source to the destinations."""
+
+    mode: Literal["direct"] = "direct"
+    """direct: all pending entries are in Spark state."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *SchedulerConfig.rules,
+        _direct_never_pauses,
+        _each_shard_has_its_part,
+    )
+
+
+@looks_at(limits="on_limit", clock="kind")
+def _event_clock_never_pauses(limits: LimitsConfig, clock: ClockConfig) -> Faults:
+    if limits.on_limit == "pause" and clock.kind == "event":
+        yield _cannot_pause("the event clock")
+
+
+class TieredConfig(SchedulerConfig):
+    """A scheduler with its near entries in Spark state and its far ones in a slot store."""
+
+    mode: Literal["tiered"]
+    """tiered: entries due later wait in a slot store."""
+
+    wheel: TieredWheelConfig = all_defaults(TieredWheelConfig)
+    """Geometry and shards, and which levels are in Spark state."""
+
+    clock: TieredClockConfig
+    """Event or processing clock. The event clock with --until plays bounded input to its end without waiting."""
+
+    store: StoreConfig
+    """Mode tiered keeps its far levels at store.path."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (*SchedulerConfig.rules, _event_clock_never_pauses)
+
+
+def _with_mode(settings: Any) -> Any:
+    return {"mode": "direct", **settings} if isinstance(settings, Mapping) else settings
+
+
+AnySchedulerConfig = Annotated[
+    DirectConfig | TieredConfig, Field(discriminator="mode"), BeforeValidator(_with_mode)
+]

@@ -1,0 +1,193 @@
+"""The base of all models of the config: a section with its rules.
+
+A field's type checks one setting; a *rule* checks several. A rule is a function whose parameters are names of fields::
+
+    def _keeps_its_share(limits, wheel): ...            # yields a fault for each thing that is wrong
+
+    class DirectConfig(SchedulerConfig):
+        rules = (*SchedulerConfig.rules, _keeps_its_share)
+
+A rule runs if the fields that it names are valid (unknown keys in them do not count), whatever else is wrong. So one validation reports all
+errors together, and a rule only ever sees models, never the raw file. Of a large section a rule may look at one setting (:func:`looks_at`):
+then only that one has to be valid. A parameter with the default None is optional: it is None if its field is not valid.
+
+The root of a config is a section too; its rules are those across sections.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any, ClassVar, Final, Self, TypeVar, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+
+from wheel_udf.job.models.values import is_recorded
+
+Location = tuple[str, ...]
+Rule = Callable[..., Iterable[InitErrorDetails]]
+_UNKNOWN: Final = "extra_forbidden"
+_R = TypeVar("_R", bound=Callable[..., object])
+
+
+class Section(BaseModel):
+    """A section of the config: unknown keys are errors, and it is immutable."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,  # it may hold secrets
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    told_by: ClassVar[str | None] = None
+    """Of one of several variants of a section: the key that says which one it is."""
+
+    not_here: ClassVar[Mapping[str, str]] = {}
+    """Keys that users may look for in this section, and why it has none."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_rules(cls, given: Any, validate: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        if isinstance(given, cls):
+            return given
+        if is_recorded(info) and isinstance(given, Mapping):
+            given = cls._of_record(given)
+        try:
+            section = validate(given)
+        except ValidationError as error:
+            faults = [_once_more(each) for each in error.errors(include_url=False)]
+            fields, wrong = cls._valid_fields(given, faults, info.context)
+            broken = cls._broken(fields, wrong)
+            raise ValidationError.from_exception_data(cls.__name__, [*faults, *broken]) from None
+        if faults := list(cls._broken(dict(section), set())):
+            raise ValidationError.from_exception_data(cls.__name__, faults)
+        return section
+
+    @classmethod
+    def _of_record(cls, recorded: Mapping[str, Any]) -> dict[str, Any]:
+        """Recorded settings, which have the names of attributes, under the keys of the file."""
+        fields = cls.model_fields
+        return {
+            (fields[name].alias or name) if name in fields else name: value
+            for name, value in recorded.items()
+        }
+
+    @classmethod
+    def _valid_fields(
+        cls, given: Any, faults: list[InitErrorDetails], context: Any
+    ) -> tuple[dict[str, Any], set[Location]]:
+        """The fields that are valid once all wrong settings are removed, and what was removed."""
+        fields: dict[str, Any] = {}
+        if not isinstance(given, Mapping):
+            return fields, set()
+        settings, removed = _without_faults(given, faults)
+        for name, field in cls.model_fields.items():
+            key = field.alias or name
+            if (key,) not in removed and (key in settings or not field.is_required()):
+                value = settings[key] if key in settings else field.get_default(call_default_factory=True)
+                with suppress(ValidationError):
+                    fields[name] = _adapters(cls)[name].validate_python(value, context=context)
+        return fields, removed
+
+    @classmethod
+    def _broken(cls, fields: Mapping[str, Any], wrong: set[Location]) -> Iterator[InitErrorDetails]:
+        """What the rules find wrong, of those that do not look at a setting that is wrong by itself."""
+        for rule in cls.rules:
+            seen = {}
+            for name, parameter in inspect.signature(rule).parameters.items():
+                setting = vars(rule).get("looks_at", {}).get(name)
+                if name in fields and not cls._is_wrong(name, setting, wrong):
+                    seen[name] = fields[name]
+                elif parameter.default is None:
+                    seen[name] = None
+                else:
+                    break
+            else:
+                yield from rule(**seen)
+
+    @classmethod
+    def _is_wrong(cls, name: str, setting: str | None, wrong: set[Location]) -> bool:
+        at = (cls.model_fields[name].alias or name, *((setting,) if setting else ()))
+        return any(at[: len(each)] == each[: len(at)] for each in wrong)
+
+
+def looks_at(**settings: str) -> Callable[[_R], _R]:
+    """Says which single setting of a section a rule looks at. The rule then runs even if other settings of that section are wrong."""
+
+    def mark(rule: _R) -> _R:
+        vars(rule)["looks_at"] = settings
+        return rule
+
+    return mark
+
+
+def all_defaults(section: type[Section]) -> Any:
+    """A field whose default is this section with all its defaults."""
+    return Field(default_factory=lambda: section.model_validate({}))
+
+
+def keys_of(model: type[BaseModel]) -> dict[str, str]:
+    """Returns the keys of a section as they stand in the file, each with the name of its attribute."""
+    return {field.alias or name: name for name, field in model.model_fields.items()}
+
+
+def _without_faults(
+    given: Mapping[str, Any], faults: list[InitErrorDetails]
+) -> tuple[dict[str, Any], set[Location]]:
+    """The settings without those that are wrong, and the keys of what was removed, except unknown keys."""
+    settings: dict[str, Any] = _copy(given)
+    removed: set[Location] = set()
+    for fault in faults:
+        section, keys = settings, tuple[str, ...]()
+        for part in fault.get("loc", ()):
+            if part not in section:
+                continue  # the name of the chosen variant of a section
+            keys = (*keys, str(part))
+            if not isinstance(section[part], dict):
+                break
+            section = section[part]
+        if keys and fault["type"] != "missing":
+            _remove(settings, keys)
+        if fault["type"] != _UNKNOWN:
+            removed.add(keys)
+    return settings, removed - {()}
+
+
+def _remove(settings: dict[str, Any], keys: Location) -> None:
+    for key in keys[:-1]:
+        settings = settings[key]
+    settings.pop(keys[-1], None)
+
+
+def _copy(settings: Any) -> Any:
+    if isinstance(settings, Mapping):
+        return {key: _copy(value) for key, value in settings.items()}
+    return settings
+
+
+@cache
+def _adapters(model: type[BaseModel]) -> dict[str, TypeAdapter[Any]]:
+    hints = get_type_hints(model, include_extras=True)
+    return {name: TypeAdapter(hints[name]) for name in model.model_fields}
+
+
+def _once_more(error: ErrorDetails) -> InitErrorDetails:
+    """An error that was reported, as one to report."""
+    context = error.get("ctx", {})
+    kind = PydanticCustomError("setting", "{what}", context) if error["type"] == "setting" else error["type"]
+    return InitErrorDetails(type=kind, loc=error["loc"], input=error["input"], ctx=context)

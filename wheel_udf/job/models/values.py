@@ -1,0 +1,150 @@
+"""Types of single settings: durations, instants, texts, names and options.
+
+Each type reads the text of the config file, checks it, and has the JSON Schema of what a user may write. The defaults of the models are
+written as in a file (``"1 minute"``) and go through the same types.
+
+A start of the job records the settings that determine the rows of a batch (:mod:`wheel_udf.job.replay`). There a duration is a number of ms, an instant
+UTC epoch ms, and no bound is null. The same types read that form when the validation context is :data:`RECORDED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BeforeValidator, StrictStr, ValidationInfo, WithJsonSchema
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from wheel_udf.common import (
+    INSTANT_RULE,
+    NAME_RULE,
+    ConfigError,
+    is_destination_name,
+    parse_duration_ms,
+    parse_instant_ms,
+)
+
+RECORDED: Final[Mapping[str, Any]] = {"recorded": True}
+"""Validation context for settings that a checkpoint has recorded; see the module."""
+
+DURATION_RULE: Final = "a duration with its unit, such as 1 second, 10 minutes or PT10M"
+_PLACEHOLDER: Final = r"\$\{"
+_DURATION: Final = [{"type": "string", "pattern": rf"[0-9]|{_PLACEHOLDER}"}, {"const": 0}]
+_DURATION_SCHEMA: Final = {"anyOf": _DURATION, "examples": ["1 second", "10 minutes", "PT10M"]}
+
+
+def fault(what: str, *, rule: str | None = None, hint: str | None = None) -> PydanticCustomError:
+    """Builds the error of a validator: what is wrong, and what would be right."""
+    context = {key: text for key, text in (("rule", rule), ("hint", hint)) if text is not None}
+    # The message goes in as a context value: as a template it would be searched for braces.
+    return PydanticCustomError("setting", "{what}", {"what": what, **context})
+
+
+def fault_at(
+    *location: str, what: str, value: object = None, rule: str | None = None, hint: str | None = None
+) -> InitErrorDetails:
+    """Builds the error of a rule of a section (:class:`~wheel_udf.job.models.section.Section`), at a location inside the section."""
+    return InitErrorDetails(type=fault(what, rule=rule, hint=hint), loc=location, input=value)
+
+
+def as_written(default: object) -> Any:
+    """A default in the form of the file; the type of the field reads it."""
+    return default
+
+
+def is_recorded(info: ValidationInfo) -> bool:
+    """Returns whether recorded settings are read, and not a file."""
+    return bool(info.context and info.context.get("recorded"))
+
+
+def duration_of(value: object) -> int:
+    """Reads a duration of the config in ms. 0 needs no unit."""
+    if isinstance(value, int) and not isinstance(value, bool) and value == 0:
+        return 0
+    try:
+        if isinstance(value, str):
+            return parse_duration_ms(value)
+    except ConfigError:
+        pass
+    raise fault("not a duration", rule=DURATION_RULE)
+
+
+def _duration_ms(value: object, info: ValidationInfo) -> int:
+    return value if is_recorded(info) and isinstance(value, int) else duration_of(value)
+
+
+def _instant_ms(value: object, info: ValidationInfo) -> int:
+    if is_recorded(info) and isinstance(value, int):
+        return value
+    try:
+        if isinstance(value, str):
+            return parse_instant_ms(value)
+    except ValueError:
+        pass
+    raise fault("not an instant", rule=INSTANT_RULE)
+
+
+def none_for(word: str) -> BeforeValidator:
+    """Reads a duration in ms, or None where this word is given."""
+
+    def read(value: object, info: ValidationInfo) -> int | None:
+        if value == word or (value is None and is_recorded(info)):
+            return None
+        return _duration_ms(value, info)
+
+    return BeforeValidator(read)
+
+
+def at_least(lowest_ms: int, rule: str) -> AfterValidator:
+    """Refuses shorter durations. None passes."""
+
+    def check(duration_ms: int | None) -> int | None:
+        if duration_ms is not None and duration_ms < lowest_ms:
+            raise fault("too short a duration", rule=rule)
+        return duration_ms
+
+    return AfterValidator(check)
+
+
+def duration_or(word: str) -> WithJsonSchema:
+    """The JSON Schema of a duration or this word."""
+    return WithJsonSchema({"anyOf": [{"const": word}, *_DURATION]})
+
+
+def _option_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise fault("not an option value", rule="a text, a number, true or false")
+
+
+def _text(value: object) -> object:
+    if isinstance(value, str) and not value.strip():
+        raise fault("empty text", rule="at least one character")
+    return value
+
+
+def _destination(value: str) -> str:
+    if not is_destination_name(value):
+        raise fault("not a destination name", rule=NAME_RULE)
+    return value
+
+
+Span = Annotated[int, BeforeValidator(_duration_ms), WithJsonSchema(_DURATION_SCHEMA)]
+PositiveMs = Annotated[Span, at_least(1, "at least 1 millisecond")]
+NotNegativeMs = Annotated[Span, at_least(0, "not negative")]
+UnboundedMs = Annotated[
+    int | None, none_for("unlimited"), at_least(0, "not negative, or unlimited"), duration_or("unlimited")
+]
+Instant = Annotated[
+    int,
+    BeforeValidator(_instant_ms),
+    WithJsonSchema({"type": "string", "examples": ["2013-01-01T05:00:00Z", "2013-01-01"]}),
+]
+Text = Annotated[StrictStr, BeforeValidator(_text)]
+DestinationName = Annotated[Text, AfterValidator(_destination)]
+_Option = Annotated[
+    str, BeforeValidator(_option_text), WithJsonSchema({"type": ["string", "number", "boolean"]})
+]
+Options = dict[StrictStr, _Option]

@@ -1,0 +1,260 @@
+"""Replays a planned batch with the settings that it was planned with.
+
+Settings that change the rows of a batch (:class:`RowSettings`: contract, memory, limits, clock, until, destinations) belong to the batch that
+was planned with them. Each start records its own in the checkpoint::
+
+    last run        plans batch 7 under its settings, writes one table of two, and is killed
+    this start      finds batch 7 planned and not committed, recorded under other settings
+    this run        batch 7 with the recorded settings, then batch 8 with its own
+
+Otherwise the second table would get other rows of batch 7 than the first. In the tiered mode, and of a purgatory, such a start is refused.
+
+Recorded settings have the names of the models' attributes, durations in ms and instants in UTC epoch ms. The models of the config read them
+(context :data:`~wheel_udf.job.models.values.RECORDED`), also those that earlier versions have written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from wheel_udf.common import CheckpointError, ConfigError
+from wheel_udf.job import kafka_options
+from wheel_udf.job.compose import identity_of
+from wheel_udf.job.models import (
+    AnySink,
+    ClockConfig,
+    ContractConfig,
+    JobConfig,
+    KafkaSinkConfig,
+    KafkaSourceConfig,
+    LevelsConfig,
+    LimitsConfig,
+    PurgatoryConfig,
+    RejectsConfig,
+    SchedulerConfig,
+    SinkConfig,
+    SourceConfig,
+    TieredConfig,
+)
+from wheel_udf.job.models.values import RECORDED
+from wheel_udf.platform import Lease, PlannedSettings, last_planned, open_checkpoint, planned_batch
+
+_ENDING_OFFSETS = "endingOffsets"
+
+
+class RowSettings(BaseModel):
+    """The settings of a scheduler that change the rows of a batch. No options except one: they may hold secrets.
+
+    Attributes:
+        contract: The section.
+        clock: The section; its heartbeat changes no rows and is not recorded.
+        until_ms: The instant to which the clock runs (UTC epoch ms), or None.
+        limits: The section.
+        levels: The section; which levels are paused changes no rows of a planned batch and is not recorded.
+        destinations: (name or pattern, sink, path) of each.
+        rejects: (sink, path or topic).
+        ending_offsets: The option of a Kafka source.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    contract: ContractConfig
+    clock: ClockConfig
+    until_ms: int | None
+    limits: LimitsConfig
+    levels: LevelsConfig | None
+    destinations: tuple[tuple[str, str, str | None], ...]
+    rejects: tuple[str, str | None]
+    ending_offsets: str | None = None
+
+    @classmethod
+    def of(cls, config: SchedulerConfig, until_ms: int | None) -> Self:
+        """Returns those of a config."""
+        return cls(
+            contract=config.contract,
+            clock=config.clock,
+            until_ms=until_ms,
+            limits=config.limits,
+            levels=config.levels,
+            destinations=_places(config),
+            rejects=(config.rejects.sink, config.rejects.place),
+            ending_offsets=kafka_options.option(config.source.options, _ENDING_OFFSETS),
+        )
+
+    @classmethod
+    def read(cls, recorded: Mapping[str, Any]) -> Self:
+        """Reads what a checkpoint has recorded.
+
+        Raises:
+            CheckpointError: The record cannot be read.
+        """
+        try:
+            return cls.model_validate(recorded, context=RECORDED)
+        except ValidationError as error:
+            fields = sorted({".".join(map(str, each["loc"])) for each in error.errors(include_url=False)})
+            raise CheckpointError(
+                "the recorded settings of a planned batch cannot be read",
+                field=", ".join(fields),
+                hint="a later version may have written them: continue with that version",
+            ) from None
+
+    def record(self) -> dict[str, Any]:
+        """Returns the settings as a checkpoint records them: values of JSON."""
+        left_out = {"clock": {"heartbeat_ms"}, "levels": {"paused"}}
+        settings = self.model_dump(mode="json", exclude=left_out)
+        if self.ending_offsets is None:
+            del settings["ending_offsets"]
+        return settings
+
+
+def _places(config: JobConfig) -> tuple[tuple[str, str, str | None], ...]:
+    return tuple((name, sink.sink, sink.place) for name, sink in config.destinations.items())
+
+
+def purgatory_settings(config: PurgatoryConfig, until_ms: int | None) -> dict[str, Any]:
+    """Returns the settings of a purgatory that change the rows of a batch, as values of JSON. No options: they may hold secrets."""
+    return {
+        "contract": config.contract.model_dump(mode="json"),
+        "watch": config.watch.model_dump(mode="json"),
+        "clock": config.clock.model_dump(mode="json", exclude={"heartbeat_ms"}),
+        "until_ms": until_ms,
+        "meaning": {
+            name: [dict(section.columns), section.where]
+            for name, section in (("operations", config.operations), ("events", config.events))
+        },
+        "destinations": [list(place) for place in _places(config)],
+        "rejects": [config.rejects.sink, config.rejects.place],
+    }
+
+
+# --- the config of then -----------------------------------------------------------------------------------------------
+
+
+def with_row_settings(config: SchedulerConfig, recorded: RowSettings) -> SchedulerConfig:
+    """Returns the config with recorded settings; the rest (source, triggers, creation, options) is today's.
+
+    Raises:
+        ConfigError: Rows of the batch go to a Kafka cluster that today's config does not have: how to reach it is not recorded.
+    """
+    clock, today = recorded.clock, config.clock
+    if clock.kind != "simulated" and today.kind != "simulated":
+        clock = clock.model_copy(update={"heartbeat_ms": today.heartbeat_ms})
+    sinks = {
+        name: _sink_of_then(SinkConfig, config.destinations.get(name), sink, path, f"destinations.{name}")
+        for name, sink, path in recorded.destinations
+    }
+    changes = {
+        "contract": recorded.contract,
+        "clock": clock,
+        "limits": recorded.limits,
+        "levels": recorded.levels,
+        "destinations": sinks,
+        "rejects": _sink_of_then(RejectsConfig, config.rejects, *recorded.rejects, "rejects"),
+        "source": _source_of_then(config.source, recorded.ending_offsets),
+    }
+    return config.model_copy(update=changes)
+
+
+def _sink_of_then(model: Any, today: AnySink | None, sink: str, place: str | None, field: str) -> AnySink:
+    """A sink as recorded: its kind, and its path or (of rejects in Kafka) topic."""
+    settings: dict[str, Any] = {"sink": sink, "create": today is not None and today.create}
+    if sink != "kafka":
+        return TypeAdapter[AnySink](model).validate_python({**settings, "path": place})
+    if not isinstance(today, KafkaSinkConfig):
+        raise ConfigError(
+            "the last run left a planned batch with rows for Kafka",
+            field=field,
+            rule="sink: kafka with its options, until that batch is done",
+            hint="start once with the old setting and --trigger available-now, then change it",
+        )
+    settings["options"] = today.options
+    topic = {} if place is None else {"topic": place}
+    return TypeAdapter[AnySink](model).validate_python({**settings, **topic})
+
+
+def _source_of_then(source: SourceConfig, end: str | None) -> SourceConfig:
+    if not isinstance(source, KafkaSourceConfig):
+        return source
+    options = {key: value for key, value in source.options.items() if key.lower() != _ENDING_OFFSETS.lower()}
+    return source.model_copy(update={"options": options | ({} if end is None else {_ENDING_OFFSETS: end})})
+
+
+# --- the record -------------------------------------------------------------------------------------------------------
+
+
+def note_settings(config: JobConfig, until_ms: int | None) -> RowSettings | None:
+    """Records today's settings for the batches that will be planned.
+
+    Returns:
+        The settings of a batch that was planned under others and is not committed; None if there is none.
+
+    Raises:
+        ConfigError: Such a batch is in the checkpoint of a purgatory or of the tiered mode, or the topics of delay levels have changed.
+        GeometryChangedError: The checkpoint was made with another geometry, shard count or clock, or in another mode.
+        CheckpointError: The checkpoint is damaged or not one of this package.
+        LeaseError: The checkpoint is in use.
+    """
+    if isinstance(config, PurgatoryConfig):
+        _record_or_refuse(config.checkpoint, purgatory_settings(config, until_ms))
+        return None
+    assert isinstance(config, SchedulerConfig), "there are two kinds"
+    now = RowSettings.of(config, until_ms).record()
+    if isinstance(config, TieredConfig):
+        _record_or_refuse(f"{config.checkpoint}/wheel", now)
+        return None
+    with Lease(config.checkpoint):
+        open_checkpoint(config.checkpoint, name=config.name, **identity_of(config))
+        journal = PlannedSettings(config.checkpoint)
+        recorded = _of_planned_batch(journal, config.checkpoint)
+        _record(journal, last_planned(config.checkpoint), now)
+    return RowSettings.read(recorded) if recorded not in (None, now) else None
+
+
+def _of_planned_batch(journal: PlannedSettings, checkpoint: str) -> dict[str, Any] | None:
+    """The settings of the batch that is planned and not committed, as this version would record them; None if there is none."""
+    planned = planned_batch(checkpoint)
+    recorded = journal.settings_of(planned) if planned is not None else None
+    if recorded is None or "meaning" in recorded:  # of a purgatory
+        return recorded
+    return RowSettings.read(recorded).record()
+
+
+def _record_or_refuse(checkpoint: str, now: dict[str, Any]) -> None:
+    """As :func:`note_settings`, where a batch that was planned under other settings is refused."""
+    if last_planned(checkpoint) is None:
+        return
+    with Lease(checkpoint):
+        journal = PlannedSettings(checkpoint)
+        if _of_planned_batch(journal, checkpoint) not in (None, now):
+            raise ConfigError(
+                "the last run left a planned batch under other settings",
+                field="checkpoint",
+                value=checkpoint,
+                rule="that batch is done with the settings that it was planned with",
+                hint="start once with the old settings, then change them",
+            )
+        _record(journal, last_planned(checkpoint), now)
+
+
+def _record(journal: PlannedSettings, newest: int | None, now: dict[str, Any]) -> None:
+    _require_same_topics(journal, newest, now)
+    journal.record(now, 0 if newest is None else newest + 1)
+
+
+def _require_same_topics(journal: PlannedSettings, newest: int | None, now: Mapping[str, Any]) -> None:
+    """Refuses other topics of delay levels than those that the checkpoint has offsets of: Spark tells its sources apart by their order alone."""
+    before = None if newest is None else journal.settings_of(newest)
+    if before is None:
+        return
+    there, here = (sorted((each.get("levels") or {}).get("topics", {})) for each in (before, now))
+    if there != here:
+        raise ConfigError(
+            "the checkpoint has offsets of other topics of levels",
+            field="levels.topics",
+            value=", ".join(here) or "none",
+            rule=f"fixed by the first start: {', '.join(there) or 'none'}",
+            hint="read other topics with a job of its own, or start with a new checkpoint",
+        )

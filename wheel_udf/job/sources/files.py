@@ -1,0 +1,202 @@
+"""Files and Delta tables as streams: schema, coordinates and event time. See :mod:`wheel_udf.job.sources`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql.types import StringType, StructType, TimestampNTZType, TimestampType
+
+from wheel_udf.common import ConfigError, ContractError
+from wheel_udf.job.models import DeltaSourceConfig, FileSourceConfig
+
+COORDINATES: Final = "source_coordinates"
+CORRUPT_RECORD: Final = "_corrupt_record"
+Source = FileSourceConfig | DeltaSourceConfig
+
+_PARQUET_DDL = (
+    "schedule_id STRING, op STRING, seq BIGINT, deliver_at TIMESTAMP, delay STRING, event_time TIMESTAMP, destination STRING, "
+    "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, max_lateness STRING"
+)
+_TEXT_COLUMNS = (
+    *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
+    *("destination", "key", "value", "max_lateness"),
+)
+_JSON_DDL = ", ".join(f"{name} STRING" for name in _TEXT_COLUMNS) + (
+    ", headers ARRAY<STRUCT<key: STRING, value: STRING>>"
+)
+_CSV_DEFAULTS = {"header": "true", "enforceSchema": "false"}
+_MISSING = ("PATH_NOT_FOUND", "DELTA_SCHEMA_NOT_SET", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
+_SAMPLED_LINES = 100
+_T = TypeVar("_T")
+
+
+def read_files(spark: SparkSession, source: FileSourceConfig) -> DataFrame:
+    """Opens a folder of files as a stream of commands; see :func:`~wheel_udf.job.sources.read_commands`."""
+    options = reader_options(source)
+    schema = _schema(spark, source, options)
+    require_id(schema.names, source)
+    return _with_coordinates(_files(spark, source, options, schema), source)
+
+
+def open_files(spark: SparkSession, source: FileSourceConfig, ddl: str | None) -> DataFrame:
+    """Opens the rows of a folder of files, with their coordinates and ``event_time``.
+
+    Args:
+        spark: The session.
+        source: The section of the config.
+        ddl: Columns of JSON files where the source has no ``schema``; None: those that are found in the files.
+    """
+    options = reader_options(source)
+    if source.schema_ddl is not None or (source.format == "json" and ddl is not None):
+        schema = _parsed(source.schema_ddl or ddl or "")
+    else:
+        reader = spark.read.options(**options).format(source.format)
+        schema = _inferred(source, reader.load) or StructType()
+    return _with_coordinates(_files(spark, source, options, _with_corrupt_record(source, schema)), source)
+
+
+def _files(
+    spark: SparkSession, source: FileSourceConfig, options: dict[str, str], schema: StructType
+) -> DataFrame:
+    reader = spark.readStream.format(source.format).options(**options).schema(schema)
+    return existing(source, lambda: reader.load(source.path))
+
+
+def reader_options(source: Source) -> dict[str, str]:
+    """Returns the options for Spark's reader."""
+    options = {**(_CSV_DEFAULTS if source.format == "csv" else {}), **source.options}
+    folded = {key.lower(): value for key, value in options.items()}
+    if folded.get("mode", "").upper() == "DROPMALFORMED":
+        raise ConfigError(
+            "lines would be dropped silently",
+            field="source.options.mode",
+            value="DROPMALFORMED",
+            hint="leave it out: lines that do not parse become rejects",
+        )
+    if source.format in ("json", "csv"):
+        options["columnNameOfCorruptRecord"] = CORRUPT_RECORD
+    return options
+
+
+def existing(source: Source, load: Callable[[], _T]) -> _T:
+    """Loads; turns Spark's several errors for a missing source into one of ours."""
+    try:
+        return load()
+    except AnalysisException as error:
+        if error.getCondition() in _MISSING:
+            rule = "a Delta table" if source.format == "delta" else "a folder that exists (it may be empty)"
+            raise ConfigError(
+                "there is nothing to read", field="source.path", value=source.path, rule=rule
+            ) from error
+        raise
+
+
+def _schema(spark: SparkSession, source: FileSourceConfig, options: dict[str, str]) -> StructType:
+    if source.schema_ddl is not None:
+        schema = _parsed(source.schema_ddl)
+    elif source.format == "parquet":
+        schema = _parquet_schema(spark, source, options)
+    elif source.format == "csv":
+        schema = _csv_schema(spark, source, options)
+    else:
+        _check_json_keys(spark, source)
+        schema = _parsed(_JSON_DDL)
+    return _with_corrupt_record(source, schema)
+
+
+def _with_corrupt_record(source: FileSourceConfig, schema: StructType) -> StructType:
+    if source.format in ("json", "csv") and CORRUPT_RECORD not in schema.names:
+        return StructType([*schema.fields]).add(CORRUPT_RECORD, StringType())
+    return schema
+
+
+def _parsed(ddl: str) -> StructType:
+    try:
+        schema = StructType.fromDDL(ddl)
+    except PySparkException:
+        schema = None
+    if not isinstance(schema, StructType):
+        rule = "columns as SQL DDL, such as schedule_id STRING, deliver_at TIMESTAMP"
+        raise ConfigError("not a schema", field="source.schema", value=ddl, rule=rule)
+    return schema
+
+
+def _parquet_schema(spark: SparkSession, source: FileSourceConfig, options: dict[str, str]) -> StructType:
+    found = _inferred(source, spark.read.options(**options).parquet)
+    return _parsed(_PARQUET_DDL) if found is None else found
+
+
+def _csv_schema(spark: SparkSession, source: FileSourceConfig, options: dict[str, str]) -> StructType:
+    found = None
+    if options["header"].lower() == "true":
+        header_only = {**options, "inferSchema": "false"}
+        found = _inferred(source, spark.read.options(**header_only).csv)
+    schema = StructType()
+    for name in found.names if found is not None else _TEXT_COLUMNS:
+        schema = schema.add(name, StringType())
+    return schema
+
+
+def _inferred(source: FileSourceConfig, read: Callable[[str], DataFrame]) -> StructType | None:
+    """Returns the schema that Spark finds in the files; None if there are no files."""
+    try:
+        return existing(source, lambda: read(source.path)).schema
+    except AnalysisException as error:
+        if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
+            return None
+        raise
+
+
+def _check_json_keys(spark: SparkSession, source: FileSourceConfig) -> None:
+    """Checks the keys of the first lines: a JSON file of something else would be read as rows of nulls."""
+    if source.options.get("multiLine", "").lower() == "true":
+        return
+    lines = existing(source, lambda: spark.read.text(source.path)).limit(_SAMPLED_LINES)
+    keys = lines.select(F.explode(F.json_object_keys("value")).alias("key")).distinct()
+    names = sorted(row.key for row in keys.collect())
+    if names:
+        require_id(names, source)
+
+
+def require_id(names: Sequence[str], source: Source) -> None:
+    """Checks that the source has ids."""
+    # Spark ignores the case of columns, but not the case of keys of JSON.
+    found = names if source.format == "json" else [name.lower() for name in names]
+    if "schedule_id" not in found:
+        shown = ", ".join(name for name in names if name != CORRUPT_RECORD) or "no columns"
+        raise ContractError(
+            "the source has no column schedule_id",
+            field="source.path",
+            value=source.path,
+            rule="the columns of the command contract",
+            hint=f"found: {shown}",
+        )
+
+
+def _with_coordinates(frame: DataFrame, source: FileSourceConfig) -> DataFrame:
+    modified = F.col("_metadata.file_modification_time")
+    columns = {COORDINATES: F.col("_metadata.file_path"), "event_time": event_time(frame, modified)}
+    if source.format == "parquet":
+        columns[COORDINATES] = F.concat_ws("#", "_metadata.file_path", "_metadata.row_index")
+    if CORRUPT_RECORD in frame.columns and "schedule_id" in frame.columns:
+        columns["schedule_id"] = F.when(F.col(CORRUPT_RECORD).isNull(), F.col("schedule_id"))
+    return frame.withColumns(columns)
+
+
+def event_time(frame: DataFrame, written: Column) -> Column:
+    """Returns ``event_time``, by default the time when the row was written: the same one in every replay."""
+    field = next((field for field in frame.schema if field.name.lower() == "event_time"), None)
+    if field is None:
+        return written
+    given = F.col(field.name)
+    if isinstance(field.dataType, TimestampType):
+        return F.coalesce(given, written)
+    in_utc = F.to_utc_timestamp(written, F.current_timezone())
+    if isinstance(field.dataType, StringType):
+        return F.coalesce(given, F.date_format(in_utc, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"))
+    if isinstance(field.dataType, TimestampNTZType):
+        return F.coalesce(given, in_utc.cast("timestamp_ntz"))
+    return given

@@ -1,0 +1,108 @@
+"""Topics of Kafka as streams, and those of delay levels. See :mod:`wheel_udf.job.sources`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+
+from wheel_udf.commands import kafka_commands
+from wheel_udf.common import ConfigError, ConfigErrors
+from wheel_udf.job import kafka_options
+from wheel_udf.job.models import KafkaSourceConfig
+from wheel_udf.platform import kafka_admin
+
+_LAST_OFFSET = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class LevelTopic:
+    """A topic of Kafka whose records have the delay of a level (RocketMQ's ``SCHEDULE_TOPIC_XXXX`` has one queue for each level).
+
+    Attributes:
+        topic: Its name.
+        level_ms: The delay, in ms, of records that name neither ``deliver_at`` nor ``delay``.
+        paused: Whether nothing of it is read for now; its offsets do not move.
+    """
+
+    topic: str
+    level_ms: int
+    paused: bool = False
+
+
+def open_topics(spark: SparkSession, source: KafkaSourceConfig, section: str = "source") -> DataFrame:
+    """Opens the records of a Kafka source, with the columns of Spark's connector. Errors name the `section`."""
+    _require_topics(spark, source, section, ())
+    return _records(spark, source, kafka_options.reader_options(source.options, source.topics))
+
+
+def read_topics(
+    spark: SparkSession, source: KafkaSourceConfig, preset: str, level_topics: Sequence[LevelTopic]
+) -> DataFrame:
+    """Opens a Kafka source and the topics of delay levels as one stream of commands."""
+    if not level_topics:
+        return kafka_commands(open_topics(spark, source), preset)
+    _require_topics(spark, source, "source", [each.topic for each in level_topics])
+    given = kafka_options.reader_options(source.options, source.topics)
+    own = kafka_options.for_topics(given, source.topic_names)
+    commands = kafka_commands(_records(spark, source, own), preset)
+    frame = (
+        commands if "delay" in commands.columns else commands.withColumn("delay", F.lit(None).cast("string"))
+    )
+    for each in level_topics:
+        options = kafka_options.for_level_topic(given, each.topic, paused=each.paused)
+        frame = frame.unionByName(
+            _delayed(kafka_commands(_records(spark, source, options), preset), each.level_ms)
+        )
+    return frame
+
+
+def _records(spark: SparkSession, source: KafkaSourceConfig, options: dict[str, str]) -> DataFrame:
+    records = spark.readStream.format("kafka").options(**options).load()
+    ends = kafka_options.ending_offsets(source.options)
+    return records.where(_is_before(ends)) if ends else records
+
+
+def _delayed(commands: DataFrame, level_ms: int) -> DataFrame:
+    """Gives commands the delay of a level, unless they name a due time."""
+    given = F.col("delay") if "delay" in commands.columns else F.lit(None)
+    own = F.when(F.col("deliver_at").isNull(), F.lit(f"{level_ms} ms"))
+    return commands.withColumn("delay", F.coalesce(given, own))
+
+
+def _require_topics(
+    spark: SparkSession, source: KafkaSourceConfig, section: str, more: Sequence[str]
+) -> None:
+    own = source.topic_names
+    if not own and not more:  # a pattern: only whether the cluster answers is checked
+        kafka_admin.topic_names(spark, source.options)
+        return
+    missing = kafka_admin.missing_topics(spark, source.options, (*own, *more))
+    faults = [
+        ConfigError(
+            "there is nothing to read",
+            field=field,
+            value=", ".join(gone),
+            rule="topics that exist and that this user may read",
+            hint="create them, or check the names",
+        )
+        for field, names in ((f"{section}.topics", own), ("levels.topics", more))
+        if (gone := [name for name in missing if name in names])
+    ]
+    if faults:
+        raise faults[0] if len(faults) == 1 else ConfigErrors(faults)
+
+
+def _is_before(ends: kafka_options.Offsets) -> Column:
+    """Returns whether a record is before the end of its partition. Spark folds the map into a constant."""
+    pairs = [
+        (F.lit(f"{topic}/{partition}"), F.lit(offset))
+        for topic, places in ends.items()
+        for partition, offset in places.items()
+    ]
+    if not pairs:
+        return F.lit(True)
+    end = F.try_element_at(F.create_map(*chain(*pairs)), F.concat_ws("/", "topic", "partition"))
+    return F.col("offset") < F.coalesce(end.cast("long"), F.lit(_LAST_OFFSET))

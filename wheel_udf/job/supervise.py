@@ -1,0 +1,150 @@
+"""Runs the job: starts the query, prints progress, ends it at ``--until`` or at a signal, and reports a summary.
+
+A signal (SIGINT, SIGTERM) lets the running batch finish, stops the query, prints the summary and ends with exit code 0; a
+second one ends at once. Under spark-submit a Ctrl-C also reaches the JVM, which ends Spark by itself: the batch is then cut off, and the
+next start repeats it. Nothing is lost or delivered twice either way.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from pyspark.sql import SparkSession
+
+from wheel_udf.delivery import ONCE, BatchReport, Summary, progress_line
+from wheel_udf.job import models
+from wheel_udf.job.compose import SUCCESS, Query, Say, check_config_checkpoint, compose, session
+from wheel_udf.job.models import JobConfig, SchedulerConfig
+from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
+
+_POLL_S = 0.2
+
+
+class Supervisor:
+    """Takes the reports of a run, prints a line for each, and decides when the run ends.
+
+    Args:
+        say: Takes the lines.
+        until_ms: The run ends after the batch whose clock (or watermark) has reached this instant with nothing due left; None: never.
+    """
+
+    def __init__(self, say: Say, until_ms: int | None) -> None:
+        self.summary = Summary()
+        self._say, self._until_ms = say, until_ms
+        self._newest_batch = -1
+        self._last_batch: int | None = None
+
+    def on_batch(self, report: BatchReport) -> None:
+        """Takes a report (on Spark's thread)."""
+        self.summary.add(report)
+        self._newest_batch = max(self._newest_batch, report.batch_id)
+        if self._last_batch is None and self._has_reached_until(report):
+            self._last_batch = report.batch_id
+        # Last: a closed output (`... | head`) fails here, which is logged and must not keep the run from its end.
+        self._say(progress_line(report))
+
+    def _has_reached_until(self, report: BatchReport) -> bool:
+        # The clock of an event-time batch is the watermark before it. The watermark after it is known too, and may be the last one to come.
+        instants = [at for at in (report.clock_ms, report.watermark_ms) if at is not None]
+        if self._until_ms is None or not instants or max(instants) < self._until_ms or not report.complete:
+            return False
+        return not report.backlog and (report.next_due_ms is None or report.next_due_ms > self._until_ms)
+
+    def end_after_this_batch(self) -> None:
+        """Requests the end: after the running batch, if there is one."""
+        if self._last_batch is None:
+            self._last_batch = self._newest_batch + 1
+
+    @property
+    def wants_end(self) -> bool:
+        """Whether the end was requested, by ``until`` or by :meth:`end_after_this_batch`."""
+        return self._last_batch is not None
+
+    def is_over(self, query: Query) -> bool:
+        """Returns whether the query can be stopped now: the end was requested, and its last batch is committed or none runs."""
+        if self._last_batch is None:
+            return False
+        progress = query.lastProgress
+        committed = progress is not None and progress["batchId"] >= self._last_batch
+        return committed or not query.status["isTriggerActive"]
+
+
+def supervise(query: Query, supervisor: Supervisor) -> None:
+    """Waits for the end of a query, and stops it when the supervisor ends the run.
+
+    Raises:
+        StreamingQueryException: The query failed.
+    """
+    while not query.awaitTermination(_POLL_S):
+        if supervisor.is_over(query):
+            query.stop()
+            return
+
+
+@contextmanager
+def graceful_signals(supervisor: Supervisor, say: Say) -> Iterator[None]:
+    """Inside, the first SIGINT or SIGTERM ends the run after the running batch; a second one has its default action."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def first(number: int, _frame: FrameType | None) -> None:
+        say(f"{signal.Signals(number).name}: stopping after this batch; a second signal stops at once")
+        for each in before:
+            signal.signal(each, signal.SIG_DFL)
+        supervisor.end_after_this_batch()
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, first)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
+    """Runs the job until its input ends, ``until`` is reached, or a signal comes.
+
+    Args:
+        config: The checked config.
+        until_ms: The instant to which the clock runs (UTC epoch ms), or None.
+        say: Takes the progress lines and the summary.
+
+    Returns:
+        0.
+
+    Raises:
+        WheelError: Config, source, checkpoint or lease do not allow the start.
+        StreamingQueryException: The query failed.
+    """
+    with session(config.name, config.checkpoint) as spark:
+        start = compose(spark, config, until_ms)
+        check_config_checkpoint(spark, config)
+        recorded = note_settings(config, until_ms)
+        bounded = config.trigger == models.AVAILABLE_NOW
+        supervisor = Supervisor(say, None if bounded else until_ms)
+        with graceful_signals(supervisor, say):
+            try:
+                if recorded is not None:
+                    _finish_planned_batch(spark, config, recorded, supervisor, say)
+                if not supervisor.wants_end:
+                    supervise(start(config.trigger, supervisor.on_batch), supervisor)
+            finally:
+                say(supervisor.summary.render())
+    return SUCCESS
+
+
+def _finish_planned_batch(
+    spark: SparkSession, config: JobConfig, recorded: RowSettings, supervisor: Supervisor, say: Say
+) -> None:
+    """Runs the one batch that an earlier run planned and did not commit, with the settings of that run."""
+    say("the last run left a planned batch: it runs first, with the settings that it was planned with")
+    assert isinstance(config, SchedulerConfig), "a purgatory with a batch of other settings is refused"
+    then = with_row_settings(config, recorded)
+    supervise(compose(spark, then, recorded.until_ms)(ONCE, supervisor.on_batch), supervisor)

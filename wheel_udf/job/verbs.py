@@ -1,0 +1,227 @@
+"""The verbs on pending entries: pending, forecast, history, acts; cancel, move, reroute.
+
+::
+
+    wheel-udf pending  --config FILE [--id ID]... [--where SQL] [--limit N | --count] [--as-of INSTANT]
+    wheel-udf forecast --config FILE [--where SQL] [--every '1 minute'] [--png FILE] [--as-of INSTANT]
+    wheel-udf history  --config FILE --id ID
+    wheel-udf acts     --config FILE
+    wheel-udf cancel   --config FILE (--id ID | --where SQL)... [--dry-run]
+    wheel-udf move     --config FILE (--id ID | --where SQL)... --to SQL [--dry-run]
+    wheel-udf reroute  --config FILE (--id ID | --where SQL)... --to NAME [--dry-run]
+
+They read the config of the job, and work while it runs and while it is stopped. Rows are printed as JSON, one on a line, without key and value
+unless ``--payload`` is given. ``--dry-run`` counts and changes nothing. A purgatory has ``pending``: its operations. The arguments:
+:mod:`wheel_udf.job.arguments`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+
+from wheel_udf.common import ActError, ConfigError, instant_text_ms
+from wheel_udf.job.compose import destinations_of, session, sink_of
+from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
+from wheel_udf.pending import PendingWork, acts, forecast, history_of, operations_pending, pending, stored
+from wheel_udf.platform import quiet_sql
+from wheel_udf.store import SlotStore
+
+Say = Callable[[str], None]
+_DONE = {"cancel": "cancelled", "move": "moved", "reroute": "rerouted"}
+
+
+def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
+    """Executes a verb.
+
+    Args:
+        config: The checked config of the job.
+        asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
+        say: Takes the lines.
+
+    Returns:
+        0.
+
+    Raises:
+        ConfigError: A purgatory has no such verb.
+        WheelError: The verb failed.
+    """
+    if isinstance(config, PurgatoryConfig) and asked.verb != "pending":
+        raise ConfigError(
+            "a purgatory has no such verb",
+            field="verb",
+            value=asked.verb,
+            rule="pending",
+            hint="an operation is cancelled by an event: op CANCEL_OPERATION, key its op_id",
+        )
+    with quiet_sql(), session(config.name) as spark:
+        if isinstance(config, PurgatoryConfig):
+            _list_operations(spark, config, asked, say)
+        else:
+            assert isinstance(config, SchedulerConfig), "there are two kinds"
+            _of_scheduler(spark, config, asked, say)
+    return 0
+
+
+def _of_scheduler(spark: SparkSession, config: SchedulerConfig, asked: argparse.Namespace, say: Say) -> None:
+    work = _work(spark, config)
+    match asked.verb:
+        case "pending":
+            _list(spark, work, asked, say)
+        case "forecast":
+            _forecast(spark, work, asked, say)
+        case "history":
+            _history(spark, work, config, asked.id, say)
+        case "acts":
+            _acts(spark, work, say)
+        case _:
+            _act(spark, work, asked, say)
+
+
+def _list_operations(
+    spark: SparkSession, config: PurgatoryConfig, asked: argparse.Namespace, say: Say
+) -> None:
+    rows = operations_pending(spark, config.checkpoint, as_of_ms=asked.as_of)
+    if asked.id is not None or asked.where is not None:
+        rows = _picked(asked).of(rows, "op_id")
+    if asked.count:
+        say(f"pending {rows.count()}")
+        return
+    shown = rows.orderBy("deadline", "group", "op_id").limit(asked.limit)
+    payload = {"key", "value", "headers"}
+    named = [F.col(name) for name in shown.columns if name not in payload]
+    _say_rows(shown.select(*named, *_payload(asked)), say)
+
+
+def _payload(asked: argparse.Namespace) -> list[Column]:
+    return [F.col(name).cast("string").alias(name) for name in ("key", "value")] if asked.payload else []
+
+
+def _work(spark: SparkSession, config: SchedulerConfig) -> PendingWork:
+    if not isinstance(config, TieredConfig):
+        return PendingWork(config.checkpoint)
+    store = SlotStore.open(spark, config.store.path, config.wheel.layout(), create=False)
+    return PendingWork(config.checkpoint, store)
+
+
+def _picked(asked: argparse.Namespace) -> acts.Picked:
+    return acts.Picked(asked.id, asked.where)
+
+
+def _rows(spark: SparkSession, work: PendingWork, asked: argparse.Namespace) -> DataFrame:
+    rows = pending(spark, work, ids=asked.id, as_of_ms=asked.as_of)
+    return rows if asked.id is None and asked.where is None else _picked(asked).of(rows)
+
+
+def _list(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, say: Say) -> None:
+    rows = _rows(spark, work, asked)
+    if asked.count:
+        say(f"pending {rows.count()}")
+        if work.store is not None:
+            say(f"stored {stored(work.store)}")
+        return
+    shown = rows.orderBy("deliver_at", "schedule_id").limit(asked.limit)
+    # JSON leaves nulls out: the line of an entry without a delay level has no columns of levels.
+    scheduled = F.when(F.col("delay_level_ms").isNotNull(), F.col("scheduled_at")).alias("scheduled_at")
+    kept = ("delay_level_ms", "destination", "max_lateness_ms", "source", "place")
+    _say_rows(shown.select("schedule_id", "seq", "deliver_at", scheduled, *kept, *_payload(asked)), say)
+
+
+def _forecast(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, say: Say) -> None:
+    steps = forecast(_rows(spark, work, asked), asked.every).persist()
+    try:
+        _say_rows(steps, say)
+        if asked.png is not None and steps.isEmpty():
+            say("nothing is pending: no picture was drawn")
+        elif asked.png is not None:
+            draw(steps, asked.png)
+            say(f"drawn: {asked.png}")
+    finally:
+        steps.unpersist()
+
+
+def draw(steps: DataFrame, file: Path) -> None:
+    """Draws the forecast: rows that fall due in each step, stacked by destination (the eight largest by name)."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise ActError(
+            "drawing needs matplotlib", field="png", hint="pip install 'wheel-udf[demo]'"
+        ) from None
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    table = (
+        steps.toPandas()
+        .pivot_table(index="due_from", columns="destination", values="rows", aggfunc="sum")
+        .fillna(0)
+    )
+    largest = table.sum().sort_values(ascending=False).index
+    named = table[list(largest[:8])].assign(
+        **({"others": table[list(largest[8:])].sum(axis=1)} if len(largest) > 8 else {})
+    )
+    figure, axes = plt.subplots(figsize=(10, 4), layout="constrained")
+    # Bars, because steps without rows are left out, and a line would bridge them. A bar is as wide as the nearest two steps are apart.
+    apart = named.index.to_series().diff().min()
+    width = apart if len(named) > 1 else 0.01  # days
+    base = 0 * named.iloc[:, 0]
+    for destination in named.columns:
+        axes.bar(named.index, named[destination], width=width, bottom=base, align="edge", label=destination)
+        base = base + named[destination]
+    axes.set(title="what falls due, by destination", xlabel="due (UTC)", ylabel="rows a step")
+    axes.legend(loc="upper right", fontsize="small")
+    figure.autofmt_xdate()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=120)
+    plt.close(figure)
+
+
+def _act(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, say: Say) -> None:
+    picked = _picked(asked)
+    if asked.verb == "cancel":
+        count = acts.cancel(spark, work, picked, dry_run=asked.dry_run)
+    else:
+        act = acts.move if asked.verb == "move" else acts.reroute
+        count = act(spark, work, picked, to=asked.to, dry_run=asked.dry_run)
+    say(_act_text(asked.verb, count, dry_run=asked.dry_run))
+
+
+def _act_text(verb: str, count: int, *, dry_run: bool) -> str:
+    noun = "entry" if count == 1 else "entries"
+    return f"would {verb} {count} {noun} (dry run)" if dry_run else f"{_DONE[verb]} {count} {noun}"
+
+
+def _acts(spark: SparkSession, work: PendingWork, say: Say) -> None:
+    if work.store is not None:
+        _say_rows(acts.audit(spark, work.store).orderBy("at"), say)
+
+
+def _history(
+    spark: SparkSession, work: PendingWork, config: SchedulerConfig, schedule_id: str, say: Say
+) -> None:
+    events = history_of(
+        spark,
+        work,
+        schedule_id,
+        geometry=config.wheel.wheel(),
+        destinations=destinations_of(config),
+        rejects=sink_of(config.rejects),
+    )
+    for event in events:
+        named = {name: value for name, value in asdict(event).items() if value is not None}
+        named |= {name: instant_text_ms(named[name]) for name in ("at_ms", "deliver_at_ms") if name in named}
+        say(json.dumps({name.removesuffix("_ms"): value for name, value in named.items()}))
+    if not events:
+        say(
+            "nothing is known of this id: it never arrived, or ended long ago (see contract.memory), or went to Kafka or files"
+        )
+
+
+def _say_rows(rows: DataFrame, say: Say) -> None:
+    for row in rows.select(F.to_json(F.struct("*")).alias("line")).collect():
+        say(row.line)

@@ -1,0 +1,50 @@
+"""Pending: reads pending work as tables and changes it.
+
+What goes in: a :class:`PendingWork` (the checkpoint folder of a run and, in the tiered mode, its slot store). What comes out: DataFrames, and rows
+that an act adds to the slot store. The running job is not involved; any process with a session can do this::
+
+    question or action                                   function              module
+    which entries are pending now, or were at a time?    pending               entries
+    how many rows are in the store (no data read)?       stored                entries
+    how much falls due when?                             forecast              entries
+    what happened to this id?                            history_of            history
+    which operations of a purgatory are pending?         operations_pending    operations
+    cancel, move, reroute by id or by predicate          acts.cancel, ...      acts
+                                                         (reads of Spark's state: state)
+
+    direct    Spark's state -----------------------------> entries
+    tiered    Spark's state (near) + slot store (far) ---> entries <--- acts adds rows to the store
+
+May import: common, wheel, purgatory, platform, clock, delivery, store; pyspark, pyarrow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wheel_udf.common.exports import exports
+
+if TYPE_CHECKING:
+    from wheel_udf.pending import acts as acts
+    from wheel_udf.pending.entries import (
+        PendingWork as PendingWork,
+        forecast as forecast,
+        pending as pending,
+        stored as stored,
+    )
+    from wheel_udf.pending.history import (
+        history_of as history_of,
+    )
+    from wheel_udf.pending.operations import (
+        operations_pending as operations_pending,
+    )
+else:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "entries": ("PendingWork", "forecast", "pending", "stored"),
+            "history": ("history_of",),
+            "operations": ("operations_pending",),
+        },
+        modules=("acts",),
+    )

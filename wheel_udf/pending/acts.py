@@ -1,0 +1,259 @@
+"""Cancels, moves and reroutes pending entries of a slot store, by id or by predicate; from any process, while the job runs.
+
+An act only adds rows. Each selected entry gets a row with a higher version, ``(seq, amend)`` with the same ``seq``, and the wheel handles that row
+like a command of a producer::
+
+    act       rows added                                                     counted by the wheel
+    cancel    CANCEL (seq, amend), near                                      cancelled and applied; late, if it has fired meanwhile
+    move      SCHEDULE (seq, amend + 1), due at the new time, in its place   the old one superseded
+    reroute   SCHEDULE (seq, amend + 1), to the new destination              the old one superseded
+
+Delay levels: a moved entry is due at the given time, to the millisecond and without a level; a rerouted entry keeps its level.
+
+A later command of the producer with a higher ``seq`` still wins over an act. Each act is one commit, so it is done completely or not at all. Rows
+are placed by the store's cursor; if a hand-over moves the cursor meanwhile, the rows are placed again. The selection is made once, before the
+first try.
+
+Each act is recorded as a row of the table ``_acts`` in the store's folder: time, act, user, selection, change, number of entries.
+
+Predicates are SQL over :data:`~wheel_udf.pending.entries.PENDING_COLUMNS`; Spark parses them as one boolean expression per row.
+
+Caveats: the direct mode has no table to write to; there, send a CANCEL or REPLACE as a command.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession, functions as F
+
+from wheel_udf.clock import wall_clock_ms
+from wheel_udf.common import NAME_RULE, ActError, StoreError, StoreMovedError, is_destination_name
+from wheel_udf.pending.entries import PendingWork, pending
+from wheel_udf.platform import first_line
+from wheel_udf.store import CURSOR, Head, SlotStore, stored_rows
+from wheel_udf.wheel import CANCEL, SCHEDULE
+
+AUDIT_SCHEMA = "at timestamp, act string, by string, picked string, change string, rows long, batch long"
+_MOST_TRIES = 20
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Selects the pending entries of an act: by ids, by a predicate, or by both (entries that match both).
+
+    Attributes:
+        ids: Values of ``schedule_id``; None for any.
+        where: SQL over :data:`~wheel_udf.pending.entries.PENDING_COLUMNS`; None for any.
+
+    Raises:
+        ActError: Neither is given. To select all entries, say ``where="true"``.
+    """
+
+    ids: Sequence[str] | None = None
+    where: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.ids is None and self.where is None:
+            raise ActError(
+                "an act without ids and without a predicate",
+                field="where",
+                rule="at least one of ids and where",
+                hint="where: true selects all pending entries",
+            )
+
+    def of(self, rows: DataFrame, id_column: str = "schedule_id") -> DataFrame:
+        """Returns the selected rows of a table whose ids are in `id_column`.
+
+        Raises:
+            ActError: Spark cannot parse the predicate, or it is not a boolean expression over one row.
+        """
+        if self.ids is not None:
+            rows = rows.where(F.col(id_column).isin(list(self.ids)))
+        if self.where is None:
+            return rows
+        try:
+            return rows.where(F.expr(self.where))
+        except PySparkException as fault:
+            raise ActError(
+                f"this predicate cannot be used ({first_line(str(fault))})",
+                field="where",
+                value=self.where,
+                rule=f"SQL over {', '.join(rows.columns)}",
+            ) from None
+
+    def __str__(self) -> str:
+        parts = [] if self.ids is None else [f"schedule_id in {list(self.ids)!r}"]
+        return " and ".join([*parts, *([] if self.where is None else [f"({self.where})"])])
+
+
+def cancel(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: bool = False) -> int:
+    """Cancels pending entries.
+
+    Args:
+        spark: A session.
+        work: Where the entries are; must have a store.
+        picked: The selection.
+        dry_run: Count the entries and change nothing.
+
+    Returns:
+        The number of selected pending entries.
+
+    Raises:
+        ActError: There is no store, the predicate cannot be used, or too many conflicting commits.
+        StoreError: The store has more than one writer.
+    """
+    return _act(spark, work, picked, _Change("cancel", "", op=CANCEL), dry_run=dry_run)
+
+
+def move(spark: SparkSession, work: PendingWork, picked: Picked, *, to: str, dry_run: bool = False) -> int:
+    """Changes the due time of pending entries; otherwise as :func:`cancel`.
+
+    Args:
+        spark: A session.
+        work: Where the entries are; must have a store.
+        picked: The selection.
+        to: SQL of a timestamp over the same columns, for example ``timestamp'2026-01-01 10:00:00'``, ``deliver_at + interval 1 hour``.
+        dry_run: Count the entries and change nothing.
+    """
+    return _act(spark, work, picked, _Change("move", f"to {to}", due=to), dry_run=dry_run)
+
+
+def reroute(spark: SparkSession, work: PendingWork, picked: Picked, *, to: str, dry_run: bool = False) -> int:
+    """Changes the destination of pending entries; otherwise as :func:`cancel`.
+
+    Args:
+        spark: A session.
+        work: Where the entries are; must have a store.
+        picked: The selection.
+        to: Name of the new destination.
+        dry_run: Count the entries and change nothing.
+    """
+    if not is_destination_name(to):
+        raise ActError("not a destination's name", field="to", value=to, rule=NAME_RULE)
+    return _act(spark, work, picked, _Change("reroute", f"to {to}", destination=to), dry_run=dry_run)
+
+
+def audit(spark: SparkSession, store: SlotStore) -> DataFrame:
+    """Returns all acts on a store, one row each (:data:`AUDIT_SCHEMA`)."""
+    try:
+        return spark.read.format("delta").load(_audit_path(store))
+    except PySparkException:
+        return spark.createDataFrame([], AUDIT_SCHEMA)
+
+
+@dataclass(frozen=True)
+class _Change:
+    act: str
+    change: str
+    op: int = SCHEDULE
+    due: str | None = None
+    destination: str | None = None
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        """Turns selected entries into parsed commands with the new version (``amend``)."""
+        entry = self.op == SCHEDULE
+        moved = self.due is not None
+        due = F.expr(self.due).cast("timestamp") if self.due is not None else F.col("scheduled_at")
+        keeps_level = F.lit(entry and not moved)
+        error_ms = F.unix_millis("scheduled_at") - F.unix_millis("deliver_at")
+        destination = F.col("destination") if self.destination is None else F.lit(self.destination)
+        nothing = F.lit(None)
+        payload = ("key", "value", "headers", "max_lateness_ms")
+        carried = {name: F.when(F.lit(entry), F.col(name)) for name in payload}
+        columns = {
+            "schedule_id": F.col("schedule_id"),
+            "op": F.lit(self.op).cast("byte"),
+            "seq": F.col("seq"),
+            "seq_given": F.lit(True),
+            "amend": F.coalesce("amend", F.lit(0)) + int(entry),
+            "deliver_at_ms": F.unix_millis(due) if entry else nothing.cast("long"),
+            "delay_level_ms": F.when(keeps_level, F.col("delay_level_ms")),
+            # Null without a level; with a level the error may be 0.
+            "level_error_ms": F.when(keeps_level & F.col("delay_level_ms").isNotNull(), error_ms),
+            "destination": destination if entry else nothing.cast("string"),
+            "source": F.col("source"),
+            **carried,
+            **{name: nothing.cast("string") for name in ("error_code", "error_message", "record")},
+            "event_time_ms": nothing.cast("long"),
+        }
+        return rows.select(*(column.alias(name) for name, column in columns.items()))
+
+
+def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, *, dry_run: bool) -> int:
+    store = work.store
+    if store is None:
+        raise ActError(
+            "the direct mode has no table of pending entries to act on",
+            field="mode",
+            value="direct",
+            rule="tiered",
+            hint="send a CANCEL, or the id with a higher seq, as a command",
+        )
+    rows = picked.of(pending(spark, work, ids=picked.ids))
+    try:
+        chosen = change.of(rows).persist()
+    except PySparkException as fault:
+        what = f"the new due time cannot be used ({first_line(str(fault))})"
+        raise ActError(what, field="to", value=change.due, rule="SQL of a timestamp") from None
+    try:
+        count = chosen.count()
+        if change.op == SCHEDULE and not chosen.where("deliver_at_ms IS NULL").isEmpty():
+            raise ActError(
+                "the new due time is NULL", field="to", value=change.due, rule="a timestamp for each entry"
+            )
+        if dry_run or not count:
+            return count
+        batch = _append(store, chosen)
+    finally:
+        chosen.unpersist()
+    _note(spark, store, change, picked, count, batch)
+    return count
+
+
+def _append(store: SlotStore, chosen: DataFrame) -> int:
+    for _ in range(_MOST_TRIES):
+        head = store.head()
+        ((app_id, last),) = head.last_act(_owner(store, head)).items()
+        batch = 0 if last is None else last + 1
+        assert head.cursor_ms is not None, "something is pending"
+        rows = stored_rows(chosen, store.layout, cursor_ms=head.cursor_ms, arrived=0)
+        try:
+            if store.append(rows, app_id=app_id, batch_id=batch, expect={CURSOR: head.cursor_ms}).written:
+                return batch
+        except StoreMovedError:
+            continue
+    raise ActError(
+        f"gave up after {_MOST_TRIES} conflicting commits",
+        field=store.path,
+        hint="nothing was changed: try again",
+    )
+
+
+def _owner(store: SlotStore, head: Head) -> str:
+    owners = sorted(head.owners)
+    if len(owners) != 1:
+        raise StoreError(
+            "the slot store has more than one writer",
+            field=store.path,
+            value=", ".join(owners),
+            rule="a store belongs to one checkpoint",
+        )
+    return owners[0]
+
+
+def _note(
+    spark: SparkSession, store: SlotStore, change: _Change, picked: Picked, count: int, batch: int
+) -> None:
+    at = datetime.fromtimestamp(wall_clock_ms() / 1_000, UTC)
+    row = (at, change.act, getpass.getuser(), str(picked), change.change, count, batch)
+    noted = spark.createDataFrame([row], AUDIT_SCHEMA).coalesce(1)
+    noted.write.format("delta").mode("append").save(_audit_path(store))
+
+
+def _audit_path(store: SlotStore) -> str:
+    return f"{store.path}/_acts"

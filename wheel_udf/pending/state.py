@@ -1,0 +1,79 @@
+"""Reads the state of a query: what Spark's state store holds of each shard, as a DataFrame.
+
+Spark's reader of state (the source ``statestore``) returns the state after the last committed batch, one row per shard. The chunks in that row
+are decoded in Python workers, shard by shard, as Arrow batches. Cost: O(entries in the state).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from wheel_udf.platform import batch_at, committed_offsets
+from wheel_udf.wheel import ENTRY_SCHEMA, MEMORY_SCHEMA, entries_of_text, memory_of_text
+
+
+def in_state(spark: SparkSession, checkpoint: str, *, as_of_ms: int | None = None) -> DataFrame:
+    """Returns the entries in the state of a query after its last committed batch (by an instant), with the columns of ``ENTRY_SCHEMA``."""
+    return from_state(spark, checkpoint, entries_of_text, ENTRY_SCHEMA, as_of_ms=as_of_ms)
+
+
+def remembered(spark: SparkSession, checkpoint: str) -> DataFrame:
+    """Returns the ended ids that the state of a query still remembers, with the columns of ``MEMORY_SCHEMA``."""
+    return from_state(spark, checkpoint, memory_of_text, MEMORY_SCHEMA)
+
+
+def from_state(
+    spark: SparkSession,
+    checkpoint: str,
+    of_text: Callable[[str], pa.Table],
+    schema: pa.Schema,
+    *,
+    as_of_ms: int | None = None,
+) -> DataFrame:
+    """Returns the rows in the chunks of all shards of a query, decoded on the executors.
+
+    Args:
+        spark: A session.
+        checkpoint: Checkpoint folder of the query.
+        of_text: Decodes the column ``chunks`` of a shard's state; runs on executors.
+        schema: The columns of the rows.
+        as_of_ms: State after the last batch planned by this instant; None for the last committed batch.
+
+    Raises:
+        CheckpointError: The checkpoint is damaged, or does not go back so far.
+    """
+
+    def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                yield from of_text(text).to_batches()
+
+    columns, states = from_arrow_schema(schema), _states(spark, checkpoint, as_of_ms)
+    if states is None:
+        return spark.createDataFrame([], columns)
+    return states.select("value.groupState.chunks").mapInArrow(opened, columns)
+
+
+def _states(spark: SparkSession, checkpoint: str, as_of_ms: int | None = None) -> DataFrame | None:
+    """Returns one row per shard after the last committed batch (by an instant); None before the first batch."""
+    # Spark creates the coordinator of state stores together with the session's stream manager, on first use. A reader of state only looks
+    # the coordinator up and fails where no stream has run (Spark 4.2: "Cannot find endpoint: StateStoreCoordinator").
+    _ = spark.streams
+    reader = spark.read.format("statestore")
+    if as_of_ms is not None:
+        batch = batch_at(checkpoint, as_of_ms)
+        return None if batch is None else reader.option("batchId", batch).load(checkpoint)
+    return None if committed_offsets(checkpoint) is None else reader.load(checkpoint)
+
+
+def clock_of(spark: SparkSession, checkpoint: str) -> int | None:
+    """Returns the latest clock in the state of a query (UTC epoch ms); None before the first batch."""
+    states = _states(spark, checkpoint)
+    if states is None:
+        return None
+    clock_ms: int | None = states.agg(F.max("value.groupState.clock_ms")).collect()[0][0]
+    return clock_ms

@@ -1,0 +1,193 @@
+"""The platform: everything that Spark, Delta, Kafka's client and the JVM keep private, behind functions with Python arguments.
+
+For: sessions, jars, checkpoints, reading and committing Delta tables, questions to a Kafka cluster, readable errors. In go paths, frames and
+plain values; out come plain values, frames and errors of this package. No JVM object leaves the room, and no other room names a private
+attribute of pyspark, a class of the JVM or py4j (a test holds this).
+
+::
+
+      delivery   store   tiered   job   pending                        other rooms
+    ---------------------------------------------------------------------------------------------------------------
+      delta_log  delta_files  delta_transaction      places            Delta tables: read, follow, commit; their places
+      identity  lease  spark_logs  planned_settings  files              checkpoints: who they are, who runs them, their batches
+      session  jars  kafka_admin                                       Spark, its jars, Kafka's topics
+      cached_columns  failures                                         columns built once, errors in one sentence
+      jvm  private_api  delta_public                                   the way in, the list below, the public way for Delta
+    ---------------------------------------------------------------------------------------------------------------
+      py4j   pyspark   Delta   kafka-clients   Hadoop                  not ours
+
+May import: common, wheel; pyspark, delta, py4j, the standard library.
+
+Private API. Each row has an entry in :mod:`wheel_udf.platform.private_api` and a canary test (``tests/delta/platform/test_canaries.py``) that
+names the version in which it was read. Where a class or method is missing, the way named last is taken, or
+:class:`~wheel_udf.common.errors.UnsupportedVersionError` names the API and the versions. ::
+
+    API (module)                            why                                without it -> the way taken
+                                                                               instead
+    --------------------------------------  ---------------------------------  ----------------------------------
+    SparkSession._jvm (jvm)                 JVM classes that have no Python    the package needs a classic
+                                            API                                session; Spark Connect has no _jvm
+    SparkSession._jsparkSession,            the JVM's session for Delta's      no look at tables and folders
+    SparkSession._jsc (jvm)                 classes, its Hadoop configuration  before a write
+                                            for file systems
+    PythonUtils.toSeq,                      arguments of Scala methods         as for the methods that they are
+    PythonUtils.toScalaMap, scala.Option                                       passed to
+    (jvm)
+    Column._jc, DataFrame._jdf,             columns are built once and not in  a batch takes about 0.1 s longer
+    classic.dataframe.DataFrame             each batch                         -> DataFrame.select with new
+    (cached_columns)                                                           columns in each batch
+    SparkContext._active_spark_context,     finds a running session from any   build_session cannot tell whether
+    SparkContext._ensure_initialized,       thread, and what spark-submit was  Spark runs
+    SparkContext._jvm,                      given
+    SparkSession._instantiatedSession
+    (session)
+    CheckpointFileManager (files)           replaces a file of a checkpoint    checkpoints on other file systems
+                                            as a whole on any file system      than the local one cannot be
+                                                                               opened
+    FileSystemBasedCheckpointFileManager    writes a local checkpoint without  a batch takes about 0.14 s longer
+    (session)                               starting programs (ls, readlink)   -> Spark's default file manager
+                                            for each file
+    offsets/N, commits/N, metadata (v1,     which batch is planned and which   a checkpoint with another format
+    v2) (spark_logs)                        is committed, whether a batch      is refused as damaged
+                                            holds input
+    error classes and 'Caused by' in the    one sentence for the user instead  the sentence is longer or less
+    texts of exceptions, logger             of a stack trace                   exact; a page of JSON in the log
+    SQLQueryContextLogger (failures)                                           for SQL that cannot be used -> the
+                                                                               first line of the text
+    pyspark/jars/ivy-*.jar (jars)           downloads jars without Maven       make setup fails ->
+                                                                               spark.jars.packages, set by the
+                                                                               user
+    kafka-clients Admin, through py4j       topics are checked before a batch  no Kafka source or sink
+    (kafka_admin)                           writes them, with the client that
+                                            the connector ships
+    DeltaLog.forTable, update,              version, columns, properties and   the slot store cannot be opened;
+    getSnapshotAt; Snapshot.metadata,       transactions of a table without a  sinks look at a table by several
+    transactions, allFiles (delta_log)      Spark job                          Spark jobs -> sinks and sources:
+                                                                               DeltaTable.history and detail, the
+                                                                               table's schema, the files of its
+                                                                               log
+    Snapshot.checksumOpt (delta_log)        transactions and files from the    three Spark jobs for each commit
+                                            file beside the last commit        -> as for DeltaLog.forTable
+    DeltaLog.getChanges, util.JsonUtils     files that later commits have      the slot store cannot be opened
+    (delta_log)                             added and removed
+    DeltaLog.startTransaction;              an append without the writer's     the slot store cannot be written;
+    OptimisticTransaction.readTxn,          search for its last transaction:   appends of sinks are slower ->
+    writeFiles, commit;                     120 ms of CPU time, not 665        sinks: DataFrameWriter with
+    actions.SetTransaction;                                                    txnAppId and txnVersion, also
+    DeltaOperations.StreamingUpdate                                            exactly once
+    (delta_transaction)
+    OptimisticTransaction.updateMetadata,   commits of the slot store that     the slot store cannot be written:
+    registerSQLMetrics; DeltaOptions;       carry several transactions, or     the public writer has no such
+    actions.Action, Metadata;               replace files without changing     conflict checks
+    DeltaOperations.Delete, Optimize,       data
+    CreateTable; SQLMetrics
+    (delta_transaction)
+    reservoirId in the offsets of a Delta   which table a checkpoint reads     another slot store at the same
+    source (delta_log)                                                         path is not noticed before the run
+                                                                               -> Delta's own check when the
+                                                                               query starts
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wheel_udf.common.exports import exports
+
+if TYPE_CHECKING:
+    from wheel_udf.platform import delta_log as delta_log, jars as jars, kafka_admin as kafka_admin
+    from wheel_udf.platform.cached_columns import (
+        Prepared as Prepared,
+    )
+    from wheel_udf.platform.delta_files import (
+        File as File,
+        FileList as FileList,
+        is_addition as is_addition,
+        partition_of as partition_of,
+        stats_of as stats_of,
+    )
+    from wheel_udf.platform.delta_log import (
+        Snapshot as Snapshot,
+        tables_read as tables_read,
+        version_at as version_at,
+    )
+    from wheel_udf.platform.delta_transaction import (
+        NewFiles as NewFiles,
+        Transaction as Transaction,
+        append_once as append_once,
+        begin_transaction as begin_transaction,
+    )
+    from wheel_udf.platform.failures import (
+        explain as explain,
+        first_line as first_line,
+        quiet_sql as quiet_sql,
+    )
+    from wheel_udf.platform.files import (
+        open_folder as open_folder,
+    )
+    from wheel_udf.platform.identity import (
+        TIERED_PARTS as TIERED_PARTS,
+        Identity as Identity,
+        check_checkpoint as check_checkpoint,
+        check_tiered_folder as check_tiered_folder,
+        open_checkpoint as open_checkpoint,
+    )
+    from wheel_udf.platform.kafka_admin import (
+        TopicInfo as TopicInfo,
+    )
+    from wheel_udf.platform.lease import (
+        Lease as Lease,
+    )
+    from wheel_udf.platform.places import (
+        place_of as place_of,
+    )
+    from wheel_udf.platform.planned_settings import (
+        PlannedSettings as PlannedSettings,
+    )
+    from wheel_udf.platform.session import (
+        build_session as build_session,
+        stop_session as stop_session,
+    )
+    from wheel_udf.platform.spark_logs import (
+        batch_at as batch_at,
+        committed_offsets as committed_offsets,
+        input_moved as input_moved,
+        last_committed as last_committed,
+        last_planned as last_planned,
+        planned_batch as planned_batch,
+        planned_offsets as planned_offsets,
+    )
+else:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "cached_columns": ("Prepared",),
+            "delta_files": ("File", "FileList", "is_addition", "partition_of", "stats_of"),
+            "delta_log": ("Snapshot", "tables_read", "version_at"),
+            "delta_transaction": ("NewFiles", "Transaction", "append_once", "begin_transaction"),
+            "failures": ("explain", "first_line", "quiet_sql"),
+            "files": ("open_folder",),
+            "identity": (
+                "TIERED_PARTS",
+                "Identity",
+                "check_checkpoint",
+                "check_tiered_folder",
+                "open_checkpoint",
+            ),
+            "kafka_admin": ("TopicInfo",),
+            "lease": ("Lease",),
+            "planned_settings": ("PlannedSettings",),
+            "places": ("place_of",),
+            "session": ("build_session", "stop_session"),
+            "spark_logs": (
+                "batch_at",
+                "committed_offsets",
+                "input_moved",
+                "last_committed",
+                "last_planned",
+                "planned_batch",
+                "planned_offsets",
+            ),
+        },
+        modules=("delta_log", "jars", "kafka_admin"),
+    )

@@ -1,0 +1,143 @@
+"""The files of a Delta table with partitions of (level, slot): read once in full, then kept up to date by each commit.
+
+Delta itself computes a table's state anew for each version, as Spark jobs over its whole log, and a slot store has a version for every batch.
+Here the state is a dict from path to a few numbers, and a commit changes it as the log says::
+
+    current()   version 7, in full          {a: level 2 slot 190, b: level 2 slot 191}
+    current()   commit 8 adds c             {a, b, c}                                      read: one small JSON file
+    current()   commit 9 removes a, b       {c}                                            read: one small JSON file
+
+Cost: the first call takes what Delta lists beside its last commit (up to 50 files), else reads a short log from its beginning, else runs one
+job, O(files). Each further call is O(actions of the new commits). About 300 bytes for a file. Where the log was cleaned up since the last
+call (it is kept for days), the table is read in full again. Measured on 2 busy cores, 765 files: 34 s for the first job of a cold session,
+0.1 to 0.2 s for each call after a commit; a job in each call took 1 to 4 s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from wheel_udf.platform import delta_log
+
+_SHORT_LOG = 200  # commits: reading so many small files takes less than a job over them
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A data file.
+
+    Attributes:
+        place: Its partition, (level, slot).
+        rows: How many rows.
+        bytes: Its size.
+    """
+
+    place: tuple[int, int]
+    rows: int
+    bytes: int
+
+    def as_add(self, path: str) -> str:
+        """The file as an action of Delta's log, with the fields that a removal needs."""
+        values = {name: str(value) for name, value in zip(("level", "slot"), self.place, strict=True)}
+        stats = json.dumps({"numRecords": self.rows})
+        add = {
+            "path": path,
+            "partitionValues": values,
+            "size": self.bytes,
+            "modificationTime": 0,
+            "dataChange": True,
+        }
+        return json.dumps({"add": {**add, "stats": stats}})
+
+
+class FileList:
+    """The files of one table, by their path in its log.
+
+    Args:
+        spark: The session.
+        path: Place of the table.
+
+    Attributes:
+        unsigned: Versions, seen since the first call, that changed data without a transaction. The store's own commits all have one.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark, self._path = spark, path
+        self._version: int | None = None
+        self._files: dict[str, File] = {}
+        self.unsigned: list[int] = []
+
+    def current(self) -> Mapping[str, File]:
+        """The files as they are now; the next call changes the returned mapping."""
+        known = self._version
+        if known is None or not self._follow(known, news=True):
+            self._read_all()
+        return self._files
+
+    def _follow(self, version: int, *, news: bool) -> bool:
+        """Applies the commits since a version; False if the log no longer has them. With `news`, unsigned ones are noted."""
+        try:
+            commits = delta_log.commits_after(self._spark, self._path, version)
+        except (Py4JJavaError, PySparkException):
+            return False
+        for number, actions in commits:
+            self._apply(actions)
+            self._version = number
+            if news and _changes_data(actions) and not any("appId" in action for action in actions):
+                self.unsigned.append(number)
+        return True
+
+    def _apply(self, actions: Iterable[Mapping[str, Any]]) -> None:
+        for action in actions:
+            if is_removal(action):
+                self._files.pop(str(action["path"]), None)
+            elif is_addition(action):
+                self._files[str(action["path"])] = _file(action)
+
+    def _read_all(self) -> None:
+        table = delta_log.log_snapshot(self._spark, self._path)
+        listed = table.listed_files()
+        self._files = {}
+        if listed is None and table.version <= _SHORT_LOG and self._follow(-1, news=False):
+            return
+        if listed is None:
+            listed = table.all_files()
+        self._files = {str(file["path"]): _file(file) for file in listed}
+        self._version = table.version
+
+
+def is_addition(action: Mapping[str, Any]) -> bool:
+    """Whether an action of the log adds a file."""
+    return "path" in action and "modificationTime" in action
+
+
+def is_removal(action: Mapping[str, Any]) -> bool:
+    """Whether an action of the log removes a file."""
+    return "path" in action and "deletionTimestamp" in action
+
+
+def _changes_data(actions: Iterable[Mapping[str, Any]]) -> bool:
+    return any(action["dataChange"] for action in actions if is_addition(action) or is_removal(action))
+
+
+def partition_of(file: Mapping[str, Any]) -> tuple[int, int]:
+    """(level, slot) of an action on a file."""
+    values = file["partitionValues"]
+    return int(values["level"]), int(values["slot"])
+
+
+def stats_of(file: Mapping[str, Any]) -> dict[str, Any]:
+    """The statistics of an added file."""
+    stats: dict[str, Any] = json.loads(file["stats"])
+    return stats
+
+
+def _file(action: Mapping[str, Any]) -> File:
+    return File(partition_of(action), int(stats_of(action)["numRecords"]), int(action["size"]))

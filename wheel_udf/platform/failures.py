@@ -1,0 +1,191 @@
+"""Turns an exception into one sentence for the user and an exit code.
+
+Spark wraps an error in a batch several times (query, foreachBatch, Python proxy, job, task), and puts the texts of all layers into
+one message. The sentence that matters is the innermost::
+
+    [STREAM_FAILED] ... [FOREACH_BATCH_USER_FUNCTION_ERROR] ... Traceback ... wheel_udf.common.errors.SinkError: the table is gone: ...
+                                                                              '--------------- this one ---------------'
+
+The first of these that is found: an error of this package; a file or table of the source that Spark could not read (named, with a hint);
+an error of Kafka's client (with a hint); the last error class of Spark and the last ``Caused by``; the first line. Secrets are hidden in all
+of them.
+
+Exit codes: 2 for what the user has to change (config, contract, checkpoint), 1 for a failure of the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from wheel_udf.common import errors, hide
+
+RUN_FAILED = 1
+USER_FAULT = 2
+
+_USER_FAULTS = (
+    errors.ConfigError,
+    errors.ContractError,
+    errors.GeometryError,
+    errors.GeometryChangedError,
+    errors.CheckpointError,
+    errors.ActError,
+)
+_WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "FOREACH_USER_FUNCTION_ERROR"}
+_OURS = re.compile(r"^(?:\S+: )?wheel_udf\.common\.errors\.(\w+): (.+)", re.MULTILINE)
+_TYPES_DIFFER = re.compile(
+    r"reading file (\S+?)\.? +Data type mismatches when reading Parquet column \[(\S+)\]\. "
+    r"Expected Spark type ([^\n]+?), actual Parquet type (\w+)"
+)
+_HEADER_DIFFERS = re.compile(
+    r"(CSV header [^\n]+|Number of column in CSV header [^\n]+)\n([^\n]+)\nCSV file: (\S+)"
+)
+_NOT_PARQUET = re.compile(r"(\S+) is not a Parquet file")
+_KAFKA = re.compile(
+    r"org\.apache\.kafka\.common\.(?:errors\.|config\.)?(\w+(?:Exception|Error))(?:: ([^\n]*))?"
+)
+_KAFKA_WORDS: dict[str, tuple[str, str | None]] = {
+    "Timeout": (
+        "the Kafka cluster does not answer",
+        "check kafka.bootstrap.servers, and that the cluster is up",
+    ),
+    "Disconnect": (
+        "the Kafka cluster does not answer",
+        "check kafka.bootstrap.servers, and that the cluster is up",
+    ),
+    "UnknownTopicOrPartition": (
+        "a topic of Kafka is missing",
+        "create it again, or remove it from source.topics",
+    ),
+    "Authentication": ("Kafka refuses the login", "check the kafka.sasl and kafka.ssl options"),
+    "Authorization": ("Kafka does not allow it", "grant this user the missing permission"),
+    "ConfigException": ("an option of Kafka is wrong", "the options that begin with kafka. go to its client"),
+}
+_ROWS_CHANGED = re.compile(r"\[DELTA_SOURCE_(?:TABLE_IGNORE_CHANGES|IGNORE_DELETE)\]")
+_DATA_LOSS = re.compile(r"\[KAFKA_DATA_LOSS[A-Z0-9_.]*\] ([^\n]+)")
+_SPARK_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: ([^\n]+)", re.MULTILINE)
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An exception as the user reads it.
+
+    Attributes:
+        sentence: The sentence; the errors of a config are a line each.
+        exit_code: Of the process.
+    """
+
+    sentence: str
+    exit_code: int
+
+
+def explain(error: BaseException) -> Failure:
+    """Returns the sentence and the exit code for any exception."""
+    failure = _explained(error)
+    return Failure(hide(failure.sentence), failure.exit_code)
+
+
+def _explained(error: BaseException) -> Failure:
+    if isinstance(error, ImportError):
+        error = errors.missing_spark(error) or error
+    if isinstance(error, errors.WheelError):
+        return Failure(str(error), _exit_code(type(error)))
+    if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+        return Failure(f"{type(error).__name__}: {first_line(str(error))}", RUN_FAILED)
+    text = str(error).split("=== Streaming Query ===")[0]
+    return _of_ours(text) or _of_a_source(text) or _of_kafka(text) or _of_spark(text, type(error).__name__)
+
+
+def _exit_code(kind: type[BaseException]) -> int:
+    return USER_FAULT if issubclass(kind, _USER_FAULTS) else RUN_FAILED
+
+
+def _of_ours(text: str) -> Failure | None:
+    found = _OURS.findall(text)
+    if not found:
+        return None
+    name, sentence = found[-1]
+    kind = getattr(errors, name, errors.WheelError)
+    return Failure(_without_sqlstate(sentence), _exit_code(kind))
+
+
+def _of_a_source(text: str) -> Failure | None:
+    if found := _TYPES_DIFFER.search(text):
+        file, column, expected, actual = found.groups()
+        what = f"a file of the source has another type in column {column}"
+        hint = "write it as the earlier files, or move it away; source.schema sets the types of all files"
+        fault = errors.ContractError(
+            what, field="file", value=file, rule=f"{expected}, not {actual}", hint=hint
+        )
+        return Failure(str(fault), USER_FAULT)
+    if found := _HEADER_DIFFERS.search(text):
+        sentence, detail, file = found.groups()
+        what = f"a file of the source has other columns ({sentence.rstrip('.:')}: {detail.strip()})"
+        hint = "write it with the header of the earlier files, or move it away"
+        return Failure(str(errors.ContractError(what, field="file", value=file, hint=hint)), USER_FAULT)
+    if found := _NOT_PARQUET.search(text):
+        fault = errors.ContractError(
+            "a file is not Parquet", field="file", value=found[1], hint="move it away"
+        )
+        return Failure(str(fault), USER_FAULT)
+    if _ROWS_CHANGED.search(text):
+        # Delta's message advises to skip such commits: cancels and replacements would be lost without a trace.
+        fault = errors.ContractError(
+            "rows of the source table were changed or deleted",
+            field="source.path",
+            rule="rows are only ever added to a table that is read without its change feed",
+            hint="source.options.readChangeFeed: true, with a checkpoint of its own (the table needs delta.enableChangeDataFeed)",
+        )
+        return Failure(str(fault), USER_FAULT)
+    return None
+
+
+def _of_kafka(text: str) -> Failure | None:
+    if lost := _DATA_LOSS.search(text):
+        what = f"records of the source were deleted before they were read ({_without_sqlstate(lost[1]).rstrip('.')})"
+        hint = "source.options.failOnDataLoss: false reads the rest; the deleted commands are lost"
+        return Failure(str(errors.WheelError(what, hint=hint)), RUN_FAILED)
+    found = _KAFKA.findall(text)
+    if not found:
+        return None
+    name, message = found[-1]  # the innermost cause
+    no_words: tuple[str, str | None] = ("Kafka reports an error", None)
+    what, advice = next((words for part, words in _KAFKA_WORDS.items() if part in name), no_words)
+    said = _without_sqlstate(message.strip()) or name
+    return Failure(str(errors.WheelError(f"{what} ({said.rstrip('.')})", hint=advice)), RUN_FAILED)
+
+
+def _of_spark(text: str, name: str) -> Failure:
+    # Spark reports an invalid plan before anything runs: the user has to change it.
+    exit_code = USER_FAULT if name in ("AnalysisException", "ParseException") else RUN_FAILED
+    sentences = [sentence for kind, sentence in _SPARK_CLASS.findall(text) if kind not in _WRAPPERS]
+    causes = _CAUSE.findall(text)
+    if not sentences and not causes:
+        return Failure(f"{name}: {_without_sqlstate(first_line(text))}", exit_code)
+    parts = [_without_sqlstate(part) for part in (*sentences[-1:], *causes[-1:])]
+    return Failure(": ".join(dict.fromkeys(part.rstrip(" .") for part in parts)), exit_code)
+
+
+def _without_sqlstate(text: str) -> str:
+    return _SQLSTATE.sub("", text).strip()
+
+
+@contextmanager
+def quiet_sql() -> Iterator[None]:
+    """Turns off pyspark's log of SQL that cannot be used (a page of JSON); the caller reports it in one line."""
+    logger = logging.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def first_line(text: str) -> str:
+    """The first line of a text that is not empty."""
+    return text.strip().splitlines()[0] if text.strip() else "no message"

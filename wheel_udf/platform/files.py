@@ -1,0 +1,166 @@
+"""Small files in the folder of a checkpoint, on the local file system or any that Hadoop knows.
+
+A file is replaced as a whole or not at all. On the local file system a draft is written, flushed to the disk and renamed; then the folder is
+flushed, because only that puts the rename on the disk. On other file systems Spark's manager of checkpoint files replaces it, so whatever
+can hold Spark's logs can hold these files.
+
+Caveats: one writer at a time; two would share a draft. A path without a scheme is a local one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, Protocol
+
+from wheel_udf.common import CheckpointError
+from wheel_udf.platform.jvm import hadoop_configuration, java_class
+from wheel_udf.platform.private_api import CHECKPOINT_FILES, required
+
+
+class Folder(Protocol):
+    """A folder. Names are relative to it, ``""`` is the folder itself."""
+
+    def name(self, name: str = "") -> str:
+        """The full path, for messages."""
+
+    def names(self, folder: str = "") -> list[str]:
+        """The names in a folder; none if there is no such folder.
+
+        Raises:
+            CheckpointError: It is a file.
+        """
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None if there is no such file.
+
+        Raises:
+            CheckpointError: It is a folder.
+        """
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Writes or replaces a file as a whole; creates the folder if it is missing."""
+
+
+class _LocalFolder:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def name(self, name: str = "") -> str:
+        return str(self.folder / name)
+
+    def names(self, folder: str = "") -> list[str]:
+        try:
+            return [file.name for file in (self.folder / folder).iterdir()]
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError:
+            raise CheckpointError("not a folder", field=self.name(folder), hint="use another path") from None
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except (IsADirectoryError, NotADirectoryError):
+            raise CheckpointError("not a file", field=self.name(name), hint="use another path") from None
+
+    def replace(self, name: str, content: bytes) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = self.folder / f".{name}.draft"
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.folder / name)
+        # Only this puts the rename on the disk.
+        handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
+
+
+class _HadoopFolder:
+    """A folder on any file system of Hadoop, written by Spark's manager of checkpoint files."""
+
+    def __init__(self, folder: str) -> None:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        if session is None:
+            raise CheckpointError("this path needs a running Spark session", field="checkpoint", value=folder)
+        self._path = java_class(session, "org.apache.hadoop.fs.Path")
+        self.folder = folder
+        configuration = hadoop_configuration(session)
+        self._system = self._path(folder).getFileSystem(configuration)
+        with required(CHECKPOINT_FILES):
+            companion = getattr(java_class(session, _FILE_MANAGER), "MODULE$")
+            self._manager = companion.create(self._path(folder), configuration)
+        self._io = java_class(session, "org.apache.commons.io.IOUtils")
+
+    def name(self, name: str = "") -> str:
+        return f"{self.folder}/{name}" if name else self.folder
+
+    def names(self, folder: str = "") -> list[str]:
+        place = self._path(self.name(folder))
+        if not self._system.exists(place):
+            return []
+        return [status.getPath().getName() for status in self._system.listStatus(place)]
+
+    def read(self, name: str) -> bytes | None:
+        place = self._path(self.name(name))
+        if not self._system.exists(place):
+            return None
+        stream = self._system.open(place)
+        try:
+            return bytes(self._io.toByteArray(stream))
+        finally:
+            stream.close()
+
+    @required(CHECKPOINT_FILES)
+    def replace(self, name: str, content: bytes) -> None:
+        self._manager.createCheckpointDirectory()
+        stream = self._manager.createAtomic(self._path(self.name(name)), True)  # noqa: FBT003  # overwrite; py4j knows no keywords
+        try:
+            stream.write(content)
+        except BaseException:
+            stream.cancel()
+            raise
+        stream.close()
+
+
+def open_folder(path: str) -> Folder:
+    """The folder at a path or URI; it need not exist yet.
+
+    Raises:
+        CheckpointError: A URI that needs a Spark session, and none is running.
+    """
+    folder = local_folder(path)
+    return _LocalFolder(folder) if folder is not None else _HadoopFolder(path.rstrip("/"))
+
+
+def local_folder(path: str) -> Path | None:
+    """The folder, or None for another file system. ``%20`` is not decoded; Hadoop does not decode it either."""
+    uri = re.fullmatch(r"file:(?://)?(/.*)", path, re.DOTALL)
+    if uri:
+        return Path(uri[1])
+    return None if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path) else Path(path)
+
+
+def parsed_json(content: bytes) -> Any:
+    """The JSON value of a file's content; None if it is not JSON."""
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None
+
+
+def json_bytes(value: object) -> bytes:
+    """A JSON value as the content of a file that people can read."""
+    return (json.dumps(value, indent=1) + "\n").encode()

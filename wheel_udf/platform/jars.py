@@ -1,0 +1,326 @@
+"""Finds Java and downloads the JVM jars that Spark lacks: Delta, the Kafka connector, a broker for tests.
+
+pyspark ships Ivy, so Java and pip are the only prerequisites. ``conf/ivy.xml`` pins the jars and their versions. ``make setup`` runs
+``python -m wheel_udf.platform.jars spark broker``, which puts both configurations beside the Python packages of the environment::
+
+    <environment>/jars/spark/*.jar     on Spark's class path: see wheel_udf.platform.session
+    <environment>/jars/broker/*.jar    a Kafka broker, in a JVM of its own: see wheel_udf.testing.broker
+
+Invariants: a folder of jars is complete or absent (it is filled beside its place, then renamed). Ivy's cache is inside the environment, so
+the cache of another project cannot make a build pass or fail. The environment variable ``WHEEL_UDF_IVY_SETTINGS`` names a file of Ivy
+settings (a mirror, a proxy with a password).
+
+Cost: 23 MB and 15 seconds for Spark, 43 MB and 40 seconds for the broker, once for each environment. Ivy requests one small file after the
+other, so the latency of the answers takes the time. The two configurations are therefore resolved in parallel, each with its own cache
+(Ivy does not lock a cache).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+from wheel_udf.common import SessionError, WheelError
+
+OLDEST_JAVA = 17
+"""Spark 4 runs on this version of Java and newer."""
+
+CONFIGURATIONS = ("spark", "broker")
+"""The configurations of ``conf/ivy.xml``."""
+
+SETTINGS_VARIABLE = "WHEEL_UDF_IVY_SETTINGS"
+"""Environment variable that names a file of Ivy settings, for jars from another place than Maven Central."""
+
+_ATTEMPTS = 3
+_JAVA_HINT = "install Java 17 or 21 (a JRE is enough) and let JAVA_HOME or PATH lead to it"
+
+
+def conf_folder() -> Path | None:
+    """The project's ``conf`` folder: the copy in an installed package, else the folder beside the package.
+
+    Returns:
+        The folder with ``spark-defaults.conf``; None for a package without it (a zip on a cluster, for example).
+    """
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "_conf", package.parent / "conf"):
+        if (folder / "spark-defaults.conf").is_file():
+            return folder
+    return None
+
+
+def jars_folder(configuration: str = "spark") -> Path:
+    """The folder for the jars of a configuration in the running Python environment (it may not exist yet)."""
+    return Path(sys.prefix) / "jars" / configuration
+
+
+def find_java() -> Path:
+    """Checks and returns the ``java`` that Spark will start: of ``JAVA_HOME`` if that is set, else the first on ``PATH``.
+
+    Raises:
+        SessionError: There is no Java, it does not run, or it is older than 17.
+    """
+    java = _java_command()
+    version = java_version(_java_banner(java))
+    if version < OLDEST_JAVA:
+        raise SessionError(
+            "Java is too old for Spark 4", field=str(java), value=version, rule="17 or newer", hint=_JAVA_HINT
+        )
+    return java
+
+
+def java_version(banner: str) -> int:
+    """The major version in what ``java -version`` prints: 17 for ``openjdk version "17.0.15"``, 8 for ``"1.8.0_401"``.
+
+    Raises:
+        SessionError: There is no version in the text.
+    """
+    found = re.search(r'version "(?:1\.)?(\d+)', banner)
+    if found is None:
+        raise SessionError(
+            "cannot tell the version of Java", field="java -version", value=banner, hint=_JAVA_HINT
+        )
+    return int(found.group(1))
+
+
+def _java_command() -> Path:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = shutil.which("java", path=str(Path(home) / "bin"))
+        if java is None:
+            raise SessionError(
+                "there is no Java where JAVA_HOME points",
+                field="JAVA_HOME",
+                value=home,
+                rule="holds bin/java",
+                hint=_JAVA_HINT,
+            )
+        return Path(java)
+    java = shutil.which("java")
+    if java is None:
+        raise SessionError("Java is missing", field="java", rule="on PATH, or in JAVA_HOME", hint=_JAVA_HINT)
+    return Path(java)
+
+
+def _java_banner(java: Path) -> str:
+    try:
+        run = subprocess.run(
+            [str(java), "-version"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        )
+    except OSError as fault:
+        raise SessionError(
+            "Java cannot be started", field=str(java), value=str(fault), hint=_JAVA_HINT
+        ) from fault
+    if run.returncode != 0:
+        # macOS has a /usr/bin/java that only reports that there is no Java.
+        raise SessionError(
+            "Java does not run", field=str(java), value=run.stderr.strip()[-200:], hint=_JAVA_HINT
+        )
+    return run.stderr + run.stdout
+
+
+def resolve(configuration: str = "spark", *, ivy_file: Path | None = None, into: Path | None = None) -> Path:
+    """Downloads the pinned jars of a configuration. The folder is replaced when all of them are there.
+
+    Args:
+        configuration: One of :data:`CONFIGURATIONS`.
+        ivy_file: The list of jars; default is the project's ``conf/ivy.xml``.
+        into: The folder to fill; default is :func:`jars_folder`.
+
+    Returns:
+        The folder with the jars.
+
+    Raises:
+        SessionError: There is no Java or no list of jars, or the download failed three times.
+    """
+    java, ivy_file = find_java(), ivy_file or _default_ivy_file()
+    into = into or jars_folder(configuration)
+    into.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".resolving-", dir=into.parent) as scratch:
+        fresh = Path(scratch) / configuration
+        cache = into.parent / ".ivy" / configuration
+        _run_ivy(_ivy_command(java, ivy_file, configuration, Path(scratch), cache))
+        _replace(into, fresh)
+    return into
+
+
+def _default_ivy_file() -> Path:
+    folder = conf_folder()
+    if folder is None or not (folder / "ivy.xml").is_file():
+        raise SessionError(
+            "the list of jars is missing",
+            field="conf/ivy.xml",
+            hint="run this from the project, or name a file with --ivy",
+        )
+    return folder / "ivy.xml"
+
+
+def _ivy_command(java: Path, ivy_file: Path, configuration: str, scratch: Path, cache: Path) -> list[str]:
+    settings = os.environ.get(SETTINGS_VARIABLE)
+    return [
+        str(java),
+        f"-Divy.default.ivy.user.dir={cache}",
+        # Jars of sources and documentation are not needed, and a request for each of them takes a fifth of the time.
+        *("-Divy.maven.lookup.sources=false", "-Divy.maven.lookup.javadoc=false"),
+        *("-jar", str(_ivy_jar())),
+        *(("-settings", settings) if settings else ("-m2compatible",)),
+        *(
+            "-ivy",
+            str(ivy_file),
+            "-confs",
+            configuration,
+            "-cache",
+            str(cache / "cache"),
+            "-types",
+            "jar",
+            "bundle",
+        ),
+        *("-retrieve", f"{scratch}/[conf]/[artifact]-[revision].[ext]", "-warn"),
+    ]
+
+
+def _ivy_jar() -> Path:
+    found = sorted((pyspark_folder() / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise SessionError(
+            "this pyspark ships no Ivy", field="pyspark/jars/ivy-*.jar", hint="pip install pyspark==4.2.0"
+        )
+    return found[-1]
+
+
+def pyspark_folder() -> Path:
+    """The folder of the installed pyspark. It is not imported, which would take a second.
+
+    Raises:
+        SessionError: pyspark is not installed.
+    """
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise SessionError("pyspark is not installed", field=sys.executable, hint="run `make setup`")
+    return Path(spec.origin).parent
+
+
+def _run_ivy(command: Sequence[str]) -> None:
+    output = ""
+    for attempt in range(1, _ATTEMPTS + 1):
+        run = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        if run.returncode == 0:
+            return
+        output = run.stdout + run.stderr
+        _say(f"downloading the jars failed ({attempt} of {_ATTEMPTS} attempts)")
+    raise SessionError(
+        "the JVM jars cannot be downloaded",
+        field="ivy",
+        value=_reason(output),
+        hint=f"check the network and run it again; behind a mirror, name a file of Ivy settings in {SETTINGS_VARIABLE}",
+    )
+
+
+def _reason(output: str) -> str:
+    """The lines of Ivy's log that name the error; Ivy repeats them at the end, after a hundred others."""
+    telling = [
+        line.strip()
+        for line in output.splitlines()
+        if re.search(r"not found|FAILED|rror|xception|refused|timed out", line)
+    ]
+    return "; ".join(dict.fromkeys(telling[-3:])) or output.strip()[-200:]
+
+
+def _replace(into: Path, fresh: Path) -> None:
+    if not any(fresh.glob("*.jar")):
+        raise SessionError(
+            "Ivy found no jars", field=str(fresh.name), rule="a configuration of ivy.xml with jars in it"
+        )
+    if into.exists():
+        into.rename(fresh.with_name("old"))
+    fresh.rename(into)
+
+
+def link_spark_home() -> Path | None:
+    """Lets ``bin/spark-submit`` of this environment find its own Spark, even if the environment is not activated.
+
+    pip installs Spark's ``find-spark-home`` in ``bin``. It asks the ``python3`` of ``PATH`` for pyspark, and fails if that is another Python.
+    But first it looks for a folder ``spark-distribution`` beside itself: the link that is made here.
+
+    Returns:
+        The link; None outside a virtual environment, where nothing is changed.
+    """
+    scripts, home = Path(sys.prefix) / "bin", pyspark_folder()
+    if sys.prefix == sys.base_prefix or not (scripts / "find-spark-home").is_file():
+        return None
+    link = scripts / "spark-distribution"
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(home, scripts), target_is_directory=True)
+    return link
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m wheel_udf.platform.jars",
+        description="Download the JVM jars that Spark lacks into this Python environment.",
+    )
+    parser.add_argument(
+        "configurations",
+        nargs="*",
+        metavar="configuration",
+        help=f"which jars, one or more of {', '.join(CONFIGURATIONS)} (default: spark)",
+    )
+    parser.add_argument("--ivy", type=Path, metavar="FILE", help="the list of jars (default: conf/ivy.xml)")
+    parser.add_argument(
+        "--into",
+        type=Path,
+        metavar="FOLDER",
+        help="where to put them (default: the environment's jars folder)",
+    )
+    parser.add_argument(
+        "--check-java", action="store_true", help="only check that there is a Java which Spark can use"
+    )
+    return parser
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    chosen.configurations = list(dict.fromkeys(chosen.configurations)) or ["spark"]
+    for each in chosen.configurations:
+        if each not in CONFIGURATIONS:
+            parser.error(f"no such configuration: {each!r}; one of {', '.join(CONFIGURATIONS)}")
+    if chosen.into and len(chosen.configurations) > 1:
+        parser.error("--into takes one configuration")
+    return chosen
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. Returns 0 if the jars are in place, else 1 after one line on standard error."""
+    chosen = _parse(arguments)
+    try:
+        if chosen.check_java:
+            find_java()
+            return 0
+        with ThreadPoolExecutor() as pool:
+            resolved = pool.map(
+                lambda each: resolve(each, ivy_file=chosen.ivy, into=chosen.into), chosen.configurations
+            )
+            for folder in resolved:
+                _say(f"{len(list(folder.glob('*.jar')))} jars in {folder}")
+        link_spark_home()
+    except WheelError as fault:
+        _say(f"error: {fault}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

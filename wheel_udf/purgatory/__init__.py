@@ -1,0 +1,90 @@
+"""Purgatory: operations that wait for events. Pure: Arrow tables and numpy arrays in and out; no Spark, no clock, no files.
+
+An operation waits under watch keys until events complete it, a cancel ends it, or its deadline passes. Two
+implementations stand side by side: the classic interface in memory (:class:`Purgatory`, for programs and as a
+reference), and :func:`advance`, one step of one shard, which ``stream`` runs in Spark with the state between
+the steps.
+
+::
+
+    requests --> identity ------------.
+    (claims: one operation per id)     v
+    events ----> future_events --> timeline --> settle (rounds) --> outcomes
+                 (not yet due)         ^          |   ^
+    state -----> operations (arrays) --'          |   |
+                                                  v   |
+                                              generations (joins, heartbeats)  --> next state
+
+=============  ==================================================================================================
+file           does
+=============  ==================================================================================================
+step           :func:`advance`: opens the chunks a batch needs, settles, builds the next state
+identity       one operation per id at a time: which request counts, duplicates, what is held
+timeline       events of a step by key and time; windows as ranges
+operations     open operations as arrays
+settle         applies events, decides outcomes: complete beats cancel beats expire
+generations    extends joins and heartbeats, rest, next generation
+future_events  rows whose time the clock has not passed
+state          schemas, format version, state of a shard
+inspect        lists the operations of a stored state
+reference      the classic interface: :class:`Purgatory`, :class:`DelayedOperation`
+=============  ==================================================================================================
+
+In: the state of a shard, new operations (``REQUEST_SCHEMA``), events and cancels (``EVENT_SCHEMA``), the
+    clock.
+Out: the next state and outcomes (``OUTCOME_SCHEMA``).
+
+May import: common, wheel; numpy and pyarrow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wheel_udf.common.exports import exports
+
+if TYPE_CHECKING:
+    from wheel_udf.purgatory.inspect import (
+        LOOK_SCHEMA as LOOK_SCHEMA,
+        operations_of_text as operations_of_text,
+    )
+    from wheel_udf.purgatory.reference import (
+        DelayedOperation as DelayedOperation,
+        Outcome as Outcome,
+        Purgatory as Purgatory,
+    )
+    from wheel_udf.purgatory.settle import (
+        OUTCOME_SCHEMA as OUTCOME_SCHEMA,
+    )
+    from wheel_udf.purgatory.state import (
+        EVENT_SCHEMA as EVENT_SCHEMA,
+        REQUEST_SCHEMA as REQUEST_SCHEMA,
+        WATCH_STATE_COLUMNS as WATCH_STATE_COLUMNS,
+        WatchState as WatchState,
+        hashes_of as hashes_of,
+        named as named,
+        watch_fingerprint as watch_fingerprint,
+    )
+    from wheel_udf.purgatory.step import (
+        WatchStep as WatchStep,
+        advance as advance,
+    )
+else:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "inspect": ("LOOK_SCHEMA", "operations_of_text"),
+            "reference": ("DelayedOperation", "Outcome", "Purgatory"),
+            "settle": ("OUTCOME_SCHEMA",),
+            "state": (
+                "EVENT_SCHEMA",
+                "REQUEST_SCHEMA",
+                "WATCH_STATE_COLUMNS",
+                "WatchState",
+                "hashes_of",
+                "named",
+                "watch_fingerprint",
+            ),
+            "step": ("WatchStep", "advance"),
+        },
+    )

@@ -1,0 +1,53 @@
+"""Rows whose time the clock has not passed: kept in runs in time order, of which a step opens only those that the clock has reached.
+
+::
+
+    clock 50, rows ahead     [52 .. 61]  [61 .. 75]  [75 .. 80]
+    clock 60                  52 .. 59 are passed; the rest of the opened run is written again, together with new rows
+                             [60 .. 64]  [61 .. 75]  [75 .. 80]
+
+So a step reads and writes its new rows and a run or two, however far ahead the rows are and however many they
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.wheel import Chunk
+
+LARGEST_RUN = 8_192
+_SMALL_RUN = 1_024
+
+
+def pass_by(
+    chunks: Sequence[Chunk], rows: pa.Table, clock_ms: int, *, level: int, time_column: str
+) -> tuple[pa.Table, list[Chunk]]:
+    """Removes the rows with times before the clock, and adds new rows.
+
+    Args:
+        chunks: The rows ahead of the last clock.
+        rows: New rows, any number.
+        clock_ms: The clock; a row is passed when its time is before it.
+        level: Level of the chunks.
+        time_column: Name of the column with the rows' time.
+
+    Returns:
+        The passed rows, and the chunks of those that are still ahead.
+    """
+    closed = [chunk for chunk in chunks if chunk.low_ms >= clock_ms]
+    reached = [chunk.table() for chunk in chunks if chunk.low_ms < clock_ms]
+    known = pa.concat_tables([*reached, rows])
+    behind = pc.less(known[time_column], clock_ms)
+    ahead = known.filter(pc.invert(behind))
+    if not ahead.num_rows:
+        return known, closed
+    if closed and closed[-1].rows < _SMALL_RUN:  # keeps the number of runs small
+        ahead = pa.concat_tables([ahead, closed.pop().table()])
+    ahead = ahead.take(pa.array(np.argsort(ahead[time_column].to_numpy(), kind="stable")))
+    runs = (ahead.slice(first, LARGEST_RUN) for first in range(0, ahead.num_rows, LARGEST_RUN))
+    return known.filter(behind), [*closed, *(Chunk.of(level, 0, run, time_column) for run in runs)]

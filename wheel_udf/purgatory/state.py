@@ -1,0 +1,234 @@
+"""The state of one shard of a purgatory: scalars, and chunks of Arrow rows that are opened only when needed.
+
+It consists of the same chunks as a wheel's state and is stored by Spark in the same way::
+
+    level  rows                         schema              ordered by
+    1...   open operations              OPERATION_SCHEMA    look_at_ms: first clock at which something is decided if no further row comes
+     0     ended operations             ENDED_SCHEMA        ended_at_ms; an id is a duplicate while its end is remembered
+    -1     events and cancels           EVENT_SCHEMA        event_time_ms; operations that arrive later look back on them
+    -2     events ahead of the clock    EVENT_SCHEMA        event_time_ms
+    -3     operations at rest           OPERATION_SCHEMA    from_ms; a join or a heartbeat between two generations
+    -4     operations that are held     CLAIM_SCHEMA        event_time_ms; whether their id is free is not known yet
+
+Keys are looked up by 64-bit hashes: of a chunk without any of the batch's keys only two columns are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.common import WATCH_COUNTS
+from wheel_udf.wheel import HEAD_COLUMNS, MEMORY_LEVEL, Chunk, Int64s, Kept, Wheel, chunks_to_text
+
+WATCH_FORMAT_VERSION = 2
+"""Format version of a purgatory's state. Increase it when the layout below changes; a checkpoint of another version is refused."""
+
+EVENTS_LEVEL, AHEAD_LEVEL, RESTING_LEVEL, HELD_LEVEL = -1, -2, -3, -4
+
+NEVER = 2**63 - 1
+"""An instant that never comes."""
+
+EVENT, CANCEL, CANCEL_OPERATION = 0, 1, 2
+"""Kinds of event rows (``what``): an event on a key; a cancel of every operation that waits under a key; a cancel of one operation."""
+
+SUM, BEAT = 0, -1
+"""Values of ``need`` that are not a number of keys: a sum of amounts, a heartbeat."""
+
+EVENT_SCHEMA = pa.schema(
+    [
+        ("group", pa.string()),
+        ("name", pa.string()),
+        ("hash", pa.int64()),
+        ("event_time_ms", pa.int64()),
+        ("amount", pa.float64()),
+        ("what", pa.int8()),
+    ]
+)
+"""An event or a cancel. ``name`` is the key, or the operation's id for CANCEL_OPERATION; ``hash`` is :func:`hashes_of` group and name."""
+
+REQUEST_SCHEMA = pa.schema(
+    [
+        ("group", pa.string()),
+        ("op_id", pa.string()),
+        ("event_time_ms", pa.int64()),
+        ("deadline_ms", pa.int64()),
+        ("limit_ms", pa.int64()),
+        ("need", pa.int32()),
+        ("threshold", pa.float64()),
+        ("keys", pa.list_(pa.string())),
+        ("destination", pa.string()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.string()),
+        ("source", pa.string()),
+    ]
+)
+"""A new operation. ``need`` is the number of its keys that it waits for, or :data:`SUM` (amounts up to
+``threshold``), or :data:`BEAT`. With a ``limit_ms`` it is a join, whose deadline is extended up to that
+instant. Keys are distinct, and there is at least one."""
+
+OPERATION_SCHEMA = pa.schema(
+    [
+        *REQUEST_SCHEMA,
+        ("op_hash", pa.int64()),
+        ("from_ms", pa.int64()),
+        ("delay_ms", pa.int64()),
+        ("limit_delay_ms", pa.int64()),
+        ("since_ms", pa.int64()),
+        ("generation", pa.int32()),
+        ("total", pa.float64()),
+        ("crossed_at_ms", pa.int64()),
+        ("crossed_by", pa.int32()),
+        ("cancel_at_ms", pa.int64()),
+        ("key_hashes", pa.list_(pa.int64())),
+        ("done_at_ms", pa.list_(pa.int64())),
+        ("key_cancel_at_ms", pa.list_(pa.int64())),
+        ("look_at_ms", pa.int64()),
+    ]
+)
+"""An open operation: the request, and what has happened on its keys between ``from_ms`` and the deadline.
+``delay_ms`` and ``limit_delay_ms`` are the initial distances of deadline and limit from its event time. An
+instant that has not come is :data:`NEVER`, as is the event time of an operation at rest."""
+
+ENDED_SCHEMA = pa.schema(
+    [
+        ("group", pa.string()),
+        ("op_id", pa.string()),
+        ("op_hash", pa.int64()),
+        ("at_ms", pa.int64()),
+        ("ended_at_ms", pa.int64()),
+    ]
+)
+"""An ended operation as it is remembered: the instant of its end, and the clock at which that was decided."""
+
+_PRIME = np.uint64(0x100000001B3)
+
+
+def hashes_of(texts: pa.Array) -> Int64s:
+    """A 64-bit hash of each text or byte string (not null): a polynomial of its bytes, the same in every release.
+
+    The hash is only a filter: after a match, compare the texts.
+    """
+    texts = pc.cast(texts, pa.large_binary())
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+    size = len(texts)
+    if not size:
+        return np.zeros(0, np.int64)
+    offsets = np.frombuffer(texts.buffers()[1], np.int64, size + 1, texts.offset * 8)
+    first, last = int(offsets[0]), int(offsets[-1])
+    octets = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[first:last].astype(np.uint64) + np.uint64(1)
+    lengths = np.diff(offsets)
+    place = np.arange(last - first) - np.repeat(offsets[:-1] - first, lengths)
+    powers = np.cumprod(np.full(int(lengths.max(initial=0)) + 1, _PRIME))
+    summed = np.r_[np.uint64(0), np.cumsum(octets * powers[place])]
+    total: npt.NDArray[np.uint64] = summed[offsets[1:] - first] - summed[offsets[:-1] - first]
+    return (total ^ (total >> np.uint64(31))).view(np.int64)
+
+
+def named(groups: pa.Array, names: pa.Array) -> pa.Array:
+    """Group and name as one text; neither contains a NUL."""
+    return pc.binary_join_element_wise(groups, names, "\0")
+
+
+def watch_fingerprint(wheel: str) -> str:
+    """The identity of a purgatory's checkpoint: differs from that of every wheel and of every other format version.
+
+    Args:
+        wheel: Fingerprint of the geometry.
+    """
+    return f"{wheel},purgatory={WATCH_FORMAT_VERSION}"
+
+
+@dataclass(frozen=True)
+class WatchState(Kept):
+    """The state of one shard, immutable; :func:`wheel_udf.purgatory.step.advance` returns the next one.
+
+    Attributes:
+        wheel: The geometry.
+        clock_ms: The last clock written; ``None`` before the first.
+        next_due_ms: First clock at which something is decided if no further row comes; ``None`` for none.
+        pending: Number of operations that are open or held.
+        resting: Number of operations between two generations.
+        ahead: Number of events whose time the clock has not passed.
+        counts: Counts since the checkpoint began, a key for each of
+            :data:`~wheel_udf.common.outcomes.WATCH_COUNTS`.
+        text: The chunks, encoded; decoded on first use.
+    """
+
+    FORMAT: ClassVar[int] = WATCH_FORMAT_VERSION
+    HELD: ClassVar[str] = "operations"
+
+    wheel: Wheel
+    clock_ms: int | None = None
+    next_due_ms: int | None = None
+    pending: int = 0
+    resting: int = 0
+    ahead: int = 0
+    counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(WATCH_COUNTS, 0))
+    text: str = ""
+
+    def of_level(self, level: int) -> list[Chunk]:
+        """The chunks of a level; those of 0 and below are no buckets of the wheel."""
+        return [chunk for chunk in self.chunks if chunk.level == level]
+
+    @property
+    def open_chunks(self) -> list[Chunk]:
+        """The chunks of open operations."""
+        return [chunk for chunk in self.chunks if chunk.level > MEMORY_LEVEL]
+
+    def with_chunks(self, clock_ms: int, counts: Mapping[str, int], chunks: Sequence[Chunk]) -> WatchState:
+        """The state with these chunks at this clock; its other scalars are computed from the chunks."""
+        opened = [chunk for chunk in chunks if chunk.level > MEMORY_LEVEL]
+        held = [chunk for chunk in chunks if chunk.level == HELD_LEVEL]
+        ahead = [chunk for chunk in chunks if chunk.level == AHEAD_LEVEL]
+        looks = [chunk.low_ms for chunk in opened] + [chunk.low_ms + 1 for chunk in (*held, *ahead)]
+        return WatchState(
+            wheel=self.wheel,
+            clock_ms=clock_ms,
+            next_due_ms=min(looks, default=None),
+            pending=sum(chunk.rows for chunk in (*opened, *held)),
+            resting=sum(chunk.rows for chunk in chunks if chunk.level == RESTING_LEVEL),
+            ahead=sum(chunk.rows for chunk in ahead),
+            counts=counts,
+            text=chunks_to_text(chunks),
+        )
+
+    def to_row(self, shards: int) -> tuple[object, ...]:
+        """The state as a row of the state store (:data:`WATCH_STATE_COLUMNS`).
+
+        Raises:
+            StateTooLargeError: The shard's state would come near the 2 GiB that a row can hold.
+        """
+        counters = (self.counts[name] for name in WATCH_COUNTS)
+        return (*self.head(shards), self.resting, self.ahead, *counters, self.text)
+
+    @staticmethod
+    def from_row(row: Sequence[Any], wheel: Wheel, shards: int) -> WatchState:
+        """The state from a row of the state store.
+
+        Raises:
+            GeometryChangedError: The row was written with another format version, geometry or shard count.
+                The message has both values.
+        """
+        version, stored, clock_ms, next_due_ms, pending, resting, ahead, *counters, text = row
+        WatchState.refuse_other(version, stored, wheel, shards)
+        counts = dict(zip(WATCH_COUNTS, counters, strict=True))
+        return WatchState(wheel, clock_ms, next_due_ms, pending, resting, ahead, counts, text)
+
+
+WATCH_STATE_COLUMNS: Mapping[str, str] = {
+    **HEAD_COLUMNS,
+    "resting": "long",
+    "ahead": "long",
+    **dict.fromkeys(WATCH_COUNTS, "long"),
+    "chunks": "string",
+}
+"""Name and Spark type of each column of the state store's row."""

@@ -1,0 +1,121 @@
+"""What the log of the slot store says of a version, and the results of a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from wheel_udf.platform import stats_of
+
+CURSOR: Final = "cursor"
+"""Name of the transaction that holds the cursor."""
+
+CLOCK: Final = "clock"
+"""Name of the transaction that holds the clock."""
+
+DROP: Final = "drop"
+"""Name of the transaction of drops, by which a drop is known as the store's own commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What the log says of a version of the table.
+
+    Attributes:
+        version: Version of the table, from 0.
+        cursor_ms: The cursor: entries due before it are near; None before it is set.
+        clock_ms: The largest clock written with rows; None before there is one.
+        batches: The last batch of each app id.
+    """
+
+    version: int
+    cursor_ms: int | None
+    clock_ms: int | None
+    batches: Mapping[str, int]
+
+    def last_act(self, owner: str) -> dict[str, int | None]:
+        """Returns the app id of acts on an owner's entries with the last act; for ``expect``."""
+        app_id = f"{owner}-acts"
+        return {app_id: self.batches.get(app_id)}
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """The writers: the app ids without their last part (``-intake``, ``-cascade``, ``-acts``)."""
+        return frozenset(app_id.rpartition("-")[0] for app_id in self.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition with its size from the log.
+
+    Attributes:
+        level: 0 for near, otherwise a far level.
+        slot: Number of the slot on the level.
+        files: Number of files.
+        rows: Number of rows.
+        bytes: Size of the files.
+    """
+
+    level: int
+    slot: int
+    files: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Result of an append.
+
+    Attributes:
+        written: False if the table had this batch already; then nothing was written and the numbers are 0.
+        version: Version of the append, or the version that was found to have the batch.
+        rows: Number of rows.
+        files: Number of files.
+        bytes: Size of the files.
+        largest_event_ms: Largest ``event_time_ms`` of the rows; None if none has one.
+        clock_ms: The store's clock after the append; None if the store has none.
+    """
+
+    written: bool
+    version: int
+    rows: int
+    files: int
+    bytes: int
+    largest_event_ms: int | None
+    clock_ms: int | None
+
+
+ClockOf = Callable[[int | None], int | None]
+"""Computes the clock to record from the largest event time of the rows just written; None for no new clock."""
+
+
+def largest_event_ms(files: Sequence[Mapping[str, Any]]) -> int | None:
+    """Returns the largest event time in new files, from their statistics; None if no row has one."""
+    found = (stats_of(file).get("maxValues", {}).get("event_time_ms") for file in files)
+    return max((int(value) for value in found if value is not None), default=None)
+
+
+def appended(
+    files: Sequence[Mapping[str, Any]], version: int, clock_ms: int | None, *, written: bool = True
+) -> Appended:
+    """Makes the result of an append from Delta's entries of its files."""
+    return Appended(
+        written=written,
+        version=version,
+        rows=sum(int(stats_of(file)["numRecords"]) for file in files),
+        files=len(files),
+        bytes=sum(int(file["size"]) for file in files),
+        largest_event_ms=largest_event_ms(files),
+        clock_ms=clock_ms,
+    )
+
+
+def moved_marks(marks: Mapping[str, int], to: Mapping[str, int | None]) -> dict[str, int]:
+    """Returns the marks that rise; none goes back."""
+    return {
+        name: value
+        for name, value in to.items()
+        if value is not None and (name not in marks or value > marks[name])
+    }

@@ -1,0 +1,98 @@
+"""Intake: converts commands to rows of the slot store; one commit for each batch.
+
+::
+
+    command                      rows of its commit                                             read by
+    SCHEDULE due before cursor   level 0: the entry                                             the wheel, from the stream of level 0
+    SCHEDULE due later           level k: the entry; level 0: FAR (id and version only)         hand-overs; the wheel
+    the same, of a small batch   the inbox: the entry; level 0: FAR                             the keeper, which places it; the wheel
+    CANCEL                       level 0                                                        the wheel, and the comparison of versions
+    rejected                     level 0, with its reason                                       the wheel, which counts and delivers it
+
+So the wheel reads about every command in the commit of that command. Of an entry in the store it knows the version: that version beats an older one
+that waits in the wheel, and a later CANCEL finds that the id is known. The rows of a batch and the clock that follows from them are one commit; a
+batch that Spark repeats is skipped by its transaction.
+
+The inbox: a commit costs mostly by its files (30 ms of CPU each), and a batch of a thousand commands over the whole horizon touches some fifty slots.
+So the far entries of small batches go to one file. Many such files are placed together, in one commit that changes no data
+(:meth:`wheel_udf.tiered.keeper.Keeper.tidy`), or at the next hand-over if that comes first.
+
+Cost: one Spark job per batch, whose rows go through one shuffle into files (see :mod:`wheel_udf.store.slot_store`). The largest event time, from which
+the event clock follows, is read from the statistics of the files just written.
+
+Caveats: rows are placed by the keeper's cursor, under its lock, so that no row is placed into a slot that is being handed over.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, functions as F
+
+from wheel_udf.store.layout import INBOX, NEAR, StoreLayout
+from wheel_udf.store.table import STORE_SCHEMA
+from wheel_udf.wheel import CANCEL, COMMAND, FAR
+
+_PAYLOAD = ("key", "value", "headers")
+_LEVEL = ("delay_level_ms", "level_error_ms")
+_REASON = ("error_code", "error_message", "record")
+
+
+def id_hash(schedule_id: Column) -> Column:
+    """Returns the hash by which versions of an id are looked up: 8 bytes instead of a text."""
+    return F.xxhash64(schedule_id)
+
+
+def stored_rows(
+    parsed: DataFrame, layout: StoreLayout, *, cursor_ms: int, arrived: int, inbox: bool = False
+) -> DataFrame:
+    """Converts parsed commands to rows of the store.
+
+    Args:
+        parsed: A batch as :func:`wheel_udf.commands.parse_commands` returns it, with or without delay levels, optionally with a column ``amend``.
+        layout: Layout of the store.
+        cursor_ms: The cursor by which the rows are placed.
+        arrived: Number of the batch.
+        inbox: Put far entries into the inbox instead of their slots.
+
+    Returns:
+        A frame of :data:`~wheel_udf.store.table.STORE_SCHEMA`: one row for each command, two for one that goes to a far level.
+    """
+    good = F.col("error_code").isNull()
+    is_entry = good & (F.col("op") != CANCEL)
+    # Rows without a due time go to the newest near window.
+    due = F.when(is_entry, F.col("deliver_at_ms")).otherwise(F.lit(cursor_ms - 1))
+    if inbox:
+        placed = parsed.withColumn("_level", F.when(due < cursor_ms, NEAR).otherwise(INBOX))
+        slot = F.when(due < cursor_ms, layout.slot_column(NEAR, due, cursor_ms)).otherwise(0)
+    else:
+        placed = parsed.withColumn("_level", layout.level_column(due, cursor_ms))
+        slot = layout.slot_column(F.col("_level"), due, cursor_ms)
+    placed = placed.withColumn("_slot", slot)
+    twice = F.when(F.col("_level") != NEAR, F.array(F.lit(False), F.lit(True))).otherwise(
+        F.array(F.lit(False))
+    )
+    placed = placed.withColumn("_copy", F.explode(twice))
+    told, here = F.col("_copy"), ~F.col("_copy")
+    columns = {
+        "level": F.when(told, NEAR).otherwise(F.col("_level")).cast("int"),
+        "slot": F.when(told, layout.slot_of(NEAR, cursor_ms - 1, cursor_ms))
+        .otherwise(F.col("_slot"))
+        .cast("long"),
+        "act": F.when(told, FAR).otherwise(COMMAND).cast("byte"),
+        "schedule_id": F.col("schedule_id"),
+        "id_hash": id_hash(F.col("schedule_id")),
+        "seq": F.col("seq"),
+        "amend": F.col("amend") if "amend" in parsed.columns else F.lit(0),
+        "op": F.col("op"),
+        "seq_given": F.col("seq_given"),
+        "deliver_at_ms": F.col("deliver_at_ms"),
+        # FAR rows also have the delay level, because the wheel counts the entries of each level.
+        **{name: F.col(name) if name in parsed.columns else F.lit(None).cast("long") for name in _LEVEL},
+        "max_lateness_ms": F.when(here, F.col("max_lateness_ms")),
+        "destination": F.col("destination"),
+        **{name: F.when(here, F.col(name)) for name in _PAYLOAD},
+        "source": F.col("source"),
+        "reject": F.when(~good, F.to_json(F.struct(*_REASON))),
+        "event_time_ms": F.when(good & here, F.col("event_time_ms")),
+        "arrived": F.lit(arrived).cast("long"),
+    }
+    return placed.select(*(columns[name].alias(name) for name in STORE_SCHEMA.names))

@@ -1,0 +1,187 @@
+"""The table of the slot store: its columns and properties, its creation, and the check that a table is this store.
+
+A store is created by one commit that holds only its metadata, so a creation that was killed has created nothing; of two concurrent creations one gets a
+conflict and uses the other's table. Layout and format version are properties of the table; a table with other values is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from delta.exceptions import (
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
+from pyspark.sql import SparkSession, types as T
+
+from wheel_udf.common import GeometryChangedError, StoreError
+from wheel_udf.platform import begin_transaction, delta_log as tables
+from wheel_udf.store.layout import StoreLayout
+
+FORMAT_VERSION: Final = 2
+"""Raised when columns or their meaning change; a table of another version is refused."""
+
+STORE_SCHEMA: Final = T.StructType(
+    [
+        T.StructField("level", T.IntegerType(), nullable=False),
+        T.StructField("slot", T.LongType(), nullable=False),
+        T.StructField("act", T.ByteType(), nullable=False),
+        T.StructField("schedule_id", T.StringType()),
+        T.StructField("id_hash", T.LongType()),
+        T.StructField("seq", T.LongType()),
+        T.StructField("amend", T.IntegerType()),
+        T.StructField("op", T.ByteType()),
+        T.StructField("seq_given", T.BooleanType()),
+        T.StructField("deliver_at_ms", T.LongType()),
+        T.StructField("delay_level_ms", T.LongType()),
+        T.StructField("level_error_ms", T.LongType()),
+        T.StructField("max_lateness_ms", T.LongType()),
+        T.StructField("destination", T.StringType()),
+        T.StructField("key", T.BinaryType()),
+        T.StructField("value", T.BinaryType()),
+        T.StructField("headers", T.StringType()),
+        T.StructField("source", T.StringType()),
+        T.StructField("reject", T.StringType()),
+        T.StructField("event_time_ms", T.LongType()),
+        T.StructField("arrived", T.LongType(), nullable=False),
+    ]
+)
+"""A row of the store. ``deliver_at_ms`` is when the wheel is to release it; of that, ``level_error_ms`` is the rounding of its delay level, whose
+span is ``delay_level_ms`` (both null without a level). Not to be mixed up with ``level``, which is one of the wheel's."""
+
+STORE_DDL: Final = ", ".join(
+    f"{column.name} {column.dataType.simpleString()}{'' if column.nullable else ' NOT NULL'}"
+    for column in STORE_SCHEMA
+)
+""":data:`STORE_SCHEMA` as text."""
+
+PARTITIONED_BY: Final = ("level", "slot")
+
+_LAYOUT: Final = "wheel_udf.layout"
+_FORMAT: Final = "wheel_udf.format_version"
+_KEPT: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
+TABLE_PROPERTIES: Final[Mapping[str, str]] = {
+    # Each checkpoint of the log is a latency spike; a new reader replays up to this many small commits instead.
+    "delta.checkpointInterval": "100",
+    # What is looked up by, and what the clock is taken from. Statistics on payloads help nobody and cost in every commit.
+    "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived",
+    # Files are read by their paths in places: what is in one has to be all of it.
+    "delta.enableDeletionVectors": "false",
+}
+"""Properties of a new table, beside its layout, its format version and how long it keeps what is dropped."""
+
+DEFAULT_KEEP_MS: Final = 86_400_000
+
+_OTHER_CREATION: Final = (
+    ProtocolChangedException,
+    MetadataChangedException,
+    ConcurrentWriteException,
+    ConcurrentTransactionException,
+)
+
+
+def open_table(
+    spark: SparkSession, path: str, layout: StoreLayout, *, create: bool, keep_ms: int = DEFAULT_KEEP_MS
+) -> None:
+    """Opens the table of a store, or creates it by one commit, so that a creation that was killed has created nothing.
+
+    Args:
+        spark: The session.
+        path: Place of the table.
+        layout: The layout that it must have, or gets.
+        create: Create it if nothing is there.
+        keep_ms: How long a new store keeps files and log entries that nothing needs any more. Longer than any batch of the wheel takes.
+
+    Raises:
+        GeometryChangedError: It was created with another layout or in another format.
+        StoreError: It is missing and `create` is False, or something else is at the place.
+    """
+    if is_made(spark, path, layout):
+        return
+    if not create:
+        raise StoreError(
+            "the slot store is missing", field=path, hint="run the job once, or correct store.path"
+        )
+    _create(spark, path, layout, keep_ms)
+    _require_ours(spark, path, layout)
+
+
+def is_made(spark: SparkSession, path: str, layout: StoreLayout) -> bool:
+    """Returns whether the table of a store exists. Creates nothing.
+
+    Args:
+        spark: The session.
+        path: Place of the table.
+        layout: The layout that it must have.
+
+    Raises:
+        GeometryChangedError: It was created with another layout or in another format.
+        StoreError: Something else is at the place.
+    """
+    if tables.has_log(spark, path) and tables.log_snapshot(spark, path).version >= 0:
+        _require_ours(spark, path, layout)
+        return True
+    _require_nothing(spark, path)
+    return False
+
+
+def _require_nothing(spark: SparkSession, path: str) -> None:
+    # Without a log nothing may be there; an empty log is what a killed creation leaves.
+    has_log = tables.has_log(spark, path)
+    if tables.is_foreign(spark, path, or_leftovers=not has_log):
+        raise StoreError(
+            "the place of the slot store is not empty and holds no slot store",
+            field=path,
+            rule="an empty place",
+        )
+
+
+def _create(spark: SparkSession, path: str, layout: StoreLayout, keep_ms: int) -> None:
+    # Not DeltaTable.createIfNotExists: that fails on an empty log, which it takes for a lost table.
+    transaction = begin_transaction(spark, path)
+    if transaction.before.version >= 0:
+        return
+    properties = _properties(layout, keep_ms)
+    # Of two creations at a time one gets a conflict; a table is there either way, and is checked next.
+    with suppress(*_OTHER_CREATION):
+        transaction.commit_creation(STORE_SCHEMA, PARTITIONED_BY, properties)
+
+
+def _properties(layout: StoreLayout, keep_ms: int) -> dict[str, str]:
+    kept = dict.fromkeys(_KEPT, f"interval {-(-keep_ms // 1_000)} seconds")
+    return {**TABLE_PROPERTIES, **kept, _LAYOUT: layout.fingerprint(), _FORMAT: str(FORMAT_VERSION)}
+
+
+def _require_ours(spark: SparkSession, path: str, layout: StoreLayout) -> None:
+    table = tables.log_snapshot(spark, path)
+    properties = table.properties()
+    if _LAYOUT not in properties or _FORMAT not in properties:
+        raise StoreError(
+            "this Delta table is not a slot store", field=path, rule=f"has the property {_LAYOUT}"
+        )
+    _require_same(path, "format", properties[_FORMAT], str(FORMAT_VERSION))
+    _require_same(path, "layout", properties[_LAYOUT], layout.fingerprint())
+    there = T.StructType.fromJson({"fields": table.columns()})
+    columns = [(c.name, c.dataType, c.nullable) for c in there]
+    if (
+        columns != [(c.name, c.dataType, c.nullable) for c in STORE_SCHEMA]
+        or table.partition_columns() != PARTITIONED_BY
+    ):
+        raise StoreError(
+            "the slot store has other columns", field=path, value=there.simpleString(), rule=STORE_DDL
+        )
+
+
+def _require_same(path: str, what: str, there: str, here: str) -> None:
+    if there != here:
+        raise GeometryChangedError(
+            f"the slot store was made with another {what}",
+            field=path,
+            value=there,
+            rule=here,
+            hint="use the old setting, or begin an empty store at another place",
+        )

@@ -1,0 +1,83 @@
+"""Stream: the two operators, ``schedule`` (the wheel) and ``watch`` (the purgatory), as functions of streaming DataFrames.
+
+An operator groups rows by shard and runs one pure step per shard and batch in a Python worker
+(``applyInPandasWithState``). It starts no query.
+
+::
+
+    commands -> schedule_operator --.                                                          .-> outputs: fired, rejects, status
+                                     >- sharded_query -> worker ---------------------> frame -<
+    ops, events -> watch_operator --'   (+ clock_rows)    |  wheel_worker -> wheel/step        '-> delivery/ (leaving, refused)
+                                                          |  watch_worker -> purgatory/step
+                                                          '-> hint board -> clock/
+
+===================  ==================================================================================================
+file                 does
+===================  ==================================================================================================
+schedule_operator    ``schedule``, ``schedule_stored``: command rows in, public frame out
+watch_operator       ``watch``: operations and events in, public frame out
+sharded_query        the query that both share: group by shard, run a worker
+clock_rows           adds the rows of the clock source; the watermark
+sharding             shard of an id, grouping key of a shard
+worker               in the Python worker: splits a shard's rows by kind, derives the time
+wheel_worker         in the Python worker of ``schedule``: state, :func:`wheel_udf.wheel.advance`, output rows
+watch_worker         in the Python worker of ``watch``: state, :func:`wheel_udf.purgatory.advance`, output rows
+status_row           columns of a status row, declared once
+frame_facts          which operator made a frame, with which geometry: metadata of the column ``kind``
+outputs              selects rows of a kind from a frame
+===================  ==================================================================================================
+
+In: streaming DataFrames with the columns of the command contract, of operations and of events.
+Out: one streaming DataFrame whose column ``kind`` is ``fired``, ``missed``, ``outcome``, ``rejected`` or
+    ``status``.
+
+May import: common, wheel, purgatory, platform, clock, commands; pyspark. The files that run on executors
+(sharding, worker, wheel_worker, watch_worker, status_row) import numpy, pandas and pyarrow only, and pyspark
+inside functions only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wheel_udf.common.exports import exports
+
+if TYPE_CHECKING:
+    from wheel_udf.stream.frame_facts import (
+        FrameFacts as FrameFacts,
+        facts_of as facts_of,
+    )
+    from wheel_udf.stream.outputs import (
+        fired as fired,
+        leaving as leaving,
+        outcomes as outcomes,
+        refused as refused,
+        rejects as rejects,
+        status as status,
+        status_class as status_class,
+    )
+    from wheel_udf.stream.schedule_operator import (
+        schedule as schedule,
+        schedule_stored as schedule_stored,
+    )
+    from wheel_udf.stream.sharded_query import (
+        DEFAULT_MEMORY_MS as DEFAULT_MEMORY_MS,
+    )
+    from wheel_udf.stream.status_row import (
+        ShardStatus as ShardStatus,
+    )
+    from wheel_udf.stream.watch_operator import (
+        watch as watch,
+    )
+else:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "frame_facts": ("FrameFacts", "facts_of"),
+            "outputs": ("fired", "leaving", "outcomes", "refused", "rejects", "status", "status_class"),
+            "schedule_operator": ("schedule", "schedule_stored"),
+            "sharded_query": ("DEFAULT_MEMORY_MS",),
+            "status_row": ("ShardStatus",),
+            "watch_operator": ("watch",),
+        },
+    )

@@ -1,0 +1,116 @@
+"""Adds the clock's rows to the rows of an operator, so that every touched shard sees the time in its batch.
+
+::
+
+    rows of the operator (shard, ..., event_at, tick = null) --.
+                                                                union, with the watermark under the event clock
+    clock source --> (shard, tick = "run|instant") ------------'
+
+Decision: the package's folder is passed to Spark with the registered clock source alone. The process that
+plans a streaming Python source gets no ``--py-files`` (Spark 4.2), unlike the workers on executors, and takes
+its ``PYTHONPATH`` from the context's environment at the moment of registration. Changing that environment,
+even for a moment, would also reach the functions and sources that another thread registers meanwhile. So the
+registration sees the context through :class:`_ContextWithPath`, whose environment is a copy.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from pyspark import SparkContext
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql.datasource import DataSourceRegistration
+
+from wheel_udf.clock import CLOCK_FORMAT, Clock, ClockSource, EventClock, HintBoard, StoreClock, clock_options
+from wheel_udf.stream.sharding import key_of_shard
+from wheel_udf.stream.worker import NO_LONG
+
+_EARLIEST, _LATEST = "1678-01-01 00:00:00Z", "2261-12-31 00:00:00Z"
+"""Bounds of what pandas can hold as a timestamp."""
+
+
+def with_clock_rows(rows: DataFrame, clock: Clock | StoreClock, shards: int, board: HintBoard) -> DataFrame:
+    """Rows of an operator, plus one row per shard for each tick of the clock.
+
+    A clock row has ``shard`` and ``tick``; all its other columns are blank.
+
+    Args:
+        rows: With the columns ``shard``, ``tick`` (:func:`no_tick`) and ``event_at`` (:func:`event_column`).
+            The last one makes the watermark of the event clock, and is dropped under other clocks.
+        clock: The clock.
+        shards: Number of shards.
+        board: Where the shards post their answers.
+    """
+    spark = rows.sparkSession
+    _register_clock(spark)
+    ticks = spark.readStream.format(CLOCK_FORMAT).options(**clock_options(clock, shards, board.folder)).load()
+    instant = F.coalesce(F.col("instant_ms").cast("string"), F.lit(""))
+    own = {
+        "shard": key_of_shard(F.col("shard"), shards),
+        "tick": F.concat_ws("|", F.coalesce("run", F.lit("")), instant),
+    }
+    blank = {"bigint": F.lit(NO_LONG), "int": F.lit(0)}
+    columns = [
+        own.get(field.name, blank.get(kind := field.dataType.simpleString(), F.lit(None).cast(kind))).alias(
+            field.name
+        )
+        for field in rows.schema
+    ]
+    # Spark asks the sources in the order of the union. With the clock first, all commits that a published instant covers are in the store's
+    # log when that source is asked.
+    rows = ticks.select(columns).unionByName(rows)
+    if isinstance(clock, EventClock):
+        return rows.withWatermark("event_at", f"{clock.delay_ms} milliseconds")
+    return rows.drop("event_at")
+
+
+def event_column(event_time_ms: Column) -> Column:
+    """The column ``event_at``, from which Spark makes the watermark, from ms; null stays null."""
+    event_at = F.timestamp_millis(event_time_ms)
+    # least and greatest skip nulls.
+    bounded = F.greatest(
+        F.least(event_at, F.lit(_LATEST).cast("timestamp")), F.lit(_EARLIEST).cast("timestamp")
+    )
+    return F.when(event_at.isNotNull(), bounded).alias("event_at")
+
+
+def no_tick() -> Column:
+    """The column ``tick`` of rows that are not clock rows."""
+    return F.lit(None).cast("string").alias("tick")
+
+
+_with_clock: WeakSet[SparkSession] = WeakSet()
+
+
+def _register_clock(spark: SparkSession) -> None:
+    # Spark warns when a source is registered again in a session.
+    if spark not in _with_clock:
+        DataSourceRegistration(_SessionWithPath(spark)).register(ClockSource)  # type: ignore[arg-type]  # all that it uses is there
+        _with_clock.add(spark)
+
+
+class _ContextWithPath:
+    """A Spark context whose environment, a copy, lets Python processes find this package where the driver has found it."""
+
+    def __init__(self, context: SparkContext) -> None:
+        home = str(Path(__file__).parents[2])  # a folder, or the zip itself
+        path = os.pathsep.join(filter(None, [context.environment.get("PYTHONPATH"), home]))
+        self.environment = {**context.environment, "PYTHONPATH": path}
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
+class _SessionWithPath:
+    """A session, for the registration of a source, with a :class:`_ContextWithPath`."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.sparkContext = _ContextWithPath(session.sparkContext)
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)

@@ -1,0 +1,82 @@
+"""What a frame is: the facts about the frame of an operator, in the metadata of its column ``kind``.
+
+``schedule`` and ``watch`` return frames with other columns; whoever selects from a frame or delivers it must
+know which operator made it, with which geometry, and whether with delay levels. These facts are metadata of
+the column ``kind``::
+
+    schedule(...) --> kind {"wheel_udf": {"operator": "schedule", "wheel": "tick_ms=1000,...", "shards": 4, ...}} | schedule_id | ...
+
+Spark keeps the metadata through filters, caches, ``foreachBatch`` and the memory sink, and in Delta tables
+and Parquet files; JSON and CSV files lose it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from pyspark.sql import Column, DataFrame, functions as F
+
+from wheel_udf.common import ContractError
+
+_METADATA_KEY = "wheel_udf"
+
+
+class Operator(StrEnum):
+    """The operators of this room."""
+
+    SCHEDULE = "schedule"
+    WATCH = "watch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameFacts:
+    """Facts about the frame of an operator.
+
+    Attributes:
+        operator: Which operator made it.
+        wheel: Fingerprint of what must not change while a checkpoint lives: geometry, delay levels, and of a
+            purgatory its format version.
+        shards: Number of shards.
+        clock: Kind of clock.
+        board: Folder of the hint board.
+        leveled: Whether there are delay levels, so that the frame has two more columns.
+    """
+
+    operator: Operator
+    wheel: str
+    shards: int
+    clock: str
+    board: str
+    leveled: bool = False
+
+    @property
+    def is_purgatory(self) -> bool:
+        """Whether the frame is of ``watch``: its rows are outcomes of operations and not firings."""
+        return self.operator == Operator.WATCH
+
+    def kind_column(self) -> Column:
+        """The column ``kind`` of the frame, with these facts as its metadata."""
+        return F.col("kind").alias("kind", metadata={_METADATA_KEY: json.dumps(asdict(self))})
+
+
+def facts_of(frame: DataFrame) -> FrameFacts:
+    """The facts about a frame of ``schedule`` or ``watch``.
+
+    Raises:
+        ContractError: The frame has none: another function made it, or it was written to a format that loses
+            them.
+    """
+    fields = {field.name: field for field in frame.schema.fields}
+    text = fields["kind"].metadata.get(_METADATA_KEY, "{}") if "kind" in fields else "{}"
+    facts = json.loads(text)
+    if "operator" not in facts:
+        raise ContractError(
+            "this frame was not made by schedule() or watch() of this version",
+            field="columns",
+            value=frame.columns,
+            rule="a frame of schedule() or watch(), with its column `kind` and the metadata of that column",
+            hint="pass the frame itself, or one read from Delta or Parquet, which keep the metadata",
+        )
+    return FrameFacts(**facts | {"operator": Operator(facts["operator"])})

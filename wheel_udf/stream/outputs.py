@@ -1,0 +1,129 @@
+"""Selects from the frame of an operator by ``kind``: firings, outcomes, rejects, status rows.
+
+::
+
+    frame of schedule()   fired | missed | rejected | status        fired(), rejects(), status()
+    frame of watch()      outcome | rejected | status               outcomes(), rejects(), status()
+
+    in a batch that is written: leaving() for the destinations, refused() for the rejects
+
+Which operator made a frame is in the metadata of its column ``kind`` (:mod:`wheel_udf.stream.frame_facts`).
+So a frame that was written to Delta or Parquet and read again can be selected from, too.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, functions as F
+
+from wheel_udf.common import ContractError
+from wheel_udf.platform import Prepared
+from wheel_udf.stream.frame_facts import FrameFacts, facts_of
+from wheel_udf.stream.status_row import WatchStatus, WheelStatus
+
+FIRED_COLUMNS = (
+    "schedule_id", "seq", "fire_id", "destination", "key", "value", "headers", "deliver_at", "fired_at", "lateness_ms",
+)  # fmt: skip
+LEVEL_COLUMNS = ("scheduled_at", "level_error_ms")
+"""With delay levels: the instant to which the level has rounded the release, a timestamp, and how much later than ``deliver_at`` that is, in ms."""
+OUTCOME_COLUMNS = (
+    "op_id", "group", "outcome", "by_key", "at", "decided_at", "present", "missing", "generation", "destination", "key", "value",
+    "headers", "fire_id",
+)  # fmt: skip
+REJECT_COLUMNS = (
+    "error_code", "error_message", "record", "source", "schedule_id", "seq", "destination", "key", "value", "headers",
+    "deliver_at", "rejected_at",
+)  # fmt: skip
+WATCH_REJECT_COLUMNS = (
+    *("error_code", "error_message", "record", "source", "op_id", "group"),
+    *("destination", "key", "value", "headers", "rejected_at"),
+)
+
+
+def fired(scheduled: DataFrame) -> DataFrame:
+    """The firings of a wheel (:data:`FIRED_COLUMNS`, with delay levels also :data:`LEVEL_COLUMNS`).
+
+    Raises:
+        ContractError: Not a frame of ``schedule``.
+    """
+    facts = facts_of(scheduled)
+    if facts.is_purgatory:
+        raise ContractError(
+            "a frame of watch() has outcomes and no firings", field="kind", hint="use outcomes(frame)"
+        )
+    return scheduled.where("kind = 'fired'").select(*_fired_columns(facts))
+
+
+def outcomes(watched: DataFrame) -> DataFrame:
+    """The outcomes of a purgatory (:data:`OUTCOME_COLUMNS`).
+
+    Raises:
+        ContractError: Not a frame of ``watch``.
+    """
+    if not facts_of(watched).is_purgatory:
+        raise ContractError(
+            "a frame of schedule() has firings and no outcomes", field="kind", hint="use fired(frame)"
+        )
+    return watched.where("kind = 'outcome'").select(*OUTCOME_COLUMNS)
+
+
+def rejects(frame: DataFrame) -> DataFrame:
+    """The rejected and missed rows, each with its reason (:data:`REJECT_COLUMNS`; of a purgatory :data:`WATCH_REJECT_COLUMNS`).
+
+    Raises:
+        ContractError: The frame was made by neither operator.
+    """
+    columns = WATCH_REJECT_COLUMNS if facts_of(frame).is_purgatory else REJECT_COLUMNS
+    return frame.where("kind IN ('rejected', 'missed')").select(*columns)
+
+
+def status(frame: DataFrame) -> DataFrame:
+    """The status rows: one per touched shard and batch, with the columns of :class:`~wheel_udf.stream.status_row.WheelStatus` (``WatchStatus``).
+
+    Raises:
+        ContractError: The frame was made by neither operator.
+    """
+    columns = status_class(facts_of(frame)).type_of()
+    parsed = F.from_json("status", columns)
+    return frame.where("kind = 'status'").select(parsed.alias("status")).select("status.*")
+
+
+def status_class(facts: FrameFacts) -> type[WheelStatus | WatchStatus]:
+    """The class of a frame's status rows."""
+    return WatchStatus if facts.is_purgatory else WheelStatus
+
+
+def _fired_columns(facts: FrameFacts) -> tuple[str, ...]:
+    return (*FIRED_COLUMNS, *LEVEL_COLUMNS) if facts.leveled else FIRED_COLUMNS
+
+
+# --- in a batch that is written --------------------------------------------------------------------------------------
+
+
+def leaving(frame: DataFrame, facts: FrameFacts) -> DataFrame:
+    """The rows for the destinations: firings, or the outcomes that have a destination; plus their ``source``."""
+    if facts.is_purgatory:
+        return _OUTCOMES.select(frame.where("kind = 'outcome' AND destination IS NOT NULL"))
+    rows = _LEVELED_ROWS if facts.leveled else _FIRED_ROWS
+    return rows.select(frame.where("kind = 'fired'"))
+
+
+def refused(frame: DataFrame, facts: FrameFacts) -> DataFrame:
+    """The rejects of either operator, with :data:`REJECT_COLUMNS`; ``schedule_id`` of an operation is its ``op_id``."""
+    rows = _WATCH_REJECTS if facts.is_purgatory else _REJECTS
+    return rows.select(frame.where("kind IN ('rejected', 'missed')"))
+
+
+_FIRED_ROWS = Prepared(lambda: [F.col(name) for name in (*FIRED_COLUMNS, "source")])
+_LEVELED_ROWS = Prepared(lambda: [F.col(name) for name in (*FIRED_COLUMNS, *LEVEL_COLUMNS, "source")])
+_OUTCOMES = Prepared(lambda: [F.col(name) for name in (*OUTCOME_COLUMNS, "source")])
+_REJECTS = Prepared(lambda: [F.col(name) for name in REJECT_COLUMNS])
+_WATCH_REJECTS = Prepared(
+    lambda: [
+        *(F.col(name) for name in ("error_code", "error_message", "record", "source")),
+        F.col("op_id").alias("schedule_id"),
+        F.lit(None).cast("long").alias("seq"),
+        *(F.col(name) for name in ("destination", "key", "value", "headers")),
+        F.lit(None).cast("timestamp").alias("deliver_at"),
+        F.col("rejected_at"),
+    ]
+)

@@ -1,0 +1,289 @@
+"""``schedule``: a streaming DataFrame of commands in, one DataFrame of everything that happened out.
+
+::
+
+    commands --parse--> command rows --.
+                                        union --> groupBy(shard) --> wheel/step --> fired | missed | rejected | status
+    clock source ----> clock rows -----'
+
+:func:`schedule` is a function of a DataFrame to a DataFrame. It starts nothing, and works with any source and
+any sink. The column ``kind`` says what a row is; the functions of :mod:`wheel_udf.stream.outputs` select by
+it. Each touched shard adds one status row per batch with counts, next due time and lateness;
+:func:`wheel_udf.delivery.query.deliver` makes its progress report from these.
+
+Design notes
+
+* The key is the shard, never the id: a group costs 0.3 to 1 ms whatever it holds, a row inside a group about
+  a microsecond.
+* ``NoTimeout``: with any timeout, Spark scans and decodes every key of every partition in every batch. Time
+  comes as data instead (:mod:`wheel_udf.clock.source`).
+* Rejected rows pass through the operator too. They are counted in the same state as everything else, so the
+  account is exact at each batch boundary, and the source is read once.
+* Geometry and shard count travel as metadata of the ``kind`` column (:mod:`wheel_udf.stream.frame_facts`);
+  ``deliver`` compares them with the checkpoint before it starts.
+* A batch of commands needs no clock rows of its own: a shard with something due at the next batch's watermark
+  is known from the hint board when that batch is planned, so the clock source adds a row for it.
+
+Caveats: set ``spark.sql.shuffle.partitions`` to the number of cores or less before the first start; the
+default of 200 means 200 tasks and state stores per batch. Under the event clock, event times outside the
+years 1678 to 2261 move the clock no further than those bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame, functions as F
+
+from wheel_udf.clock import Clock, EventClock, HintBoard, StoreClock
+from wheel_udf.commands import Contract, batch_ms, parse_commands
+from wheel_udf.stream.clock_rows import event_column, no_tick
+from wheel_udf.stream.frame_facts import FrameFacts, Operator
+from wheel_udf.stream.outputs import LEVEL_COLUMNS
+from wheel_udf.stream.sharded_query import (
+    DEFAULT_MEMORY_MS,
+    HEADERS_TYPE,
+    REASON,
+    REASON_TYPE,
+    check_settings,
+    long_or,
+    null_if_absent,
+    shard_column,
+    stepped,
+)
+from wheel_udf.stream.wheel_worker import LEVELED_OUTPUT_TYPE, OUTPUT_TYPE, WheelWorker, command_bits
+from wheel_udf.stream.worker import DETAIL, NO_LONG
+from wheel_udf.wheel import STATE_COLUMNS, Limits, Wheel, delay_levels as levels
+
+_STEP_COLUMNS_OF_LEVELS = ("delay_level_ms", "level_error_ms")
+
+
+def schedule(
+    commands: DataFrame,
+    *,
+    wheel: Wheel,
+    clock: Clock,
+    shards: int = 4,
+    contract: Contract | None = None,
+    memory_ms: int | None = DEFAULT_MEMORY_MS,
+    limit: int | None = None,
+    limits: Limits | None = None,
+) -> DataFrame:
+    """Holds commands in a timing wheel and releases each at its due time.
+
+    Args:
+        commands: A streaming frame with the columns of the command contract (see
+            :mod:`wheel_udf.commands.parse`).
+        wheel: The geometry.
+        clock: The clock: :class:`~wheel_udf.clock.clocks.EventClock`, ``ProcessingClock`` or
+            ``SimulatedClock``.
+        shards: Number of independent wheels that share the ids, 1 to 1024.
+        contract: Bounds and defaults of the commands, and their delay levels; by default none.
+        memory_ms: How long an ended id is remembered; ``None`` for ever.
+        limit: Most rows released in a batch, all shards together (at least one each); ``None`` for no bound.
+        limits: How many entries may wait; further ones are rejected. The shards share each limit.
+
+    Returns:
+        A streaming frame; ``kind`` is ``fired``, ``missed``, ``rejected`` or ``status``. With delay levels it
+        also has the columns :data:`~wheel_udf.stream.outputs.LEVEL_COLUMNS`, and ``lateness_ms`` counts from
+        ``scheduled_at``.
+
+    Raises:
+        ConfigError: A setting is out of range.
+        ContractError: The frame has no column ``schedule_id``, or is not a streaming frame.
+    """
+    check_settings(commands, shards, memory_ms, limit, limits)
+    contract = contract or Contract()
+    if isinstance(clock, EventClock):
+        contract = replace(contract, max_ahead_ms=clock.max_ahead_ms)
+    leveled = contract.levels is not None
+    return _through_the_wheel(
+        _command_rows(parse_commands(commands, contract), shards, leveled=leveled),
+        _facts(wheel, clock, shards, leveled=leveled),
+        wheel=wheel,
+        clock=clock,
+        memory_ms=memory_ms,
+        limit=limit,
+        limits=limits,
+    )
+
+
+def schedule_stored(
+    near: DataFrame,
+    *,
+    wheel: Wheel,
+    clock: StoreClock,
+    shards: int = 4,
+    memory_ms: int | None = DEFAULT_MEMORY_MS,
+    limit: int | None = None,
+    leveled: bool = False,
+) -> DataFrame:
+    """Does what :func:`schedule` does, with the rows of a slot store's near partitions.
+
+    Args:
+        near: :meth:`wheel_udf.store.slot_store.SlotStore.near_stream`: commands that the intake has parsed,
+            and the store's own rows.
+        wheel: The geometry.
+        clock: The clock that the store's keeper publishes.
+        shards: As in :func:`schedule`.
+        memory_ms: As in :func:`schedule`.
+        limit: As in :func:`schedule`.
+        leveled: Whether the commands were parsed with delay levels.
+
+    Returns:
+        As :func:`schedule`.
+
+    Raises:
+        ConfigError: A setting is out of range.
+    """
+    check_settings(near, shards, memory_ms, limit)
+    return _through_the_wheel(
+        _stored_rows(near, shards, leveled=leveled),
+        _facts(wheel, clock, shards, leveled=leveled),
+        wheel=wheel,
+        clock=clock,
+        memory_ms=memory_ms,
+        limit=limit,
+        stored=True,
+    )
+
+
+def _facts(wheel: Wheel, clock: Clock | StoreClock, shards: int, *, leveled: bool) -> FrameFacts:
+    return FrameFacts(
+        operator=Operator.SCHEDULE,
+        wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
+        shards=shards,
+        clock=clock.kind,
+        board=str(HintBoard().folder),
+        leveled=leveled,
+    )
+
+
+def _through_the_wheel(
+    rows: DataFrame,
+    facts: FrameFacts,
+    *,
+    wheel: Wheel,
+    clock: Clock | StoreClock,
+    memory_ms: int | None,
+    limit: int | None,
+    limits: Limits | None = None,
+    stored: bool = False,
+) -> DataFrame:
+    """Passes command rows and clock rows, by shard, through the wheel; the public frame."""
+    released = stepped(
+        rows,
+        WheelWorker,
+        facts,
+        wheel=wheel,
+        clock=clock,
+        memory_ms=memory_ms,
+        output_type=LEVELED_OUTPUT_TYPE if facts.leveled else OUTPUT_TYPE,
+        state_columns=STATE_COLUMNS,
+        limit=limit,
+        stored=stored,
+        limits=limits or Limits(),
+        leveled=facts.leveled,
+    )
+    return _public(released, facts)
+
+
+def _command_rows(parsed: DataFrame, shards: int, *, leveled: bool) -> DataFrame:
+    good = F.col("error_code").isNull()
+    return _rows_of_step(
+        parsed,
+        shards,
+        bits=command_bits(_int_or_0("op"), _int_or_0("seq_given")),
+        reject=F.when(~good, F.to_json(F.struct(*REASON))),
+        event_at=event_column(F.when(good, F.col("event_time_ms"))),
+        leveled=leveled,
+    )
+
+
+def _stored_rows(near: DataFrame, shards: int, *, leveled: bool) -> DataFrame:
+    """Rows of a store's near partitions as input of the worker."""
+    bits = command_bits(*(_int_or_0(name) for name in ("op", "seq_given", "act", "amend")))
+    no_event = F.lit(None).cast("timestamp")
+    return _rows_of_step(near, shards, bits=bits, reject=F.col("reject"), event_at=no_event, leveled=leveled)
+
+
+def _int_or_0(column: str) -> Column:
+    return F.coalesce(F.col(column).cast("int"), F.lit(0))
+
+
+def _rows_of_step(
+    rows: DataFrame, shards: int, *, bits: Column, reject: Column, event_at: Column, leveled: bool
+) -> DataFrame:
+    """Commands from any source as input of the worker."""
+    return rows.select(
+        shard_column("schedule_id", shards),
+        "schedule_id",
+        bits.cast("int").alias("command_bits"),
+        long_or("seq", 0),
+        long_or("deliver_at_ms", NO_LONG),
+        long_or("max_lateness_ms", NO_LONG),
+        "destination",
+        "key",
+        "value",
+        "headers",
+        "source",
+        reject.alias("reject"),
+        event_at.alias("event_at"),
+        no_tick(),
+        *(long_or(name, NO_LONG) for name in _STEP_COLUMNS_OF_LEVELS if leveled),
+    )
+
+
+def _public(released: DataFrame, facts: FrameFacts) -> DataFrame:
+    """Turns the worker's rows into public ones: instants as timestamps, headers as an array, fire ids, reasons."""
+    kind = F.col("kind")
+    is_fired, is_missed, is_rejected = (kind == each for each in ("fired", "missed", "rejected"))
+    # What DETAIL holds depends on the kind.
+    amend, max_lateness_ms, reason_json, status_json = [F.col(DETAIL)] * 4
+    due_ms, fired_at_ms = (null_if_absent(name) for name in ("deliver_at_ms", "fired_at_ms"))
+    late_ms = F.when(is_fired | is_missed, fired_at_ms - due_ms)
+    error_ms = F.coalesce(null_if_absent("level_error_ms"), F.lit(0)) if facts.leveled else F.lit(0)
+    asked_ms = due_ms - error_ms if facts.leveled else due_ms
+    # The requested instant counts, not the rounded one: another list of levels gives no entry another id.
+    identity = F.concat_ws("\x1f", "schedule_id", "seq", F.coalesce(amend, F.lit("0")), asked_ms)
+    about = F.struct("schedule_id", "seq", "destination", F.timestamp_millis(asked_ms).alias("deliver_at"))
+    too_late = F.concat(
+        F.lit("released too late: lateness_ms = "),
+        late_ms,
+        F.lit("; rule: at most max_lateness = "),
+        max_lateness_ms,
+        F.lit(" ms"),
+    )
+    reason = F.when(is_rejected, F.from_json(reason_json, REASON_TYPE))
+    rejected_at = F.when(is_rejected, F.timestamp_millis(batch_ms())).when(
+        is_missed, F.timestamp_millis(fired_at_ms)
+    )
+    return released.select(
+        facts.kind_column(),
+        "schedule_id",
+        F.when(kind != "status", F.col("seq")).alias("seq"),
+        F.when(is_fired, F.md5(identity.cast("binary"))).alias("fire_id"),
+        "destination",
+        "key",
+        "value",
+        F.from_json("headers", HEADERS_TYPE).alias("headers"),
+        F.timestamp_millis(asked_ms).alias("deliver_at"),
+        F.timestamp_millis(fired_at_ms).alias("fired_at"),
+        late_ms.alias("lateness_ms"),
+        F.when(is_missed, "missed").otherwise(reason.error_code).alias("error_code"),
+        F.when(is_missed, too_late).otherwise(reason.error_message).alias("error_message"),
+        # A row rejected by the wheel itself has no original record any more; its columns stand for it.
+        F.when(is_missed | is_rejected, F.coalesce(reason.record, F.to_json(about))).alias("record"),
+        "source",
+        rejected_at.alias("rejected_at"),
+        F.when(kind == "status", status_json).alias("status"),
+        *_level_columns(is_fired | is_missed, due_ms, error_ms if facts.leveled else None),
+    )
+
+
+def _level_columns(released: Column, due_ms: Column, error_ms: Column | None) -> list[Column]:
+    """The :data:`LEVEL_COLUMNS`; empty without delay levels."""
+    if error_ms is None:
+        return []
+    values = (F.timestamp_millis(due_ms), error_ms)
+    return [F.when(released, value).alias(name) for name, value in zip(LEVEL_COLUMNS, values, strict=True)]

@@ -1,0 +1,141 @@
+"""The streaming query that both operators share: rows and clock rows, grouped by shard, through the step of a Python worker.
+
+::
+
+    rows of the operator --.
+                           union --> groupBy(shard) --> applyInPandasWithState(worker) --> rows that leave
+    clock source ----------'
+
+Why the key is the shard, and why time comes as data: :mod:`wheel_udf.stream.schedule_operator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from wheel_udf.clock import Clock, HintBoard, StoreClock
+from wheel_udf.common import ConfigError, ContractError
+from wheel_udf.stream.clock_rows import with_clock_rows
+from wheel_udf.stream.frame_facts import FrameFacts
+from wheel_udf.stream.sharding import key_of_shard, shard_keys, shard_of_id
+from wheel_udf.stream.worker import NO_LONG, ShardWorker
+from wheel_udf.wheel import BOUNDS, Limits, Wheel
+
+HEADERS_TYPE = "array<struct<key: string, value: binary>>"
+DEFAULT_MEMORY_MS = 300_000
+LARGEST_SHARDS = 1024
+
+REASON = ("error_code", "error_message", "record")
+REASON_TYPE = ", ".join(f"{name} string" for name in REASON)
+"""Why a row was rejected. It passes through the worker as JSON."""
+
+
+def stepped(
+    rows: DataFrame,
+    worker: type[ShardWorker],
+    facts: FrameFacts,
+    *,
+    wheel: Wheel,
+    clock: Clock | StoreClock,
+    memory_ms: int | None,
+    output_type: str,
+    state_columns: Mapping[str, str],
+    **settings: Any,
+) -> DataFrame:
+    """Passes rows and clock rows, by shard, through a worker.
+
+    Args:
+        rows: The operator's rows, with the columns ``shard``, ``tick`` and ``event_at``.
+        worker: The worker; one call of it is one batch of one shard.
+        facts: The facts about the operator's frame.
+        wheel: The geometry.
+        clock: The clock.
+        memory_ms: How long ended ids are remembered.
+        output_type: Columns of the output, as DDL.
+        state_columns: Columns of a shard's state, name and Spark type.
+        settings: Further settings of the worker.
+
+    Returns:
+        The rows that leave the worker.
+    """
+    board = HintBoard(facts.board)
+    function = worker(
+        wheel=wheel,
+        shards=facts.shards,
+        keys=shard_keys(facts.shards),
+        clock_kind=clock.kind,
+        first_ms=getattr(clock, "first_ms", 0),
+        delay_ms=getattr(clock, "delay_ms", 0),
+        memory_ms=memory_ms,
+        board_folder=str(board.folder) if _is_local(rows.sparkSession) else None,
+        **settings,
+    )
+    return (
+        with_clock_rows(rows, clock, facts.shards, board)
+        .groupBy("shard")
+        .applyInPandasWithState(
+            function,
+            outputStructType=output_type,
+            stateStructType=", ".join(f"{name} {kind}" for name, kind in state_columns.items()),
+            outputMode="append",
+            timeoutConf=GroupStateTimeout.NoTimeout,
+        )
+    )
+
+
+def check_settings(
+    rows: DataFrame,
+    shards: int,
+    memory_ms: int | None,
+    limit: int | None = None,
+    limits: Limits | None = None,
+) -> None:
+    """Checks that a frame is a stream and that the settings are in range.
+
+    Raises:
+        ContractError: Not a streaming frame.
+        ConfigError: A setting is out of range.
+    """
+    if not rows.isStreaming:
+        raise ContractError(
+            "not a streaming frame",
+            field="rows.isStreaming",
+            value=False,
+            hint="read it with spark.readStream",
+        )
+    bounds = (
+        ("shards", shards, 1, LARGEST_SHARDS),
+        ("memory_ms", memory_ms, 0, None),
+        ("limit", limit, 1, None),
+        # Each shard needs a part of it.
+        *((f"limits.{bound}", getattr(limits, bound), shards, None) for bound in BOUNDS if limits),
+    )
+    for name, value, least, most in bounds:
+        if value is not None and (value < least or (most is not None and value > most)):
+            rule = f"{least} to {most}" if most is not None else f"at least {least}"
+            raise ConfigError("a setting is out of range", field=name, value=value, rule=rule)
+
+
+def shard_column(name: str, shards: int) -> Column:
+    """The column ``shard``: the grouping key of the shard that the id in another column belongs to."""
+    return key_of_shard(shard_of_id(F.col(name), shards), shards).alias("shard")
+
+
+def long_or(column: str, instead: int) -> Column:
+    """A long column with another value in place of null."""
+    # A long with nulls becomes a float64 in pandas and loses its low bits beyond 2^53.
+    return F.coalesce(F.col(column), F.lit(instead).cast("long")).alias(column)
+
+
+def null_if_absent(column: str) -> Column:
+    """A long column with null in place of :data:`~wheel_udf.stream.worker.NO_LONG`."""
+    return F.when(F.col(column) != NO_LONG, F.col(column))
+
+
+def _is_local(spark: SparkSession) -> bool:
+    """Whether executors run on the driver's machine."""
+    return spark.conf.get("spark.master", "").startswith("local")  # type: ignore[union-attr]

@@ -1,0 +1,179 @@
+"""The status row: what a shard reports after each batch. The one declaration of its columns.
+
+The step of a shard fills a :class:`WheelStatus` or :class:`WatchStatus` in the Python worker, and it leaves
+the operator as JSON in the column ``status`` of a row of kind ``status``. It is read in three places, each
+from the declaration below::
+
+    worker        WheelStatus(...).to_json() --> column `status` --.--> outputs.status()     columns for users (type_of)
+                                                                    '--> delivery/query      WheelStatus.from_json(): reports
+                  ShardStatus.answer()       --> hint board --> clock source
+
+Imports pyarrow only, besides the standard library and pure modules: it runs on executors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import reduce
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.clock import Answer
+from wheel_udf.common import WATCH_COUNTS, WHEEL_COUNTS
+
+_COUNTS = "counts"
+
+
+def _column(spark_type: str, **default: Any) -> Any:
+    """A field of the dataclasses below that is a column of this Spark type."""
+    return field(metadata={"type": spark_type}, **default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardStatus:
+    """The columns that the status rows of both operators have.
+
+    Attributes:
+        shard: Number of the shard.
+        batch_id: The batch; -1 outside Spark.
+        query_id: Id of the query; empty outside Spark.
+        run: Run of the clock source; ``None`` if the batch held no clock row for the shard.
+        clock_ms: Clock of the step.
+        watermark_ms: Lower bound of the next batch's watermark; ``None`` unless the clock is the event clock.
+        next_due_ms: First instant at which something is due; ``None`` if nothing is pending.
+        pending: Entries (of a purgatory: operations) that wait.
+        received: Rows that came with this batch, good and bad.
+        fired_now: Rows of this batch that go to a destination.
+        rejected_now: Rows of this batch that were rejected.
+        lateness: Histogram of the lateness of the released rows, as
+            :meth:`~wheel_udf.wheel.lateness.LatenessHistogram.to_json` writes it.
+        destinations: Released rows by destination.
+        largest: Upper bound of the bytes of the largest released row, by destination.
+        counts: Number of rows by outcome since the checkpoint began; a column for each name of
+            :attr:`COUNTED`.
+    """
+
+    COUNTED: ClassVar[tuple[str, ...]]
+
+    shard: int = _column("int")
+    batch_id: int = _column("long")
+    query_id: str = _column("string")
+    run: str | None = _column("string")
+    clock_ms: int = _column("long")
+    watermark_ms: int | None = _column("long")
+    next_due_ms: int | None = _column("long")
+    pending: int = _column("long")
+    received: int = _column("long")
+    fired_now: int = _column("long")
+    rejected_now: int = _column("long")
+    lateness: str = _column("string")
+    destinations: Mapping[str, int] = _column("map<string, long>")
+    largest: Mapping[str, int] = _column("map<string, long>")
+    counts: Mapping[str, int]
+
+    @classmethod
+    def type_of(cls) -> str:
+        """The columns and their types, as Spark's DDL."""
+        own = (f"{each.name} {each.metadata['type']}" for each in fields(cls) if each.name != _COUNTS)
+        return ", ".join([*own, *(f"{name} long" for name in cls.COUNTED)])
+
+    def to_json(self) -> str:
+        """The row as one JSON object; each count is a member of its own."""
+        row = asdict(self)
+        return json.dumps(row | row.pop(_COUNTS))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The inverse of :meth:`to_json`."""
+        row = json.loads(text)
+        return cls(counts={name: row.pop(name) for name in cls.COUNTED}, **row)
+
+    def answer(self, *, held_input: bool | None = None) -> Answer:
+        """What the clock source needs to know of the shard.
+
+        Args:
+            held_input: Whether the batch contained input; by default, whether this shard received rows.
+        """
+        return Answer(
+            batch_id=self.batch_id,
+            next_due_ms=self.next_due_ms,
+            clock_ms=self.clock_ms,
+            watermark_ms=self.watermark_ms,
+            held_input=self.received > 0 if held_input is None else held_input,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelStatus(ShardStatus):
+    """A status row of ``schedule``.
+
+    Attributes:
+        far: Entries that wait in the slot store.
+        levels: Pending entries by the name of their delay level.
+        missed_now: Rows of this batch that were released past their ``max_lateness``.
+        refused_now: Of the rejected rows of this batch, those over a limit.
+        full: Used part of each limit, 1 is all.
+        spread_now: Ids whose versions are offsets of several partitions.
+    """
+
+    COUNTED: ClassVar[tuple[str, ...]] = WHEEL_COUNTS
+
+    far: int = _column("long")
+    levels: Mapping[str, int] = _column("map<string, long>")
+    missed_now: int = _column("long")
+    refused_now: int = _column("long")
+    full: Mapping[str, float] = _column("map<string, double>")
+    spread_now: int = _column("long")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchStatus(ShardStatus):
+    """A status row of ``watch``.
+
+    Attributes:
+        resting: Operations between two generations.
+        ahead: Events whose time the clock has not passed.
+        decided_now: Operations, or generations of them, that this batch has ended.
+    """
+
+    COUNTED: ClassVar[tuple[str, ...]] = WATCH_COUNTS
+
+    resting: int = _column("long")
+    ahead: int = _column("long")
+    decided_now: int = _column("long")
+
+
+def counts_of(values: pa.ChunkedArray) -> dict[str, int]:
+    """Number of occurrences of each value."""
+    return {pair["values"]: pair["counts"] for pair in pc.value_counts(values).to_pylist()}
+
+
+_SIZED = {
+    "schedule_id": 1,
+    "op_id": 1,
+    "key": 1,
+    "value": 1,
+    "headers": 1,
+    "source": 1,
+    "present": 6,
+    "missing": 6,
+}
+"""Columns without a length limit of their own, and the most bytes that one of theirs can become: JSON writes a control character as six."""
+
+
+def largest_of(entries: pa.Table) -> dict[str, int]:
+    """Upper bound of the bytes of the largest entry of each destination; headers count as the JSON text that they are here."""
+    if not entries.num_rows:
+        return {}
+    sized = ((entries[name], times) for name, times in _SIZED.items() if name in entries.column_names)
+    parts = (
+        pc.multiply(pc.binary_length(part).fill_null(0).cast(pa.int64()), times) for part, times in sized
+    )
+    total = reduce(pc.add, parts)
+    sizes = pa.table({"destination": entries["destination"], "bytes": total})
+    found = sizes.group_by("destination").aggregate([("bytes", "max")])
+    return dict(zip(found["destination"].to_pylist(), found["bytes_max"].to_pylist(), strict=True))

@@ -1,0 +1,163 @@
+"""The Python worker of ``watch``: one shard's rows of a batch in, its output rows out. A thin shell around
+:func:`wheel_udf.purgatory.step.advance`, as :mod:`wheel_udf.stream.wheel_worker` is one around the wheel's
+step.
+
+Imports numpy, pandas and pyarrow only, besides the standard library and pure modules: it runs on executors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.purgatory import (
+    EVENT_SCHEMA,
+    OUTCOME_SCHEMA,
+    REQUEST_SCHEMA,
+    WatchState,
+    WatchStep,
+    advance,
+    hashes_of,
+    named,
+)
+from wheel_udf.stream.status_row import WatchStatus
+from wheel_udf.stream.worker import DETAIL, GroupRows, ShardWorker, as_frame, ddl_of, part
+
+_OUTPUT_SCHEMA = pa.schema(
+    [("kind", pa.string()), *OUTCOME_SCHEMA, ("decided_at_ms", pa.int64()), (DETAIL, pa.string())]
+)
+
+OUTPUT_TYPE = ddl_of(_OUTPUT_SCHEMA)
+"""A row that leaves. ``detail`` by ``kind``: null of an outcome, of a rejected row its reason (the input's
+``reject``, JSON), of a status row its JSON (:class:`~wheel_udf.stream.status_row.WatchStatus`)."""
+
+_INPUT_SCHEMA = pa.schema(
+    [
+        ("what", pa.int32()),
+        ("group", pa.string()),
+        ("name", pa.string()),
+        ("keys", pa.string()),
+        ("need", pa.int32()),
+        ("amount", pa.float64()),
+        ("event_time_ms", pa.int64()),
+        ("deadline_ms", pa.int64()),
+        ("limit_ms", pa.int64()),
+        ("destination", pa.string()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.string()),
+        ("source", pa.string()),
+        ("reject", pa.string()),
+        ("tick", pa.string()),
+    ]
+)
+
+
+def _requests(rows: pa.Table) -> pa.Table:
+    columns = {
+        "op_id": rows["name"],
+        "threshold": rows["amount"],
+        "keys": pc.split_pattern(rows["keys"], "\0"),
+    }
+    return _renamed(rows, REQUEST_SCHEMA, columns)
+
+
+def _events(rows: pa.Table) -> pa.Table:
+    columns = {
+        "what": rows["what"].cast(pa.int8()),
+        "hash": pa.array(hashes_of(named(rows["group"], rows["name"]))),
+    }
+    return _renamed(rows, EVENT_SCHEMA, columns)
+
+
+def _renamed(rows: pa.Table, schema: pa.Schema, others: dict[str, Any]) -> pa.Table:
+    columns = [others[field.name] if field.name in others else rows[field.name] for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+@dataclass(frozen=True)
+class WatchWorker(ShardWorker):
+    """The function that ``watch`` passes to ``applyInPandasWithState``.
+
+    Attributes:
+        lookback_ms: How long before its own time events count for an operation.
+        delivered: Outcomes that leave as rows; the others are only counted.
+    """
+
+    lookback_ms: int
+    delivered: tuple[str, ...]
+
+    INPUT: ClassVar[pa.Schema] = _INPUT_SCHEMA
+    ABSENT: ClassVar[frozenset[str]] = frozenset({"limit_ms", "deadline_ms", "event_time_ms"})
+
+    def batch(self, shard: int, rows: GroupRows, group: Any) -> pd.DataFrame:
+        """As :meth:`ShardWorker.batch`."""
+        is_request = pc.less(rows.good["what"], 0)
+        state = (
+            WatchState.from_row(group.get, self.wheel, self.shards)
+            if group.exists
+            else WatchState(self.wheel)
+        )
+        step = advance(
+            state,
+            _requests(rows.good.filter(is_request)),
+            _events(rows.good.filter(pc.invert(is_request))),
+            # The next batch's watermark is at least this: rows that come then with an earlier time are late, so it can be decided now.
+            max([self.now_ms(state.clock_ms, rows, group), *self.next_watermarks_ms(rows)]),
+            lookback_ms=self.lookback_ms,
+            memory_ms=self.memory_ms,
+        )
+        step = _with_rejects(step, rows.rejected)
+        if step.changed:
+            group.update(step.state.to_row(self.shards))
+        going = step.outcomes.filter(
+            pc.is_in(step.outcomes["outcome"], value_set=pa.array(self.delivered, pa.string()))
+        )
+        status = self._status(shard, rows, step, going, group)
+        return _output(going, step.clock_ms, rows.rejected, self.posted(status))
+
+    def _status(
+        self, shard: int, rows: GroupRows, step: WatchStep, going: pa.Table, group: Any
+    ) -> WatchStatus:
+        late_ms = step.clock_ms - going["at_ms"].to_numpy()
+        return WatchStatus(
+            **self.common_status(shard, rows, step.state, step.clock_ms, going, late_ms),
+            watermark_ms=self.watermark_ms(group, step.clock_ms),
+            received=rows.received,
+            fired_now=going.num_rows - going["destination"].null_count,
+            rejected_now=rows.rejected.num_rows,
+            resting=step.state.resting,
+            ahead=step.state.ahead,
+            decided_now=step.outcomes.num_rows,
+        )
+
+
+def _with_rejects(step: WatchStep, rejected: pa.Table) -> WatchStep:
+    if not rejected.num_rows:
+        return step
+    operations = int((rejected["what"].to_numpy() < 0).sum())
+    state = step.state.counting(rejected=operations, event_rejected=rejected.num_rows - operations)
+    return replace(step, state=state, changed=True)
+
+
+def _output(outcomes: pa.Table, clock_ms: int, rejected: pa.Table, status: str) -> pd.DataFrame:
+    rejects = {
+        **{name: rejected[name] for name in ("group", "destination", "key", "value", "headers", "source")},
+        "op_id": pc.if_else(pc.less(rejected["what"], 0), rejected["name"], pa.scalar(None, pa.string())),
+        DETAIL: rejected["reject"],
+    }
+    decided = {
+        **dict(zip(outcomes.column_names, outcomes.columns, strict=True)),
+        "decided_at_ms": pa.array(np.full(outcomes.num_rows, clock_ms)),
+    }
+    parts = [
+        part(_OUTPUT_SCHEMA, "outcome", outcomes.num_rows, decided),
+        part(_OUTPUT_SCHEMA, "rejected", rejected.num_rows, rejects),
+        part(_OUTPUT_SCHEMA, "status", 1, {DETAIL: pa.array([status])}),
+    ]
+    return as_frame(parts)

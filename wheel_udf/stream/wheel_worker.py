@@ -1,0 +1,225 @@
+"""The Python worker of ``schedule``: one shard's rows of a batch in, its output rows out. A thin shell around :func:`wheel_udf.wheel.step.advance`.
+
+It turns the rows of a group (:mod:`wheel_udf.stream.worker`) into commands, runs the step, and writes the
+state only if the step changed it.
+
+Imports numpy, pandas and pyarrow only, besides the standard library and pure modules: it runs on executors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.stream.status_row import WheelStatus
+from wheel_udf.stream.worker import DETAIL, NO_LONG, GroupRows, ShardWorker, as_frame, ddl_of, part
+from wheel_udf.wheel import (
+    BOUNDS,
+    CANCEL,
+    COMMAND_SCHEMA,
+    FAR,
+    Limits,
+    ShardState,
+    Step,
+    advance,
+    asked_ms,
+    level_name,
+    reason,
+)
+
+_LEVELED_OUTPUT_SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("schedule_id", pa.string()),
+        ("seq", pa.int64()),
+        ("destination", pa.string()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.string()),
+        ("source", pa.string()),
+        ("deliver_at_ms", pa.int64()),
+        ("fired_at_ms", pa.int64()),
+        (DETAIL, pa.string()),
+        ("level_error_ms", pa.int64()),
+    ]
+)
+_OUTPUT_SCHEMA = pa.schema(list(_LEVELED_OUTPUT_SCHEMA)[:-1])
+
+OUTPUT_TYPE = ddl_of(_OUTPUT_SCHEMA)
+"""A row that leaves. ``deliver_at_ms`` is when the wheel releases it; without delay levels that is the requested instant.
+
+``detail`` by ``kind``: of a fired row its ``amend`` (null for 0), of a missed row its ``max_lateness_ms``, of
+a rejected row its reason (the input's ``reject``, JSON), of a status row its JSON
+(:class:`~wheel_udf.stream.status_row.WheelStatus`)."""
+
+LEVELED_OUTPUT_TYPE = ddl_of(_LEVELED_OUTPUT_SCHEMA)
+"""With delay levels: plus ``level_error_ms``, the part of ``deliver_at_ms`` that is rounding; null without a level."""
+
+_PACKED = ("op", "seq_given", "act", "amend")
+"""Columns of a command that travel packed into one, ``command_bits`` (:func:`command_bits`)."""
+_INPUT_SCHEMA = pa.schema(
+    [
+        *(field for field in COMMAND_SCHEMA if field.name not in _PACKED),
+        ("command_bits", pa.int32()),
+        ("reject", pa.string()),
+        ("tick", pa.string()),
+    ]
+)
+_PAYLOAD = ("schedule_id", "seq", "destination", "key", "value", "headers", "source", "deliver_at_ms")
+
+
+def command_bits(op: Any, seq_given: Any, act: Any = 0, amend: Any = 0) -> Any:
+    """Packs ``op`` (1 bit), ``seq_given`` (1), ``act`` (3) and ``amend`` (the rest) into one number; for ints, numpy arrays and Spark columns."""
+    return op + 2 * seq_given + 4 * act + 32 * amend
+
+
+def _commands(rows: pa.Table) -> pa.Table:
+    """Input rows as commands (``COMMAND_SCHEMA``): :func:`command_bits` unpacked."""
+    bits = rows["command_bits"].to_numpy()
+    parts = {
+        "op": bits & 1,
+        "seq_given": (bits >> 1 & 1).astype(bool),
+        "act": bits >> 2 & 7,
+        "amend": bits >> 5,
+    }
+    arrays = [
+        pa.array(parts[field.name], field.type) if field.name in parts else rows[field.name]
+        for field in COMMAND_SCHEMA
+    ]
+    return pa.table(arrays, schema=COMMAND_SCHEMA)
+
+
+@dataclass(frozen=True)
+class WheelWorker(ShardWorker):
+    """The function that ``schedule`` passes to ``applyInPandasWithState``.
+
+    Attributes:
+        limit: Most rows released in a batch, all shards together.
+        stored: Whether entries may wait in a slot store.
+        limits: How much may be pending, all shards together.
+        leveled: Whether there are delay levels: two more input columns, one more output column.
+    """
+
+    limit: int | None
+    stored: bool = False
+    limits: Limits = Limits()  # noqa: RUF009  # frozen
+    leveled: bool = False
+
+    INPUT: ClassVar[pa.Schema] = _INPUT_SCHEMA
+    ABSENT: ClassVar[frozenset[str]] = frozenset(
+        {"deliver_at_ms", "max_lateness_ms", "delay_level_ms", "level_error_ms"}
+    )
+
+    def batch(self, shard: int, rows: GroupRows, group: Any) -> pd.DataFrame:
+        """As :meth:`ShardWorker.batch`."""
+        commands = _commands(rows.good)
+        state = (
+            ShardState.from_row(group.get, self.wheel, self.shards)
+            if group.exists
+            else ShardState.empty(self.wheel)
+        )
+        step = advance(
+            state,
+            commands,
+            self.now_ms(state.clock_ms, rows, group),
+            self._share(shard),
+            memory_ms=self.memory_ms,
+            stored=self.stored,
+            limits=self.limits.share(shard, self.shards) if self.limits else None,
+        )
+        state, rejects = step.state, rows.rejected.num_rows
+        if rejects:
+            cancels = int((rows.rejected["command_bits"].to_numpy() & 1 == CANCEL).sum())
+            state = state.counting(rejected=rejects - cancels, cancel_rejected=cancels)
+        if step.changed or rejects:
+            group.update(state.to_row(self.shards))
+        status = self._status(shard, rows, commands, step, state, group)
+        return _output(step, rows.rejected, self._refused(step), self.posted(status), leveled=self.leveled)
+
+    def _full(self, shard: int, step: Step, state: ShardState) -> dict[str, float]:
+        """Used part of each limit, as far as this batch touched it; 1 is all."""
+        share = self.limits.share(shard, self.shards).bounds
+        used = {**step.fullest, "pending": state.pending}
+        return {bound: used[bound] / share[bound] for bound in used if bound in share}
+
+    def _refused(self, step: Step) -> pa.Table | None:
+        """The commands over a limit, with their reason in the column ``reject``."""
+        if step.refused is None:
+            return None
+        texts = pa.array([reason(self.limits, bound, self.shards) for bound in BOUNDS])
+        return step.refused.append_column(
+            "reject", texts.take(pc.index_in(step.refused["bound"], pa.array(BOUNDS)))
+        )
+
+    def _share(self, shard: int) -> int | None:
+        """This shard's part of the limit of a batch."""
+        if self.limit is None:
+            return None
+        whole, rest = divmod(self.limit, self.shards)
+        return max(1, whole + (shard < rest))
+
+    def _status(
+        self, shard: int, rows: GroupRows, commands: pa.Table, step: Step, state: ShardState, group: Any
+    ) -> WheelStatus:
+        refused = 0 if step.refused is None else step.refused.num_rows
+        # Rows by which the store reports on entries: these were counted when they first came.
+        from_store = int((commands["act"].to_numpy() > FAR).sum())
+        late_ms = step.clock_ms - step.fired["deliver_at_ms"].to_numpy()
+        return WheelStatus(
+            **self.common_status(shard, rows, state, step.clock_ms, step.fired, late_ms),
+            watermark_ms=self.watermark_ms(group, *self.next_watermarks_ms(rows)),
+            received=rows.received - from_store,
+            fired_now=step.fired.num_rows,
+            rejected_now=rows.rejected.num_rows + refused,
+            far=state.far,
+            levels={level_name(level_ms): count for level_ms, count in state.levels.items()},
+            missed_now=step.missed.num_rows,
+            refused_now=refused,
+            full=self._full(shard, step, state),
+            spread_now=step.spread,
+        )
+
+
+def _output(
+    step: Step, rejected: pa.Table, refused: pa.Table | None, status: str, *, leveled: bool
+) -> pd.DataFrame:
+    schema = _LEVELED_OUTPUT_SCHEMA if leveled else _OUTPUT_SCHEMA
+    rows = partial(_rows, schema)
+    max_lateness_ms = step.missed["max_lateness_ms"].cast(pa.string())
+    parts = [
+        rows("fired", step.fired, fired_at_ms=step.clock_ms, detail=_amend_of(step.fired)),
+        rows("missed", step.missed, fired_at_ms=step.clock_ms, detail=max_lateness_ms),
+        rows("rejected", rejected, detail=rejected["reject"]),
+        *([] if refused is None else [rows("rejected", refused, detail=refused["reject"])]),
+        part(schema, "status", 1, {DETAIL: pa.array([status])}),
+    ]
+    return as_frame(parts)
+
+
+def _amend_of(entries: pa.Table) -> pa.ChunkedArray | None:
+    amend = entries["amend"]
+    if not pc.any(pc.not_equal(amend, 0)).as_py():
+        return None
+    return pc.if_else(pc.equal(amend, 0), pa.scalar(None, pa.string()), amend.cast(pa.string()))
+
+
+def _rows(
+    schema: pa.Schema,
+    kind: str,
+    rows: pa.Table,
+    *,
+    detail: pa.Array | None,
+    fired_at_ms: int = NO_LONG,
+) -> pa.Table:
+    due = rows["deliver_at_ms"] if "level_error_ms" in schema.names else asked_ms(rows)
+    columns = {name: rows[name] for name in _PAYLOAD} | {
+        "deliver_at_ms": due.fill_null(NO_LONG),
+        "fired_at_ms": pa.repeat(fired_at_ms, rows.num_rows),
+        "level_error_ms": rows["level_error_ms"].fill_null(NO_LONG),
+    }
+    return part(schema, kind, rows.num_rows, columns if detail is None else columns | {DETAIL: detail})

@@ -1,0 +1,83 @@
+"""Tools for tests: a clock moved by hand, literal frames, and a real Kafka broker; public, for users' own tests too.
+
+::
+
+    ManualClock ------ now_ms -----.
+                                   v
+    commands_table([...]) ---> the pure step ---> rows_of(fired)       a test without a JVM: milliseconds
+                               (wheel.advance)
+
+    create_topics ----.
+                      v
+    LocalKafka ---> a broker on 127.0.0.1 ---> any client              a test with Kafka: 5 s to start, 512 MiB
+                      ^
+    delete_topics ----'
+
+In: literal rows, instants, names of topics. Out: Arrow tables, dicts, bootstrap servers. Nothing else in the package imports
+this room: it is not needed to run a job.
+
+Example, a test of one entry on a wheel, without Spark and without waiting::
+
+    from wheel_udf import Wheel
+    from wheel_udf.testing import ManualClock, commands_table, rows_of
+    from wheel_udf.wheel import ShardState, advance
+
+    clock = ManualClock(0)
+    tea = commands_table([{"schedule_id": "tea", "deliver_at_ms": 1_000}])
+    step = advance(ShardState.empty(Wheel(1, 20, 3)), tea, clock.now_ms, memory_ms=None)
+    assert rows_of(step.fired) == []                                     # not due yet
+    step = advance(step.state, None, clock.advance(1_000), memory_ms=None)
+    assert [row["schedule_id"] for row in rows_of(step.fired)] == ["tea"]
+
+A test with a broker; the topic and the broker are gone after the block::
+
+    with LocalKafka() as kafka:
+        create_topics(kafka.bootstrap, ["orders"])
+        ...  # any client: bootstrap.servers = kafka.bootstrap
+
+============ ==========================================================================
+module       what it holds
+============ ==========================================================================
+clocks       the clock moved by hand
+frames       literal commands as the step takes them, and its rows as dicts
+broker       the broker's process: start, stop, kill, restart on the same port
+settings     the broker's settings, and what can be read from its log
+topics       topics made and deleted with a plain Kafka client
+============ ==========================================================================
+
+May import: every room above it; pyarrow, and confluent-kafka inside functions. Not pyspark.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wheel_udf.common.exports import exports
+
+if TYPE_CHECKING:
+    from wheel_udf.testing.broker import (
+        EXTERNAL_VARIABLE as EXTERNAL_VARIABLE,
+        LocalKafka as LocalKafka,
+        kill_after_us as kill_after_us,
+    )
+    from wheel_udf.testing.clocks import (
+        ManualClock as ManualClock,
+    )
+    from wheel_udf.testing.frames import (
+        commands_table as commands_table,
+        rows_of as rows_of,
+    )
+    from wheel_udf.testing.topics import (
+        create_topics as create_topics,
+        delete_topics as delete_topics,
+    )
+else:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "broker": ("EXTERNAL_VARIABLE", "LocalKafka", "kill_after_us"),
+            "clocks": ("ManualClock",),
+            "frames": ("commands_table", "rows_of"),
+            "topics": ("create_topics", "delete_topics"),
+        },
+    )

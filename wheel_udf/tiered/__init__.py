@@ -1,0 +1,56 @@
+"""Tiered mode: a run whose far entries wait in the slot store, so that a batch costs the same however many entries are pending.
+
+What goes in: a streaming frame of commands and a :class:`TieredWheel` (layout, store, clock, limits). What comes out: a :class:`TieredRun`, which has
+the methods of a streaming query. :func:`start_tiered` starts three activities in one process::
+
+    commands --> intake query --> keeper --> slot store --near rows--> wheel query --> delivery (sinks, rejects)
+                     ^              |            ^                         |
+                     pause          hand_over    |                         report
+                     |              retirement   `-- drops                 |
+                     pressure <--------------------------------------------'
+
+    settings     TieredWheel: the settings of a run
+    start        start_tiered: builds and starts the queries
+    checks       whether settings, checkpoint and store belong together
+    run          TieredRun: supervises a run, what time it is, when it ends, stop
+    keeper       all writes of a run to the store
+    hand_over    which rows leave a far slot, and as what
+    retirement   which near windows are dropped, and what is kept of them
+    pressure     limits on pending entries: reject, or pause the intake
+    pause        holds the intake between two batches
+    queries      stop a query between batches, its position
+    rows         expressions over rows of the store
+
+May import: common, wheel, platform, clock, commands, stream, delivery, store, pending; pyspark, numpy, pyarrow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wheel_udf.common.exports import exports
+
+if TYPE_CHECKING:
+    from wheel_udf.tiered.checks import (
+        check_tiered as check_tiered,
+    )
+    from wheel_udf.tiered.run import (
+        TieredRun as TieredRun,
+    )
+    from wheel_udf.tiered.settings import (
+        TieredWheel as TieredWheel,
+    )
+    from wheel_udf.tiered.start import (
+        Outlet as Outlet,
+        start_tiered as start_tiered,
+    )
+else:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "checks": ("check_tiered",),
+            "run": ("TieredRun",),
+            "settings": ("TieredWheel",),
+            "start": ("Outlet", "start_tiered"),
+        },
+    )

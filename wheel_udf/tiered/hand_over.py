@@ -1,0 +1,141 @@
+"""Hand-over: computes the rows that move from far slots to the near side when the cursor moves on.
+
+A hand-over moves the *cursor* (everything due before it is on the near side) from one bound of a window to a later one::
+
+    1  set the new cursor for the intake     new commands due before it go to the near side; the inbox is emptied into slots
+    2  read the reached slots                compare versions at one version of the table, while the intake goes on
+    3  one commit: near rows, ended          if commands on the leaving ids came meanwhile, the slots are read again; neither a command nor an
+       entries, lower levels, cursor         act of another process can come between that check and the commit
+    4  publish the new cursor                the wheel's clock, which never passes the cursor, may go on
+    5  drop the reached slots                a crash before this step leaves rows that the cursor marks as handed over
+
+Step 2 is this module; :class:`wheel_udf.tiered.keeper.Keeper` runs the steps. Example, windows of 20 s, cursor from 1:00:20 to 1:00:40: the slot
+[1:00:20, 1:00:40) of the lowest far level is reached. Its entry ``a`` becomes a near row ``MOVED``; its entry ``b``, which was cancelled meanwhile,
+becomes a near row ``GONE_CANCELLED`` that the wheel counts; the slot is dropped.
+
+Each entry is rewritten at most once per level (see :mod:`wheel_udf.store.layout`). A crash repeats nothing: the commit of step 3 carries the cursor as
+its transaction, and a start drops whatever is still in slots that the cursor has reached.
+
+No command is lost between store and wheel: a CANCEL committed before step 3 is compared in step 2 or in the check; a CANCEL committed after step 3
+reaches the wheel after the entry. Both are in the log of the same table, which the wheel reads in order.
+
+Cost: one pass over the reached slots and over the id hashes of the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, functions as F
+
+from wheel_udf.store import (
+    MARKS,
+    NEAR,
+    STORE_SCHEMA,
+    Head,
+    Partition,
+    SlotStore,
+    StoreLayout,
+    verdicts,
+    with_version,
+)
+from wheel_udf.tiered.rows import in_partitions, version_rows
+from wheel_udf.wheel import COMMAND, GONE_CANCELLED, MOVED
+
+
+@dataclass(frozen=True)
+class HandedOver:
+    """Result of a hand-over.
+
+    Attributes:
+        cursor_ms: The new cursor.
+        slots: Number of far slots that were emptied.
+        rows: Number of rows in these slots.
+    """
+
+    cursor_ms: int
+    slots: int
+    rows: int
+
+
+@dataclass
+class Moving:
+    """The rows that a hand-over writes, and the cached frames that they are computed from.
+
+    Attributes:
+        leaving: The entries that leave the far slots for the near side.
+        ended: Those of them that a higher version has replaced or cancelled.
+        rows: All rows to write, each in its place.
+    """
+
+    leaving: DataFrame
+    ended: DataFrame
+    rows: DataFrame
+
+    def close(self) -> None:
+        """Releases the cached frames."""
+        self.ended.unpersist()
+        self.leaving.unpersist()
+
+
+def prepare(store: SlotStore, head: Head, reached: Sequence[Partition], cursor_ms: int) -> Moving | None:
+    """Computes the rows of a hand-over from the store at one version; None if no partition is reached.
+
+    Args:
+        store: The store.
+        head: The version to read.
+        reached: The partitions that the new cursor reaches.
+        cursor_ms: The new cursor.
+    """
+    if not reached:
+        return None
+    rows = store.rows(version=head.version)
+    here = in_partitions(reached)
+    near = F.col("deliver_at_ms") < cursor_ms
+    leaving = rows.where(here & near).withColumn("uid", F.monotonically_increasing_id()).persist()
+    # Compared with all other rows, because an entry that stays in a reached slot can be a higher version of one that leaves.
+    ended = verdicts(leaving, rows.where(~(here & near))).persist()
+    later = to_lower_levels(store.layout, rows.where(here & ~near), cursor_ms)
+    return Moving(leaving, ended, _placed(store.layout, later, leaving, ended, cursor_ms))
+
+
+def to_lower_levels(layout: StoreLayout, later: DataFrame, cursor_ms: int) -> DataFrame:
+    """Places entries that are due at or after the cursor by that cursor."""
+    due, level = F.col("deliver_at_ms"), layout.level_column(F.col("deliver_at_ms"), cursor_ms)
+    return later.withColumns({"slot": layout.slot_column(level, due, cursor_ms), "level": level})
+
+
+def news_since(store: SlotStore, head: Head, leaving: DataFrame) -> bool:
+    """Whether commands on the leaving ids were committed after the version of `head`."""
+    new = with_version(store.added_since(head.version))
+    ids = F.broadcast(leaving.select("id_hash").distinct())
+    return not new.join(ids, "id_hash", "left_semi").isEmpty()
+
+
+def _placed(
+    layout: StoreLayout, later: DataFrame, leaving: DataFrame, ended: DataFrame, cursor_ms: int
+) -> DataFrame:
+    """Returns all rows that a hand-over writes, each in its place."""
+    due = F.col("deliver_at_ms")
+    going = leaving.join(F.broadcast(ended.select("uid")), "uid", "left_anti")
+    going = going.withColumns(
+        {
+            "level": F.lit(NEAR),
+            "slot": layout.slot_column(NEAR, due, cursor_ms),
+            "act": F.lit(MOVED).cast("byte"),
+            # An entry that moves is never a producer's retry, whatever has fired of its id.
+            "seq_given": F.lit(True),
+        }
+    )
+    newest = layout.slot_of(NEAR, cursor_ms - 1, cursor_ms)
+    gone = version_rows(ended, level=NEAR, slot=newest, act=F.col("act"), version=("seq", "amend", "op"))
+    own = version_rows(
+        ended.where(F.col("act") == GONE_CANCELLED),
+        level=MARKS,
+        slot=newest,
+        act=F.lit(COMMAND),
+        version=("own_seq", "own_amend", None),
+    )
+    names = STORE_SCHEMA.names
+    return later.select(names).unionByName(going.select(names)).unionByName(gone).unionByName(own)

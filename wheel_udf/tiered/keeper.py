@@ -1,0 +1,257 @@
+"""The keeper of a slot store: commits the intake's batches, moves the cursor, joins small files and drops what is no longer needed.
+
+::
+
+    command batches --take_in--> | near rows                | --stream--> wheel
+                                 | far slots   --step-->    |   (hand_over)
+                                 | inbox       --tidy-->    |
+                                 | old windows --retire-->  dropped (retirement)
+
+All writes of one run to the store go through one keeper. A lock serialises them where they depend on the cursor, so no row is placed by a cursor that
+a hand-over is replacing. Times are arguments; :mod:`wheel_udf.tiered.run` supplies them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from pyspark.sql import DataFrame, functions as F
+
+from wheel_udf.common import StoreError, StoreMovedError
+from wheel_udf.store import CURSOR, INBOX, Appended, ClockOf, Partition, SlotStore, stored_rows
+from wheel_udf.tiered import hand_over, retirement
+from wheel_udf.tiered.hand_over import HandedOver
+from wheel_udf.tiered.pressure import Pressure
+
+_PLACED_AT_ONCE_ROWS = 50_000
+"""A batch of at least this many rows is placed in its slots at once; the far entries of smaller batches go to the inbox."""
+
+_INBOX_FILES = 64
+"""This many files in the inbox are placed together; this many small files in another partition are joined."""
+
+_MOST_TRIES = 20
+
+_SMALL_BYTES = 4_000_000
+"""Files below this size are joined: 64 of them fill four files of the size that Spark aims at."""
+
+
+class Keeper:
+    """Writes to one store: the intake's batches, hand-overs and retirements. A store has one keeper, in one process.
+
+    Args:
+        store: The store.
+        app_id: Transaction id of this run and its restarts.
+        on_change: Called after each commit that may move the wheel's clock.
+        pressure: The limits on pending entries; None for no limits.
+    """
+
+    def __init__(
+        self,
+        store: SlotStore,
+        *,
+        app_id: str,
+        on_change: Callable[[Keeper], None],
+        pressure: Pressure | None = None,
+    ) -> None:
+        self.store, self.layout = store, store.layout
+        self._owner = app_id
+        self._intake_id, self._cascade_id, self._retire_id = (
+            f"{app_id}-{part}" for part in ("intake", "cascade", "retire")
+        )
+        self._on_change, self._pressure = on_change, pressure
+        self._lock = threading.RLock()
+        head = store.head()
+        self.version, self.cursor_ms, self.clock_ms = head.version, head.cursor_ms, head.clock_ms
+        self._placing_ms = head.cursor_ms
+        # The size of batches is not known yet; placing one small batch in fifty files does no harm.
+        self._is_small = False
+        self._in_inbox = sum(p.files for p in store.partitions() if p.level == INBOX)
+        self._drop_handed_over()
+
+    # ---- intake ------------------------------------------------------------------------------------------------------
+
+    def take_in(self, parsed: DataFrame, batch_id: int, clock_of: ClockOf) -> int:
+        """Commits a batch of parsed commands, without the entries that limits reject.
+
+        Args:
+            parsed: The batch, as :func:`wheel_udf.commands.parse_commands` returns it.
+            batch_id: Number of the batch.
+            clock_of: Computes the clock from the largest event time; returns None if event times make no clock.
+
+        Returns:
+            Rows written; 0 if the store has the batch already.
+        """
+        if self._pressure is None or self._pressure.pauses:
+            return self._take_in(parsed, batch_id, clock_of)
+        parsed = parsed.persist()
+        try:
+            admitted = self._pressure.admitted(parsed, self.clock_ms)
+            return self._take_in(admitted, batch_id, clock_of)
+        finally:
+            parsed.unpersist()
+
+    def _take_in(self, parsed: DataFrame, batch_id: int, clock_of: ClockOf) -> int:
+        with self._lock:
+            if self._placing_ms is None:
+                self.start(self._first_clock(parsed, clock_of))
+            assert self._placing_ms is not None
+            rows = stored_rows(
+                parsed, self.layout, cursor_ms=self._placing_ms, arrived=batch_id, inbox=self._is_small
+            )
+            done = self.store.append(
+                rows,
+                app_id=self._intake_id,
+                batch_id=batch_id,
+                clock_ms=clock_of,
+                expect={CURSOR: self.cursor_ms},
+            )
+            # The next batch will be about as large.
+            self._in_inbox += self._is_small
+            self._is_small = done.rows < _PLACED_AT_ONCE_ROWS
+            if self._pressure is not None:
+                self._pressure.came(done.rows)
+            self._committed(done, clock_ms=done.clock_ms)
+            return done.rows
+
+    def _first_clock(self, parsed: DataFrame, clock_of: ClockOf) -> int:
+        good = parsed.where(F.col("error_code").isNull())
+        latest_ms = good.agg(F.max("event_time_ms")).collect()[0][0]
+        clock_ms = clock_of(latest_ms)
+        # The batch has no usable command, so nothing is placed by this cursor.
+        return 0 if clock_ms is None else clock_ms
+
+    def start(self, clock_ms: int) -> None:
+        """Sets the first cursor of a new store from the clock; does nothing if the store has a cursor."""
+        with self._lock:
+            if self.cursor_ms is None:
+                self._placing_ms = self.layout.cursor_of(clock_ms)
+                self._move_cursor(None, self._placing_ms)
+
+    def require_untouched(self) -> None:
+        """Raises if another writer has changed rows; see :meth:`wheel_udf.store.slot_store.SlotStore.require_untouched`."""
+        self.store.require_untouched(self._owner)
+
+    # ---- hand-over ---------------------------------------------------------------------------------------------------
+
+    def step(self, clock_ms: int) -> HandedOver | None:
+        """Hands over the slots that the clock has come near to; returns None if there are none."""
+        if self.cursor_ms is None or not self.layout.is_due(clock_ms, self.cursor_ms):
+            return None
+        return self._hand_over(self.layout.cursor_of(clock_ms))
+
+    def _hand_over(self, cursor_ms: int) -> HandedOver:
+        self.require_untouched()
+        with self._lock:
+            self._placing_ms = cursor_ms
+        self._empty_inbox()
+        head = self.store.head()
+        reached = self._reached(cursor_ms)
+        moved = hand_over.prepare(self.store, head, reached, cursor_ms)
+        # The intake waits only for the check of what has come meanwhile and for the commit.
+        with self._lock:
+            for _ in range(_MOST_TRIES):
+                try:
+                    if moved is None or not hand_over.news_since(self.store, head, moved.leaving):
+                        # An act that came meanwhile has placed its rows by the old cursor, possibly into reached slots.
+                        expect = head.last_act(self._owner)
+                        self._move_cursor(moved.rows if moved else None, cursor_ms, expect)
+                        break
+                except StoreMovedError:
+                    pass
+                finally:
+                    if moved:
+                        moved.close()
+                head = self.store.head()
+                reached = self._reached(cursor_ms)
+                moved = hand_over.prepare(self.store, head, reached, cursor_ms)
+            else:
+                raise StoreError(
+                    f"the hand-over gave up after {_MOST_TRIES} conflicting commits", field=self.store.path
+                )
+        self._drop(reached, head.version)
+        return HandedOver(cursor_ms, len(reached), sum(partition.rows for partition in reached))
+
+    def _reached(self, cursor_ms: int) -> list[Partition]:
+        return [p for p in self.store.partitions() if self.layout.reached(p.level, p.slot, cursor_ms)]
+
+    def _move_cursor(
+        self, rows: DataFrame | None, cursor_ms: int, expect: Mapping[str, int | None] = MappingProxyType({})
+    ) -> None:
+        done = self.store.append(
+            rows, app_id=self._cascade_id, batch_id=cursor_ms, cursor_ms=cursor_ms, expect=expect
+        )
+        self.cursor_ms = cursor_ms
+        self._committed(done)
+
+    def _drop_handed_over(self) -> None:
+        """Drops slots that an interrupted run has handed over and not dropped."""
+        if self.cursor_ms is not None:
+            self._drop(self._reached(self.cursor_ms), self.version)
+
+    def _drop(self, partitions: Sequence[Partition], version: int) -> None:
+        if partitions:
+            self.store.drop([(p.level, p.slot) for p in partitions], read_version=version)
+
+    def _committed(self, done: Appended, clock_ms: int | None = None) -> None:
+        self.version = done.version
+        if clock_ms is not None:
+            self.clock_ms = clock_ms
+        self._on_change(self)
+
+    # ---- the inbox ---------------------------------------------------------------------------------------------------
+
+    def tidy(self) -> int:
+        """Places the entries of the inbox into their slots, once the inbox has many files.
+
+        Returns:
+            The number of files emptied.
+        """
+        return self._empty_inbox() if self._in_inbox >= _INBOX_FILES else 0
+
+    def compact(self) -> int:
+        """Joins small files of partitions that have many of them.
+
+        Each commit of the intake adds a file to near windows, each emptied inbox one to far slots. Large files stay as they are, so the cost
+        follows the rows that have come and not the number pending. Streams do not see the change, and a stream that has not read the small files
+        yet still finds them.
+
+        Returns:
+            The number of files emptied.
+        """
+        return sum(
+            self.store.join_files(place, paths)
+            for place, paths in self.store.small_files(_SMALL_BYTES).items()
+            if place[0] != INBOX and len(paths) >= _INBOX_FILES
+        )
+
+    def _empty_inbox(self) -> int:
+        with self._lock:
+            cursor_ms = self.cursor_ms
+            if not self._in_inbox or cursor_ms is None:
+                return 0
+            version, self._in_inbox = self.store.head().version, 0
+        # Placed by the store's current cursor: by a later one some entries would be near, and near rows must come in a commit that streams see.
+        waiting = self.store.rows(version=version).where(F.col("level") == INBOX)
+        rows = hand_over.to_lower_levels(self.layout, waiting, cursor_ms)
+        return self.store.rearrange(rows, [(INBOX, 0)], read_version=version)
+
+    # ---- retirement --------------------------------------------------------------------------------------------------
+
+    def retire(self, done_ms: int, memory_ms: int | None, history_ms: int = 0) -> int:
+        """Drops the near windows that nobody needs any more; see :mod:`wheel_udf.tiered.retirement`.
+
+        Args:
+            done_ms: Everything due before this instant has been released and read; rows that arrived later lie in later windows.
+            memory_ms: How long the wheel remembers ended ids; rows that it may still compare with stay as long. ``None``: for ever.
+            history_ms: How long rows stay after their due time, for queries over them.
+
+        Returns:
+            The number of windows dropped.
+        """
+        if self.cursor_ms is None or memory_ms is None:
+            return 0
+        # Rows that are past due on arrival go to the window before last, so nothing is added to windows before that.
+        done_ms = min(done_ms - max(memory_ms, history_ms), self.cursor_ms - 2 * self.layout.window_ms)
+        return retirement.retire(self.store, app_id=self._retire_id, done_ms=done_ms)

@@ -1,0 +1,64 @@
+"""Operations on the streaming queries of a run: stop one between its batches, read its position."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+_POLL_S = 0.1
+_LONGEST_WAIT_S = 15
+
+
+def stop_between_batches(query: StreamingQuery) -> None:
+    """Stops a query when the batch in progress has ended, or after 15 s.
+
+    In the middle of a batch function Spark searches the error's text for an interruption, with a regular expression that recurses for each
+    character, and prints a thousand lines of a StackOverflowError (Spark 4.2, ``StreamExecution.PROXY_ERROR``).
+
+    Raises:
+        Exception: Spark's own, if the query does not end within ``spark.sql.streaming.stopTimeout``.
+    """
+    before, patience = query.lastProgress, threading.Event()
+    for _ in range(int(_LONGEST_WAIT_S / _POLL_S)):
+        if not query.isActive or not query.status["isTriggerActive"] or query.lastProgress != before:
+            break
+        patience.wait(_POLL_S)
+    query.stop()
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far the wheel's query has come with its last committed batch.
+
+    Attributes:
+        version: The version of the store that it has read.
+        clock_ms: Its clock (UTC epoch ms).
+    """
+
+    version: int
+    clock_ms: int
+
+
+def position_of(query: StreamingQuery | None) -> Position | None:
+    """Returns the position of the wheel's query; None before its first committed batch."""
+    progress = None if query is None else query.lastProgress
+    if progress is None:
+        return None
+    for source in progress["sources"]:
+        offset = _offset(source["endOffset"])
+        if isinstance(offset, Mapping) and "version" in offset and "instant_ms" in offset:
+            return Position(int(offset["version"]), int(offset["instant_ms"]))
+    return None
+
+
+def _offset(reported: Any) -> Any:
+    """Returns an offset of a progress report as a value; Spark reports it as JSON text or as a value."""
+    try:
+        return json.loads(reported) if isinstance(reported, str) else reported
+    except ValueError:
+        return None

@@ -1,0 +1,309 @@
+"""A tiered run in progress: :class:`TieredRun` supervises intake and wheel, and decides what time it is and when the run ends.
+
+::
+
+    intake's query --take_in--> keeper --> store --> wheel's query --note--> report
+          |                       ^                                            |
+          `-- held by the pause   |                                            |
+                      ^           |                                            |
+                      `--- supervisor's thread, ten times a second <-----------'
+                           hand over what is near, end a pause, retire and join (every 10 s), end the run
+
+The run owns what it holds: both queries, the thread, the leases. It gives the leases back when nothing of it runs any more; a :meth:`TieredRun.stop`
+that could not stop a part raises an error that names the part.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from wheel_udf.clock import EventClock, HintBoard, ProcessingClock, Published, wall_clock_ms
+from wheel_udf.common import StopError
+from wheel_udf.delivery import BatchReport
+from wheel_udf.platform import Identity, Lease
+from wheel_udf.store import SlotStore
+from wheel_udf.tiered.keeper import Keeper
+from wheel_udf.tiered.pause import IntakePause
+from wheel_udf.tiered.pressure import Pressure
+from wheel_udf.tiered.queries import position_of, stop_between_batches
+from wheel_udf.tiered.retirement import Retirements
+from wheel_udf.tiered.settings import TieredWheel
+
+_log = logging.getLogger(__name__)
+
+_POLL_S = 0.1
+_RETIRE_EVERY_POLLS = 100
+_VACUUM_EVERY_POLLS = 36_000
+_PATIENCE_S = 60.0
+
+
+class TieredRun:
+    """A running intake, keeper and wheel; has the methods of a streaming query (``awaitTermination``, ``stop``, ``status``, ``lastProgress``)."""
+
+    def __init__(
+        self,
+        store: SlotStore,
+        what: TieredWheel,
+        identity: Identity,
+        leases: list[Lease],
+        pressure: Pressure | None,
+        *,
+        bounded: bool,
+    ) -> None:
+        self.what, self.bounded, self.token = what, bounded, uuid.uuid4().hex
+        self.board = HintBoard()
+        self.wheel: StreamingQuery | None = None
+        self.intake: StreamingQuery | None = None
+        self._leases, self._pressure, self._pause = leases, pressure, IntakePause()
+        self._end = threading.Event()
+        self._over = threading.Event()
+        self._fault: BaseException | None = None
+        self._last_report: BatchReport | None = None
+        self.keeper = Keeper(store, app_id=identity.app_id, on_change=self._publish, pressure=pressure)
+        self._retirements = Retirements(self.keeper, what.memory_ms, what.history_ms)
+        if isinstance(what.clock, ProcessingClock):
+            self.keeper.start(wall_clock_ms())
+        self._publish(self.keeper)
+        self._thread = threading.Thread(target=self._keep, name="wheel-keeper", daemon=True)
+
+    def begin(self, wheel: StreamingQuery, start_intake: Callable[[], StreamingQuery]) -> None:
+        """Takes the wheel's query, starts the intake and the supervisor's thread.
+
+        If a limit is reached already, the intake starts when there is room. A bounded one starts in any case, since only its query knows
+        whether there is any input.
+        """
+        self.wheel, self._start_intake = wheel, start_intake
+        if self.bounded or self._has_room():
+            self.intake = start_intake()
+        self._thread.start()
+
+    # ---- the intake --------------------------------------------------------------------------------------------------
+
+    def take_in(self, parsed: DataFrame, batch_id: int) -> None:
+        """Commits a batch of parsed commands to the store, and pauses while a limit is reached; see :mod:`wheel_udf.tiered.pause`."""
+        if self.bounded:
+            self._wait_for_room()
+        self.keeper.take_in(parsed, batch_id, self.clock_of)
+        if not self.bounded:
+            self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
+        if not self._has_room():
+            self._pause.hold(lambda: self.intake is None or self.intake.isActive)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the intake waits because a limit is reached."""
+        return self._pause.holds or (self.wheel is not None and self.intake is None)
+
+    def _has_room(self) -> bool:
+        return self._pressure is None or not self._pressure.pauses or self._pressure.has_room()
+
+    def _go_on_if_there_is_room(self) -> None:
+        if (
+            not self.paused
+            or self._pressure is None
+            or not self._pressure.has_room_again(self._what_makes_room)
+        ):
+            return
+        if self.intake is None:
+            self.intake = self._start_intake()
+        else:
+            self._pause.release()
+
+    def _what_makes_room(self) -> object:
+        """Changes when entries have ended in the wheel, or another process has written to the store."""
+        counts = None if self._last_report is None else self._last_report.counts
+        return counts, self.keeper.store.head().version
+
+    # ---- the clock ---------------------------------------------------------------------------------------------------
+
+    def clock_of(self, largest_event_ms: int | None) -> int | None:
+        """Returns the clock that follows from the largest event time of a batch; None if event times make no clock."""
+        if not isinstance(self.what.clock, EventClock):
+            return wall_clock_ms() if self.keeper.cursor_ms is None else None
+        return None if largest_event_ms is None else largest_event_ms - self.what.clock.delay_ms
+
+    @property
+    def input_has_ended(self) -> bool:
+        """Whether the input is bounded and all of it is in the store."""
+        return self.bounded and self.intake is not None and not self.intake.isActive
+
+    def _until_ms(self) -> int | None:
+        return self.what.clock.until_ms if self.input_has_ended else None
+
+    def _published_clock_ms(self) -> int | None:
+        """Returns the clock to publish; None: the wall clock, or no clock yet."""
+        instants = [self._until_ms()]
+        if isinstance(self.what.clock, EventClock):
+            instants.append(self.keeper.clock_ms)
+        return max((at for at in instants if at is not None), default=None)
+
+    def _now_ms(self) -> int | None:
+        published_ms = self._published_clock_ms()
+        if published_ms is None and isinstance(self.what.clock, ProcessingClock):
+            return wall_clock_ms()
+        return published_ms
+
+    def _publish(self, keeper: Keeper) -> None:
+        published_ms = self._published_clock_ms()
+        if keeper.cursor_ms is None or (published_ms is None and isinstance(self.what.clock, EventClock)):
+            return
+        published = Published(keeper.cursor_ms, published_ms, keeper.version, self._until_ms())
+        self.board.publish(self.token, published)
+
+    # ---- the supervisor ----------------------------------------------------------------------------------------------
+
+    def note(self, report: BatchReport, on_batch: Callable[[BatchReport], None] | None) -> None:
+        """Records a report of the wheel and passes it on."""
+        report = replace(report, clock_kind=self.what.clock.kind)
+        if self._pressure is not None:
+            full = self._pressure.full(report.pending)
+            report = replace(report, full=full, paused=self.paused)
+        self._last_report = report
+        if on_batch is not None:
+            on_batch(report)
+
+    def _keep(self) -> None:
+        try:
+            ended, polls = False, 0
+            while not self._end.wait(_POLL_S) and self._runs():
+                if self.input_has_ended and not ended:
+                    ended = True
+                    self._publish(self.keeper)
+                self._go_on_if_there_is_room()
+                now_ms = self._now_ms()
+                if now_ms is not None:
+                    self._step(now_ms)
+                polls += 1
+                if polls % _RETIRE_EVERY_POLLS == 0:
+                    self.keeper.require_untouched()
+                    self._retirements.look(self._last_report, position_of(self.wheel))
+                    self.keeper.compact()
+                if polls % _VACUUM_EVERY_POLLS == 0:
+                    self.keeper.store.vacuum()
+                if ended and self._is_done():
+                    self._stop_queries()
+                    self._retirements.finish(self._last_report)
+                    break
+        except BaseException as fault:  # noqa: BLE001  # raised by awaitTermination on the caller's thread
+            self._fault = fault
+        finally:
+            self._shut_down()
+
+    def _runs(self) -> bool:
+        """Whether both queries run, or have ended as they should; the failure of one is the failure of the run."""
+        assert self.wheel is not None, "begun"
+        for query in (self.wheel, self.intake):
+            if query is not None and not query.isActive and (fault := query.exception()) is not None:
+                self._fault = fault
+                return False
+        return self.wheel.isActive and (self.bounded or self.intake is None or self.intake.isActive)
+
+    def _step(self, now_ms: int) -> None:
+        done = self.keeper.step(now_ms)
+        if done is None:
+            self.keeper.tidy()
+        else:
+            _log.info("handed over %d rows of %d slots, cursor %d", done.rows, done.slots, done.cursor_ms)
+
+    def _is_done(self) -> bool:
+        """Whether the wheel has read all of a bounded input and released what is due at the end."""
+        position, report, end_ms = position_of(self.wheel), self._last_report, self._end_ms
+        if end_ms is None:
+            return True  # there was never any input
+        if position is None or report is None or position.version < self.keeper.version or report.backlog:
+            return False
+        # An idle clock moves only with its next heartbeat, which need not be waited for.
+        cursor_ms, due_ms = self.keeper.cursor_ms, report.next_due_ms
+        is_idle = report.complete and (due_ms is None or due_ms > end_ms)
+        return position.clock_ms >= end_ms or (is_idle and cursor_ms is not None and cursor_ms > end_ms)
+
+    @cached_property
+    def _end_ms(self) -> int | None:
+        """Returns the instant that the clock has to reach after the end of the input; None if there was never any input."""
+        assert self.input_has_ended, "fixed at the end of the input, unlike the wall clock"
+        return self._now_ms()
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
+    def _stop_queries(self) -> None:
+        if self.bounded:
+            self._pause.end()
+        for query in (self.intake, self.wheel):
+            if query is not None and query.isActive:
+                try:
+                    if query is self.intake and self._pause.holds:
+                        query.stop()  # ends the pause; the batch that it holds is written
+                    else:
+                        stop_between_batches(query)
+                except Exception as fault:  # noqa: BLE001  # the other query is stopped in any case
+                    self._fault = self._fault or fault
+
+    def _shut_down(self) -> None:
+        self._stop_queries()
+        if not self._active_queries():
+            for lease in self._leases:
+                lease.close()
+        self.board.withdraw(self.token)
+        self._over.set()
+
+    def _active_queries(self) -> list[str]:
+        queries = {"the intake's query": self.intake, "the wheel's query": self.wheel}
+        return [name for name, query in queries.items() if query is not None and query.isActive]
+
+    # ---- like a query ------------------------------------------------------------------------------------------------
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802  # Spark's name
+        """Whether the run, or any part of it, still runs."""
+        return not self._over.is_set() or bool(self._active_queries())
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """Status of the wheel's query."""
+        return {} if self.wheel is None else self.wheel.status
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802  # Spark's name
+        """Last progress of the wheel's query."""
+        return None if self.wheel is None else self.wheel.lastProgress
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802  # Spark's name
+        """Waits for the end of the run, at most `timeout` seconds; returns whether it has ended. Raises the error that ended it, if any."""
+        over = self._over.wait(timeout)
+        if over and self._fault is not None:
+            raise self._fault
+        return over if timeout is not None else None
+
+    def stop(self, timeout: float = _PATIENCE_S) -> None:
+        """Stops intake, keeper and wheel, each after the work in progress.
+
+        Args:
+            timeout: How long to wait for the supervisor's thread, in seconds.
+
+        Raises:
+            StopError: A part still runs after that; it keeps its leases. Call again to wait longer.
+        """
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        else:
+            self._shut_down()
+        running = ["the supervisor's thread"] * self._thread.is_alive() + self._active_queries()
+        if running:
+            raise StopError(
+                f"the run has not stopped, still running: {', '.join(running)}",
+                field="timeout",
+                value=timeout,
+                hint="call stop() again to wait longer",
+            ) from self._fault

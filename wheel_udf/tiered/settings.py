@@ -1,0 +1,61 @@
+"""The settings of a tiered run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from wheel_udf.clock import EventClock, ProcessingClock
+from wheel_udf.commands import Contract
+from wheel_udf.common import ConfigError
+from wheel_udf.store import DEFAULT_KEEP_MS, StoreLayout
+from wheel_udf.stream import DEFAULT_MEMORY_MS
+from wheel_udf.wheel import Limits, Wheel
+
+
+@dataclass(frozen=True, kw_only=True)
+class TieredWheel:
+    """The settings of a tiered run; see :func:`wheel_udf.tiered.start_tiered`.
+
+    Attributes:
+        layout: Which levels are in the state and which in the store.
+        store: Place of the slot store.
+        clock: The clock that decides what is due.
+        shards: Number of independent wheels that share the ids.
+        contract: Bounds and defaults of the commands.
+        memory_ms: How long an ended id is remembered; ``None``: for ever.
+        limit: Largest number of rows released in a batch; ``None``: no bound.
+        limits: Largest numbers of pending entries.
+        on_limit: What happens at a limit: ``reject`` new entries, or ``pause`` the intake (not with the event clock, which would stop).
+        history_ms: How long rows stay in the store after their due time.
+        keep_ms: How long a new store keeps files and log entries that nothing needs any more.
+
+    Raises:
+        ConfigError: ``pause`` with the event clock.
+    """
+
+    layout: StoreLayout
+    store: str
+    clock: EventClock | ProcessingClock
+    shards: int = 4
+    contract: Contract = Contract()  # noqa: RUF009  # frozen
+    memory_ms: int | None = DEFAULT_MEMORY_MS
+    limit: int | None = None
+    limits: Limits = Limits()  # noqa: RUF009  # frozen
+    on_limit: Literal["reject", "pause"] = "reject"
+    history_ms: int = 0
+    keep_ms: int = DEFAULT_KEEP_MS
+
+    def __post_init__(self) -> None:
+        if self.on_limit == "pause" and isinstance(self.clock, EventClock):
+            raise ConfigError(
+                "the intake cannot pause here",
+                field="on_limit",
+                value="pause",
+                rule="not with the event clock: commands move it, so nothing would make room again",
+            )
+
+    @property
+    def wheel(self) -> Wheel:
+        """The geometry."""
+        return self.layout.wheel

@@ -1,0 +1,145 @@
+"""Starts a tiered run: far levels in the slot store, near levels in Spark's state; the cost of a batch does not depend on the number pending.
+
+::
+
+    commands --intake query--> slot store --near rows--> wheel query --> destinations, rejects
+                                 ^     |                     ^
+                                 |     `--- cursor, clock ---' (published after each commit)
+                               keeper: hands far slots over when the clock comes near, drops what is no longer needed
+
+Three activities run in one process. The *intake* is a query of its own and can pause while the others go on. The *keeper*
+(:mod:`wheel_udf.tiered.keeper`) runs on a thread. The *wheel* is the query of the direct mode over the store's near rows. Its clock is published by the
+keeper and never passes the cursor, so no entry is late because its slot was not handed over::
+
+    clock        what is published                                          without new commands
+    processing   nothing: the wall clock is used                            it goes on
+    event        largest event time that is committed, minus the delay      it stands still
+
+Bounded input (``available-now``): the intake ends by itself; then the clock goes on to ``until`` (if given), slot by slot, and the wheel ends when it
+has read everything and released what is due.
+
+Restart: both checkpoints lie in the folder of the run (``intake``, ``wheel``); cursor and clock come from the store's log. Folder and store are bound
+to each other, see :mod:`wheel_udf.tiered.checks`.
+
+Caveats: the simulated clock exists in the direct mode only. The keeper's thread is in the driver; intake batches wait for the commit of a hand-over,
+which takes a while if it moves millions of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from wheel_udf.clock import EventClock, StoreClock
+from wheel_udf.commands import parse_commands
+from wheel_udf.delivery import AVAILABLE_NOW, BatchReport, Destinations, Sink, deliver, start_with
+from wheel_udf.pending import PendingWork
+from wheel_udf.platform import Lease
+from wheel_udf.store import SlotStore
+from wheel_udf.stream import schedule_stored
+from wheel_udf.tiered.checks import check_tiered, open_identity, require_one_another
+from wheel_udf.tiered.pressure import Pressure
+from wheel_udf.tiered.run import TieredRun
+from wheel_udf.tiered.settings import TieredWheel
+
+_WHEEL_TRIGGER = "200 milliseconds"
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """Where rows go.
+
+    Attributes:
+        destinations: Where each named destination is.
+        rejects: Where commands go that cannot be used, and rows that cannot be delivered.
+    """
+
+    destinations: Destinations
+    rejects: Sink
+
+
+def start_tiered(
+    commands: DataFrame,
+    what: TieredWheel,
+    *,
+    outlet: Outlet,
+    checkpoint: str,
+    trigger: str = "1 second",
+    name: str = "wheel",
+    on_batch: Callable[[BatchReport], None] | None = None,
+) -> TieredRun:
+    """Starts intake, keeper and wheel.
+
+    Args:
+        commands: Streaming frame of commands, as for :func:`~wheel_udf.schedule`.
+        what: Layout, store, clock and limits.
+        outlet: Where rows go.
+        checkpoint: Folder of the run's progress and state.
+        trigger: An interval such as ``"1 second"``, or ``"available-now"``.
+        name: Label in metrics and of new transaction ids.
+        on_batch: Called after each batch of the wheel.
+
+    Returns:
+        The running intake, keeper and wheel.
+
+    Raises:
+        ContractError: The commands do not fit the contract.
+        StoreError: The store cannot be used, or belongs to another checkpoint.
+        GeometryChangedError: Store or checkpoint were made with another layout, shard count or clock, or in another mode.
+        LeaseError: Store or checkpoint are in use.
+        CheckpointError: The checkpoint is damaged.
+    """
+    spark = commands.sparkSession
+    contract = what.contract
+    if isinstance(what.clock, EventClock):
+        contract = replace(contract, max_ahead_ms=what.clock.max_ahead_ms)
+    parsed = parse_commands(commands, contract)
+    Lease(f"{what.store}/_wheel").require_free()
+    check_tiered(spark, what, checkpoint)
+    store = SlotStore.open(spark, what.store, what.layout, create=True, keep_ms=what.keep_ms)
+    leases = [Lease(f"{store.path}/_wheel").acquire()]
+    try:
+        leases.append(Lease(f"{checkpoint}/intake").acquire())
+        identity = open_identity(checkpoint, name, what)
+        require_one_another(store, what.store, checkpoint, identity)
+        pressure = None
+        if what.limits:
+            work = PendingWork(checkpoint, store)
+            pressure = Pressure(spark, work, what.limits, pauses=what.on_limit == "pause")
+        run = TieredRun(store, what, identity, leases, pressure, bounded=trigger == AVAILABLE_NOW)
+    except BaseException:
+        for lease in leases:
+            lease.close()
+        raise
+    try:
+        near = schedule_stored(
+            store.near_stream(),
+            wheel=what.wheel,
+            clock=StoreClock(token=run.token, heartbeat_ms=what.clock.heartbeat_ms),
+            shards=what.shards,
+            memory_ms=what.memory_ms,
+            limit=what.limit,
+            leveled=what.contract.levels is not None,
+        )
+        wheel = deliver(
+            near,
+            destinations=outlet.destinations,
+            rejects=outlet.rejects,
+            checkpoint=f"{checkpoint}/wheel",
+            trigger=_WHEEL_TRIGGER if run.bounded else trigger,
+            name=name,
+            on_batch=lambda report: run.note(report, on_batch),
+        )
+        run.begin(wheel, lambda: _intake(parsed, run, f"{checkpoint}/intake", trigger, name))
+    except BaseException:
+        run.stop()
+        raise
+    return run
+
+
+def _intake(parsed: DataFrame, run: TieredRun, checkpoint: str, trigger: str, name: str) -> StreamingQuery:
+    writer = parsed.writeStream.queryName(f"{name}-intake").option("checkpointLocation", checkpoint)
+    return start_with(writer.foreachBatch(run.take_in), trigger)

@@ -1,0 +1,191 @@
+"""The timing wheel: where entries wait, and which of them are due. Pure: ints, numpy and Arrow; no Spark, no
+clock, no file.
+
+In: the state of a shard, a batch of valid commands, the instant. Out: the next state, released entries,
+counts. One function does it all, :func:`wheel_udf.wheel.step.advance`; Spark calls it for each shard and
+batch (:mod:`wheel_udf.stream.wheel_worker`).
+
+The wheel, ``Wheel(tick_ms=1, size=20, levels=3)``: each level has 20 slots, and a slot is as wide as the
+whole level below::
+
+    level 1, slots of   1 ms    |0|1|2| ... |19|           due within 20 ms of the clock
+    level 2, slots of  20 ms    | 0 | 20 | ... | 380 |     due within 400 ms
+    level 3, slots of 400 ms    |  0  |  400  |  800  |    due later (the top level is open-ended)
+
+    an entry due at 450     clock   0    level 3 [400, 800)
+                            clock 400    level 2 [440, 460)     the clock reached the bucket: its entries move down (cascade)
+                            clock 440    level 1 [450, 451)
+                            clock 450    fires, never before
+
+A batch, through the files of this room::
+
+    commands --> versions.fold --> step.advance --> buckets.Buckets.place --> chunks.Chunk --> shard_state.ShardState
+                 which version      what is due       the bucket of an          encoded          one row of Spark's
+                 of each id wins    leaves            entry is decided HERE     Arrow rows       state store
+
+Where is the bucket of an entry decided? In ``buckets.py``, :meth:`~wheel_udf.wheel.buckets.Buckets.place`, by
+the formulas of ``geometry.py``.
+
+========================  ==========================================================================================
+geometry                  level, slot and bucket of a due time; as int and as numpy (as Column: commands/tier_columns)
+reference                 ``TimingWheel``: the classic wheel in memory, for the traces and for one process
+buckets                   which bucket an entry is kept in; when a bucket is opened
+rows, chunks              the Arrow schemas; encoded runs of rows
+shard_state               the state of a shard, and the row in which Spark stores it
+step                      one step of one shard: fold, move the clock, cascade, release
+versions                  the fold: which commands win, how each of them ends. Its parts: ``version_order`` (sorting),
+                          ``known`` (what is known of an id), ``settle`` (outcomes), ``store_reports`` (tiered mode)
+memory                    what is remembered of ended ids, and for how long
+limits, shard_limits      back-pressure: the bounds on waiting entries; what a shard holds against them
+delay_levels              delay levels (5s 10s 30s ...): not levels of the wheel
+lateness                  the histogram of latenesses
+========================  ==========================================================================================
+
+Costs: a tick with nothing due and nothing new is O(1). Otherwise O(commands + rows of the opened buckets),
+plus a hash probe (10 ns) for each pending id if there are commands. An entry moves down at most ``levels -
+1`` times. No Python loop over entries.
+
+May import: the room ``common``; numpy, pandas and pyarrow. Python workers of Spark load this room.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wheel_udf.common.exports import exports
+
+if TYPE_CHECKING:
+    from wheel_udf.wheel import delay_levels as delay_levels, geometry as geometry
+    from wheel_udf.wheel.buckets import (
+        Buckets as Buckets,
+        merged as merged,
+    )
+    from wheel_udf.wheel.chunks import (
+        MEMORY_LEVEL as MEMORY_LEVEL,
+        Chunk as Chunk,
+        chunks_from_text as chunks_from_text,
+        chunks_to_text as chunks_to_text,
+        entries_of_text as entries_of_text,
+        memory_of_text as memory_of_text,
+    )
+    from wheel_udf.wheel.delay_levels import (
+        DEFAULT_LIST_MS as DEFAULT_LIST_MS,
+        NO_LEVEL as NO_LEVEL,
+        BinaryLevels as BinaryLevels,
+        FixedLevels as FixedLevels,
+        Levels as Levels,
+        fingerprint as fingerprint,
+        level_beyond as level_beyond,
+        level_name as level_name,
+        list_rule as list_rule,
+        refused_beyond_ms as refused_beyond_ms,
+    )
+    from wheel_udf.wheel.geometry import (
+        INT64_MAX as INT64_MAX,
+        INT64_MIN as INT64_MIN,
+        Wheel as Wheel,
+        path_of as path_of,
+        ticks_of as ticks_of,
+    )
+    from wheel_udf.wheel.known import (
+        ENDED as ENDED,
+        FIRED as FIRED,
+        IN_STORE as IN_STORE,
+        WAITING as WAITING,
+    )
+    from wheel_udf.wheel.lateness import (
+        LatenessHistogram as LatenessHistogram,
+    )
+    from wheel_udf.wheel.limits import (
+        BOUNDS as BOUNDS,
+        Held as Held,
+        Limits as Limits,
+        judge as judge,
+        reason as reason,
+    )
+    from wheel_udf.wheel.memory import (
+        remember as remember,
+        still_remembered as still_remembered,
+    )
+    from wheel_udf.wheel.reference import (
+        TimingWheel as TimingWheel,
+    )
+    from wheel_udf.wheel.rows import (
+        CANCEL as CANCEL,
+        COMMAND as COMMAND,
+        COMMAND_SCHEMA as COMMAND_SCHEMA,
+        ENTRY_SCHEMA as ENTRY_SCHEMA,
+        FAR as FAR,
+        GONE_CANCELLED as GONE_CANCELLED,
+        GONE_DUPLICATE as GONE_DUPLICATE,
+        GONE_SUPERSEDED as GONE_SUPERSEDED,
+        MEMORY_SCHEMA as MEMORY_SCHEMA,
+        MOVED as MOVED,
+        SCHEDULE as SCHEDULE,
+        Int64s as Int64s,
+        asked_ms as asked_ms,
+        without as without,
+    )
+    from wheel_udf.wheel.shard_state import (
+        FORMAT_VERSION as FORMAT_VERSION,
+        HEAD_COLUMNS as HEAD_COLUMNS,
+        STATE_COLUMNS as STATE_COLUMNS,
+        Kept as Kept,
+        ShardState as ShardState,
+    )
+    from wheel_udf.wheel.step import (
+        Step as Step,
+        advance as advance,
+    )
+else:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "buckets": ("Buckets", "merged"),
+            "chunks": (
+                "MEMORY_LEVEL",
+                "Chunk",
+                "chunks_from_text",
+                "chunks_to_text",
+                "entries_of_text",
+                "memory_of_text",
+            ),
+            "delay_levels": (
+                "DEFAULT_LIST_MS",
+                "NO_LEVEL",
+                "BinaryLevels",
+                "FixedLevels",
+                "Levels",
+                "fingerprint",
+                "level_beyond",
+                "level_name",
+                "list_rule",
+                "refused_beyond_ms",
+            ),
+            "geometry": ("INT64_MAX", "INT64_MIN", "Wheel", "path_of", "ticks_of"),
+            "known": ("ENDED", "FIRED", "IN_STORE", "WAITING"),
+            "lateness": ("LatenessHistogram",),
+            "limits": ("BOUNDS", "Held", "Limits", "judge", "reason"),
+            "memory": ("remember", "still_remembered"),
+            "reference": ("TimingWheel",),
+            "rows": (
+                "CANCEL",
+                "COMMAND",
+                "COMMAND_SCHEMA",
+                "ENTRY_SCHEMA",
+                "FAR",
+                "GONE_CANCELLED",
+                "GONE_DUPLICATE",
+                "GONE_SUPERSEDED",
+                "MEMORY_SCHEMA",
+                "MOVED",
+                "SCHEDULE",
+                "Int64s",
+                "asked_ms",
+                "without",
+            ),
+            "shard_state": ("FORMAT_VERSION", "HEAD_COLUMNS", "STATE_COLUMNS", "Kept", "ShardState"),
+            "step": ("Step", "advance"),
+        },
+        modules=("delay_levels", "geometry"),
+    )

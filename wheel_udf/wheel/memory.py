@@ -1,0 +1,67 @@
+"""Memory: chunks of records in order of time. New records are added to the newest chunk, expired chunks are
+dropped whole.
+
+::
+
+    clock 100, remembered for 16      [84 .. 89]  [90 .. 97]  [98 .. 99] <- new records are added here
+    clock 106                          dropped    [90 .. 97]  [98 .. 105]
+
+The newest chunk grows until it spans a sixteenth of the remembered time; then a new one is started. So a
+batch rewrites little, and a chunk is dropped soon after its last record has expired. A small chunk grows
+beyond that, so that there are never many chunks. An expired record may still be stored: a look-up compares
+times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.wheel.chunks import Chunk
+
+_PARTS = 16
+_LARGEST_TIMELESS_PART = 65_536
+_SMALL_PART = 1_024
+
+
+def still_remembered(chunks: Sequence[Chunk], clock_ms: int, memory_ms: int | None) -> list[Chunk]:
+    """The chunks with at least one record that has not expired; all if ``memory_ms`` is None."""
+    return [chunk for chunk in chunks if memory_ms is None or clock_ms < chunk.high_ms + memory_ms]
+
+
+def remember(
+    chunks: Sequence[Chunk],
+    records: pa.Table,
+    clock_ms: int,
+    memory_ms: int | None,
+    *,
+    level: int,
+    time_column: str,
+) -> list[Chunk]:
+    """Drops expired chunks and adds records to the newest chunk.
+
+    Args:
+        chunks: The chunks so far, oldest first.
+        records: Records to add; any number of rows.
+        clock_ms: Now.
+        memory_ms: How long a record is remembered after its time; None for ever.
+        level: The ``level`` of the chunks (:attr:`wheel_udf.wheel.chunks.Chunk.level`).
+        time_column: Name of the column with the time of a record.
+    """
+    fresh = still_remembered(chunks, clock_ms, memory_ms)
+    if records.num_rows == 0 or memory_ms == 0:
+        return fresh
+    if fresh and _grows(fresh[-1], clock_ms, memory_ms):
+        older = fresh.pop().table()
+        if memory_ms is not None:
+            older = older.filter(pc.greater(older[time_column], clock_ms - memory_ms))
+        records = pa.concat_tables([older, records])
+    return [*fresh, Chunk.of(level, 0, records, time_column)]
+
+
+def _grows(newest: Chunk, clock_ms: int, memory_ms: int | None) -> bool:
+    if memory_ms is None:
+        return newest.rows < _LARGEST_TIMELESS_PART
+    return newest.rows < _SMALL_PART or (clock_ms - newest.low_ms) * _PARTS < memory_ms

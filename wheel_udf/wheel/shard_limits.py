@@ -1,0 +1,102 @@
+"""The limits of one shard: what it holds, and which new entries find room (:mod:`wheel_udf.wheel.limits` has
+the bounds).
+
+Applied after the fold, which decides which rows are new entries, and before the clock moves. What is held is
+counted from the entries themselves whenever it is needed, so it is exact and there are no counters that could
+drift::
+
+    held  =  pending before the batch  -  removed by the batch  +  entries that replace others  -  due now (they leave with the batch)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.wheel.limits import Held, Limits, Verdict, counted, judge, keys_of
+from wheel_udf.wheel.rows import Int64s, without
+from wheel_udf.wheel.shard_state import ShardState
+
+_COUNTED = ["destination", "deliver_at_ms"]
+
+
+@dataclass(frozen=True)
+class HeldByShard:
+    """What a shard holds before the new entries of a batch are added.
+
+    Attributes:
+        state: The shard before the batch.
+        removed: For each index into its entry chunks, the rows that the batch removes.
+        now_ms: The clock of the batch.
+    """
+
+    state: ShardState
+    removed: Mapping[int, Int64s]
+    now_ms: int
+
+    def beside(self, staying: pa.Table, past_due: int, released: int | None) -> Held:
+        """What is held beside new entries.
+
+        Args:
+            staying: Entries that replace others.
+            past_due: How many new entries are due already.
+            released: Most entries released in the batch; None for no bound.
+        """
+        due = sum(int((at <= self.now_ms).sum()) for at in self._due_times(staying))
+        all_leaves = released is None or due + past_due <= released
+        count = self.state.pending - sum(map(len, self.removed.values())) + staying.num_rows
+
+        @cache
+        def there() -> pa.Table:
+            found = pa.concat_tables([*self._rest(), staying.select(_COUNTED)])
+            return found.filter(pc.greater(found["deliver_at_ms"], self.now_ms)) if all_leaves else found
+
+        def counts(bound: str, names: pa.Array) -> Int64s:
+            return counted(keys_of(bound, there(), self.state.wheel.tick_ms), names)
+
+        return Held(count - due if all_leaves else count, counts)
+
+    def _due_times(self, staying: pa.Table) -> Iterator[Int64s]:
+        yield staying["deliver_at_ms"].to_numpy()
+        for number, chunk in enumerate(self.state.entry_chunks):
+            if chunk.low_ms <= self.now_ms:
+                due = chunk.table("deliver_at_ms")["deliver_at_ms"].to_numpy()
+                yield np.delete(due, self.removed.get(number, []))
+
+    def _rest(self) -> Iterator[pa.Table]:
+        for number, chunk in enumerate(self.state.entry_chunks):
+            table, removed = chunk.table(*_COUNTED).select(_COUNTED), self.removed.get(number)
+            yield table if removed is None else without(table, removed)
+
+
+@dataclass(frozen=True)
+class ShardLimits:
+    """The limits on the new entries of one shard in one batch.
+
+    Attributes:
+        limits: This shard's part of the limits.
+        released: Most entries released in the batch; None for no bound.
+    """
+
+    limits: Limits
+    released: int | None = None
+
+    def judge(self, new: pa.Table, held: HeldByShard, staying: pa.Table) -> Verdict:
+        """As :func:`wheel_udf.wheel.limits.judge`; an entry that is already due is always admitted.
+
+        Args:
+            new: New entries, ``COMMAND_SCHEMA``.
+            held: What the shard holds.
+            staying: Entries of the batch that replace others.
+        """
+        waits = new["deliver_at_ms"].to_numpy() > held.now_ms
+        refused_by = np.full(new.num_rows, -1, np.int8)
+        beside = held.beside(staying, int((~waits).sum()), self.released)
+        verdict = judge(self.limits, beside, new.filter(pa.array(waits)), held.state.wheel.tick_ms)
+        refused_by[waits] = verdict.refused_by
+        return Verdict(refused_by, verdict.fullest)

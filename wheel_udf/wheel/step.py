@@ -1,0 +1,218 @@
+"""One step of one shard: fold the commands, move the clock, cascade, release what is due.
+
+:func:`advance` is a pure function: it reads no clock and needs no Spark, and the same arguments give the same
+result, so a replayed batch writes the same bytes. The order of effects at one instant is fixed:
+
+1. commands are folded in version order (:mod:`wheel_udf.wheel.versions`): a CANCEL in the batch that would
+fire wins; 2. the clock moves to the batch's instant, or stays if that is earlier (it never goes backwards);
+3. buckets whose slot the clock has reached are opened; what is due leaves, oldest first, up to ``limit``; 4.
+the rest of the opened buckets (the cascade), and new entries, are placed by the new clock
+(:mod:`wheel_udf.wheel.buckets`).
+
+Worked example, ``Wheel(tick_ms=1, size=20, levels=3)``, one entry due at 450::
+
+    clock   0   placed on level 3, slot 1 [400, 800)
+    clock 400   that slot is reached: level 2, slot 22 [440, 460)
+    clock 440   level 1, slot 450 [450, 451)
+    clock 450   due: fired
+
+A clock that jumps from 0 to 450 opens the level-3 bucket and fires the entry at once: the ticks in between
+are not visited.
+
+Cost: O(1) for a tick with nothing due and nothing new; otherwise O(commands + rows of opened buckets) plus a
+hash probe of each pending id when there are commands. Caveat: an entry is released by the first *step* at or
+after its due time, so lateness is at most the distance between steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.wheel.buckets import Buckets, merged
+from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.wheel.known import ENDED, FIRED
+from wheel_udf.wheel.limits import Limits
+from wheel_udf.wheel.memory import remember
+from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA, SCHEDULE, asked_ms, without
+from wheel_udf.wheel.shard_limits import ShardLimits
+from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.wheel.store_reports import count_levels
+from wheel_udf.wheel.version_order import rank_of
+from wheel_udf.wheel.versions import Folded, fold
+
+OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("seq", "ascending")]
+"""The order of release within a shard, and of the rows of a batch."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step did.
+
+    Attributes:
+        state: The next state.
+        clock_ms: The clock of the step (after a quiet step it can be ahead of the clock in the state).
+        fired: Released entries (``ENTRY_SCHEMA``), oldest first.
+        missed: Entries released too late for their ``max_lateness_ms``, oldest first.
+        changed: Whether the state must be written.
+        spread: Number of ids that came over several partitions (see
+            :attr:`wheel_udf.wheel.versions.Folded.spread`).
+        refused: Commands that found no room (see :attr:`wheel_udf.wheel.versions.Folded.refused`); ``None``
+            where there are none.
+        fullest: How full the groups are that new entries came to (see
+            :attr:`wheel_udf.wheel.limits.Verdict.fullest`).
+    """
+
+    state: ShardState
+    clock_ms: int
+    fired: pa.Table
+    missed: pa.Table
+    changed: bool
+    spread: int = 0
+    refused: pa.Table | None = None
+    fullest: Mapping[str, int] = field(default_factory=dict)
+
+
+def advance(
+    state: ShardState,
+    rows: pa.Table | None,
+    now_ms: int,
+    limit: int | None = None,
+    *,
+    memory_ms: int | None,
+    stored: bool = False,
+    limits: Limits | None = None,
+) -> Step:
+    """Advances a shard to ``now_ms`` with a batch of commands.
+
+    Args:
+        state: The shard as the last step left it.
+        rows: Valid commands (``COMMAND_SCHEMA``), in any order; ``None`` or empty for a plain tick.
+        now_ms: The clock; an instant before the clock of the state leaves it where it is.
+        limit: Most entries to release, at least 1; ``None`` for no bound. The rest stays due.
+        memory_ms: How long ended ids are remembered, from their end; ``None`` for ever.
+        stored: Whether entries may wait in a slot store.
+        limits: How much may be pending here; ``None`` for no bound.
+    """
+    clock_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
+    quiet = rows is None or rows.num_rows == 0
+    if quiet and (state.next_due_ms is None or state.next_due_ms > clock_ms):
+        nothing = ENTRY_SCHEMA.empty_table()
+        return Step(state, clock_ms, nothing, nothing, changed=False)
+
+    shard_limits = ShardLimits(limits, limit) if limits else None
+    folded = None if quiet else fold(state, rows, clock_ms, memory_ms, stored=stored, limits=shard_limits)
+    buckets = Buckets(state.wheel)
+    levels = Counter(state.levels)
+    closed, opened = _open_reached(state, buckets, folded, clock_ms, levels)
+    due, waiting = _split_due(opened, clock_ms, limit)
+    fired, missed = _split_missed(due, clock_ms)
+
+    counts = dict(state.counts)
+    for outcome, more in (folded.counts if folded else {}).items():
+        counts[outcome] += more
+    counts["fired"] += fired.num_rows
+    counts["missed"] += missed.num_rows
+    levels.subtract(count_levels(due))
+
+    records = [
+        *([folded.records] if folded else []),
+        _released(fired, FIRED, clock_ms),
+        _released(missed, ENDED, clock_ms),
+    ]
+    memory = remember(
+        state.memory_chunks,
+        pa.concat_tables(records),
+        clock_ms,
+        memory_ms,
+        level=MEMORY_LEVEL,
+        time_column="ended_at_ms",
+    )
+    entries = merged([*closed, *buckets.place(waiting, clock_ms)])
+    far = state.far + (folded.far if folded else 0)
+    after = state.with_chunks(clock_ms, far, counts, levels, entries, memory)
+    if folded is None:
+        return Step(after, clock_ms, fired, missed, changed=True)
+    return Step(
+        after,
+        clock_ms,
+        fired,
+        missed,
+        changed=True,
+        spread=folded.spread,
+        refused=folded.refused if folded.refused.num_rows else None,
+        fullest=folded.fullest,
+    )
+
+
+def _open_reached(
+    state: ShardState, buckets: Buckets, folded: Folded | None, clock_ms: int, levels: Counter[int]
+) -> tuple[list[Chunk], pa.Table]:
+    """Splits the entries of a shard into chunks that stay closed and open rows: those of reached buckets, and
+    new entries.
+
+    What the fold added and removed is counted into `levels`.
+    """
+    closed: list[Chunk] = []
+    opened: list[pa.Table] = []
+    for number, chunk in enumerate(state.entry_chunks):
+        removed = folded.removed.get(number) if folded else None
+        reached = buckets.reached(chunk, clock_ms)
+        if removed is None and not reached:
+            closed.append(chunk)
+            continue
+        all_removed = removed is not None and len(removed) == chunk.rows
+        if all_removed and not state.levels:
+            continue
+        rest = chunk.table()
+        if removed is not None:
+            levels.subtract(count_levels(rest.take(pa.array(removed))))
+            rest = without(rest, removed)
+        if all_removed:
+            continue
+        if reached:
+            opened.append(rest)
+        else:
+            closed.append(Chunk.of_entries(chunk.level, chunk.group, rest))
+    if folded:
+        opened.append(folded.winners)
+        levels.update(count_levels(folded.winners))
+        levels.update(folded.far_levels)
+    return closed, pa.concat_tables(opened) if opened else ENTRY_SCHEMA.empty_table()
+
+
+def _split_due(entries: pa.Table, clock_ms: int, limit: int | None) -> tuple[pa.Table, pa.Table]:
+    """Splits entries into those released now, oldest first, and those that stay."""
+    is_due = pc.less_equal(entries["deliver_at_ms"], clock_ms)
+    due, later = entries.filter(is_due), entries.filter(pc.invert(is_due))
+    due = due.take(pc.sort_indices(due, sort_keys=OLDEST_FIRST))
+    if limit is None or due.num_rows <= limit:
+        return due, later
+    return due.slice(0, limit), pa.concat_tables([due.slice(limit), later])
+
+
+def _split_missed(due: pa.Table, clock_ms: int) -> tuple[pa.Table, pa.Table]:
+    """Splits released entries into those to deliver and those that are later than their ``max_lateness_ms``."""
+    if due["max_lateness_ms"].null_count == due.num_rows:
+        return due, due.slice(0, 0)
+    # A due time is not after the clock, so the distance fits into 64 bits without a sign, wherever in int64
+    # the two are.
+    lateness_ms = np.uint64(clock_ms % 2**64) - due["deliver_at_ms"].to_numpy().astype(np.uint64)
+    bound_ms = due["max_lateness_ms"].fill_null(0).to_numpy().astype(np.uint64)
+    on_time = due["max_lateness_ms"].is_null().to_numpy() | (lateness_ms <= bound_ms)
+    return due.filter(pa.array(on_time)), due.filter(pa.array(~on_time))
+
+
+def _released(entries: pa.Table, status: int, clock_ms: int) -> pa.Table:
+    """Memory records of released entries."""
+    rows = entries.num_rows
+    due = asked_ms(entries) if status == FIRED else pa.nulls(rows, pa.int64())
+    rank = rank_of(entries["amend"].to_numpy(), SCHEDULE)
+    ended, now = (pa.array(np.full(rows, value)) for value in (status, clock_ms))
+    columns = [entries["schedule_id"], entries["seq"], pa.array(rank), ended, due, now]
+    return pa.table(columns, names=MEMORY_SCHEMA.names).cast(MEMORY_SCHEMA)

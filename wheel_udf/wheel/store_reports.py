@@ -1,0 +1,94 @@
+"""Rows that report on the slot store: an entry went there, came from there, or ended there.
+
+In the tiered mode far entries wait in a slot store. The shard receives a report of each (column ``act``) and
+counts from the reports::
+
+    act               the entry ...                       effect here
+    FAR               went to the store                   remembered as IN_STORE: its version beats an older entry here
+    MOVED             comes from the store                folded like a command that needs no room
+    GONE_SUPERSEDED   ended there: a higher version       counted
+    GONE_DUPLICATE    ended there: the same version       counted
+    GONE_CANCELLED    ended there: a CANCEL               counted; the waiting CANCEL becomes applied
+
+The store decides and the shard counts, so that each schedule and CANCEL is counted once. A FAR row has no
+outcome: its entry gets one when it fires or ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.wheel.known import ENDED
+from wheel_udf.wheel.rows import (
+    CANCEL,
+    FAR,
+    GONE_CANCELLED,
+    GONE_DUPLICATE,
+    GONE_SUPERSEDED,
+    MEMORY_SCHEMA,
+    MOVED,
+)
+from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.wheel.version_order import Int8s, rank_of
+
+_OUTCOME_OF = {
+    GONE_CANCELLED: "cancelled",
+    GONE_SUPERSEDED: "superseded",
+    GONE_DUPLICATE: "duplicate",
+}
+
+
+def more_far(acts: Int8s) -> int:
+    """How many more entries are in the store after these rows."""
+    return int((acts == FAR).sum()) - int((acts >= MOVED).sum())
+
+
+def more_far_by_level(commands: pa.Table) -> Counter[int]:
+    """How many more entries of each delay level (its span in ms) are in the store after these rows."""
+    if commands["delay_level_ms"].null_count == commands.num_rows:
+        return Counter()
+    acts = commands["act"].to_numpy()
+    more = count_levels(commands.filter(pa.array(acts == FAR)))
+    more.subtract(count_levels(commands.filter(pa.array(acts >= MOVED))))
+    return more
+
+
+def count_levels(entries: pa.Table) -> Counter[int]:
+    """Counts entries by delay level (its span in ms); entries without one are left out."""
+    if entries["delay_level_ms"].null_count == entries.num_rows:
+        return Counter()
+    pairs = pc.value_counts(entries["delay_level_ms"].drop_null()).to_pylist()
+    return Counter({pair["values"]: pair["counts"] for pair in pairs})
+
+
+def count_ended(commands: pa.Table, now_ms: int, counts: Counter[str]) -> tuple[pa.Table, pa.Table]:
+    """Counts the entries that ended in the store.
+
+    Returns:
+        The rows that are left to fold, and memory records (``MEMORY_SCHEMA``) of the CANCELs that ended an entry.
+    """
+    acts = commands["act"].to_numpy()
+    for act, outcome in _OUTCOME_OF.items():
+        counts[outcome] += int((acts == act).sum())
+    by_cancel = commands.filter(pa.array(acts == GONE_CANCELLED))
+    size = by_cancel.num_rows
+    columns = [
+        by_cancel["schedule_id"],
+        by_cancel["seq"],
+        pa.array(rank_of(by_cancel["amend"].to_numpy(), CANCEL)),
+        pa.array(np.full(size, ENDED, np.int8)),
+        pa.nulls(size, pa.int64()),
+        pa.array(np.full(size, now_ms, np.int64)),
+    ]
+    records = pa.table(columns, schema=MEMORY_SCHEMA)
+    return commands.filter(pa.array(acts < GONE_CANCELLED)), records
+
+
+def apply_waiting(state: ShardState, cancelled: int, counts: Counter[str]) -> None:
+    """Turns waiting CANCELs into applied ones, for the entries that they ended in the store."""
+    met = min(cancelled, state.counts["waiting"] + counts["waiting"])
+    counts.update(applied=met, waiting=-met)
