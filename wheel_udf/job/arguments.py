@@ -35,6 +35,9 @@ _TASKS: Final[Mapping[str, tuple[str, ...]]] = {
     "start from an example": ("conf",),
 }
 
+_OPTIONS_OF_RUNS: Final = ("--config", "--set", "--trigger", "--until")
+"""Those with a value."""
+
 _UNTIL: Final = """\
 --until, by clock and trigger (whatever arrives later than that instant is past due):
   clock       trigger        meaning
@@ -89,11 +92,25 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     Raises:
         SystemExit: The usage is wrong, or help or version was printed.
     """
-    parser = _parser()
-    if argv and argv[0].startswith("-") and not {"-h", "--help", "--version"} & {*argv}:
-        for verb in VERBS.keys() & {*argv}:
-            parser.error(f"the verb {verb} comes first: {PROGRAM} {verb} ...")
+    parser, (verb, rest) = _parser(), _verb_of(argv)
+    if verb in RUN_VERBS:
+        return parser.parse_args([verb, *rest])
+    if verb in VERBS and verb != argv[0]:
+        parser.error(f"the verb {verb} comes first: {PROGRAM} {verb} ...")
     return parser.parse_args(argv)
+
+
+def _verb_of(argv: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The first argument that is neither an option nor its value, and all others: the options of a run may stand before its verb."""
+    values = False
+    for place, argument in enumerate(argv):
+        if argument.startswith("-"):
+            values = argument in _OPTIONS_OF_RUNS
+        elif values:
+            values = False
+        else:
+            return argument, [*argv[:place], *argv[place + 1 :]]
+    return None, [*argv]
 
 
 def _instant(text: str) -> int:

@@ -31,7 +31,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from wheel_udf.common import ConfigError, ConfigErrors, redacted, resolve
 from wheel_udf.job.faults import Location, faults_of
-from wheel_udf.job.models import AnySchedulerConfig, JobConfig, PurgatoryConfig
+from wheel_udf.job.models import AnySchedulerConfig, DirectConfig, JobConfig, PurgatoryConfig, TieredConfig
+from wheel_udf.job.models.section import keys_of
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
@@ -53,6 +54,9 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
     return check(_mapping(_read(Path(path)), str(path)), overrides)
 
 
+_SECTIONS = {key for model in (DirectConfig, TieredConfig, PurgatoryConfig) for key in keys_of(model)}
+
+
 def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> JobConfig:
     """Checks a config that is a mapping already; see :func:`load`. ``raw`` is not changed."""
     faults: list[ConfigError] = []
@@ -62,9 +66,11 @@ def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> JobConfig:
             _apply(settings, override)
         except ConfigError as fault:
             faults.append(fault)
+    model: Any = PurgatoryConfig if {"operations", "events"} & settings.keys() else AnySchedulerConfig
+    # An empty section, as one whose settings are commented out, is none. A misspelled one stays an unknown key.
+    settings = {key: value for key, value in settings.items() if value is not None or key not in _SECTIONS}
     settings, unfilled = resolve(settings)
     faults += unfilled.values()
-    model: Any = PurgatoryConfig if {"operations", "events"} & settings.keys() else AnySchedulerConfig
     config: JobConfig | None = None
     try:
         config = TypeAdapter[JobConfig](model).validate_python(settings)

@@ -79,6 +79,14 @@ def test_a_verb_of_the_desk_behind_its_options_is_told_to_come_first(
     assert "the verb pending comes first" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["run", "dry-run"])
+def test_the_options_of_a_run_may_stand_before_its_verb(program: Program, verb: str) -> None:
+    options = ["--debug", "--config", str(program.file), "--set", "name=run", "--set=trigger=9 seconds"]
+    assert program(*options, verb, "--until", "1970-01-02") == 0
+    ((called, config, until_ms),) = program.calls
+    assert (called, config.name, config.trigger_ms, until_ms) == (verb, "run", 9_000, 86_400_000)
+
+
 def test_dry_run_is_the_other_verb_and_until_may_be_left_out(program: Program) -> None:
     assert program("dry-run", "--config", str(program.file)) == 0
     assert [(verb, until_ms) for verb, _, until_ms in program.calls] == [("dry-run", None)]

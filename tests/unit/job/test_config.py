@@ -706,6 +706,16 @@ def test_a_file_that_is_no_mapping_of_yaml_is_told_with_its_place(
     assert str(caught.value).startswith(sentence)
 
 
+def test_an_empty_section_is_as_if_it_were_not_there(file: Path) -> None:
+    file.write_text(GOOD + "store:\nlevels:\ncontract_:\n", encoding="utf-8")
+    assert fault_of(file) == "unknown key: contract_; hint: did you mean contract?"
+    file.write_text(GOOD + "store:\nlevels:\n", encoding="utf-8")
+    assert load(file).mode == "direct"
+    lines = [line if "clock" not in line else "clock:" for line in GOOD.splitlines()]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    assert fault_of(file) == "a required setting is missing: clock; rule: what time it is"
+
+
 def test_a_missing_file_and_a_folder_are_config_faults(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such config file"):
         config.load(tmp_path / "none.yml")
