@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession, types as T
 
 from wheel_udf.common import SinkError
 from wheel_udf.delivery.destinations import FIRED, REJECT_SCHEMA, Shape, fields
-from wheel_udf.platform import append_once, delta_log as tables, place_of
+from wheel_udf.platform import append_once, delta_log as tables, has_batch, place_of
 
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
     # Each checkpoint of the log is a latency spike, by default in every tenth batch. With this value a new reader replays
@@ -114,7 +114,7 @@ class DeltaSink:
             return False
         if not tables.has_log(spark, place):
             return False
-        return tables.snapshot(spark, place).transactions().get(app_id, batch_id - 1) >= batch_id
+        return has_batch(tables.snapshot(spark, place).transactions(), app_id, batch_id)
 
     def _stands(self, spark: SparkSession, place: str) -> bool:
         """Whether a table exists; a log without a commit (left by a first write that was killed) is not a table."""

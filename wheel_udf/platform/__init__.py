@@ -157,6 +157,9 @@ if TYPE_CHECKING:
         planned_batch as planned_batch,
         planned_offsets as planned_offsets,
     )
+    from wheel_udf.platform.table_state import (
+        has_batch as has_batch,
+    )
 else:
     __getattr__, __dir__ = exports(
         __name__,
@@ -188,6 +191,7 @@ else:
                 "planned_batch",
                 "planned_offsets",
             ),
+            "table_state": ("has_batch",),
         },
         modules=("delta_log", "jars", "kafka_admin"),
     )

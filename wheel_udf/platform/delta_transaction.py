@@ -41,7 +41,7 @@ from wheel_udf.platform.jvm import (
     scala_some,
 )
 from wheel_udf.platform.private_api import DELTA_APPEND, DELTA_COMMITS, required
-from wheel_udf.platform.table_state import TableState
+from wheel_udf.platform.table_state import TableState, has_batch
 
 _SQL_METRICS: Final = "org.apache.spark.sql.execution.metric.SQLMetrics"
 _OUTPUT_MODE: Final = "org.apache.spark.sql.streaming.OutputMode"
@@ -229,7 +229,7 @@ def append_once(
     """
 
     def is_wanted(state: TableState) -> bool:
-        if state.transactions().get(app_id, batch_id - 1) >= batch_id:
+        if has_batch(state.transactions(), app_id, batch_id):
             return False
         # Delta's writer would check this. A change of the table between here and the commit is a conflict, and fails it.
         misfit = state.contradiction(columns, never_null)

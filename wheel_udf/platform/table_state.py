@@ -9,6 +9,17 @@ from typing import Any
 from pyspark.sql import types as T
 
 
+def has_batch(transactions: Mapping[str, int], app_id: str, batch_id: int) -> bool:
+    """Whether a table has a batch, so that it must not be written again: its last transaction of that app id is this batch or a later one.
+
+    Args:
+        transactions: The version of the last transaction of each app id.
+        app_id: Id of the transactions.
+        batch_id: Number of the batch.
+    """
+    return transactions.get(app_id, batch_id - 1) >= batch_id
+
+
 class TableState(ABC):
     """A version of a Delta table."""
 

@@ -62,6 +62,7 @@ from wheel_udf.platform import (
     Transaction,
     begin_transaction,
     delta_log as tables,
+    has_batch,
     is_addition,
     partition_of,
 )
@@ -155,7 +156,7 @@ class SlotStore(StoreReader):
             transaction = begin_transaction(self.spark, self.path)
             before = transaction.before
             marks = before.transactions()
-            if marks.get(app_id, batch_id - 1) >= batch_id:
+            if has_batch(marks, app_id, batch_id):
                 return appended([], before.version, marks.get(CLOCK), written=False)
             self._require(marks, expect)
             transaction.depend_on([app_id, *asked])

@@ -1,0 +1,37 @@
+"""The hint board in memory: the shards' answers for the clock source, lost and wiped like files in a temporary folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wheel_udf.clock import Answer, Published
+
+
+class Board:
+    """As :class:`wheel_udf.clock.HintBoard`, without files."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, dict[int, Answer]] = {}
+        self._runs: dict[str, str] = {}
+        self._stores: dict[str, Published] = {}
+
+    def post(self, query_id: str, run: str | None, answers: Mapping[int, Answer]) -> None:
+        self._answers.setdefault(query_id, {}).update(answers)
+        if run:
+            self._runs.setdefault(run, query_id)
+
+    def answers(self, run: str) -> dict[int, Answer]:
+        return dict(self._answers.get(self._runs.get(run, ""), {}))
+
+    def publish(self, token: str, published: Published) -> None:
+        self._stores[token] = published
+
+    def published(self, token: str) -> Published | None:
+        return self._stores.get(token)
+
+    def withdraw(self, token: str) -> None:
+        self._stores.pop(token, None)
+
+    def wipe(self) -> None:
+        """Loses everything, as a cleaner of temporary folders does."""
+        self.__init__()  # type: ignore[misc]

@@ -1,0 +1,207 @@
+"""The real core, called with a state and rows as Spark calls it: :class:`WheelWorker`, and with it the wheel's step.
+
+A call is a pure function of its arguments. Seeds that differ only in where a process dies make mostly the same calls, so
+results are remembered: a call costs 2 to 4 ms, a remembered one some microseconds::
+
+    worker, shard, state row, rows, tick, batch time, watermark --real worker--> next state row, rows that leave, status
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from wheel_udf.stream import status_row
+from wheel_udf.stream.wheel_worker import WheelWorker, command_bits
+from wheel_udf.stream.worker import DETAIL, NO_LONG, GroupRows
+
+pa.set_cpu_count(1)  # tables of three rows: a pool of threads costs more than it gives
+
+_MOST_KEPT = 20_000
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command as a producer has sent it.
+
+    Attributes:
+        id: Its ``schedule_id``.
+        op: 0 SCHEDULE, 1 CANCEL.
+        seq: Its version.
+        due_ms: Its due time.
+        to: Its destination.
+        lateness_ms: Its ``max_lateness``.
+        seq_given: Whether the producer gave the version.
+        said_ms: Its event time.
+        bad: Whether it cannot be used.
+    """
+
+    id: str
+    op: int = 0
+    seq: int = 1
+    due_ms: int = 0
+    to: str = "left"
+    lateness_ms: int | None = None
+    seq_given: bool = True
+    said_ms: int = 0
+    bad: bool = False
+
+    def row(self) -> dict[str, Any]:
+        """The row of the worker's input."""
+        return input_row(
+            {
+                "schedule_id": self.id,
+                "seq": self.seq,
+                "op": self.op,
+                "seq_given": self.seq_given,
+                "deliver_at_ms": None if self.op else self.due_ms,
+                "max_lateness_ms": self.lateness_ms,
+                "destination": None if self.op else self.to,
+                "reject": '{"error_code": "bad"}' if self.bad else None,
+            }
+        )
+
+
+def input_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the worker's input from a command's columns."""
+    bits = command_bits(row["op"], int(row["seq_given"]), row.get("act", 0), row.get("amend", 0))
+    return {**dict.fromkeys(WheelWorker.INPUT.names), **_known(row), "command_bits": bits}
+
+
+def _known(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name in WheelWorker.INPUT.names}
+
+
+@dataclass
+class Group:
+    """Spark's state of one group."""
+
+    row: tuple[Any, ...] | None
+    watermark_ms: int
+    processing_ms: int
+    written: bool = False
+
+    @property
+    def exists(self) -> bool:
+        return self.row is not None
+
+    @property
+    def get(self) -> tuple[Any, ...] | None:
+        return self.row
+
+    def update(self, row: tuple[Any, ...]) -> None:
+        self.row, self.written = row, True
+
+    def getCurrentWatermarkMs(self) -> int:  # noqa: N802  # Spark's name
+        return self.watermark_ms
+
+    def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802  # Spark's name
+        return self.processing_ms
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a call did.
+
+    Attributes:
+        state: The shard's next state row.
+        rows: Rows that leave, as dicts, without the status.
+        status: The status row.
+    """
+
+    state: tuple[Any, ...] | None
+    rows: tuple[dict[str, Any], ...]
+    status: status_row.WheelStatus
+
+
+class Core:
+    """Calls workers and remembers the results.
+
+    Attributes:
+        calls: Number of calls so far.
+        computed: How many of them were computed.
+    """
+
+    def __init__(self) -> None:
+        self.calls = self.computed = 0
+        self._known: dict[Any, Result] = {}
+
+    def call(
+        self,
+        worker: WheelWorker,
+        shard: int,
+        group: Group,
+        rows: tuple[Any, ...],
+        tick: tuple[str, int | None] | None,
+    ) -> Result:
+        """One batch of one shard.
+
+        Args:
+            worker: The worker.
+            shard: The shard.
+            group: Its state before the batch, and the batch's times.
+            rows: The rows, each with a method ``row`` and ``bad``, ``said_ms``.
+            tick: Run and instant of the clock row; None without one.
+        """
+        instant_ms = tick[1] if tick else None
+        key = (worker, shard, group.row, rows, instant_ms, group.processing_ms, group.watermark_ms)
+        self.calls += 1
+        found = self._known.get(key)
+        if found is None:
+            self.computed += 1
+            found = _computed(worker, shard, group, rows, instant_ms)
+            if len(self._known) >= _MOST_KEPT:
+                self._known.clear()
+            self._known[key] = found
+        return found if tick is None else replace(found, status=replace(found.status, run=tick[0]))
+
+
+def _computed(
+    worker: WheelWorker, shard: int, group: Group, rows: tuple[Any, ...], instant_ms: int | None
+) -> Result:
+    good = [row for row in rows if not row.bad]
+    said = [row.said_ms for row in good if row.said_ms is not None]
+    left = worker.batch(
+        shard,
+        GroupRows(
+            good=_table(good),
+            rejected=_table([row for row in rows if row.bad]),
+            instant_ms=instant_ms,
+            run=None,
+            latest_event_ms=max(said, default=None),
+        ),
+        group,
+    ).to_pylist()
+    (status,) = (row[DETAIL] for row in left if row["kind"] == "status")
+    rows_left = tuple(row for row in left if row["kind"] != "status")
+    return Result(group.row, rows_left, status_row.WheelStatus.from_json(status))
+
+
+_NONE = WheelWorker.INPUT.empty_table()
+
+
+def _table(rows: list[Any]) -> pa.Table:
+    return pa.Table.from_pylist([row.row() for row in rows], schema=WheelWorker.INPUT) if rows else _NONE
+
+
+@contextmanager
+def light() -> Iterator[None]:
+    """Leaves out what costs more than the step and changes nothing here: pandas frames, the sizes of rows."""
+    with (
+        patch("wheel_udf.stream.wheel_worker.as_frame", lambda parts: pa.concat_tables(parts)),
+        patch("wheel_udf.stream.worker.largest_of", lambda _: {}),
+    ):
+        yield
+
+
+def amend_of(row: dict[str, Any]) -> int:
+    """The ``amend`` of a fired row that left."""
+    return int(row[DETAIL] or 0)
+
+
+__all__ = ["NO_LONG", "Command", "Core", "Group", "Result", "amend_of", "input_row"]

@@ -1,0 +1,124 @@
+"""What outlives a process: the files of checkpoints, and the moments at which a process can die.
+
+::
+
+    process --point()--> dies here? --no--> one atomic effect on the disk --> goes on
+                              |
+                              yes: Crash, which nothing in a process catches; what is on the disk stays
+
+The files are those that Spark and this package write, under the same names and with the same content. So the real
+:mod:`wheel_udf.platform.spark_logs`, ``identity`` and ``planned_settings`` read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from tests.simulation.core import light
+from wheel_udf.common import LeaseError
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class Crash(BaseException):  # noqa: N818  # no error: an end that no handler may catch
+    """The process ends at this moment."""
+
+
+class ProcessFailed(Exception):  # noqa: N818  # named as Spark's own event
+    """The process ends with an error, as a query does whose log another one has written."""
+
+
+class Folder:
+    """A folder in memory, as :class:`wheel_udf.platform.files.Folder`."""
+
+    def __init__(self, world: World, path: str) -> None:
+        self.world, self.path = world, path
+
+    def name(self, name: str = "") -> str:
+        return self._at(name)
+
+    def names(self, folder: str = "") -> list[str]:
+        at = self._at(folder)
+        below = {other[len(at) + 1 :].partition("/")[0] for other in self.world.files if _is_below(other, at)}
+        return [*self.world.files.get(at, ()), *below]
+
+    def read(self, name: str) -> bytes | None:
+        folder, _, file = self._at(name).rpartition("/")
+        return self.world.files.get(folder, {}).get(file)
+
+    def replace(self, name: str, content: bytes) -> None:
+        self.world.point(f"write {name}")
+        folder, _, file = self._at(name).rpartition("/")
+        self.world.files.setdefault(folder, {})[file] = content
+
+    def create(self, name: str, content: bytes) -> None:
+        """Writes a file that must not exist yet, as Spark writes its logs."""
+        if self.read(name) is not None and self.world.fault != "zombie commit accepted":
+            raise ProcessFailed(f"another query has written {name}")
+        self.replace(name, content)
+
+    def _at(self, name: str) -> str:
+        return f"{self.path}/{name}" if name else self.path
+
+
+def _is_below(folder: str, top: str) -> bool:
+    return len(folder) > len(top) and folder.startswith(top) and folder[len(top)] == "/"
+
+
+class Lease:
+    """The lease of a folder, as :class:`wheel_udf.platform.Lease`; the kernel gives it back when its process ends."""
+
+    def __init__(self, world: World, path: str) -> None:
+        self.world, self.path = world, path
+
+    def acquire(self) -> Lease:
+        self.world.point("lease")
+        holder = self.world.leases.setdefault(self.path, self.world.process)
+        if holder != self.world.process:
+            raise LeaseError("the checkpoint is in use", field=self.path)
+        return self
+
+    def close(self) -> None:
+        self.world.leases.pop(self.path, None)
+
+    def __enter__(self) -> Lease:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_current: list[World] = []
+
+
+def _folder(path: str) -> Folder:
+    return Folder(_current[-1], path)
+
+
+@contextmanager
+def inside(world: World) -> Iterator[None]:
+    """Inside, the real code reads the folders, leases and clocks of this world."""
+    _current.append(world)
+    try:
+        yield
+    finally:
+        _current.pop()
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Puts the world of :func:`inside` under the real code, in place of files, kernel locks and clocks."""
+    rooms = ("identity", "spark_logs", "planned_settings")
+    clock = "wheel_udf.clock.source"
+    with ExitStack() as stack:
+        for room in rooms:
+            stack.enter_context(patch(f"wheel_udf.platform.{room}.open_folder", _folder))
+        stack.enter_context(patch("wheel_udf.job.replay.Lease", lambda path: Lease(_current[-1], path)))
+        stack.enter_context(patch(f"{clock}.wall_clock_ms", lambda: _current[-1].wall_ms))
+        stack.enter_context(patch(f"{clock}._elapsed_ms", lambda: _current[-1].elapsed_ms))
+        stack.enter_context(light())
+        yield

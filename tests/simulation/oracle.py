@@ -1,0 +1,209 @@
+"""The oracle of a wheel: what must fire in each batch, from the journal of plans and the input alone, by a heap.
+
+It sees what is durable and never the wheel's state::
+
+    offsets/N is written      the batch's commands and time, the settings of the process that planned it  -> one batch of each heap
+    a sink gets rows          exactly the rows that the heap released in that batch, none before it is due by any clock so far
+    commits/N is written      every sink has its rows; the reported account is the heap's, and it is closed
+    the query says "idle"     nothing that it has read is due (nothing is stuck)
+    the end                   every command is read; nothing is due
+
+The heap is :class:`tests.unit.wheel.heap_model.HeapModel`: each version at most once, cancels in the batch that would fire win.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.core import Command
+from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES, HeapModel
+
+Row = tuple[Any, ...]
+AT_LEAST_ONCE = "topic"
+"""The destination that is a Kafka topic; the others are tables."""
+
+
+class Violation(AssertionError):
+    """The protocol has broken a promise."""
+
+
+def shard_of(schedule_id: str, shards: int) -> int:
+    """The shard of an id in the simulation."""
+    return sum(schedule_id.encode()) % shards
+
+
+@dataclass
+class Batch:
+    """What a batch must write: rows by destination, and the number of its rejects."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    rejects: int = 0
+
+
+class WheelOracle:
+    """What the wheel of one checkpoint must do.
+
+    Args:
+        shards: Number of shards.
+        memory_ms: How long ended ids are remembered.
+        first_ms: The clock before the first batch, where batches do not always bring one.
+    """
+
+    def __init__(self, shards: int, memory_ms: int | None, first_ms: int) -> None:
+        self.shards, self.first_ms = shards, first_ms
+        self.heaps = [HeapModel(memory_ms) for _ in range(shards)]
+        self.batches: list[Batch] = []
+        self.read_to = 0
+        self.rejected: Counter[str] = Counter()
+        self.accounts: list[tuple[Counter[str], int]] = []
+
+    # ---- what is durable -----------------------------------------------------------------------------------------------
+
+    def planned(
+        self,
+        batch_id: int,
+        span: tuple[int, int],
+        commands: Sequence[Command],
+        now_ms: int | None,
+        *,
+        ticks: bool,
+        limit: int | None,
+    ) -> None:
+        """A batch is in the journal.
+
+        Args:
+            batch_id: Its number.
+            span: The part of the input that it reads.
+            commands: The commands in it.
+            now_ms: The clock that follows from the plan; None: it stays where it is.
+            ticks: Whether the batch has rows of the clock.
+            limit: Most rows that it may release.
+        """
+        check(batch_id == len(self.batches), f"batch {batch_id} planned after {len(self.batches) - 1}")
+        check(span[0] == self.read_to, f"batch {batch_id} reads from {span[0]}, the one before to {self.read_to}")
+        self.read_to = span[1]
+        batch = Batch()
+        for shard, heap in enumerate(self.heaps):
+            mine = [each for each in commands if shard_of(each.id, self.shards) == shard]
+            if not mine and not ticks:
+                continue
+            good = [_heap_row(each) for each in mine if not each.bad]
+            bad = Counter("cancel_rejected" if each.op else "rejected" for each in mine if each.bad)
+            self.rejected += bad
+            at_ms = now_ms if now_ms is not None else heap_now(heap, self.first_ms)
+            fired, missed = heap.batch(good, at_ms, _share(limit, shard, self.shards))
+            batch.rejects += bad.total() + len(missed)
+            for row in fired:
+                batch.rows.setdefault(row["destination"], []).append(_fired_row(row, heap_now(heap, at_ms)))
+        self.batches.append(batch)
+        self.accounts.append((self.counts(), self.pending))
+
+    def wrote(self, to: str, batch_id: int, rows: Iterable[Row], clock_ms: int) -> None:
+        """A sink has got rows of a batch, while no clock had passed `clock_ms`."""
+        found = sorted(rows)
+        must = sorted(self.batches[batch_id].rows.get(to, ()))
+        check(found == must, f"{to} got {found} in batch {batch_id}, and must get {must}")
+        early = [row for row in found if row[3] > clock_ms]
+        check(not early, f"{to} got {early} before it was due, at {clock_ms}")
+
+    def committed(
+        self, batch_id: int, written: Mapping[str, Sequence[Row]], rejects: int
+    ) -> None:
+        """A batch counts as done; `written` has all rows of tables and topics."""
+        batch = self.batches[batch_id]
+        for to, rows in batch.rows.items():
+            missing = Counter(rows) - Counter(written.get(to, ()))
+            check(not missing, f"batch {batch_id} is committed without {sorted(missing)} in {to}")
+        all_rejects = sum(each.rejects for each in self.batches[: batch_id + 1])
+        check(rejects >= all_rejects, f"batch {batch_id} is committed, {rejects} rejects of {all_rejects}")
+
+    def reported(self, batch_id: int, counts: Mapping[str, int], pending: int) -> None:
+        """The account of a batch, all shards together."""
+        must, waiting = self.accounts[batch_id]
+        found = {name: count for name, count in counts.items() if count}
+        check(
+            (found, pending) == (dict(+must), waiting),
+            f"batch {batch_id} reports {found}, pending {pending}; true is {dict(+must)}, pending {waiting}",
+        )
+
+    def idle(self, now_ms: int, read_to: int, all_input: int) -> None:
+        """The query finds nothing to do at an instant."""
+        check(read_to == all_input, f"idle, though input {read_to} to {all_input} is unread")
+        for heap in self.heaps:
+            due = heap.next_due_ms
+            now = max(now_ms, heap.clock_ms) if heap.clock_ms is not None else now_ms
+            check(due is None or due > now, f"idle at {now}, though something is due at {due}: stuck")
+
+    def ended(self, written: Mapping[str, Sequence[Row]]) -> None:
+        """All is over: what the sinks hold, and the account."""
+        must: dict[str, list[Row]] = {}
+        for batch in self.batches:
+            for to, rows in batch.rows.items():
+                must.setdefault(to, []).extend(rows)
+        for to in must.keys() | written.keys():
+            found, wanted = Counter(written.get(to, ())), Counter(must.get(to, ()))
+            if to == AT_LEAST_ONCE:
+                found, wanted = Counter(set(found)), Counter(set(wanted))
+            check(not (wanted - found), f"{to} has lost {sorted(wanted - found)}")
+            check(not (found - wanted), f"{to} has {sorted(found - wanted)} once too often")
+        self._check_account()
+
+    # ---- the account ---------------------------------------------------------------------------------------------------
+
+    def counts(self) -> Counter[str]:
+        """Outcomes so far."""
+        total = Counter(self.rejected)
+        for heap in self.heaps:
+            total.update(heap.counts)
+        return total
+
+    @property
+    def pending(self) -> int:
+        """Entries that wait."""
+        return sum(heap.pending for heap in self.heaps)
+
+    def _check_account(self) -> None:
+        counts = self.counts()
+        schedules = sum(heap.schedules_in for heap in self.heaps) + self.rejected["rejected"]
+        cancels = sum(heap.cancels_in for heap in self.heaps) + self.rejected["cancel_rejected"]
+        ended = sum(counts[name] for name in SCHEDULE_OUTCOMES) + self.pending
+        check(schedules == ended, f"{schedules} schedules came, {ended} are accounted for")
+        told = sum(counts[name] for name in CANCEL_OUTCOMES)
+        check(cancels == told, f"{cancels} cancels came, {told} are accounted for")
+
+
+def heap_now(heap: HeapModel, now_ms: int) -> int:
+    """The clock of a heap's last batch."""
+    return now_ms if heap.clock_ms is None else max(heap.clock_ms, now_ms)
+
+
+def check(holds: bool, what: str) -> None:  # noqa: FBT001  # as an assert
+    """Raises a violation if something does not hold."""
+    if not holds:
+        raise Violation(what)
+
+
+def _share(limit: int | None, shard: int, shards: int) -> int | None:
+    if limit is None:
+        return None
+    return max(1, limit // shards + (1 if shard < limit % shards else 0))
+
+
+def _heap_row(command: Command) -> dict[str, Any]:
+    return {
+        "schedule_id": command.id,
+        "op": command.op,
+        "seq": command.seq,
+        "amend": 0,
+        "seq_given": command.seq_given,
+        "deliver_at_ms": 0 if command.op else command.due_ms,
+        "max_lateness_ms": command.lateness_ms,
+        "destination": None if command.op else command.to,
+    }
+
+
+def _fired_row(row: Mapping[str, Any], now_ms: int) -> Row:
+    return row["schedule_id"], row["seq"], row["amend"], row["deliver_at_ms"], now_ms

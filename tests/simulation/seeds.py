@@ -1,0 +1,134 @@
+"""From a seed to a list of steps: a workload, and one of many ways in which processes die in it.
+
+::
+
+    seed 4711 = workload 235, schedule 11 of 20
+    workload    settings, rounds of commands and of waiting                    random.Random("workload 235")
+    schedule    how each round is run: to its end, or with crashes, zombies,   random.Random("schedule 4711")
+                other settings, a lost hint board
+
+The twenty schedules of a workload mostly make the same calls of the core, which are remembered (:mod:`tests.simulation.core`): so a
+seed costs a few ms. Everything is small on purpose: a wheel of 3 or 4 slots a level, 4 ids, due times within 40 ms, memories of 5 or
+20 ms, so that versions collide and slots are reached.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tests.simulation.core import Command
+from tests.simulation.world import START_MS, Step
+
+SCHEDULES = 20
+"""Schedules of a workload."""
+
+_IDS = "abcd"
+_WAITS = (0, 1, 2, 3, 5, 9, 20, 45)
+_DUES = (-5, -1, 0, 1, 1, 2, 3, 4, 6, 9, 9, 12, 20, 40)
+
+
+def steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
+    """The settings and the steps of a seed of the direct mode."""
+    work = random.Random(f"workload {seed // SCHEDULES}")
+    settings = _settings(work)
+    rounds = [_round(work, number, settings) for number in range(work.randint(3, 6))]
+    how = random.Random(f"schedule {seed}")
+    steps: list[Step] = []
+    for each in rounds:
+        steps += [*each, *_run(how, settings)]
+    return settings, _numbered(steps)
+
+
+def _settings(work: random.Random) -> dict[str, Any]:
+    bounded = work.random() < 0.2
+    return {
+        "clock": work.choices(("processing", "event", "simulated"), (7, 2, 1))[0],
+        "shards": work.choice((1, 1, 2)),
+        "size": work.choice((3, 4)),
+        "levels": work.choice((2, 3)),
+        "memory": work.choice((5, 20, None)),
+        "limit": work.choice((None, None, 1, 2, 3)),
+        "bounded": bounded,
+        "until": START_MS + work.choice((10, 50)) if bounded and work.random() < 0.5 else None,
+        "files": work.choice((1, 2, 100)),
+    }
+
+
+def _round(work: random.Random, number: int, settings: dict[str, Any]) -> list[Step]:
+    now_ms = START_MS + 8 * number
+    commands: list[Step] = [
+        ("send", _command(work, now_ms, settings)) for _ in range(work.choice((0, 1, 1, 2, 3)))
+    ]
+    passing: Step = ("wait", work.choice(_WAITS))
+    if work.random() < 0.15:
+        passing = ("jump", work.choice((-30, -7, -1, 15, 100)))
+    return [*commands, passing]
+
+
+def _command(work: random.Random, now_ms: int, settings: dict[str, Any]) -> Command:
+    name = work.choice(_IDS)
+    given = name != "d"  # an id keeps to one kind
+    return Command(
+        id=name,
+        op=int(work.random() < 0.25),
+        seq=work.randint(1, 4) if given else 0,
+        due_ms=now_ms + work.choice(_DUES),
+        to=work.choice(("left", "right", "right", "topic")),
+        lateness_ms=work.choice((None, None, None, None, 0, 3)),
+        seq_given=given,
+        said_ms=now_ms + work.choice((-3, 0, 0, 2)),
+        bad=work.random() < 0.06,
+    )
+
+
+def _run(how: random.Random, settings: dict[str, Any]) -> list[Step]:
+    """How a round is run."""
+    plain: list[Step] = [("batch",)] * how.choice((1, 2, 2))
+    luck = how.random()
+    if luck < 0.45:
+        return plain
+    if luck < 0.75:
+        return [("crash", how.randint(0, 30)), *_new_settings(how), *plain]
+    if luck < 0.85:
+        return [
+            ("zombie", how.randint(3, 25)),
+            *_new_settings(how),
+            ("run", how.randint(0, 25)),
+            ("haunt", how.randint(1, 12)),
+            ("batch",),
+            ("haunt", how.randint(1, 20)),
+            *plain,
+        ]
+    if luck < 0.92:
+        return [("stop",), *_new_settings(how), *plain]
+    if luck < 0.96:
+        return [("wipe",), *plain]
+    return [("run", how.randint(1, 20)), *plain]
+
+
+def _new_settings(how: random.Random) -> list[Step]:
+    luck = how.random()
+    if luck < 0.6:
+        return []
+    if luck < 0.85:
+        return [("set", {"limit": how.choice((None, 1, 2, 3))})]
+    return [("set", {"bounded": how.random() < 0.5, "until": how.choice((None, START_MS + 30))})]
+
+
+def _numbered(steps: list[Step]) -> list[Step]:
+    """Commands without a given version have their offset as version, as from Kafka."""
+    offset = 0
+    numbered: list[Step] = []
+    for step in steps:
+        if step[0] == "send":
+            command = step[1]
+            numbered.append(("send", command if command.seq_given else _with_offset(command, offset)))
+            offset += 1
+        else:
+            numbered.append(step)
+    return numbered
+
+
+def _with_offset(command: Command, offset: int) -> Command:
+    return Command(**{**command.__dict__, "seq": offset})
