@@ -1,0 +1,282 @@
+"""Delta's role under the slot store: a table of files in partitions, whose log the real :class:`SlotStore` reads and writes.
+
+::
+
+    SlotStore.append, drop, rearrange, join_files, FileList, Head     real
+    begin_transaction, Transaction, commits_after, snapshots          here: actions as Delta's log has them, in JSON's fields
+    rows of a frame                                                   :class:`Rows`, a list with the few methods that are called
+
+Conflicts are Delta's: a transaction that was read has been set since, or a file to remove is gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from delta.exceptions import ConcurrentDeleteDeleteException, ConcurrentTransactionException
+
+from tests.simulation.disk import Crash
+from wheel_udf.platform import File, NewFiles
+from wheel_udf.store import CURSOR, SlotStore, StoreLayout
+
+if TYPE_CHECKING:
+    from tests.simulation.tier_rows import StoredRow
+    from tests.simulation.tiered import TieredWorld
+
+Action = dict[str, Any]
+
+
+class Rows:
+    """A frame: rows of the store or parsed commands."""
+
+    def __init__(self, rows: Iterable[Any]) -> None:
+        self.rows = tuple(rows)
+
+    def where(self, holds: Callable[[Any], bool]) -> Rows:
+        return Rows(row for row in self.rows if holds(row))
+
+    def agg(self, largest: Callable[[Any], int | None]) -> Rows:
+        found = [value for row in self.rows if (value := largest(row)) is not None]
+        return Rows([(max(found, default=None),)])
+
+    def collect(self) -> list[Any]:
+        return list(self.rows)
+
+    def withColumns(self, _: Mapping[str, Any]) -> Rows:  # noqa: N802  # Spark's name
+        """The rows; they know their place."""
+        return self
+
+    def unpersist(self) -> None:
+        """Nothing is cached."""
+
+
+class Columns:
+    """What the keeper asks of Spark's functions, over rows of this model."""
+
+    class Named:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __eq__(self, value: object) -> Any:
+            return lambda row: getattr(row, self.name) == value
+
+        __hash__ = None  # type: ignore[assignment]
+
+        def isNull(self) -> Callable[[Any], bool]:  # noqa: N802  # Spark's name
+            return lambda row: not row.bad
+
+    @staticmethod
+    def col(name: str) -> Columns.Named:
+        return Columns.Named(name)
+
+    @staticmethod
+    def max(_name: str) -> Callable[[Any], int | None]:
+        return lambda row: row.said_ms
+
+    class Literal:
+        def cast(self, _kind: str) -> None:
+            """A literal has no type here."""
+
+    @staticmethod
+    def lit(_value: object) -> Columns.Literal:
+        return Columns.Literal()
+
+
+@dataclass
+class StoreTable:
+    """The log and the files of one slot store.
+
+    Attributes:
+        world: The world.
+        commits: The actions of each version.
+        files: The rows of each file, those that were dropped too.
+    """
+
+    world: TieredWorld
+    commits: list[list[Action]] = field(default_factory=lambda: [[]])
+    files: dict[str, tuple[StoredRow, ...]] = field(default_factory=dict)
+
+    @property
+    def version(self) -> int:
+        return len(self.commits) - 1
+
+    def paths(self, version: int) -> list[str]:
+        """The files of a version."""
+        there: dict[str, None] = {}
+        for actions in self.commits[: version + 1]:
+            for action in actions:
+                if "deletionTimestamp" in action:
+                    there.pop(action["path"], None)
+                elif "path" in action:
+                    there[action["path"]] = None
+        return list(there)
+
+    def rows(self, paths: Iterable[str]) -> list[StoredRow]:
+        """The rows of files."""
+        return [row for path in paths for row in self.files[path]]
+
+    def near_rows(self, after: int, to: int) -> list[StoredRow]:
+        """What a stream of the near rows reads of the commits after one version and up to another."""
+        found: list[StoredRow] = []
+        for actions in self.commits[after + 1 : to + 1]:
+            if any("deletionTimestamp" in action and action["dataChange"] for action in actions):
+                continue  # skipChangeCommits
+            added = [a["path"] for a in actions if "modificationTime" in a and a["dataChange"]]
+            found += [row for row in self.rows(added) if row.level == 0]
+        return found
+
+    def transactions(self, version: int) -> dict[str, int]:
+        """The last transaction of each app id."""
+        return {
+            action["appId"]: action["version"]
+            for actions in self.commits[: version + 1]
+            for action in actions
+            if "appId" in action
+        }
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A version of the table, as :class:`wheel_udf.platform.Snapshot`."""
+
+    table: StoreTable
+    version: int
+    table_id: str = "store"
+
+    def transactions(self) -> dict[str, int]:
+        return self.table.transactions(self.version)
+
+    def listed_files(self) -> None:
+        """Not listed beside the commit: :class:`wheel_udf.platform.FileList` reads the log."""
+
+
+class Log:
+    """The functions of :mod:`wheel_udf.platform.delta_log`; ``spark`` is the table itself."""
+
+    @staticmethod
+    def log_snapshot(spark: StoreTable, _place: str) -> Snapshot:
+        return Snapshot(spark, spark.version)
+
+    @staticmethod
+    def snapshot_at(spark: StoreTable, _place: str, version: int) -> Snapshot:
+        return Snapshot(spark, version)
+
+    @staticmethod
+    def commits_after(spark: StoreTable, _place: str, version: int) -> list[tuple[int, list[Action]]]:
+        return list(enumerate(spark.commits))[version + 1 :]
+
+
+class Transaction:
+    """A transaction, as :class:`wheel_udf.platform.Transaction`."""
+
+    def __init__(self, table: StoreTable, _place: str) -> None:
+        table.world.point("store begins")
+        self.table, self.before = table, Snapshot(table, table.version)
+        self._read: set[str] = set()
+
+    def depend_on(self, app_ids: Iterable[str]) -> None:
+        self._read.update(app_ids)
+
+    def no_files(self) -> NewFiles:
+        return NewFiles([], [])
+
+    def commit_append(
+        self, files: NewFiles, *, app_id: str, batch_id: int, marks: Mapping[str, int]
+    ) -> int:
+        marks = dict(marks)
+        if self.table.world.fault == "hand-over without its cursor" and app_id.endswith("-cascade"):
+            marks = {} if files.listed else marks
+        transactions = [_mark(name, value) for name, value in {app_id: batch_id, **marks}.items()]
+        return self._commit([*files.listed, *transactions])
+
+    def commit_deletion(self, files: Sequence[tuple[str, File]], *, app_id: str) -> None:
+        mark = _mark(app_id, self.before.version + 1)
+        self._commit([*(_removal(path, file, changes=True) for path, file in files), mark])
+
+    def commit_rewrite(self, removed: Sequence[tuple[str, File]], added: NewFiles) -> None:
+        new = [{**action, "dataChange": False} for action in added.listed]
+        self._commit([*new, *(_removal(path, file, changes=False) for path, file in removed)])
+
+    def _commit(self, actions: list[Action]) -> int:
+        try:
+            self.table.world.point("store commits")
+        except Crash:
+            # The process dies; its JVM may still do what it was told.
+            self.table.world.in_flight.append(lambda: self._land(actions))
+            raise
+        return self._land(actions)
+
+    def _land(self, actions: list[Action]) -> int:
+        since = [action for version in self.table.commits[self.before.version + 1 :] for action in version]
+        if any(action.get("appId") in self._read for action in since):
+            raise ConcurrentTransactionException("a transaction that was read was set")
+        gone = {action["path"] for action in since if "deletionTimestamp" in action}
+        if any(action["path"] in gone for action in actions if "deletionTimestamp" in action):
+            raise ConcurrentDeleteDeleteException("a file that is removed is gone")
+        self.table.commits.append(actions)
+        return self.table.version
+
+
+def _mark(app_id: str, version: int) -> Action:
+    return {"appId": app_id, "version": version}
+
+
+def _removal(path: str, file: File, *, changes: bool) -> Action:
+    place = {"level": str(file.place[0]), "slot": str(file.place[1])}
+    return {"path": path, "deletionTimestamp": 0, "dataChange": changes, "partitionValues": place}
+
+
+class SimulatedStore(SlotStore):
+    """The real store over a :class:`StoreTable`; only what makes and reads files is replaced."""
+
+    spark: Any
+
+    def __init__(self, table: StoreTable, layout: StoreLayout) -> None:
+        super().__init__(table, "store", layout)  # type: ignore[arg-type]
+
+    def _write(self, _transaction: Any, frame: Any) -> NewFiles:
+        if frame is None:
+            return NewFiles([], [])
+        places: dict[tuple[int, int], list[StoredRow]] = {}
+        for row in frame.rows:
+            places.setdefault((row.level, row.slot), []).append(row)
+        listed = []
+        for (level, slot), rows in sorted(places.items()):
+            path = self.spark.world.new_name(f"level={level}/slot={slot}/part")
+            self.spark.files[path] = tuple(rows)
+            listed.append(_addition(path, level, slot, rows))
+        return NewFiles(listed, listed)
+
+    def rows(self, *, version: int | None = None) -> Any:
+        at = self.spark.version if version is None else version
+        return Rows(self.spark.rows(self.spark.paths(at)))
+
+    def _rows_of(self, paths: Sequence[str]) -> Any:
+        return Rows(self.spark.rows(paths))
+
+    def _require(self, marks: Mapping[str, int], expected: Mapping[str, int | None]) -> None:
+        fault = self.spark.world.fault
+        if fault == "placed by an old cursor" and CURSOR in expected:
+            return
+        super()._require(marks, expected)
+
+    def _late(self, wanted: Any, version: int | None, there: Any) -> set[str]:
+        if self.spark.world.fault == "late files are dropped":
+            return set()
+        return super()._late(wanted, version, there)
+
+
+def _addition(path: str, level: int, slot: int, rows: Sequence[StoredRow]) -> Action:
+    said = [row.said_ms for row in rows if row.said_ms is not None]
+    stats = {"numRecords": len(rows), "maxValues": {"event_time_ms": max(said)} if said else {}}
+    return {
+        "path": path,
+        "partitionValues": {"level": str(level), "slot": str(slot)},
+        "size": 100 * len(rows),
+        "modificationTime": 0,
+        "dataChange": True,
+        "stats": json.dumps(stats),
+    }
