@@ -112,6 +112,9 @@ def inside(world: World) -> Iterator[None]:
 @contextmanager
 def installed() -> Iterator[None]:
     """Puts the world of :func:`inside` under the real code, in place of files, kernel locks and clocks."""
+    from tests.simulation import tier_rows
+    from tests.simulation.store_model import Columns, Log, Transaction
+
     rooms = ("identity", "spark_logs", "planned_settings")
     clock = "wheel_udf.clock.source"
     with ExitStack() as stack:
@@ -120,5 +123,24 @@ def installed() -> Iterator[None]:
         stack.enter_context(patch("wheel_udf.job.replay.Lease", lambda path: Lease(_current[-1], path)))
         stack.enter_context(patch(f"{clock}.wall_clock_ms", lambda: _current[-1].wall_ms))
         stack.enter_context(patch(f"{clock}._elapsed_ms", lambda: _current[-1].elapsed_ms))
+        tiered, run = "wheel_udf.tiered", "wheel_udf.tiered.run"
+        for name, other in {
+            f"{run}.wall_clock_ms": lambda: _current[-1].wall_ms,
+            f"{run}.HintBoard": lambda: _current[-1].board,
+            f"{tiered}.keeper.stored_rows": tier_rows.stored_rows,
+            f"{tiered}.keeper.F": Columns,
+            f"{tiered}.keeper._INBOX_FILES": 2,
+            f"{tiered}.hand_over.prepare": tier_rows.prepare,
+            f"{tiered}.hand_over.news_since": tier_rows.news_since,
+            f"{tiered}.hand_over.to_lower_levels": tier_rows.to_lower_levels,
+            f"{tiered}.retirement._marks": tier_rows.marks,
+            "wheel_udf.pending.acts.stored_rows": tier_rows.stored_rows,
+            "wheel_udf.store.slot_store.F": Columns,
+            "wheel_udf.store.slot_store.begin_transaction": Transaction,
+            "wheel_udf.store.slot_store.tables": Log,
+            "wheel_udf.store.reader.tables": Log,
+            "wheel_udf.platform.delta_files.delta_log": Log,
+        }.items():
+            stack.enter_context(patch(name, other))
         stack.enter_context(light())
         yield

@@ -59,6 +59,7 @@ class WheelOracle:
         self.read_to = 0
         self.rejected: Counter[str] = Counter()
         self.accounts: list[tuple[Counter[str], int]] = []
+        self.came: list[tuple[int, int]] = []
 
     # ---- what is durable -----------------------------------------------------------------------------------------------
 
@@ -100,6 +101,7 @@ class WheelOracle:
                 batch.rows.setdefault(row["destination"], []).append(_fired_row(row, heap_now(heap, at_ms)))
         self.batches.append(batch)
         self.accounts.append((self.counts(), self.pending))
+        self.came.append(self._came())
 
     def wrote(self, to: str, batch_id: int, rows: Iterable[Row], clock_ms: int) -> None:
         """A sink has got rows of a batch, while no clock had passed `clock_ms`."""
@@ -128,6 +130,18 @@ class WheelOracle:
             (found, pending) == (dict(+must), waiting),
             f"batch {batch_id} reports {found}, pending {pending}; true is {dict(+must)}, pending {waiting}",
         )
+
+    def reported_sums(self, batch_id: int, counts: Mapping[str, int], pending: int) -> None:
+        """The account of a batch of the tiered mode: what has left is exact, and the sums are closed."""
+        must, _ = self.accounts[batch_id]
+        for name in ("fired", "missed", "rejected", "cancel_rejected"):
+            found = counts.get(name, 0)
+            check(found == must[name], f"batch {batch_id} reports {found} {name}; true is {must[name]}")
+        schedules, cancels = self.came[batch_id]
+        ended = sum(counts.get(name, 0) for name in SCHEDULE_OUTCOMES) + pending
+        check(ended == schedules, f"batch {batch_id} accounts for {ended} schedules of {schedules}: {counts} {pending}")
+        told = sum(counts.get(name, 0) for name in CANCEL_OUTCOMES)
+        check(told == cancels, f"batch {batch_id} accounts for {told} cancels of {cancels}: {counts}")
 
     def idle(self, now_ms: int, read_to: int, all_input: int) -> None:
         """The query finds nothing to do at an instant."""
@@ -165,10 +179,13 @@ class WheelOracle:
         """Entries that wait."""
         return sum(heap.pending for heap in self.heaps)
 
-    def _check_account(self) -> None:
-        counts = self.counts()
+    def _came(self) -> tuple[int, int]:
+        """How many schedules and cancels were read."""
         schedules = sum(heap.schedules_in for heap in self.heaps) + self.rejected["rejected"]
-        cancels = sum(heap.cancels_in for heap in self.heaps) + self.rejected["cancel_rejected"]
+        return schedules, sum(heap.cancels_in for heap in self.heaps) + self.rejected["cancel_rejected"]
+
+    def _check_account(self) -> None:
+        counts, (schedules, cancels) = self.counts(), self._came()
         ended = sum(counts[name] for name in SCHEDULE_OUTCOMES) + self.pending
         check(schedules == ended, f"{schedules} schedules came, {ended} are accounted for")
         told = sum(counts[name] for name in CANCEL_OUTCOMES)
@@ -197,7 +214,7 @@ def _heap_row(command: Command) -> dict[str, Any]:
         "schedule_id": command.id,
         "op": command.op,
         "seq": command.seq,
-        "amend": 0,
+        "amend": getattr(command, "amend", 0),
         "seq_given": command.seq_given,
         "deliver_at_ms": 0 if command.op else command.due_ms,
         "max_lateness_ms": command.lateness_ms,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tests.simulation.core import Core
 from tests.simulation.direct import DirectWorld
 from tests.simulation.oracle import Violation
-from tests.simulation.seeds import steps_of
-from tests.simulation.world import Step
+from tests.simulation.seeds import steps_of, tiered_steps_of
+from tests.simulation.tiered import TieredWorld
+from tests.simulation.world import Step, World
 
 
 @dataclass(frozen=True)
@@ -18,29 +19,50 @@ class Failure:
     """A run that broke a promise.
 
     Attributes:
+        mode: The mode.
         settings: The settings of its first process.
         steps: Its steps.
         what: The broken promise.
     """
 
+    mode: str
     settings: dict[str, Any]
     steps: tuple[Step, ...]
     what: str
 
 
+@dataclass(frozen=True)
+class Mode:
+    """A mode: its world, and how a seed becomes steps."""
+
+    world: type[World]
+    steps_of: Callable[[int], tuple[dict[str, Any], list[Step]]]
+
+
+MODES = {
+    "direct": Mode(DirectWorld, steps_of),
+    "tiered": Mode(TieredWorld, tiered_steps_of),
+}
+
+
 def replay(
-    settings: dict[str, Any], steps: Sequence[Step], *, core: Core | None = None, fault: str | None = None
+    mode: str,
+    settings: dict[str, Any],
+    steps: Sequence[Step],
+    *,
+    core: Core | None = None,
+    fault: str | None = None,
 ) -> Failure | None:
     """Runs a list of steps; call it inside :func:`tests.simulation.disk.installed`."""
-    world = DirectWorld(core or Core(), fault=fault, settings=dict(settings))
+    world = MODES[mode].world(core or Core(), fault=fault, settings=dict(settings))
     try:
         world.run(steps)
     except Violation as violation:
-        return Failure(settings, tuple(steps), str(violation))
+        return Failure(mode, settings, tuple(steps), str(violation))
     return None
 
 
-def run_seed(seed: int, *, core: Core, fault: str | None = None) -> Failure | None:
+def run_seed(mode: str, seed: int, *, core: Core, fault: str | None = None) -> Failure | None:
     """Runs a seed."""
-    settings, steps = steps_of(seed)
-    return replay(settings, steps, core=core, fault=fault)
+    settings, steps = MODES[mode].steps_of(seed)
+    return replay(mode, settings, steps, core=core, fault=fault)

@@ -132,3 +132,91 @@ def _numbered(steps: list[Step]) -> list[Step]:
 
 def _with_offset(command: Command, offset: int) -> Command:
     return Command(**{**command.__dict__, "seq": offset})
+
+
+# ---- tiered ----------------------------------------------------------------------------------------------------------
+
+
+def tiered_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
+    """The settings and the steps of a seed of the tiered mode."""
+    work = random.Random(f"tiered workload {seed // SCHEDULES}")
+    forgets = work.random() < 0.5
+    settings = {
+        "clock": "processing",
+        "shards": work.choice((1, 1, 2)),
+        "size": work.choice((3, 4)),
+        "levels": work.choice((2, 3)),
+        "state_levels": 1,
+        "memory": work.choice((5, 20)) if forgets else None,
+        "limit": work.choice((None, None, 1, 2)),
+    }
+    versions = {name: list(range(1, 40)) for name in _IDS}
+    if not forgets:
+        for each in versions.values():
+            # Beyond what is remembered, an older version is new: only there versions come in any order.
+            head = each[:6]
+            work.shuffle(head)
+            each[:6] = head
+    rounds = [_tiered_round(work, number, versions) for number in range(work.randint(3, 5))]
+    how = random.Random(f"tiered schedule {seed}")
+    steps: list[Step] = []
+    for each in rounds:
+        steps += [*each, *_tiered_run(how)]
+    return settings, steps
+
+
+def _tiered_round(work: random.Random, number: int, versions: dict[str, list[int]]) -> list[Step]:
+    now_ms = START_MS + 8 * number
+    steps: list[Step] = []
+    for _ in range(work.choice((0, 1, 1, 2, 3))):
+        name = work.choice(_IDS)
+        steps.append(
+            (
+                "send",
+                Command(
+                    id=name,
+                    op=int(work.random() < 0.25),
+                    seq=versions[name].pop(0),
+                    due_ms=now_ms + work.choice(_TIERED_DUES),
+                    to=work.choice(("left", "right", "topic")),
+                    lateness_ms=work.choice((None, None, None, None, 3)),
+                    said_ms=now_ms,
+                    bad=work.random() < 0.06,
+                ),
+            )
+        )
+    return [*steps, ("wait", work.choice(_WAITS)) if work.random() < 0.9 else ("jump", work.choice((-9, 40)))]
+
+
+_TIERED_DUES = (-5, 0, 1, 3, 6, 9, 12, 15, 20, 26, 33, 40, 70)
+
+
+def _tiered_run(how: random.Random) -> list[Step]:
+    steps: list[Step] = []
+    luck = how.random()
+    if how.random() < 0.35:
+        steps.append(("nest", how.randint(0, 7), _nested(how)))
+    if luck < 0.3:
+        steps.append(("turns", "".join(how.choices("iwk", (4, 4, 2), k=how.randint(4, 30)))))
+    elif luck < 0.65:
+        steps.append(("crash", how.randint(0, 60)))
+        if how.random() < 0.25:
+            steps.append(("set", {"limit": how.choice((None, 1, 2))}))
+        if how.random() < 0.5:
+            steps += [("turns", "i" * how.randint(0, 9) + "kkw"), ("land",)]
+    elif luck < 0.75:
+        steps.append(_act(how))
+    elif luck < 0.8:
+        steps.append(("wipe",))
+    return [*steps, *[("run", 200)] * how.choice((0, 1, 1))]
+
+
+def _nested(how: random.Random) -> tuple[Any, ...]:
+    if how.random() < 0.5:
+        return (_act(how),)
+    return tuple(how.choices("iwk", k=how.randint(1, 12)))
+
+
+def _act(how: random.Random) -> Step:
+    kind = how.choice(("cancel", "move", "reroute"))
+    return ("act", kind, how.randint(0, 3), START_MS + how.choice((5, 20, 40, 70)))

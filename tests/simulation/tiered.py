@@ -1,0 +1,306 @@
+"""The tiered mode: intake, keeper and wheel of one process over one slot store, and acts of other processes.
+
+::
+
+    intake    Spark's model, real Keeper.take_in                   |
+    keeper    real TieredRun (what time it is, what is published), | over the real SlotStore, over the model of Delta's log
+              Keeper (hand-over, inbox, drops), Retirements        |
+    wheel     Spark's model, real ClockReader of the store's clock, the batches of delivery_model
+    acts      real acts._append                                    |
+
+Intake, keeper and wheel take turns in any order. While one of them is inside the real code, at any commit of the store, the others
+and acts may take turns too (:meth:`TieredWorld.point`), as far as the keeper's lock lets them. A commit that a dying process has
+begun may land later.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.delivery_model import REJECTS, Delivery
+from tests.simulation.direct import DEFAULTS, config_of, in_config
+from tests.simulation.disk import Crash, Lease, ProcessFailed
+from tests.simulation.oracle import WheelOracle, check
+from tests.simulation.spark_model import Plan, Query, Steps
+from tests.simulation.store_model import Rows, SimulatedStore, StoreTable
+from tests.simulation.tier_rows import StoredRow
+from tests.simulation.tiered_parts import Change, FreeIntake, KeeperLock, Parts, Blocked, pending_now
+from tests.simulation.world import Step, World
+from wheel_udf.clock import StoreClock
+from wheel_udf.clock.source import ClockReader
+from wheel_udf.common import ActError, ConfigError, StoreError, StoreMovedError
+from wheel_udf.delivery.report import BatchReport
+from wheel_udf.job.compose import tiered_wheel_of
+from wheel_udf.job.replay import note_settings
+from wheel_udf.pending import acts
+from wheel_udf.platform import open_checkpoint
+from wheel_udf.stream.sharding import shard_keys
+from wheel_udf.stream.wheel_worker import WheelWorker
+from wheel_udf.tiered.checks import open_identity, require_one_another
+from wheel_udf.tiered.run import TieredRun
+from wheel_udf.wheel import CANCEL, SCHEDULE
+
+CHECKPOINT = "data/checkpoint"
+INTAKE, WHEEL = f"{CHECKPOINT}/intake", f"{CHECKPOINT}/wheel"
+_POLLS_OF_RETIREMENT = 3
+
+
+@dataclass
+class TieredWorld(World):
+    """A world with a run of the tiered mode."""
+
+    store: StoreTable = field(init=False)
+    oracle: WheelOracle = field(init=False)
+    in_flight: list[Callable[[], Any]] = field(default_factory=list)
+    turns: deque[str] = field(default_factory=deque)
+    parts: Parts | None = None
+    actor: str = ""
+    acts_of: dict[int, Change] = field(default_factory=dict)
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _nested: tuple[int, tuple[Any, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        self.settings = {**DEFAULTS, "levels": 3, "state_levels": 1, **self.settings}
+        self.store = StoreTable(self)
+        self.oracle = WheelOracle(self.settings["shards"], self.settings["memory"], 0)
+
+    # ---- steps ---------------------------------------------------------------------------------------------------------
+
+    def take_more(self, step: Step) -> None:
+        """Steps of this mode: turns, what happens at a commit of the store, acts, commits of the dead that land."""
+        match step:
+            case ("turns", order):
+                self.turns.extend(order)
+                self._run_until({"idle"}, len(order))
+                self.turns.clear()
+            case ("nest", number, what):
+                self._nested = number, what
+            case ("act", kind, which, due_ms):
+                self._act(kind, which, due_ms)
+            case ("land",):
+                self._land()
+            case _:
+                super().take_more(step)
+
+    def point(self, name: str) -> None:
+        """See :meth:`World.point`; at a point of the store others may take their turns first."""
+        if self._nested is not None and name.startswith("store"):
+            number, what = self._nested
+            self._nested = (number - 1, what) if number else None
+            if not number:
+                self._others(what)
+        super().point(name)
+
+    def _others(self, what: tuple[Any, ...]) -> None:
+        actor = self.actor
+        for each in what:
+            if isinstance(each, tuple):
+                self.take(each)
+            elif each != actor and self.parts is not None and actor:
+                self.parts.turn(each)
+            self.actor = actor
+
+    def _land(self) -> None:
+        for commit in self.in_flight:
+            try:
+                commit()
+            except Exception:  # noqa: BLE001, S112  # a conflict; nobody is left to hear of it
+                continue
+        self.in_flight.clear()
+
+    def _act(self, kind: str, which: int, due_ms: int) -> None:
+        """An act of another process on one pending entry."""
+        left, self._left, actor, self.actor = self._left, None, self.actor, ""
+        try:
+            entries = pending_now(self.store, self.wheel_clock_ms)
+            if entries:
+                row = entries[which % len(entries)]
+                change = Change.of(kind, row, due_ms)
+                store = SimulatedStore(self.store, self.layout)
+                self.acts_of[acts._append(store, Rows([change]))] = change  # noqa: SLF001
+        except ActError:
+            pass  # gave up after conflicts: nothing was changed
+        finally:
+            self._left, self.actor = left, actor
+
+    @property
+    def layout(self) -> Any:
+        """The store's layout."""
+        return config_of("tiered", in_config(self.settings)).wheel.layout()
+
+    @property
+    def wheel_clock_ms(self) -> int:
+        """The clock of the wheel's last planned batch."""
+        return max((heap.clock_ms for heap in self.oracle.heaps if heap.clock_ms is not None), default=0)
+
+    # ---- a process -----------------------------------------------------------------------------------------------------
+
+    def life(self) -> Steps:
+        """The start of :func:`wheel_udf.tiered.start_tiered`, and the turns of its parts."""
+        self.parts = None
+        config = config_of("tiered", in_config(self.settings))
+        try:
+            note_settings(config, None)
+        except ConfigError:
+            # The last run left a planned batch under other settings: start with those, as the error says.
+            self.settings["limit"] = self.settings["limit_before"]
+            config = config_of("tiered", in_config(self.settings))
+            note_settings(config, None)
+        self.settings["limit_before"] = self.settings["limit"]
+        yield "settings noted"
+        what = tiered_wheel_of(config, None)
+        store = SimulatedStore(self.store, what.layout)
+        leases: Any = [Lease(self, "data/store/_wheel").acquire(), Lease(self, INTAKE).acquire()]
+        identity = open_identity(CHECKPOINT, "simulated", what)
+        require_one_another(store, "data/store", CHECKPOINT, identity)
+        yield "opened"
+        run = TieredRun(store, what, identity, leases, None, bounded=False)
+        run.keeper._lock = KeeperLock(self)  # type: ignore[assignment]  # noqa: SLF001
+        yield "run made"
+        parts = Parts(self, run, self._intake(run), *self._wheel(what, run))
+        yield "queries made"
+        self.parts = parts
+        yield from self._in_turns(parts)
+
+    def _in_turns(self, parts: Parts) -> Steps:
+        """Turns as the steps have ordered them; without an order, each in turn until none has anything to do."""
+        while True:
+            if self.turns:
+                parts.turn(self.turns.popleft())
+                yield "turn"
+                continue
+            found = []
+            for actor in "kiw":
+                while (at := parts.turn(actor)) == "clock asked":
+                    yield "turn"
+                found.append(at)
+                yield "turn"
+            yield "idle" if set(found) == {"idle"} else "turn"
+
+    def _intake(self, run: TieredRun) -> Query:
+        def take_in(plan: Plan, _attempt: str) -> Steps:
+            commands = Rows(self.input[plan.start[1] : plan.end[1]])
+            for _ in range(1_000):
+                yield "before the intake's commit"
+                try:
+                    run.keeper.take_in(commands, plan.batch_id, run.clock_of)  # type: ignore[arg-type]
+                    break
+                except Blocked:
+                    continue
+                except StoreMovedError as fault:
+                    raise ProcessFailed(str(fault)) from fault
+            yield "taken in"
+
+        return Query(self, INTAKE, FreeIntake(), _Input(self), take_in)
+
+    def _wheel(self, what: Any, run: TieredRun) -> tuple[Query, Delivery]:
+        lease = Lease(self, WHEEL).acquire()
+        run._leases.append(lease)  # type: ignore[arg-type]  # noqa: SLF001
+        of_wheel = {"wheel_fingerprint": what.wheel.fingerprint(), "shards": what.shards}
+        identity = open_checkpoint(WHEEL, name="simulated", clock_kind=StoreClock.kind, **of_wheel)
+        worker = WheelWorker(
+            wheel=what.wheel,
+            shards=what.shards,
+            keys=shard_keys(what.shards),
+            clock_kind=StoreClock.kind,
+            first_ms=0,
+            delay_ms=0,
+            memory_ms=what.memory_ms,
+            board_folder=None,
+            limit=what.limit,
+            stored=True,
+        )
+        delivery = Delivery(
+            self, WHEEL, worker, identity.app_id, on_report=lambda report: run.note(report, None)
+        )
+        reader = ClockReader(StoreClock(token=run.token), what.shards, self.board)  # type: ignore[arg-type]
+        query = delivery.query = Query(self, WHEEL, reader, _Near(self), delivery.run)
+        query.limit = what.limit
+        return query, delivery
+
+    def rows_of(self, plan: Plan) -> tuple[StoredRow, ...]:
+        """The near rows of a batch of the wheel."""
+        return tuple(row.as_seen() for row in self.store.near_rows(plan.start[1] - 1, plan.end[1] - 1))
+
+    # ---- what the oracle sees --------------------------------------------------------------------------------------------
+
+    def planned(self, query: Query, plan: Plan) -> None:
+        """See :meth:`World.planned`. Commands come to the wheel in the batch that reads their commit."""
+        if query.path == INTAKE:
+            self.spans[plan.batch_id] = plan.start[1], plan.end[1]
+            return
+        commands: list[Any] = []
+        last = self.oracle.read_to
+        for actions in self.store.commits[plan.start[1] : plan.end[1]]:
+            for action in actions:
+                app_id = action.get("appId", "")
+                if app_id.endswith("-intake"):
+                    first, last = self.spans[action["version"]]
+                    check(first == self.oracle.read_to + len(commands), "a batch of the intake is lost or twice")
+                    commands += self.input[first:last]
+        read = len(commands)
+        commands += [
+            self.acts_of[action["version"]]
+            for actions in self.store.commits[plan.start[1] : plan.end[1]]
+            for action in actions
+            if action.get("appId", "").endswith("-acts")
+        ]
+        span = self.oracle.read_to, self.oracle.read_to + read
+        instant_ms = plan.end[0].get("instant_ms") if plan.ticks else None
+        self.oracle.planned(
+            plan.batch_id, span, commands, instant_ms, ticks=plan.ticks, limit=query.limit
+        )
+
+    def committed(self, query: Query, plan: Plan) -> None:
+        """See :meth:`World.committed`."""
+        if query.path == WHEEL:
+            assert self.parts is not None or self.live is not None
+            self.oracle.committed(plan.batch_id, self.written(), len(self.table(REJECTS).rows))
+
+    def reported(self, plan: Plan, report: BatchReport) -> None:
+        """The report of a batch, complete: of what the store has still to compare, only the sums are known."""
+        self.oracle.reported_sums(plan.batch_id, report.counts, report.pending)
+
+    def found_idle(self) -> None:
+        """See :meth:`World.found_idle`."""
+        self.oracle.idle(self.wall_ms, self.oracle.read_to, len(self.input))
+
+    def _end(self) -> None:
+        super()._end()
+        self.parts = None
+
+    def finish(self) -> None:
+        """See :meth:`World.finish`."""
+        self._end()
+        self._land()
+        self._nested = None
+        for ms in (0, 7, 400):
+            self.take(("wait", ms))
+            check(self._run_until({"idle"}, 5_000) == "idle", "the run does not come to rest")
+        self.oracle.ended(self.written())
+
+
+@dataclass
+class _Input:
+    """The input as a source of Spark."""
+
+    world: TieredWorld
+
+    def latest(self, start: int, *, bounded: bool) -> int:
+        return len(self.world.input)
+
+
+@dataclass
+class _Near:
+    """The stream of the store's near rows: its offset is the number of versions that are read."""
+
+    world: TieredWorld
+
+    def latest(self, start: int, *, bounded: bool) -> int:
+        return self.world.store.version + 1
+
+
+__all__ = ["CANCEL", "SCHEDULE", "Crash", "StoreError", "TieredWorld"]

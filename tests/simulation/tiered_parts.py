@@ -1,0 +1,157 @@
+"""The parts of a tiered process in turns: its intake, its keeper, its wheel; the keeper's lock; acts.
+
+::
+
+    turn "i"   the intake goes on to its next point       turn "w"   the wheel does
+    turn "k"   one look of the supervisor's thread, as TieredRun._keep: hand over what is near, retire, join files
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.disk import ProcessFailed
+from tests.simulation.spark_model import Query
+from tests.simulation.store_model import StoreTable
+from tests.simulation.tier_rows import StoredRow, winners
+from wheel_udf.common import StoreMovedError
+from wheel_udf.store import CURSOR
+from wheel_udf.tiered.queries import position_of
+from wheel_udf.tiered.run import TieredRun
+from wheel_udf.wheel import CANCEL, SCHEDULE
+
+if TYPE_CHECKING:
+    from tests.simulation.delivery_model import Delivery
+    from tests.simulation.tiered import TieredWorld
+
+_RETIRE_EVERY_POLLS = 3
+
+
+class Blocked(Exception):  # noqa: N818  # no error: the thread waits
+    """Another thread holds the keeper's lock."""
+
+
+class KeeperLock:
+    """The keeper's lock between turns: who would have to wait gets :class:`Blocked` before it has done anything."""
+
+    def __init__(self, world: TieredWorld) -> None:
+        self.world, self.holder, self.depth = world, "", 0
+
+    def __enter__(self) -> None:
+        if self.depth and self.holder != self.world.actor:
+            raise Blocked
+        self.holder, self.depth = self.world.actor, self.depth + 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+
+
+class FreeIntake:
+    """The intake has no clock."""
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's name
+        return {}
+
+    def latestOffset(self, start: Any, _limit: object) -> Any:  # noqa: N802  # Spark's name
+        return start
+
+
+class Parts:
+    """The parts of one process."""
+
+    def __init__(
+        self, world: TieredWorld, run: TieredRun, intake: Query, wheel: Query, delivery: Delivery
+    ) -> None:
+        self.world, self.run, self.delivery, self.wheel = world, run, delivery, wheel
+        self._lives = {"i": intake.life(), "w": wheel.life()}
+        run.wheel = _Progress(wheel)  # type: ignore[assignment]
+        self._polls = 0
+        self._active: set[str] = set()
+
+    def turn(self, actor: str) -> str:
+        """One turn; the name of the point that the part has come to, "idle" if it has nothing to do."""
+        if actor in self._active:
+            return "busy"
+        before, self.world.actor = self.world.actor, actor
+        self._active.add(actor)
+        try:
+            return self._poll() if actor == "k" else next(self._lives[actor])
+        finally:
+            self._active.discard(actor)
+            self.world.actor = before
+
+    def _poll(self) -> str:
+        """One look of the supervisor's thread."""
+        try:
+            now_ms = self.run._now_ms()  # noqa: SLF001
+            keeper = self.run.keeper
+            before = keeper.store.spark.version  # type: ignore[attr-defined]
+            if now_ms is not None:
+                self.run._step(now_ms)  # noqa: SLF001
+            self._polls += 1
+            if self._polls % _RETIRE_EVERY_POLLS == 0:
+                keeper.require_untouched()
+                self.run._retirements.look(self.run._last_report, position_of(self.run.wheel))  # noqa: SLF001
+                keeper.compact()
+            done = keeper.store.spark.version != before  # type: ignore[attr-defined]
+        except Blocked:
+            return "blocked"
+        except StoreMovedError as fault:
+            raise ProcessFailed(str(fault)) from fault
+        return "kept" if done else "idle"
+
+
+class _Progress:
+    """The wheel's query, as far as the run asks for its progress."""
+
+    isActive = True  # noqa: N815  # Spark's name
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802  # Spark's name
+        if not self._query.position.next_batch:
+            return None
+        offsets = (json.dumps(end) for end in self._query.position.ends)
+        return {"sources": [{"endOffset": offset} for offset in offsets]}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A command that an act makes of a pending entry, as it comes to the intake's rows and to the oracle."""
+
+    id: str
+    op: int
+    seq: int
+    amend: int
+    due_ms: int
+    to: str
+    lateness_ms: int | None
+    said_ms: int | None = None
+    bad: bool = False
+    seq_given: bool = True
+
+    @staticmethod
+    def of(kind: str, row: StoredRow, due_ms: int) -> Change:
+        """An act on an entry: ``cancel``, ``move``, ``reroute``."""
+        assert row.due_ms is not None and row.to is not None, "an entry"
+        entry = kind != "cancel"
+        return Change(
+            id=row.id,
+            op=SCHEDULE if entry else CANCEL,
+            seq=row.seq,
+            amend=row.amend + entry,
+            due_ms=due_ms if kind == "move" else row.due_ms,
+            to="right" if kind == "reroute" else row.to,
+            lateness_ms=row.lateness_ms,
+        )
+
+
+def pending_now(table: StoreTable, clock_ms: int) -> list[StoredRow]:
+    """The entries that an act can pick: not yet due by the wheel's clock."""
+    cursor_ms = table.transactions(table.version).get(CURSOR)
+    found = winners(table.rows(table.paths(table.version)), cursor_ms)
+    return [row for _, row in sorted(found.items()) if row.due_ms is not None and row.due_ms > clock_ms]
