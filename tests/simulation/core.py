@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -25,7 +25,7 @@ pa.set_cpu_count(1)  # tables of three rows: a pool of threads costs more than i
 _MOST_KEPT = 20_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Command:
     """A command as a producer has sent it.
 
@@ -50,6 +50,13 @@ class Command:
     seq_given: bool = True
     said_ms: int = 0
     bad: bool = False
+
+    def __repr__(self) -> str:
+        said = [f"{each.name}={getattr(self, each.name)!r}" for each in fields(self)[1:] if self._says(each)]
+        return f"Command({', '.join([repr(self.id), *said])})"
+
+    def _says(self, field: Any) -> bool:
+        return bool(getattr(self, field.name) != field.default)
 
     def row(self) -> dict[str, Any]:
         """The row of the worker's input."""
