@@ -195,7 +195,7 @@ def _tables_of(spark: SparkSession, destinations: Destinations) -> Iterator[str]
 
 def _fired(spark: SparkSession, place: str, schedule_id: str) -> Iterator[Event]:
     for row in _of_table(spark, place, schedule_id, "fired_at", "lateness_ms", "fire_id"):
-        detail = f"{duration_text(row.lateness_ms)} late, fire_id {row.fire_id}"
+        detail = f"{duration_text(row.lateness_ms)} after due, fire_id {row.fire_id}"
         yield Event(row.at, "fired", row.seq, None, row.due, row.destination, detail)
 
 

@@ -10,7 +10,7 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
     ---------------------------------------------------------------------------------------------------------------
       delta_log  delta_files  delta_transaction      places            Delta tables: read, follow, commit; their places
       identity  lease  spark_logs  planned_settings  files              checkpoints: who they are, who runs them, their batches
-      session  jars  kafka_admin                                       Spark, its jars, Kafka's topics
+      session  java  jars  kafka_admin                                 Spark, Java, the jars, Kafka's topics
       cached_columns  failures                                         columns built once, errors in one sentence
       jvm  private_api  delta_public                                   the way in, the list below, the public way for Delta
     ---------------------------------------------------------------------------------------------------------------
