@@ -87,6 +87,7 @@ if TYPE_CHECKING:
         SCHEDULE_OUTCOMES as SCHEDULE_OUTCOMES,
         WATCH_COUNTS as WATCH_COUNTS,
         WHEEL_COUNTS as WHEEL_COUNTS,
+        Decided as Decided,
     )
     from wheel_udf.common.secrets import (
         HIDDEN as HIDDEN,
@@ -150,6 +151,7 @@ else:
                 "SCHEDULE_OUTCOMES",
                 "WATCH_COUNTS",
                 "WHEEL_COUNTS",
+                "Decided",
             ),
             "secrets": ("HIDDEN", "hide", "is_secret_name", "redacted", "remember_options", "resolve"),
         },

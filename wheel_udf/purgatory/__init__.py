@@ -57,8 +57,13 @@ if TYPE_CHECKING:
         OUTCOME_SCHEMA as OUTCOME_SCHEMA,
     )
     from wheel_udf.purgatory.state import (
+        BEAT as BEAT,
+        CANCEL as CANCEL,
+        CANCEL_OPERATION as CANCEL_OPERATION,
+        EVENT as EVENT,
         EVENT_SCHEMA as EVENT_SCHEMA,
         REQUEST_SCHEMA as REQUEST_SCHEMA,
+        SUM as SUM,
         WATCH_STATE_COLUMNS as WATCH_STATE_COLUMNS,
         WatchState as WatchState,
         hashes_of as hashes_of,
@@ -77,8 +82,13 @@ else:
             "reference": ("DelayedOperation", "Outcome", "Purgatory"),
             "settle": ("OUTCOME_SCHEMA",),
             "state": (
+                "BEAT",
+                "CANCEL",
+                "CANCEL_OPERATION",
+                "EVENT",
                 "EVENT_SCHEMA",
                 "REQUEST_SCHEMA",
+                "SUM",
                 "WATCH_STATE_COLUMNS",
                 "WatchState",
                 "hashes_of",

@@ -14,8 +14,8 @@ by default: no zone.
 
 No room is needed for a CANCEL, a version that replaces a waiting one (also one for another destination), and
 an entry that is already due. Due entries leave with the batch and take no room, unless the bound on the rows
-of a batch keeps some back. So after a batch no limit is exceeded, but for entries that were already due and
-were kept back by that bound.
+of a batch keeps some back. So after a batch a limit can be exceeded in one case only: by entries that were
+due on arrival and were kept back by that bound (also if a later version has given them a new due time).
 
 First come, first served, by (seq, schedule_id). An entry is refused if it finds no room in its slot; of the
 others, if it finds none at its destination; of the others, if it finds none in all. An entry that its

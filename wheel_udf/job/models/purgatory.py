@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, StrictStr
 
 from wheel_udf.commands import EVENT_COLUMNS, OPERATION_COLUMNS
+from wheel_udf.common import DECIDED, Decided
 from wheel_udf.job.models.bounds import OperationContractConfig
 from wheel_udf.job.models.scheduler import Faults, JobConfig, Name, one_use_of_each, path_of
 from wheel_udf.job.models.section import Rule, Section, all_defaults, looks_at
@@ -83,9 +84,9 @@ class WatchConfig(Section):
     """How operations and events meet."""
 
     lookback_ms: NotNegativeMs = Field(as_written("0 seconds"), alias="lookback")
-    """How long before its own event_time an operation looks for events. At most contract.memory."""
+    """How long before its own event_time an event counts for an operation. At most contract.memory."""
 
-    deliver: tuple[Literal["completed", "expired", "cancelled"], ...] = ("completed", "expired", "cancelled")
+    deliver: tuple[Decided, ...] = DECIDED
     """Which outcomes go to their destination. The others are only counted."""
 
 
@@ -95,9 +96,9 @@ def _events_are_remembered(watch: WatchConfig, contract: OperationContractConfig
         yield fault_at(
             "watch",
             "lookback",
-            what="an operation cannot look back so far",
+            what="the lookback is longer than events are remembered",
             value=f"{watch.lookback_ms} ms",
-            rule=f"at most contract.memory, {contract.memory_ms} ms: forgotten events are not found",
+            rule=f"at most contract.memory, {contract.memory_ms} ms",
         )
 
 
