@@ -120,7 +120,7 @@ class StoreMovedError(StoreError):
 
 
 class StopError(WheelError):
-    """A run did not stop when it was asked to: a part of it still runs."""
+    """A part of a run still runs after ``stop``."""
 
 
 class StateTooLargeError(WheelError):

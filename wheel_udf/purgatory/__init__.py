@@ -19,7 +19,7 @@ the steps.
 file           does
 =============  ==================================================================================================
 step           :func:`advance`: opens the chunks a batch needs, settles, builds the next state
-identity       one operation per id at a time: which request counts, duplicates, what is held
+identity       one operation per id at a time: which request counts, duplicates, requests that are held back
 timeline       events of a step by key and time; windows as ranges
 operations     open operations as arrays
 settle         applies events, decides outcomes: complete beats cancel beats expire

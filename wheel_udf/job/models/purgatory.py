@@ -27,7 +27,7 @@ def _columns_of(*known: str) -> tuple[Any, ...]:
 
 
 class _Meaning(Section):
-    """What the rows of a source mean."""
+    """How the rows of a source become operations or events."""
 
     columns: dict[StrictStr, Text] = Field(default_factory=dict)
     """SQL over the columns of the source, by the name of the column that it makes. Default: the source has those columns."""
@@ -81,7 +81,7 @@ StreamConfig = OperationsConfig | EventsConfig
 
 
 class WatchConfig(Section):
-    """How operations and events meet."""
+    """Which events count for an operation, and which outcomes are delivered."""
 
     lookback_ms: NotNegativeMs = Field(as_written("0 seconds"), alias="lookback")
     """How long before its own event_time an event counts for an operation. At most contract.memory."""
@@ -140,9 +140,9 @@ class PurgatoryConfig(JobConfig):
     """Where events come from."""
 
     watch: WatchConfig = all_defaults(WatchConfig)
-    """How operations and events meet."""
+    """Which events count for an operation, and which outcomes are delivered."""
 
     contract: OperationContractConfig = all_defaults(OperationContractConfig)
-    """What an operation may look like."""
+    """Bounds and defaults of operations."""
 
     rules: ClassVar[tuple[Rule, ...]] = (*JobConfig.rules, _events_are_remembered, _paths_have_one_use)
