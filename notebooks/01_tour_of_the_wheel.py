@@ -191,7 +191,8 @@ print(jumping.advance(0), "clock at", f"{jumping.clock_ms:,} ms")
 # first trace runs on Spark without waiting.
 
 # %%
-spark = build_session("tour of the wheel", master="local[2]", conf={"spark.sql.shuffle.partitions": 1})
+SETTINGS = {"spark.sql.shuffle.partitions": 1, "spark.log.level": "ERROR"}
+spark = build_session("tour of the wheel", master="local[2]", conf=SETTINGS)
 folder = tempfile.mkdtemp()
 
 

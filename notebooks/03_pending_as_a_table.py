@@ -34,7 +34,8 @@ from wheel_udf.store import SlotStore, StoreLayout
 from wheel_udf.tiered import Outlet, TieredWheel, start_tiered
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-spark = build_session("pending as a table", master="local[2]", conf={"spark.sql.shuffle.partitions": 1})
+SETTINGS = {"spark.sql.shuffle.partitions": 1, "spark.log.level": "ERROR"}
+spark = build_session("pending as a table", master="local[2]", conf=SETTINGS)
 folder = tempfile.mkdtemp()
 
 # %% [markdown]

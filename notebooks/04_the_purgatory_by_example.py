@@ -37,7 +37,8 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-spark = build_session("the purgatory", master="local[2]", conf={"spark.sql.shuffle.partitions": 1})
+SETTINGS = {"spark.sql.shuffle.partitions": 1, "spark.log.level": "ERROR"}
+spark = build_session("the purgatory", master="local[2]", conf=SETTINGS)
 folder = tempfile.mkdtemp()
 
 # %% [markdown]

@@ -15,7 +15,7 @@ move, reroute) adds to the slot store. The running job is not involved; any proc
     direct    Spark's state -----------------------------> entries
     tiered    Spark's state (near) + slot store (far) ---> entries <--- acts adds rows to the store
 
-May import: common, wheel, purgatory, platform, clock, delivery, store; pyspark, pyarrow.
+May import: common, wheel, purgatory, platform, clock, commands, delivery, store; pyspark, pyarrow.
 """
 
 from __future__ import annotations

@@ -95,7 +95,12 @@ from typing import TYPE_CHECKING
 from wheel_udf.common.exports import exports
 
 if TYPE_CHECKING:
-    from wheel_udf.platform import delta_log as delta_log, jars as jars, kafka_admin as kafka_admin
+    from wheel_udf.platform import (
+        delta_log as delta_log,
+        jars as jars,
+        java as java,
+        kafka_admin as kafka_admin,
+    )
     from wheel_udf.platform.cached_columns import (
         Prepared as Prepared,
     )
@@ -189,5 +194,5 @@ else:
                 "planned_offsets",
             ),
         },
-        modules=("delta_log", "jars", "kafka_admin"),
+        modules=("delta_log", "jars", "java", "kafka_admin"),
     )
