@@ -1,30 +1,38 @@
 """The hint board: shards post when their next entry is due, and the clock source reads it.
 
-The streaming form of the delay queue of buckets. The clock source runs in a process of its own beside the
-driver and must know the earliest non-empty bucket of *every* shard before it may skip a trigger. The last
-answer of each shard is a small file, replaced atomically::
+The clock source runs in a separate process beside the driver. It may skip a trigger only if no shard has anything
+due, so it must know the earliest non-empty bucket of *every* shard. (In Kafka's timer, a delay queue of buckets
+does this.) The last answer of each shard is a small file, replaced atomically::
 
     <folder>/<query id>/<shard>.json     last answer of a shard
     <folder>/runs/<run>                  query that a run of the clock source belongs to
     <folder>/stores/<token>.json         progress of the keeper of a slot store (see Published)
 
 A missing answer, or one of another query, counts as "due now": losing the board costs a tick and nothing
-else.
+else. So the folder need not outlive the driver: each driver has one of its own, with a random name, that only
+its user can enter. A folder that another user owns or can write to is refused: with forged answers, that user
+could delay deliveries.
 
 Imports the standard library only: it runs in the planning process of the clock source and on executors.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import re
 import shutil
+import stat
 import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+_ID: Final = re.compile(r"[0-9A-Za-z-]+")
 
 
 @dataclass(frozen=True)
@@ -72,12 +80,12 @@ class HintBoard:
     answers.
 
     Args:
-        folder: The folder, made on the first post; by default one per user below the system's folder for
-            temporary files.
+        folder: The folder, made on the first post; by default one per process below the system's folder for
+            temporary files, removed when the process ends.
     """
 
     def __init__(self, folder: str | None = None) -> None:
-        self.folder = Path(folder or Path(tempfile.gettempdir(), f"wheel-clock-{os.getuid()}"))
+        self.folder = Path(folder or _own_folder())
 
     def post(self, query_id: str, run: str | None, answers: Mapping[int, Answer]) -> None:
         """Writes answers by shard, and the link from a run of the source to its query."""
@@ -113,14 +121,40 @@ class HintBoard:
     def forget(self, run: str) -> None:
         """Removes the files of a run that has ended."""
         link = self.folder / "runs" / run
-        if link.exists():
-            shutil.rmtree(self.folder / json.loads(link.read_text())["query_id"], ignore_errors=True)
-            link.unlink(missing_ok=True)
+        if not link.exists():
+            return
+        query_id = json.loads(link.read_text())["query_id"]
+        if _ID.fullmatch(query_id):  # a name below the folder, and no path out of it
+            shutil.rmtree(self.folder / query_id, ignore_errors=True)
+        link.unlink(missing_ok=True)
 
-    @staticmethod
-    def _replace(path: Path, content: Mapping[str, Any]) -> None:
-        path.parents[1].mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.parent.mkdir(exist_ok=True)
+    def _replace(self, path: Path, content: Mapping[str, Any]) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _require_private(self.folder)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         draft.write_text(json.dumps(content))
         draft.replace(path)
+
+
+@cache
+def _own_folder() -> str:
+    """The folder of this process."""
+    folder, owner = tempfile.mkdtemp(prefix="wheel-clock-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # a forked child has the same list of things to do at its exit
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
+
+
+def _require_private(folder: Path) -> None:
+    """Raises PermissionError if another user could have written in a folder."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise PermissionError(
+            f"the folder of the clock's answers is not private: {folder}; rule: a folder of this user, not "
+            "writable by others; hint: remove it, or point TMPDIR to a folder of this user"
+        )

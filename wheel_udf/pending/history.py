@@ -2,7 +2,7 @@
 
 Nothing is stored for this purpose. The answer is put together from these sources, each of which keeps its part for a limited time::
 
-    source                          what it tells                                                 how long it is kept
+    source                          what it contains                                              how long it is kept
     slot store (tiered)             each version that came, also those that lost                  far versions until their due time has passed;
                                                                                                   near ones until their window is retired
     state                           the entry that waits; what is remembered of an ended id       until it fires; ``memory``
@@ -195,7 +195,7 @@ def _tables_of(spark: SparkSession, destinations: Destinations) -> Iterator[str]
 
 def _fired(spark: SparkSession, place: str, schedule_id: str) -> Iterator[Event]:
     for row in _of_table(spark, place, schedule_id, "fired_at", "lateness_ms", "fire_id"):
-        detail = f"{duration_text(row.lateness_ms)} late, fire_id {row.fire_id}"
+        detail = f"{duration_text(row.lateness_ms)} after due, fire_id {row.fire_id}"
         yield Event(row.at, "fired", row.seq, None, row.due, row.destination, detail)
 
 

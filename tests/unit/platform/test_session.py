@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from wheel_udf.common.errors import SessionError
-from wheel_udf.platform import jars, session
+from wheel_udf.platform import jars, java as java_program, session
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,19 +35,19 @@ def _fake_java(folder: Path, banner: str, *, exit_code: int = 0) -> Path:
     ],
 )
 def test_the_major_version_is_read_from_every_spelling(banner: str, version: int) -> None:
-    assert jars.java_version(banner) == version
+    assert java_program.java_version(banner) == version
 
 
 def test_a_banner_without_a_version_is_an_error_that_shows_it() -> None:
     with pytest.raises(SessionError, match="'no such thing'"):
-        jars.java_version("no such thing")
+        java_program.java_version("no such thing")
 
 
 def test_java_home_wins_over_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = _fake_java(tmp_path, 'openjdk version "17.0.1"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
-    assert jars.find_java() == java
+    assert java_program.find_java() == java
 
 
 def test_java_on_the_path_is_found_without_java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_java_on_the_path_is_found_without_java_home(tmp_path: Path, monkeypatch
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{java.parent}{os.pathsep}{os.environ['PATH']}")
 
-    assert jars.find_java() == java
+    assert java_program.find_java() == java
 
 
 def test_missing_java_is_an_error_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_missing_java_is_an_error_with_a_hint(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(SessionError, match=r"Java is missing.*hint: install Java 17 or 21"):
-        jars.find_java()
+        java_program.find_java()
 
 
 def test_a_java_home_without_java_is_an_error_that_names_it(
@@ -72,7 +72,7 @@ def test_a_java_home_without_java_is_an_error_that_names_it(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
 
     with pytest.raises(SessionError, match=r"no Java where JAVA_HOME points: JAVA_HOME = '.*nowhere'"):
-        jars.find_java()
+        java_program.find_java()
 
 
 def test_a_java_that_is_too_old_is_an_error_with_both_versions(
@@ -82,7 +82,7 @@ def test_a_java_that_is_too_old_is_an_error_with_both_versions(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     with pytest.raises(SessionError, match=r"too old for Spark 4: .* = 11; rule: 17 or newer"):
-        jars.find_java()
+        java_program.find_java()
 
 
 def test_a_java_that_only_apologises_is_an_error_with_its_words(
@@ -92,7 +92,7 @@ def test_a_java_that_only_apologises_is_an_error_with_its_words(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     with pytest.raises(SessionError, match=r"Java does not run.*Unable to locate a Java Runtime"):
-        jars.find_java()
+        java_program.find_java()
 
 
 def test_the_session_checks_java_before_it_starts_a_jvm(
@@ -165,7 +165,7 @@ def test_the_users_own_conf_folder_wins_over_the_project(
         "spark.sql.shuffle.partitions 7\nspark.mine 1\n", encoding="utf-8"
     )
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    monkeypatch.setattr(jars, "find_java", lambda: Path("java"))
+    monkeypatch.setattr(java_program, "find_java", lambda: Path("java"))
 
     settings = session._local({"spark.mine": "2"})
 
@@ -225,7 +225,7 @@ def test_a_good_download_replaces_the_jars_of_before(tmp_path: Path, monkeypatch
         target.mkdir()
         (target / "new.jar").touch()
 
-    monkeypatch.setattr(jars, "find_java", lambda: Path("java"))
+    monkeypatch.setattr(java_program, "find_java", lambda: Path("java"))
     monkeypatch.setattr(jars, "_run_ivy", pretend)
 
     assert jars.resolve("spark", ivy_file=ROOT / "conf" / "ivy.xml", into=into) == into
