@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from wheel_udf.clock import StoreClock
 from wheel_udf.common import CheckpointError, ConfigError
 from wheel_udf.job import kafka_options
 from wheel_udf.job.compose import identity_of
@@ -198,12 +199,12 @@ def note_settings(config: JobConfig, until_ms: int | None) -> RowSettings | None
         LeaseError: The checkpoint is in use.
     """
     if isinstance(config, PurgatoryConfig):
-        _record_or_refuse(config.checkpoint, purgatory_settings(config, until_ms))
+        _record_or_refuse(config, config.checkpoint, config.clock.kind, purgatory_settings(config, until_ms))
         return None
     assert isinstance(config, SchedulerConfig), "there are two kinds"
     now = RowSettings.of(config, until_ms).record()
     if isinstance(config, TieredConfig):
-        _record_or_refuse(f"{config.checkpoint}/wheel", now)
+        _record_or_refuse(config, f"{config.checkpoint}/wheel", StoreClock.kind, now)
         return None
     with Lease(config.checkpoint):
         open_checkpoint(config.checkpoint, name=config.name, **identity_of(config))
@@ -222,11 +223,11 @@ def _of_planned_batch(journal: PlannedSettings, checkpoint: str) -> dict[str, An
     return RowSettings.read(recorded).record()
 
 
-def _record_or_refuse(checkpoint: str, now: dict[str, Any]) -> None:
+def _record_or_refuse(config: JobConfig, checkpoint: str, clock_kind: str, now: dict[str, Any]) -> None:
     """As :func:`note_settings`, where a batch that was planned under other settings is refused."""
-    if last_planned(checkpoint) is None:
-        return
     with Lease(checkpoint):
+        # Also before the first batch: the first run may be the one that leaves a planned batch.
+        open_checkpoint(checkpoint, name=config.name, **identity_of(config) | {"clock_kind": clock_kind})
         journal = PlannedSettings(checkpoint)
         if _of_planned_batch(journal, checkpoint) not in (None, now):
             raise ConfigError(

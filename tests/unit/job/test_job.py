@@ -346,6 +346,39 @@ def test_topics_of_levels_are_fixed_by_the_first_start_and_their_levels_and_paus
         note_settings(over(topics), None)
 
 
+PURGATORY: dict[str, Any] = {
+    "clock": {"kind": "processing"},
+    "operations": {"format": "json", "path": "operations"},
+    "events": {"format": "json", "path": "events"},
+    "destinations": {"*": {"sink": "delta", "path": "tables"}},
+    "contract": {"default_destination": "out"},
+    "rejects": {"sink": "delta", "path": "bad"},
+}
+TIERED: dict[str, Any] = SETTINGS | {"mode": "tiered", "store": {"path": "store"}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "part", "changed"),
+    [
+        (TIERED, "wheel", {"limits": {"fired_per_batch": 2}}),
+        (PURGATORY, "", {"watch": {"lookback": "1 minute"}}),
+    ],
+    ids=["tiered", "purgatory"],
+)
+def test_a_batch_that_the_very_first_run_planned_is_not_replayed_with_other_settings(
+    tmp_path: Path, settings: dict[str, Any], part: str, changed: dict[str, Any]
+) -> None:
+    before = settings | {"checkpoint": str(tmp_path)}
+    note_settings(config.check(before), None)
+    checkpoint = tmp_path / part
+    (checkpoint / "offsets").mkdir()
+    (checkpoint / "metadata").write_text('{"id": "x"}')
+    (checkpoint / "offsets" / "0").write_text('v1\n{"batchTimestampMs": 0}\n{}')
+    with pytest.raises(ConfigError, match="a planned batch under other settings"):
+        note_settings(config.check(before | changed), None)
+    assert note_settings(config.check(before), None) is None
+
+
 KAFKA: dict[str, Any] = {"kafka.bootstrap.servers": "h:1", "kafka.ssl.key.password": "hunter2-canary"}
 
 
