@@ -98,6 +98,7 @@ class DirectWorld(World):
     query: Query | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.settings = {**DEFAULTS, **self.settings}
         self.oracle = WheelOracle(self.settings["shards"], self.settings["memory"], START_MS)
 

@@ -14,7 +14,7 @@ The heap is :class:`tests.unit.wheel.heap_model.HeapModel`: each version at most
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,7 @@ class WheelOracle:
         *,
         ticks: bool,
         limit: int | None,
+        touched: Collection[int] = (),
     ) -> None:
         """A batch is in the journal.
 
@@ -82,6 +83,7 @@ class WheelOracle:
             now_ms: The clock that follows from the plan; None: it stays where it is.
             ticks: Whether the batch has rows of the clock.
             limit: Most rows that it may release.
+            touched: Shards that get rows of the store; these hold the clock as if they got commands.
         """
         check(batch_id == len(self.batches), f"batch {batch_id} planned after {len(self.batches) - 1}")
         check(span[0] == self.read_to, f"batch {batch_id} reads from {span[0]}, the one before to {self.read_to}")
@@ -89,13 +91,15 @@ class WheelOracle:
         batch = Batch()
         for shard, heap in enumerate(self.heaps):
             mine = [each for each in commands if shard_of(each.id, self.shards) == shard]
-            if not mine and not ticks:
+            if not mine and not ticks and shard not in touched:
                 continue
             good = [_heap_row(each) for each in mine if not each.bad]
             bad = Counter("cancel_rejected" if each.op else "rejected" for each in mine if each.bad)
             self.rejected += bad
             at_ms = now_ms if now_ms is not None else heap_now(heap, self.first_ms)
             fired, missed = heap.batch(good, at_ms, _share(limit, shard, self.shards))
+            if shard in touched:
+                heap.clock_ms = heap_now(heap, at_ms)
             batch.rejects += bad.total() + len(missed)
             for row in fired:
                 batch.rows.setdefault(row["destination"], []).append(_fired_row(row, heap_now(heap, at_ms)))

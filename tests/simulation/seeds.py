@@ -89,7 +89,7 @@ def _run(how: random.Random, settings: dict[str, Any]) -> list[Step]:
     if luck < 0.45:
         return plain
     if luck < 0.75:
-        return [("crash", how.randint(0, 30)), *_new_settings(how), *plain]
+        return [("crash", how.randint(0, 30)), *_outage(how), *_new_settings(how), *plain]
     if luck < 0.85:
         return [
             ("zombie", how.randint(3, 25)),
@@ -105,6 +105,14 @@ def _run(how: random.Random, settings: dict[str, Any]) -> list[Step]:
     if luck < 0.96:
         return [("wipe",), *plain]
     return [("run", how.randint(1, 20)), *plain]
+
+
+def _outage(how: random.Random) -> list[Step]:
+    """Time that passes before the next start, or a clock that somebody sets meanwhile."""
+    luck = how.random()
+    if luck < 0.7:
+        return []
+    return [("wait", how.choice((1, 4, 30)))] if luck < 0.9 else [("jump", how.choice((-20, 10)))]
 
 
 def _new_settings(how: random.Random) -> list[Step]:
@@ -199,7 +207,7 @@ def _tiered_run(how: random.Random) -> list[Step]:
     if luck < 0.3:
         steps.append(("turns", "".join(how.choices("iwk", (4, 4, 2), k=how.randint(4, 30)))))
     elif luck < 0.65:
-        steps.append(("crash", how.randint(0, 60)))
+        steps += [("crash", how.randint(0, 60)), *_outage(how)]
         if how.random() < 0.25:
             steps.append(("set", {"limit": how.choice((None, 1, 2))}))
         if how.random() < 0.5:

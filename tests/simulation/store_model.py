@@ -144,10 +144,12 @@ class Snapshot:
 
     table: StoreTable
     version: int
+    hidden: str | None = None
     table_id: str = "store"
 
     def transactions(self) -> dict[str, int]:
-        return self.table.transactions(self.version)
+        found = self.table.transactions(self.version)
+        return {name: at for name, at in found.items() if not self.hidden or not name.endswith(self.hidden)}
 
     def listed_files(self) -> None:
         """Not listed beside the commit: :class:`wheel_udf.platform.FileList` reads the log."""
@@ -174,17 +176,25 @@ class Transaction:
 
     def __init__(self, table: StoreTable, _place: str) -> None:
         table.world.point("store begins")
-        self.table, self.before = table, Snapshot(table, table.version)
+        hidden = "-intake" if table.world.fault == "a batch of the intake is stored again" else None
+        self.table, self.before = table, Snapshot(table, table.version, hidden)
         self._read: set[str] = set()
 
     def depend_on(self, app_ids: Iterable[str]) -> None:
-        self._read.update(app_ids)
+        fault = self.table.world.fault
+        self._read.update(name for name in app_ids if not _overlooks(fault, name))
 
     def no_files(self) -> NewFiles:
         return NewFiles([], [])
 
     def commit_append(
-        self, files: NewFiles, *, app_id: str, batch_id: int, marks: Mapping[str, int]
+        self,
+        files: NewFiles,
+        *,
+        app_id: str,
+        batch_id: int,
+        marks: Mapping[str, int],
+        note: str | None = None,  # noqa: ARG002  # the record of an act, which is no part of the protocol
     ) -> int:
         marks = dict(marks)
         if self.table.world.fault == "hand-over without its cursor" and app_id.endswith("-cascade"):
@@ -218,6 +228,13 @@ class Transaction:
             raise ConcurrentDeleteDeleteException("a file that is removed is gone")
         self.table.commits.append(actions)
         return self.table.version
+
+
+def _overlooks(fault: str | None, name: str) -> bool:
+    """Whether a planted fault overlooks what the log says of the cursor or of acts."""
+    return (fault == "placed by an old cursor" and name == CURSOR) or (
+        fault == "an act comes between look and commit" and name.endswith("-acts")
+    )
 
 
 def _mark(app_id: str, version: int) -> Action:
@@ -259,9 +276,16 @@ class SimulatedStore(SlotStore):
 
     def _require(self, marks: Mapping[str, int], expected: Mapping[str, int | None]) -> None:
         fault = self.spark.world.fault
-        if fault == "placed by an old cursor" and CURSOR in expected:
-            return
-        super()._require(marks, expected)
+        super()._require(
+            marks, {name: value for name, value in expected.items() if not _overlooks(fault, name)}
+        )
+
+    def append(self, frame: Any, *, app_id: str, cursor_ms: int | None = None, **more: Any) -> Any:
+        """As the real one; a planted fault drops the reached slots before it."""
+        if self.spark.world.fault == "drop before append" and cursor_ms is not None:
+            gone = [(p.level, p.slot) for p in self.partitions() if self.layout.reached(p.level, p.slot, cursor_ms)]
+            self.drop(gone)
+        return super().append(frame, app_id=app_id, cursor_ms=cursor_ms, **more)
 
     def _late(self, wanted: Any, version: int | None, there: Any) -> set[str]:
         if self.spark.world.fault == "late files are dropped":

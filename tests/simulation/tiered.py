@@ -23,7 +23,7 @@ from typing import Any
 from tests.simulation.delivery_model import REJECTS, Delivery
 from tests.simulation.direct import DEFAULTS, config_of, in_config
 from tests.simulation.disk import Crash, Lease, ProcessFailed
-from tests.simulation.oracle import WheelOracle, check
+from tests.simulation.oracle import WheelOracle, check, shard_of
 from tests.simulation.spark_model import Plan, Query, Steps
 from tests.simulation.store_model import Rows, SimulatedStore, StoreTable
 from tests.simulation.tier_rows import StoredRow
@@ -63,6 +63,7 @@ class TieredWorld(World):
     _nested: tuple[int, tuple[Any, ...]] | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.settings = {**DEFAULTS, "levels": 3, "state_levels": 1, **self.settings}
         self.store = StoreTable(self)
         self.oracle = WheelOracle(self.settings["shards"], self.settings["memory"], 0)
@@ -120,7 +121,10 @@ class TieredWorld(World):
                 row = entries[which % len(entries)]
                 change = Change.of(kind, row, due_ms)
                 store = SimulatedStore(self.store, self.layout)
-                self.acts_of[acts._append(store, Rows([change]))] = change  # noqa: SLF001
+                said = acts._Change(kind, "")  # noqa: SLF001
+                picked = acts.Picked(ids=[row.id])
+                done = acts._append(store, Rows([change]), said, picked, 1)  # type: ignore[arg-type]  # noqa: SLF001
+                self.acts_of[done.batch] = change
         except ActError:
             pass  # gave up after conflicts: nothing was changed
         finally:
@@ -250,8 +254,15 @@ class TieredWorld(World):
         ]
         span = self.oracle.read_to, self.oracle.read_to + read
         instant_ms = plan.end[0].get("instant_ms") if plan.ticks else None
+        touched = {shard_of(row.id, self.oracle.shards) for row in self.rows_of(plan) if not row.bad}
         self.oracle.planned(
-            plan.batch_id, span, commands, instant_ms, ticks=plan.ticks, limit=query.limit
+            plan.batch_id,
+            span,
+            commands,
+            instant_ms,
+            ticks=plan.ticks,
+            limit=query.limit,
+            touched=touched,
         )
 
     def committed(self, query: Query, plan: Plan) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.simulation.delivery_model import Delivery
     from tests.simulation.tiered import TieredWorld
 
-_RETIRE_EVERY_POLLS = 3
+_TEND_EVERY_POLLS = 3
 
 
 class Blocked(Exception):  # noqa: N818  # no error: the thread waits
@@ -91,16 +91,15 @@ class Parts:
             if now_ms is not None:
                 self.run._step(now_ms)  # noqa: SLF001
             self._polls += 1
-            if self._polls % _RETIRE_EVERY_POLLS == 0:
-                keeper.require_untouched()
-                self.run._retirements.look(self.run._last_report, position_of(self.run.wheel))  # noqa: SLF001
-                keeper.compact()
+            tends = self._polls % _TEND_EVERY_POLLS == 0
+            if tends:
+                self.run._tend()  # noqa: SLF001
             done = keeper.store.spark.version != before  # type: ignore[attr-defined]
         except Blocked:
             return "blocked"
         except StoreMovedError as fault:
             raise ProcessFailed(str(fault)) from fault
-        return "kept" if done else "idle"
+        return "kept" if done or not tends else "idle"
 
 
 class _Progress:

@@ -81,7 +81,7 @@ class World:
     topic: list[Row] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     leases: dict[str, int] = field(default_factory=dict)
-    board: Board = field(default_factory=Board)
+    board: Board = field(init=False)
     process: int = 0
     points: int = 0
     live: Process | None = None
@@ -90,6 +90,9 @@ class World:
     _left: int | None = None
     _names: int = 0
     _processes: int = 0
+
+    def __post_init__(self) -> None:
+        self.board = Board(self.fault)
 
     # ---- to be filled by a mode ----------------------------------------------------------------------------------------
 

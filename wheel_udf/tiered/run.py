@@ -7,7 +7,7 @@
           `-- held by the pause   |                                            |
                       ^           |                                            |
                       `--- supervisor's thread, ten times a second <-----------'
-                           hand over what is near, end a pause, retire and join (every 10 s), end the run
+                           hand over what is near, end a pause, publish, retire and join (every 10 s), end the run
 
 The run owns both queries, the thread and the leases. It releases the leases when no part of it runs any more. If :meth:`TieredRun.stop` cannot stop
 a part, it raises an error that names the part.
@@ -41,7 +41,7 @@ from wheel_udf.tiered.settings import TieredWheel
 _log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
-_RETIRE_EVERY_POLLS = 100
+_TEND_EVERY_POLLS = 100
 _VACUUM_EVERY_POLLS = 36_000
 _PATIENCE_S = 60.0
 
@@ -185,10 +185,8 @@ class TieredRun:
                 if now_ms is not None:
                     self._step(now_ms)
                 polls += 1
-                if polls % _RETIRE_EVERY_POLLS == 0:
-                    self.keeper.require_untouched()
-                    self._retirements.look(self._last_report, position_of(self.wheel))
-                    self.keeper.compact()
+                if polls % _TEND_EVERY_POLLS == 0:
+                    self._tend()
                 if polls % _VACUUM_EVERY_POLLS == 0:
                     self.keeper.store.vacuum()
                 if ended and self._is_done():
@@ -199,6 +197,14 @@ class TieredRun:
             self._fault = fault
         finally:
             self._shut_down()
+
+    def _tend(self) -> None:
+        """The work of every ten seconds."""
+        # The board is a folder for temporary files. If somebody has emptied it, the wheel's clock stands still until the next commit.
+        self._publish(self.keeper)
+        self.keeper.require_untouched()
+        self._retirements.look(self._last_report, position_of(self.wheel))
+        self.keeper.compact()
 
     def _runs(self) -> bool:
         """Whether both queries run, or have ended as they should; the failure of one is the failure of the run."""

@@ -1,0 +1,36 @@
+"""Planted faults: what goes wrong in the protocol if one rule of it is left out. Each must be caught.
+
+The model asks ``world.fault`` at the place where the rule belongs. The real code is never changed.
+"""
+
+from __future__ import annotations
+
+DIRECT = {
+    "commit before sink": "commits/N is written before the sinks have the rows of batch N",
+    "no transaction check": "a table gets a repeated batch again",
+    "state not tied to a batch": "a repeated batch begins with the newest state instead of that of the batch before",
+    "plan with the new clock": "a repeated batch runs at the time of its repetition",
+    "replay reads more": "a repeated batch reads what has come meanwhile",
+    "replay with the new settings": "a repeated batch runs with the limit of the new start",
+    "nothing is remembered": "an id is forgotten as soon as it has fired",
+    "the clock follows a step back": "the clock of a shard goes back with the wall clock",
+    "watermark going back": "a restart begins with watermark 0",
+    "zombie commit accepted": "log entries are replaced, and Delta looks for no conflict",
+    "a lost hint counts as idle": "a shard without an answer counts as one with nothing due",
+    "rejects before tables": "the rejects, which mark a batch as complete, are written first",
+    "fires within the tick": "an entry is released a millisecond early",
+    "cancels after the clock": "the clock moves before the cancels of a batch take effect",
+}
+TIERED = {
+    "hand-over without its cursor": "the rows of a hand-over are committed without the new cursor",
+    "drop before append": "far slots are dropped before their rows are near",
+    "no cancels in a hand-over": "a cancel in the store does not end a far entry",
+    "placed by an old cursor": "rows are committed though the cursor, by which they were placed, has moved",
+    "late files are dropped": "a drop takes files that came after the rows were read",
+    "no look at news": "commands that come during a hand-over are not compared",
+    "no marks are kept": "retired windows leave no versions behind",
+    "the clock passes the cursor": "the wheel's clock goes beyond what was handed over",
+    "a batch of the intake is stored again": "the store takes a repeated batch of the intake again",
+    "an act comes between look and commit": "a hand-over does not notice an act between its look and its commit",
+}
+FAULTS = {"direct": DIRECT, "tiered": TIERED}
