@@ -5,7 +5,7 @@
     --seeds N            so many seeds, distributed over the modes; on two processes
     --seed N --mode M    one seed
     --fault NAME         with a planted fault, until it is caught
-    --faults             all planted faults, one after the other, and how many seeds each took
+    --faults             all planted faults, and how many seeds each took; with --seeds, after these
 
 A seed that fails is made small and printed as a list of steps and as a call of ``replay`` that a test can contain.
 """
@@ -30,7 +30,8 @@ _SHARES = {"direct": 6, "tiered": 4}
 """Tenths of the seeds for each mode."""
 
 _BLOCK = 10 * SCHEDULES
-_MOST_SEEDS_OF_A_FAULT = 4_000
+_MOST_SEEDS = 20_000
+_MOST_SEEDS_OF_A_FAULT = 6_000
 _PROCESSES = 2
 
 
@@ -97,17 +98,16 @@ def run_faults() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """See the docstring of the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.split("\n")[0])
-    parser.add_argument("--seeds", type=int, default=20_000)
+    parser.add_argument("--seeds", type=int)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--mode", choices=sorted(MODES), default="direct")
     parser.add_argument("--fault", choices=sorted(name for faults in FAULTS.values() for name in faults))
     parser.add_argument("--faults", action="store_true")
     asked = parser.parse_args(arguments)
-    if asked.faults:
-        return run_faults()
     if asked.seed is None and asked.fault is None:
-        return run_seeds(asked.seeds)
-    seeds = [asked.seed] if asked.seed is not None else range(asked.seeds)
+        code = run_seeds(asked.seeds or _MOST_SEEDS) if asked.seeds or not asked.faults else 0
+        return code or (run_faults() if asked.faults else 0)
+    seeds = [asked.seed] if asked.seed is not None else range(asked.seeds or _MOST_SEEDS)
     mode = next((mode for mode, faults in FAULTS.items() if asked.fault in faults), asked.mode)
     found = failed(mode, seeds, asked.fault)
     print("no promise broken" if found is None else found[1])

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from wheel_udf.stream import status_row
 from wheel_udf.stream.wheel_worker import WheelWorker, command_bits
-from wheel_udf.stream.worker import DETAIL, NO_LONG, GroupRows
+from wheel_udf.stream.worker import DETAIL, GroupRows
 
 pa.set_cpu_count(1)  # tables of three rows: a pool of threads costs more than it gives
 
@@ -200,7 +200,7 @@ def _table(rows: list[Any]) -> pa.Table:
 def light() -> Iterator[None]:
     """Leaves out what costs more than the step and changes nothing here: pandas frames, the sizes of rows."""
     with (
-        patch("wheel_udf.stream.wheel_worker.as_frame", lambda parts: pa.concat_tables(parts)),
+        patch("wheel_udf.stream.wheel_worker.as_frame", pa.concat_tables),
         patch("wheel_udf.stream.worker.largest_of", lambda _: {}),
     ):
         yield
@@ -209,6 +209,3 @@ def light() -> Iterator[None]:
 def amend_of(row: dict[str, Any]) -> int:
     """The ``amend`` of a fired row that left."""
     return int(row[DETAIL] or 0)
-
-
-__all__ = ["NO_LONG", "Command", "Core", "Group", "Result", "amend_of", "input_row"]

@@ -63,9 +63,7 @@ class Delivery:
         yield from self._write(results, plan)
         self._report(list(results.values()), plan)
 
-    def _groups(
-        self, plan: Plan, commands: tuple[Any, ...]
-    ) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
+    def _groups(self, plan: Plan, commands: tuple[Any, ...]) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
         ticks = self.query.clock.partitions(plan.start[0], plan.end[0])
         tick = (ticks[0].run, ticks[0].instant_ms) if ticks else None
         count = self.worker.shards
@@ -134,9 +132,9 @@ class Delivery:
 
     def _write_table(self, to: str, rows: list[Any], app_id: str, plan: Plan) -> Steps:
         writer = self.world.table(to).begin()
-        if has_batch(writer.transactions, app_id, plan.batch_id):
-            if self.world.fault != "no transaction check":
-                return
+        has = has_batch(writer.transactions, app_id, plan.batch_id)
+        if has and self.world.fault != "no transaction check":
+            return
         yield f"writing {to}"
         try:
             writer.commit(rows, app_id, plan.batch_id, checked=self.world.fault != "zombie commit accepted")
@@ -160,7 +158,11 @@ class Delivery:
         self.world.point("hint")
         self._post(results, plan, held_input=held_input)
         facts = FrameFacts(
-            operator=Operator.SCHEDULE, wheel="", shards=self.worker.shards, clock=self.worker.clock_kind, board=""
+            operator=Operator.SCHEDULE,
+            wheel="",
+            shards=self.worker.shards,
+            clock=self.worker.clock_kind,
+            board="",
         )
         report = report_of(
             statuses,

@@ -53,7 +53,11 @@ def config_of(mode: str, settings: tuple[tuple[str, Any], ...]) -> Any:
         {
             "name": "simulated",
             "mode": mode,
-            "wheel": {"tick": "1 ms", **{name: of[name] for name in ("size", "levels", "shards")}, **in_state},
+            "wheel": {
+                "tick": "1 ms",
+                **{name: of[name] for name in ("size", "levels", "shards")},
+                **in_state,
+            },
             **tiered,
             "clock": _clock_section(of["clock"]),
             "source": {"format": "json", "path": "data/in"},
@@ -179,7 +183,7 @@ class DirectWorld(World):
         """The report of a batch, complete."""
         self.oracle.reported(plan.batch_id, report.counts, report.pending)
 
-    def committed(self, query: Query, plan: Plan) -> None:
+    def committed(self, query: Query, plan: Plan) -> None:  # noqa: ARG002  # as all modes
         """See :meth:`World.committed`."""
         self.oracle.committed(plan.batch_id, self.written(), len(self.table(REJECTS).rows))
 
@@ -190,7 +194,7 @@ class DirectWorld(World):
         if kind == "processing":
             self.oracle.idle(self.wall_ms, self.oracle.read_to, len(self.input))
         elif kind == "event" and self.oracle.batches:
-            last = self.query._commit_of(len(self.oracle.batches) - 1)  # noqa: SLF001
+            last = self.query._commit_of(len(self.oracle.batches) - 1)
             self.oracle.idle(last["nextBatchWatermarkMs"], self.oracle.read_to, len(self.input))
 
     def finish(self) -> None:
@@ -207,7 +211,7 @@ class DirectWorld(World):
         for _ in range(60):
             if self._run_until({"committed", "idle"}) == "idle":
                 return
-        check(False, "batch follows batch without an end")  # noqa: FBT003
+        check(False, "batch follows batch without an end")
 
 
 def _without_answers_idle(reader: ClockReader) -> Any:
@@ -217,5 +221,3 @@ def _without_answers_idle(reader: ClockReader) -> Any:
         return start if len(answers) < reader.shards else real(reader, start, answers)
 
     return unbounded
-
-

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 from unittest.mock import patch
 
 from tests.simulation.core import light
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-class Crash(BaseException):  # noqa: N818  # no error: an end that no handler may catch
+class Crash(BaseException):  # no error: an end that no handler may catch
     """The process ends at this moment."""
 
 
@@ -75,7 +75,7 @@ class Lease:
     def __init__(self, world: World, path: str) -> None:
         self.world, self.path = world, path
 
-    def acquire(self) -> Lease:
+    def acquire(self) -> Self:
         self.world.point("lease")
         holder = self.world.leases.setdefault(self.path, self.world.process)
         if holder != self.world.process:
@@ -85,7 +85,7 @@ class Lease:
     def close(self) -> None:
         self.world.leases.pop(self.path, None)
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> Self:
         return self.acquire()
 
     def __exit__(self, *_: object) -> None:

@@ -26,7 +26,7 @@ AT_LEAST_ONCE = "topic"
 """The destination that is a Kafka topic; the others are tables."""
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818  # no error of the program: a finding
     """The protocol has broken a promise."""
 
 
@@ -86,7 +86,10 @@ class WheelOracle:
             touched: Shards that get rows of the store; these hold the clock as if they got commands.
         """
         check(batch_id == len(self.batches), f"batch {batch_id} planned after {len(self.batches) - 1}")
-        check(span[0] == self.read_to, f"batch {batch_id} reads from {span[0]}, the one before to {self.read_to}")
+        check(
+            span[0] == self.read_to,
+            f"batch {batch_id} reads from {span[0]}, the one before to {self.read_to}",
+        )
         self.read_to = span[1]
         batch = Batch()
         for shard, heap in enumerate(self.heaps):
@@ -115,9 +118,7 @@ class WheelOracle:
         early = [row for row in found if row[3] > clock_ms]
         check(not early, f"{to} got {early} before it was due, at {clock_ms}")
 
-    def committed(
-        self, batch_id: int, written: Mapping[str, Sequence[Row]], rejects: int
-    ) -> None:
+    def committed(self, batch_id: int, written: Mapping[str, Sequence[Row]], rejects: int) -> None:
         """A batch counts as done; `written` has all rows of tables and topics."""
         batch = self.batches[batch_id]
         for to, rows in batch.rows.items():
@@ -143,7 +144,10 @@ class WheelOracle:
             check(found == must[name], f"batch {batch_id} reports {found} {name}; true is {must[name]}")
         schedules, cancels = self.came[batch_id]
         ended = sum(counts.get(name, 0) for name in SCHEDULE_OUTCOMES) + pending
-        check(ended == schedules, f"batch {batch_id} accounts for {ended} schedules of {schedules}: {counts} {pending}")
+        check(
+            ended == schedules,
+            f"batch {batch_id} accounts for {ended} schedules of {schedules}: {counts} {pending}",
+        )
         told = sum(counts.get(name, 0) for name in CANCEL_OUTCOMES)
         check(told == cancels, f"batch {batch_id} accounts for {told} cancels of {cancels}: {counts}")
 
@@ -201,7 +205,7 @@ def heap_now(heap: HeapModel, now_ms: int) -> int:
     return now_ms if heap.clock_ms is None else max(heap.clock_ms, now_ms)
 
 
-def check(holds: bool, what: str) -> None:  # noqa: FBT001  # as an assert
+def check(holds: bool, what: str) -> None:  # as an assert
     """Raises a violation if something does not hold."""
     if not holds:
         raise Violation(what)

@@ -155,7 +155,7 @@ def tiered_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
         "size": work.choice((3, 4)),
         "levels": work.choice((2, 3)),
         "state_levels": 1,
-        "memory": work.choice((5, 20)) if forgets else None,
+        "memory": work.choice((0, 5, 20)) if forgets else None,
         "limit": work.choice((None, None, 1, 2)),
     }
     versions = {name: list(range(1, 40)) for name in _IDS}
@@ -202,8 +202,8 @@ _TIERED_DUES = (-5, 0, 1, 3, 6, 9, 12, 15, 20, 26, 33, 40, 70)
 def _tiered_run(how: random.Random) -> list[Step]:
     steps: list[Step] = []
     luck = how.random()
-    if how.random() < 0.35:
-        steps.append(("nest", how.randint(0, 7), _nested(how)))
+    if how.random() < 0.4:
+        steps.append(("nest", how.choice((0, 0, 1, 1, 2, 3, 4, 6)), _nested(how)))
     if luck < 0.3:
         steps.append(("turns", "".join(how.choices("iwk", (4, 4, 2), k=how.randint(4, 30)))))
     elif luck < 0.65:
@@ -212,16 +212,18 @@ def _tiered_run(how: random.Random) -> list[Step]:
             steps.append(("set", {"limit": how.choice((None, 1, 2))}))
         if how.random() < 0.5:
             steps += [("turns", "i" * how.randint(0, 9) + "kkw"), ("land",)]
-    elif luck < 0.75:
-        steps.append(_act(how))
-    elif luck < 0.8:
+    elif luck < 0.78:
+        steps += [("nest", 1, tuple("k" * how.randint(1, 2))), _act(how)] if how.random() < 0.5 else [_act(how)]
+    elif luck < 0.82:
         steps.append(("wipe",))
     return [*steps, *[("run", 200)] * how.choice((0, 1, 1))]
 
 
 def _nested(how: random.Random) -> tuple[Any, ...]:
-    if how.random() < 0.5:
+    if how.random() < 0.4:
         return (_act(how),)
+    if how.random() < 0.5:
+        return tuple("i" * how.randint(2, 9) + "w" * how.choice((0, 12)))
     return tuple(how.choices("iwk", k=how.randint(1, 12)))
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from tests.simulation.core import Core
 from tests.simulation.run import Failure, replay
@@ -64,6 +63,3 @@ def described(failure: Failure, title: str) -> str:
 def _text(step: Step) -> str:
     name, *values = step
     return f"{name:8} {', '.join(map(str, values))}"
-
-
-__all__ = ["described", "replace", "shrunk"]

@@ -283,7 +283,11 @@ class SimulatedStore(SlotStore):
     def append(self, frame: Any, *, app_id: str, cursor_ms: int | None = None, **more: Any) -> Any:
         """As the real one; a planted fault drops the reached slots before it."""
         if self.spark.world.fault == "drop before append" and cursor_ms is not None:
-            gone = [(p.level, p.slot) for p in self.partitions() if self.layout.reached(p.level, p.slot, cursor_ms)]
+            gone = [
+                (p.level, p.slot)
+                for p in self.partitions()
+                if self.layout.reached(p.level, p.slot, cursor_ms)
+            ]
             self.drop(gone)
         return super().append(frame, app_id=app_id, cursor_ms=cursor_ms, **more)
 

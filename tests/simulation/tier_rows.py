@@ -119,13 +119,12 @@ def stored_rows(
 # ---- hand-over -------------------------------------------------------------------------------------------------------
 
 
-def prepare(
-    store: SimulatedStore, head: Head, reached: Sequence[Partition], cursor_ms: int
-) -> Moving | None:
+def prepare(store: SimulatedStore, head: Head, reached: Sequence[Partition], cursor_ms: int) -> Moving | None:
     """As :func:`wheel_udf.tiered.hand_over.prepare`."""
     if not reached:
         return None
     layout, places = store.layout, {(p.level, p.slot) for p in reached}
+    store.spark.world.point("store is about to be read")
     rows: tuple[StoredRow, ...] = store.rows(version=head.version).rows
     here = [row for row in rows if (row.level, row.slot) in places]
     leaving = [row for row in here if _due(row) < cursor_ms]
@@ -143,6 +142,7 @@ def prepare(
         out.append(replace(verdict, level=NEAR, slot=newest))
         if verdict.act == GONE_CANCELLED:
             out.append(StoredRow(MARKS, newest, row.id, seq=row.seq, amend=row.amend))
+    store.spark.world.point("store was read")
     moving: Any = Moving(Rows(leaving), Rows(()), Rows(out))  # type: ignore[arg-type]
     return moving  # type: ignore[no-any-return]
 
@@ -178,9 +178,7 @@ def news_since(store: SimulatedStore, head: Head, leaving: Rows) -> bool:
 def verdicts(leaving: Sequence[StoredRow], others: Iterable[StoredRow]) -> dict[int, StoredRow]:
     """As :func:`wheel_udf.store.verdicts`: for each leaving row that has ended, by its number, the row that says so."""
     ids = {row.id for row in leaving}
-    known = [
-        (row, 2 if is_far(row.level) else 0, -1) for row in others if row.has_version and row.id in ids
-    ]
+    known = [(row, 2 if is_far(row.level) else 0, -1) for row in others if row.has_version and row.id in ids]
     known += [(row, 1, at) for at, row in enumerate(leaving)]
     known.sort(key=lambda k: (k[0].id, k[0].version, k[1], k[0].due_ms or 0, k[0].arrived, k[2]))
     ended: dict[int, StoredRow] = {}
@@ -220,7 +218,8 @@ def marks(store: SimulatedStore, head: Head, old: Sequence[Partition], generatio
         if (row.level, row.slot) in places and row.has_version and row.id in far_ids
     }
     return Rows(
-        StoredRow(MARKS, generation, name, seq=seq, amend=amend, op=op) for name, seq, amend, op in sorted(kept)
+        StoredRow(MARKS, generation, name, seq=seq, amend=amend, op=op)
+        for name, seq, amend, op in sorted(kept)
     )
 
 

@@ -22,16 +22,16 @@ from typing import Any
 
 from tests.simulation.delivery_model import REJECTS, Delivery
 from tests.simulation.direct import DEFAULTS, config_of, in_config
-from tests.simulation.disk import Crash, Lease, ProcessFailed
+from tests.simulation.disk import Lease, ProcessFailed
 from tests.simulation.oracle import WheelOracle, check, shard_of
 from tests.simulation.spark_model import Plan, Query, Steps
 from tests.simulation.store_model import Rows, SimulatedStore, StoreTable
 from tests.simulation.tier_rows import StoredRow
-from tests.simulation.tiered_parts import Change, FreeIntake, KeeperLock, Parts, Blocked, pending_now
+from tests.simulation.tiered_parts import Blocked, Change, FreeIntake, KeeperLock, Parts, pending_now
 from tests.simulation.world import Step, World
 from wheel_udf.clock import StoreClock
 from wheel_udf.clock.source import ClockReader
-from wheel_udf.common import ActError, ConfigError, StoreError, StoreMovedError
+from wheel_udf.common import ActError, ConfigError, StoreMovedError
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import tiered_wheel_of
 from wheel_udf.job.replay import note_settings
@@ -41,11 +41,9 @@ from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.wheel_worker import WheelWorker
 from wheel_udf.tiered.checks import open_identity, require_one_another
 from wheel_udf.tiered.run import TieredRun
-from wheel_udf.wheel import CANCEL, SCHEDULE
 
 CHECKPOINT = "data/checkpoint"
 INTAKE, WHEEL = f"{CHECKPOINT}/intake", f"{CHECKPOINT}/wheel"
-_POLLS_OF_RETIREMENT = 3
 
 
 @dataclass
@@ -100,7 +98,7 @@ class TieredWorld(World):
         for each in what:
             if isinstance(each, tuple):
                 self.take(each)
-            elif each != actor and self.parts is not None and actor:
+            elif each != actor and self.parts is not None:
                 self.parts.turn(each)
             self.actor = actor
 
@@ -108,7 +106,7 @@ class TieredWorld(World):
         for commit in self.in_flight:
             try:
                 commit()
-            except Exception:  # noqa: BLE001, S112  # a conflict; nobody is left to hear of it
+            except Exception:  # noqa: BLE001  # a conflict; nobody is left to hear of it
                 continue
         self.in_flight.clear()
 
@@ -121,9 +119,9 @@ class TieredWorld(World):
                 row = entries[which % len(entries)]
                 change = Change.of(kind, row, due_ms)
                 store = SimulatedStore(self.store, self.layout)
-                said = acts._Change(kind, "")  # noqa: SLF001
+                said = acts._Change(kind, "")
                 picked = acts.Picked(ids=[row.id])
-                done = acts._append(store, Rows([change]), said, picked, 1)  # type: ignore[arg-type]  # noqa: SLF001
+                done = acts._append(store, Rows([change]), said, picked, 1)  # type: ignore[arg-type]
                 self.acts_of[done.batch] = change
         except ActError:
             pass  # gave up after conflicts: nothing was changed
@@ -162,7 +160,7 @@ class TieredWorld(World):
         require_one_another(store, "data/store", CHECKPOINT, identity)
         yield "opened"
         run = TieredRun(store, what, identity, leases, None, bounded=False)
-        run.keeper._lock = KeeperLock(self)  # type: ignore[assignment]  # noqa: SLF001
+        run.keeper._lock = KeeperLock(self)  # type: ignore[assignment]
         yield "run made"
         parts = Parts(self, run, self._intake(run), *self._wheel(what, run))
         yield "queries made"
@@ -202,7 +200,7 @@ class TieredWorld(World):
 
     def _wheel(self, what: Any, run: TieredRun) -> tuple[Query, Delivery]:
         lease = Lease(self, WHEEL).acquire()
-        run._leases.append(lease)  # type: ignore[arg-type]  # noqa: SLF001
+        run._leases.append(lease)  # type: ignore[arg-type]
         of_wheel = {"wheel_fingerprint": what.wheel.fingerprint(), "shards": what.shards}
         identity = open_checkpoint(WHEEL, name="simulated", clock_kind=StoreClock.kind, **of_wheel)
         worker = WheelWorker(
@@ -243,7 +241,9 @@ class TieredWorld(World):
                 app_id = action.get("appId", "")
                 if app_id.endswith("-intake"):
                     first, last = self.spans[action["version"]]
-                    check(first == self.oracle.read_to + len(commands), "a batch of the intake is lost or twice")
+                    check(
+                        first == self.oracle.read_to + len(commands), "a batch of the intake is lost or twice"
+                    )
                     commands += self.input[first:last]
         read = len(commands)
         commands += [
@@ -300,7 +300,7 @@ class _Input:
 
     world: TieredWorld
 
-    def latest(self, start: int, *, bounded: bool) -> int:
+    def latest(self, start: int, *, bounded: bool) -> int:  # noqa: ARG002  # as all inputs
         return len(self.world.input)
 
 
@@ -310,8 +310,5 @@ class _Near:
 
     world: TieredWorld
 
-    def latest(self, start: int, *, bounded: bool) -> int:
+    def latest(self, start: int, *, bounded: bool) -> int:  # noqa: ARG002  # as all inputs
         return self.world.store.version + 1
-
-
-__all__ = ["CANCEL", "SCHEDULE", "Crash", "StoreError", "TieredWorld"]

@@ -18,7 +18,6 @@ from tests.simulation.store_model import StoreTable
 from tests.simulation.tier_rows import StoredRow, winners
 from wheel_udf.common import StoreMovedError
 from wheel_udf.store import CURSOR
-from wheel_udf.tiered.queries import position_of
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.wheel import CANCEL, SCHEDULE
 
@@ -51,10 +50,10 @@ class KeeperLock:
 class FreeIntake:
     """The intake has no clock."""
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's name
+    def initialOffset(self) -> dict[str, int]:  # Spark's name
         return {}
 
-    def latestOffset(self, start: Any, _limit: object) -> Any:  # noqa: N802  # Spark's name
+    def latestOffset(self, start: Any, _limit: object) -> Any:  # Spark's name
         return start
 
 
@@ -85,15 +84,15 @@ class Parts:
     def _poll(self) -> str:
         """One look of the supervisor's thread."""
         try:
-            now_ms = self.run._now_ms()  # noqa: SLF001
+            now_ms = self.run._now_ms()
             keeper = self.run.keeper
             before = keeper.store.spark.version  # type: ignore[attr-defined]
             if now_ms is not None:
-                self.run._step(now_ms)  # noqa: SLF001
+                self.run._step(now_ms)
             self._polls += 1
             tends = self._polls % _TEND_EVERY_POLLS == 0
             if tends:
-                self.run._tend()  # noqa: SLF001
+                self.run._tend()
             done = keeper.store.spark.version != before  # type: ignore[attr-defined]
         except Blocked:
             return "blocked"
@@ -136,7 +135,8 @@ class Change:
     @staticmethod
     def of(kind: str, row: StoredRow, due_ms: int) -> Change:
         """An act on an entry: ``cancel``, ``move``, ``reroute``."""
-        assert row.due_ms is not None and row.to is not None, "an entry"
+        assert row.due_ms is not None, "an entry"
+        assert row.to is not None, "an entry"
         entry = kind != "cancel"
         return Change(
             id=row.id,

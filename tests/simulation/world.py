@@ -166,6 +166,12 @@ class World:
                 self.settings = {**self.settings, **settings}
             case ("wipe",):
                 self.board.wipe()
+            case _:
+                self.take_more(step)
+
+    def take_more(self, step: Step) -> None:
+        """Takes a step of processes; a mode may know more of them."""
+        match step:
             case ("batch",):
                 self._run_until({"committed", "idle"})
             case ("run", points):
@@ -183,11 +189,7 @@ class World:
             case ("haunt", points):
                 self._haunt(points)
             case _:
-                self.take_more(step)
-
-    def take_more(self, step: Step) -> None:
-        """Takes a step that only one mode knows."""
-        raise AssertionError(f"no such step: {step}")
+                raise AssertionError(f"no such step: {step}")
 
     def _set_clock(self, ms: int) -> None:
         self.wall_ms = ms
