@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from wheel_udf.stream import status_row
 from wheel_udf.stream.wheel_worker import WheelWorker, command_bits
-from wheel_udf.stream.worker import DETAIL, GroupRows
+from wheel_udf.stream.worker import DETAIL, GroupRows, ShardWorker
 
 pa.set_cpu_count(1)  # tables of three rows: a pool of threads costs more than it gives
 
@@ -123,7 +124,7 @@ class Result:
 
     state: tuple[Any, ...] | None
     rows: tuple[dict[str, Any], ...]
-    status: status_row.WheelStatus
+    status: status_row.ShardStatus
 
 
 class Core:
@@ -140,7 +141,7 @@ class Core:
 
     def call(
         self,
-        worker: WheelWorker,
+        worker: ShardWorker,
         shard: int,
         group: Group,
         rows: tuple[Any, ...],
@@ -169,15 +170,15 @@ class Core:
 
 
 def _computed(
-    worker: WheelWorker, shard: int, group: Group, rows: tuple[Any, ...], instant_ms: int | None
+    worker: ShardWorker, shard: int, group: Group, rows: tuple[Any, ...], instant_ms: int | None
 ) -> Result:
     good = [row for row in rows if not row.bad]
     said = [row.said_ms for row in good if row.said_ms is not None]
     left = worker.batch(
         shard,
         GroupRows(
-            good=_table(good),
-            rejected=_table([row for row in rows if row.bad]),
+            good=_table(worker, good),
+            rejected=_table(worker, [row for row in rows if row.bad]),
             instant_ms=instant_ms,
             run=None,
             latest_event_ms=max(said, default=None),
@@ -186,14 +187,22 @@ def _computed(
     ).to_pylist()
     (status,) = (row[DETAIL] for row in left if row["kind"] == "status")
     rows_left = tuple(row for row in left if row["kind"] != "status")
-    return Result(group.row, rows_left, status_row.WheelStatus.from_json(status))
+    return Result(group.row, rows_left, _status_of(worker).from_json(status))
 
 
-_NONE = WheelWorker.INPUT.empty_table()
+def _table(worker: ShardWorker, rows: list[Any]) -> pa.Table:
+    if not rows:
+        return _nothing(worker.INPUT)
+    return pa.Table.from_pylist([row.row() for row in rows], schema=worker.INPUT)
 
 
-def _table(rows: list[Any]) -> pa.Table:
-    return pa.Table.from_pylist([row.row() for row in rows], schema=WheelWorker.INPUT) if rows else _NONE
+@cache
+def _nothing(schema: pa.Schema) -> pa.Table:
+    return schema.empty_table()
+
+
+def _status_of(worker: ShardWorker) -> type[status_row.ShardStatus]:
+    return status_row.WheelStatus if isinstance(worker, WheelWorker) else status_row.WatchStatus
 
 
 @contextmanager
@@ -201,6 +210,7 @@ def light() -> Iterator[None]:
     """Leaves out what costs more than the step and changes nothing here: pandas frames, the sizes of rows."""
     with (
         patch("wheel_udf.stream.wheel_worker.as_frame", pa.concat_tables),
+        patch("wheel_udf.stream.watch_worker.as_frame", pa.concat_tables),
         patch("wheel_udf.stream.worker.largest_of", lambda _: {}),
     ):
         yield

@@ -25,10 +25,11 @@ from wheel_udf.clock import is_clock_offset
 from wheel_udf.delivery.report import BatchReport, report_of
 from wheel_udf.platform import has_batch, input_moved
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
-from wheel_udf.stream.status_row import WheelStatus
-from wheel_udf.stream.wheel_worker import WheelWorker
+from wheel_udf.stream.status_row import ShardStatus
+from wheel_udf.stream.worker import ShardWorker
 
 REJECTS = "rejects"
+_LEAVES = ("fired", "outcome")
 
 
 @dataclass
@@ -37,12 +38,12 @@ class Delivery:
 
     world: Any
     checkpoint: str
-    worker: WheelWorker
+    worker: ShardWorker
     app_id: str
     bounded: bool = False
     on_report: Callable[[BatchReport], None] | None = None
     query: Query = field(init=False)
-    shards: dict[int, WheelStatus] = field(default_factory=dict)
+    shards: dict[int, ShardStatus] = field(default_factory=dict)
 
     def run(self, plan: Plan, attempt: str) -> Steps:
         """Runs a batch up to, not including, Spark's commit."""
@@ -95,9 +96,9 @@ class Delivery:
         rows = [row for result in results.values() for row in result.rows]
         waiting: dict[str, list[Row]] = {}
         for row in rows:
-            if row["kind"] == "fired":
+            if row["kind"] in _LEAVES:
                 waiting.setdefault(row["destination"], []).append(_row(row))
-        rejected = [(row["kind"], row["schedule_id"]) for row in rows if row["kind"] != "fired"]
+        rejected = [(row["kind"], row.get("schedule_id")) for row in rows if row["kind"] not in _LEAVES]
         if not waiting and not rejected:
             return
         series, rejects = f"{self.app_id}-rejects", self.world.table(REJECTS)
@@ -189,4 +190,7 @@ def _of_batch(answer: Any, batch_id: int) -> Any:
 
 
 def _row(row: dict[str, Any]) -> Row:
+    if row["kind"] == "outcome":
+        names = ("group", "op_id", "generation", "outcome", "at_ms", "decided_at_ms")
+        return tuple(row[name] for name in names)
     return row["schedule_id"], row["seq"], amend_of(row), row["deliver_at_ms"], row["fired_at_ms"]

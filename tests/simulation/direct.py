@@ -106,13 +106,17 @@ class DirectWorld(World):
         self.settings = {**DEFAULTS, **self.settings}
         self.oracle = WheelOracle(self.settings["shards"], self.settings["memory"], START_MS)
 
+    def config(self) -> Any:
+        """The config of the next process."""
+        return config_of("direct", in_config(self.settings))
+
     # ---- a process -----------------------------------------------------------------------------------------------------
 
     def life(self) -> Steps:
         """A start of the job and what follows, as :func:`wheel_udf.job.supervise.run`."""
         of = dict(self.settings)
         self.latest_ms = max(self.latest_ms, of["until"] or 0)
-        config = config_of("direct", in_config(of))
+        config = self.config()
         check_checkpoint(CHECKPOINT, **identity_of(config))
         yield "checkpoint compared"
         recorded = note_settings(config, of["until"])

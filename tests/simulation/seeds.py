@@ -18,7 +18,9 @@ import random
 from typing import Any
 
 from tests.simulation.core import Command
+from tests.simulation.purgatory import Ask
 from tests.simulation.world import START_MS, Step
+from tests.unit.purgatory.watch_model import BEAT, SUM, Event, Request
 
 SCHEDULES = 20
 """Schedules of a workload."""
@@ -230,3 +232,42 @@ def _nested(how: random.Random) -> tuple[Any, ...]:
 def _act(how: random.Random) -> Step:
     kind = how.choice(("cancel", "move", "reroute"))
     return ("act", kind, how.randint(0, 3), START_MS + how.choice((5, 20, 40, 70)))
+
+
+# ---- purgatory -------------------------------------------------------------------------------------------------------
+
+
+def watch_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
+    """The settings and the steps of a seed of a purgatory."""
+    work = random.Random(f"watch workload {seed // SCHEDULES}")
+    settings = {
+        "shards": work.choice((1, 1, 2)),
+        "lookback": work.choice((0, 3)),
+        "bounded": work.random() < 0.3,
+        "files": work.choice((1, 2, 100)),
+    }
+    how = random.Random(f"watch schedule {seed}")
+    steps: list[Step] = []
+    time_ms = START_MS
+    for _ in range(work.randint(3, 6)):
+        for _ in range(work.choice((1, 2, 3, 4))):
+            steps.append(("send", _ask(work, time_ms)))
+            time_ms += work.choice((1, 1, 2, 5, 15))
+        steps += [step for step in _run(how, settings) if step[0] != "set"]
+    return settings, steps
+
+
+def _ask(work: random.Random, time_ms: int) -> Ask:
+    group = work.choice("gggh")
+    if work.random() < 0.5:
+        what = work.choice((0, 0, 0, 0, 1, 2))
+        name = work.choice("op") if what == 2 else work.choice("abc")
+        early_ms = work.choice((0, 0, 1, 3))  # at most DELAY_MS: none is late
+        event = Event(name, time_ms - early_ms, what, work.choice((0.1, 0.7)), group)
+        return Ask(event, bad=work.random() < 0.05)
+    keys = tuple(work.sample("abc", work.randint(1, 3)))
+    need = work.choice((SUM, BEAT, *range(1, len(keys) + 1)))
+    deadline = time_ms + work.choice((1, 3, 8, 20))
+    limit = deadline + work.choice((4, 9)) if need > 0 and work.random() < 0.3 else None
+    request = Request(work.choice("op"), keys, need, time_ms, deadline, 1.0, limit, group)
+    return Ask(request, to=work.choice(("left", "right", "topic")))
