@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format docs notebooks demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch package clean distclean
+.PHONY: help setup test faults lint format docs notebooks demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -29,8 +29,12 @@ help: ## print this list
 
 setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when pyproject.toml, conf/constraints.txt or conf/ivy.xml change)
 
-test: $(STAMP) ## run all tests (ARGS=... is passed to pytest)
-	@$(PY) -m pytest --numprocesses=auto --maxprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 $(ARGS)
+# One process of tests waits for Spark's planning on one core for more than half of its time, so three of them use two cores.
+test: $(STAMP) ## run the tests (ARGS=... is passed to pytest)
+	@$(PY) -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --durations=30 --ignore=tests/faults --ignore=tests/cluster $(ARGS)
+
+faults: $(STAMP) ## kill drivers and executors and check what was delivered (ARGS=... is passed to pytest)
+	@$(PY) -m pytest --numprocesses=2 --dist=worksteal --durations=10 tests/faults tests/cluster $(ARGS)
 
 lint: $(STAMP) ## check code (ruff, mypy --strict) and documentation (links, versions)
 	@$(PY) -m ruff check .

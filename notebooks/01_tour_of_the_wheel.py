@@ -15,7 +15,7 @@
 #
 # A *hierarchical timing wheel* holds many entries, each with a due time, and finds the due ones without comparing entries with
 # each other. This notebook shows how it does that: first with plain integers, then with the in-memory reference
-# implementation, at last on Spark.
+# implementation, and finally on Spark.
 #
 # It needs no Kafka and takes less than a minute. `make notebooks` runs it.
 
@@ -48,8 +48,8 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# An entry sits on the lowest level whose interval, counted from that level's clock, still holds its due time. The top level is
-# open-ended: nothing is too far away. Dotted slots are not used from this clock, because the level below spans them.
+# An entry is on the lowest level whose interval, counted from that level's clock, contains its due time. The top level is
+# open-ended: no due time is too far away. At this clock the dotted slots are not used, because the level below covers them.
 
 # %%
 plots.levels_and_slots(wheel)
@@ -74,7 +74,7 @@ pd.DataFrame(
 # ## Where entries lie
 #
 # A wheel for reminders: 1 s x 20, five levels. Three thousand entries are due within the next two days, most of them soon. Each
-# level holds the part that is its own; the ring of a level is used again and again while time goes on.
+# level holds the entries of its own range of due times. The slots of a level form a ring, which is reused as time goes on.
 
 # %%
 reminders = Wheel(tick_ms=1_000, size=20, levels=5)
@@ -82,8 +82,8 @@ due_ms = np.random.default_rng(1).exponential(4 * 3_600_000, 3_000).astype(np.in
 plots.occupancy(reminders, due_ms, clock_ms=0)
 
 # %% [markdown]
-# Two hours and fourteen minutes later a slot of level 4 has come: its entries have moved down, near entries have fired. The
-# slot that holds each level's clock (outlined) is empty on every level above the first, because what it spans lies below.
+# Two hours and fourteen minutes later the clock has reached a slot of level 4: its entries have moved down, and near entries
+# have fired. The slot that holds a level's clock is outlined. Above level 1 it is empty: its entries are on lower levels.
 
 # %%
 later_ms = 8_040_000
@@ -114,7 +114,7 @@ for event in events:
 # %% [markdown]
 # ## The second trace: twelve entries on 10 s x 8
 #
-# Entries due at 12, 18, 35, 36, 38, 53, 54, 62, 65, 69, 100 and 700 s. The wheel makes overflow levels when it needs them.
+# Entries due at 12, 18, 35, 36, 38, 53, 54, 62, 65, 69, 100 and 700 s. The wheel adds levels (overflow wheels) when it needs them.
 
 
 # %%
@@ -146,7 +146,7 @@ plots.trace(moves)
 # %% [markdown]
 # A tick of 10 s does not make the wheel imprecise. This project fires an entry when `deliver_at <= now`, to the millisecond.
 # The rule of Kafka's wheel fires all entries of a tick when the tick begins, so up to one tick early. `TimingWheel` has
-# both; everything else here uses the exact rule.
+# both rules; everything else in this project uses the exact one.
 
 # %%
 fired_at = {
@@ -160,9 +160,9 @@ comparison.T
 # %% [markdown]
 # ## A clock that jumps
 #
-# A computer sleeps, a stream is behind, a test skips a day: then the clock jumps. The wheel visits the buckets that hold
-# something and no empty tick. All that became due comes out, oldest first; a `limit` bounds how much at once, and the rest
-# stays due.
+# A clock jumps when a computer sleeps, when a stream is behind, or when a test skips a day. The wheel visits only the buckets
+# that hold entries, and no empty ticks. All entries that have become due fire, oldest first. A `limit` bounds how many fire at
+# once; the rest stays due.
 
 # %%
 wakes: list[object] = []
@@ -191,7 +191,8 @@ print(jumping.advance(0), "clock at", f"{jumping.clock_ms:,} ms")
 # first trace runs on Spark without waiting.
 
 # %%
-spark = build_session("tour of the wheel", master="local[2]", conf={"spark.sql.shuffle.partitions": 1})
+SETTINGS = {"spark.sql.shuffle.partitions": 1, "spark.log.level": "ERROR"}
+spark = build_session("tour of the wheel", master="local[2]", conf=SETTINGS)
 folder = tempfile.mkdtemp()
 
 
@@ -222,8 +223,8 @@ query = (
 query.awaitTermination()
 
 # %% [markdown]
-# Each batch took the next instant. The status of the shard tells what waits and when the next entry is due; at 449 ms nothing
-# has fired early, at 450 ms the entry is out.
+# Each batch took the next instant. The status of the shard shows how many entries are pending and when the next one is due. At
+# 449 ms the entry has not fired; at 450 ms it has.
 
 # %%
 (

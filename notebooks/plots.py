@@ -124,7 +124,7 @@ def way_down(wheel: Wheel, deliver_at_ms: int, clock_ms: int) -> Image:
         axes.text(end_ms + (last_ms - first_ms) * 0.03, row, label, va="center", fontsize=13)
     axes.plot([deliver_at_ms] * 2, [-0.5, len(steps) - 0.5], color=VERMILION, linewidth=2, linestyle="--")
     axes.text(deliver_at_ms, -0.55, f"due {deliver_at_ms:,} ms", color=VERMILION, ha="center", fontsize=13)
-    axes.set_ylim(len(steps) - 0.5, -0.9)
+    axes.set_ylim(len(steps) - 0.5, -1.2)
     axes.set_yticks([])
     axes.set_xlim(first_ms - (last_ms - first_ms) * 0.05, last_ms + (last_ms - first_ms) * 0.75)
     axes.set_xticks(np.linspace(first_ms, last_ms, 5))

@@ -26,8 +26,16 @@ from nbformat import NotebookNode
 
 FOLDER = Path(__file__).resolve().parent
 LONGEST_CELL_S = 300
-JVM_START = "WARNING: Using incubator modules: jdk.incubator.vector\n"
-"""Java prints this when Spark starts; it says nothing about the notebook."""
+JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""A notebook's JVM lives for a minute: the second compiler and a collector with threads cost more than they give."""
+
+JVM_LINES = re.compile(
+    r"^(NOTE: Picked up JDK_JAVA_OPTIONS:.*"
+    r"|WARNING: Using incubator modules: .*"
+    r"|Deleted \d+ files and directories in a total of \d+ directories\.)\n?",
+    re.MULTILINE,
+)
+"""What Java prints when it starts, and Delta after each clean-up; it says nothing about the notebook."""
 
 _UNWANTED = re.compile(
     r"\bWARN\b|\bWarning\b|Warning:|\bERROR\b|Traceback|[a-z]Error\b|(?<![\w.])/(?:tmp|home|root|work|Users|var|private)/"
@@ -75,6 +83,7 @@ def executed(notebook: NotebookNode) -> NotebookNode:
     # The kernel and Spark's Python workers find the package of this project first.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     os.environ["TZ"] = "UTC"
+    os.environ.setdefault("JDK_JAVA_OPTIONS", JVM_OPTIONS)
     client = NotebookClient(
         notebook, timeout=LONGEST_CELL_S, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}},
         record_timing=False, extra_arguments=["--log-level=40"],
@@ -85,9 +94,17 @@ def executed(notebook: NotebookNode) -> NotebookNode:
     for cell in notebook.cells:
         cell.metadata = {}
         if "outputs" in cell:
-            cell.outputs = [output for output in cell.outputs if output.get("text") != JVM_START]
+            cell.outputs = [
+                output for output in map(_without_jvm_lines, cell.outputs) if output.get("text") != ""
+            ]
     notebook.metadata.language_info = {"name": "python"}
     return notebook
+
+
+def _without_jvm_lines(output: NotebookNode) -> NotebookNode:
+    if "text" in output:
+        output.text = JVM_LINES.sub("", output.text)
+    return output
 
 
 def render(script: Path) -> list[str]:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pandas as pd
 
 from jobs.demos import departures_data
+from wheel_udf.common import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 
 TABLES = tuple(f"reminders_{airport}" for airport in departures_data.AIRPORTS)
 FIRED_COLUMNS = (
@@ -27,8 +28,8 @@ FIRED_COLUMNS = (
 
 _SUMMARY_LINE = re.compile(r"^\s*(schedules|cancels)\s+[\d,]+ = (.+)$")
 _SUMMARY_TERM = re.compile(r"([\d,]+) (\w+)")
-_SCHEDULE_OUTCOMES = ("fired", "cancelled", "superseded", "pending", "missed", "duplicate", "rejected")
-_CANCEL_OUTCOMES = ("applied", "waiting", "late", "superseded", "duplicate", "rejected")
+_SCHEDULES = ("pending", *SCHEDULE_OUTCOMES)
+_CANCELS = tuple(outcome.removeprefix("cancel_") for outcome in CANCEL_OUTCOMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +89,8 @@ def take_account(
         Line("commands in", schedules + cancels, len(commands)),
         Line("  schedules and replaces", schedules, int((~is_cancel).sum())),
         Line("  cancels", cancels, int(is_cancel.sum())),
-        *_told_lines("schedules and replaces", schedules, must, _SCHEDULE_OUTCOMES, told.get("schedules")),
-        *_told_lines("cancels", cancels, {"applied": cancels}, _CANCEL_OUTCOMES, told.get("cancels")),
+        *_told_lines("schedules and replaces", schedules, must, _SCHEDULES, told.get("schedules")),
+        *_told_lines("cancels", cancels, {"applied": cancels}, _CANCELS, told.get("cancels")),
         *_table_lines(reminders, commands, fired),
         Line("rows in the rejects", 0, rejects),
     ]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from wheel_udf.common import LeaseError, SessionError, WheelError
-from wheel_udf.platform import jars
+from wheel_udf.platform import jars, java
 
 MARKER = ".demo"
 INTERRUPTED = 130
@@ -60,7 +60,7 @@ def outcome_of(work: Callable[[], int], say: Callable[[str], None]) -> int:
     """Runs a demo and returns its exit code; an error is reported in one line, Ctrl-C gives :data:`INTERRUPTED`."""
     os.environ.pop("SPARK_HOME", None)  # another Spark on this machine would win over the pinned one
     try:
-        jars.find_java()  # before any work
+        java.find_java()  # before any work
         return work()
     except (WheelError, OSError) as error:
         say(f"demo: {error}")

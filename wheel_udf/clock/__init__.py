@@ -1,8 +1,9 @@
 """Clock: brings time to the operators as data, one row per shard per tick.
 
 Spark runs a micro-batch only when a source has something new, and a group of ``applyInPandasWithState`` sees
-time only in a batch that contains a row for it. This room is the source of those rows. It decides when a tick
-is needed: an idle wheel gets none.
+time only in a batch that contains a row for it. This room is the source of those rows, the *ticks*. It decides
+when a tick is needed: an idle wheel gets none except its heartbeat. The *hint board* is a folder in which each
+shard notes its next due time.
 
 ::
 
@@ -13,8 +14,8 @@ is needed: an idle wheel gets none.
                         | "earliest due: 12:00:05"                                                      v
     due_board.py   hint board: one small file per shard <------ last answer of each shard ------ stream/, delivery/
 
-In: a clock's settings, the answers of the shards (next due time, clock, watermark), what the keeper of a slot
-    store publishes.
+In: a clock's settings, the answers of the shards (next due time, clock, watermark), and in the tiered mode
+    what the keeper of the slot store (:mod:`wheel_udf.tiered`) publishes.
 Out: clock rows with the columns ``shard``, ``instant_ms`` and ``run``, and the wall clock
     (:func:`wall_clock_ms`), which no other room reads.
 

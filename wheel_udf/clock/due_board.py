@@ -1,8 +1,8 @@
 """The hint board: shards post when their next entry is due, and the clock source reads it.
 
-The streaming form of the delay queue of buckets. The clock source runs in a process of its own beside the
-driver and must know the earliest non-empty bucket of *every* shard before it may skip a trigger. The last
-answer of each shard is a small file, replaced atomically::
+The clock source runs in a separate process beside the driver. It may skip a trigger only if no shard has anything
+due, so it must know the earliest non-empty bucket of *every* shard. (In Kafka's timer, a delay queue of buckets
+does this.) The last answer of each shard is a small file, replaced atomically::
 
     <folder>/<query id>/<shard>.json     last answer of a shard
     <folder>/runs/<run>                  query that a run of the clock source belongs to

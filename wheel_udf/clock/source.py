@@ -2,16 +2,17 @@
 
 Spark runs a batch only when a source has something new, and a group sees time only in a batch that contains a
 row for it. So time is a source beside the commands: each of its offsets yields one row per shard. Spark
-journals everything a batch knows of time (offset, watermark, batch timestamp) before the batch runs. A replay
-therefore sees the same time, and a test need not wait. The kinds of clock are in
+journals the time of a batch (offset, watermark, batch timestamp) before the batch runs. A replay therefore
+sees the same time, and a test need not wait. The kinds of clock are in
 :mod:`wheel_udf.clock.clocks`.
 
 No empty ticks
-    The source offers a new offset only when the earliest pending entry is due or the heartbeat has passed.
+    The source offers a new offset only when the earliest pending entry is due or a heartbeat has passed since
+    the last offset.
     This is the streaming form of the delay queue of buckets in Kafka's timer, where a thread sleeps until the
     earliest non-empty bucket expires. The next due time comes from the *hint*: the last answer of every
     shard, posted to a :class:`~wheel_udf.clock.due_board.HintBoard` under the query's id. A missing answer,
-    or one of another query, counts as "due now": a lost hint costs a tick and never delays a firing.
+    or one of another query, counts as "due now". So a lost hint costs a tick and never delays a firing.
 
 Bounded input (``availableNow``)
     A union hands out the clock's next offset together with the first file of the other sources, so the end

@@ -1,5 +1,5 @@
-"""What producers send, read as Spark ``Column`` expressions: commands of the wheel, operations and events of
-the purgatory.
+"""Commands: reads what producers send, as Spark ``Column`` expressions: commands of the wheel, operations and
+events of the purgatory.
 
 In: a frame of user columns, of Kafka records or of a change data feed, and a
 :class:`~wheel_udf.commands.contract.Contract`. Out: one row for each row of the input, valid or with an error
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         OPERATION_COLUMNS as OPERATION_COLUMNS,
         PRESETS as PRESETS,
         Contract as Contract,
+        shortened as shortened,
     )
     from wheel_udf.commands.kafka_presets import (
         kafka_commands as kafka_commands,
@@ -58,6 +59,9 @@ if TYPE_CHECKING:
         slot_column as slot_column,
     )
     from wheel_udf.commands.time_readers import (
+        FIRST_DUE as FIRST_DUE,
+        FIRST_DUE_MS as FIRST_DUE_MS,
+        MAX_INSTANT_MS as MAX_INSTANT_MS,
         utc_text as utc_text,
     )
 else:
@@ -71,12 +75,13 @@ else:
                 "EVENT_COLUMNS",
                 "OPERATION_COLUMNS",
                 "PRESETS",
+                "shortened",
             ),
             "kafka_presets": ("kafka_commands",),
             "operations": ("RECORD", "parse_events", "parse_operations"),
             "parse": ("parse_commands",),
             "readers": ("batch_ms",),
             "tier_columns": ("level_column", "slot_column"),
-            "time_readers": ("utc_text",),
+            "time_readers": ("FIRST_DUE", "FIRST_DUE_MS", "MAX_INSTANT_MS", "utc_text"),
         },
     )

@@ -1,7 +1,7 @@
 """Keeps the code that Spark generates small enough for Java's just-in-time compiler.
 
 Spark compiles a projection to one method, and the just-in-time compiler leaves a method of more than 8,000
-bytes alone: measured, every row then took five times as long. Two ways out, both by a lambda, which Spark
+bytes uncompiled: measured, every row then took five times as long. Two remedies, both by a lambda, which Spark
 interprets::
 
     interpreted(column, needed)    a long expression that few rows need: error messages, records of rejects

@@ -29,6 +29,7 @@ from wheel_udf.commands.rules import (
 )
 from wheel_udf.commands.time_readers import MAX_INSTANT_MS
 from wheel_udf.common import DURATION_RULE
+from wheel_udf.purgatory import BEAT, SUM
 
 MOST_KEYS: Final = 10_000
 
@@ -109,7 +110,7 @@ def operation_rules(given: Inputs, contract: Contract) -> list[Rule]:
         Rule("bad_deadline", deadline_ms.isNull(), asked["deadline"]),
         Rule(
             "deadline_past",
-            (deadline_ms < made_ms) | ((need == -1) & (deadline_ms == made_ms)),
+            (deadline_ms < made_ms) | ((need == BEAT) & (deadline_ms == made_ms)),
             asked["deadline"],
         ),
         Rule("beyond_max_delay", too_far, asked["deadline"]),
@@ -118,7 +119,9 @@ def operation_rules(given: Inputs, contract: Contract) -> list[Rule]:
         unread = limit_ms.isNull() | (limit_ms < deadline_ms) | (F.abs(limit_ms) > MAX_INSTANT_MS)
         if contract.max_delay_ms is not None:
             unread |= limit_ms - made_ms > contract.max_delay_ms
-        rules.append(Rule("bad_limit", asked["limit"].isNotNull() & (unread | (need < 1)), asked["limit"]))
+        rules.append(
+            Rule("bad_limit", asked["limit"].isNotNull() & (unread | need.isin(SUM, BEAT)), asked["limit"])
+        )
     if "destination" in given or contract.default_destination is not None:
         rules += destination_rules(given, contract)
     if contract.max_value_bytes is not None:

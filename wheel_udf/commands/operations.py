@@ -55,16 +55,17 @@ from wheel_udf.commands.rules import (
     shown,
 )
 from wheel_udf.common import BLANKS
+from wheel_udf.purgatory import BEAT, CANCEL, CANCEL_OPERATION, EVENT, SUM
 
 OPERATION = -1
-"""``what`` of an operation; for events see :data:`wheel_udf.purgatory.state.EVENT`."""
+"""``what`` of an operation; an event has one of the kinds beside :data:`wheel_udf.purgatory.state.EVENT`."""
 
 RECORD: Final = "_record"
 """A column with the original row as a struct, where the others were computed from it: what a reject then records."""
 
 _OPERATION_NAMES: Final = (*OPERATION_COLUMNS, SOURCE, UNREADABLE)
 _EVENT_NAMES: Final = (*EVENT_COLUMNS, SOURCE, UNREADABLE)
-_OPS: Final = {"": 0, "event": 0, "cancel": 1, "cancel_operation": 2}
+_OPS: Final = {"": EVENT, "event": EVENT, "cancel": CANCEL, "cancel_operation": CANCEL_OPERATION}
 
 
 def parse_operations(operations: DataFrame, contract: Contract) -> DataFrame:
@@ -116,7 +117,7 @@ def parse_events(events: DataFrame, contract: Contract) -> DataFrame:
     """
     frame, given, original = located(events, _EVENT_NAMES, required=("group", "key"), what="events")
     frame = frame.select("*", read.batch_ms().alias("_batch_ms"))
-    op = given["op"].read(_op) if "op" in given else F.lit(0)
+    op = given["op"].read(_op) if "op" in given else F.lit(EVENT)
     amount = given["amount"].read(_amount) if "amount" in given else F.lit(0.0)
     frame = frame.select(
         "*",
@@ -134,7 +135,7 @@ def parse_events(events: DataFrame, contract: Contract) -> DataFrame:
     frame = _checked(frame, rules, contract)
     text, octets = F.lit(None).cast("string"), F.lit(None).cast("binary")
     return frame.select(
-        F.coalesce("_op", F.lit(0)).alias("what"),
+        F.coalesce("_op", F.lit(EVENT)).alias("what"),
         *_identified(given),
         text.alias("keys"),
         F.lit(0).alias("need"),
@@ -197,9 +198,9 @@ def _derived(given: Inputs) -> list[Column]:
     need = (
         F.when(rule == "any", 1)
         .when(rule == "all", size)
-        .when(rule == "beat", -1)
+        .when(rule == "beat", BEAT)
         .when((n >= 1) & (n <= size), n)
-        .when((threshold > 0) & (threshold < float("inf")), 0)
+        .when((threshold > 0) & (threshold < float("inf")), SUM)
     )
     due = {name: _due(given, name) for name in ("deadline", "limit")}
     return [
@@ -220,7 +221,7 @@ def _due(given: Inputs, name: str) -> Column:
 
 def _op(column: Column, kind: T.DataType) -> Column:
     word = F.coalesce(F.lower(F.btrim(read.text(column, kind), F.lit(BLANKS))), F.lit(""))
-    chain = F.when(word.isin([each for each, number in _OPS.items() if number == 0]), 0)
+    chain = F.when(word.isin([each for each, number in _OPS.items() if number == EVENT]), EVENT)
     for each, number in _OPS.items():
         chain = chain.when(word == each, number)
     return chain

@@ -31,7 +31,7 @@ durations are refused row by row, since nulls and a delay of 0 are valid.
 
 Rules. Their order, and which of them apply to a CANCEL: :mod:`wheel_udf.commands.rules`. An empty text is a
 value, not a null, and breaks the rule of its column (except ``op``). A due time that no timestamp can hold is
-``beyond_max_delay``, whatever the contract allows.
+``beyond_max_delay``, whatever the contract allows; one before the year 1900 is ``due_too_early``.
 
 Delay levels (:mod:`wheel_udf.wheel.delay_levels`), if the contract has them, move due times:
 ``deliver_at_ms`` is then when the wheel is to release the row, and the requested time is ``deliver_at_ms -

@@ -20,7 +20,7 @@ from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract, shortened
 from wheel_udf.commands.inputs import Inputs
 from wheel_udf.commands.tier_columns import is_beyond_column
-from wheel_udf.commands.time_readers import MAX_INSTANT_MS
+from wheel_udf.commands.time_readers import FIRST_DUE, FIRST_DUE_MS, MAX_INSTANT_MS
 from wheel_udf.common import DURATION_RULE, NAME_PATTERN, NAME_RULE, NOT_NAMES, AllowList
 from wheel_udf.wheel import CANCEL, level_name, refused_beyond_ms
 
@@ -69,6 +69,7 @@ TEXTS: Final[Mapping[str, Text]] = {
     "beyond_max_delay": Text(
         "due too far away", "due", "{max_delay} after event_time, between the years -290308 and 294247"
     ),
+    "due_too_early": Text("due before all calendars in use", "due", f"not before {FIRST_DUE}"),
     "beyond_levels": Text(
         "beyond the last delay level",
         "due",
@@ -158,6 +159,7 @@ def _due_rules(given: Inputs, contract: Contract) -> list[Rule]:
         Rule("bad_deliver_at", at.isNotNull() & unread, asked_at),
         Rule("bad_delay", unread, asked_delay),
         Rule("beyond_max_delay", too_far, shown_due),
+        Rule("due_too_early", due_ms < FIRST_DUE_MS, shown_due),
         *beyond,
     ]
 

@@ -11,8 +11,8 @@
     arrays       runs of equal neighbours in numpy arrays
     exports      the lazy exports of a room's __init__
 
-In: texts and numbers. Out: values, or a WheelError. Nothing here knows of commands, of Spark or of a file of
-ours.
+In: texts and numbers. Out: values, or a WheelError. No module here depends on commands, on Spark or on a file
+format of this package.
 
 May import: the standard library; ``arrays`` also numpy. So ``python -m wheel_udf.platform.jars`` runs before
 the packages are installed.
@@ -87,6 +87,7 @@ if TYPE_CHECKING:
         SCHEDULE_OUTCOMES as SCHEDULE_OUTCOMES,
         WATCH_COUNTS as WATCH_COUNTS,
         WHEEL_COUNTS as WHEEL_COUNTS,
+        Decided as Decided,
     )
     from wheel_udf.common.secrets import (
         HIDDEN as HIDDEN,
@@ -150,6 +151,7 @@ else:
                 "SCHEDULE_OUTCOMES",
                 "WATCH_COUNTS",
                 "WHEEL_COUNTS",
+                "Decided",
             ),
             "secrets": ("HIDDEN", "hide", "is_secret_name", "redacted", "remember_options", "resolve"),
         },

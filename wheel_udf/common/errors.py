@@ -75,7 +75,7 @@ class ConfigErrors(ConfigError):
 
     def __init__(self, faults: Sequence[WheelError]) -> None:
         self.faults = tuple(faults)
-        noun = "fault" if len(self.faults) == 1 else "faults"
+        noun = "error" if len(self.faults) == 1 else "errors"
         lines = "".join(f"\n  - {fault}" for fault in self.faults)
         super().__init__(f"the config has {len(self.faults)} {noun}{lines}")
 
@@ -120,7 +120,7 @@ class StoreMovedError(StoreError):
 
 
 class StopError(WheelError):
-    """A run did not stop when it was asked to: a part of it still runs."""
+    """A part of a run still runs after ``stop``."""
 
 
 class StateTooLargeError(WheelError):

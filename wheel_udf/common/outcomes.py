@@ -13,7 +13,7 @@ The order is the order in which the state keeps them: a change of it is a change
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 SCHEDULE_OUTCOMES: Final = ("fired", "missed", "cancelled", "superseded", "duplicate", "rejected")
 """How a SCHEDULE or REPLACE ends."""
@@ -30,8 +30,11 @@ COMPLETED: Final = "completed"
 EXPIRED: Final = "expired"
 CANCELLED: Final = "cancelled"
 
-DECIDED: Final = (COMPLETED, EXPIRED, CANCELLED)
-"""How an operation of the purgatory ends once it waits; each of these is a row."""
+Decided = Literal["completed", "expired", "cancelled"]
+"""The same words as a type, for settings that name outcomes."""
+
+DECIDED: Final[tuple[Decided, ...]] = (COMPLETED, EXPIRED, CANCELLED)
+"""How an operation that waits in the purgatory ends; each of these is a row."""
 
 OPERATION_OUTCOMES: Final = (*DECIDED, "duplicate", "rejected")
 """How an operation of the purgatory ends."""

@@ -1,7 +1,7 @@
 """Delivery: takes the rows that leave the operators to their destinations, and reports what each batch did.
 
-What goes in: the streaming frame of ``schedule`` or ``watch`` (:mod:`wheel_udf.stream`), an allow-list of destinations, a sink for rejects. What comes
-out: rows in Delta tables, Kafka topics or files; one :class:`BatchReport` per batch; the hint that tells the clock when something is due next::
+In: the streaming frame of ``schedule`` or ``watch`` (:mod:`wheel_udf.stream`), an allow-list of destinations, a sink for rejects. Out: rows in Delta
+tables, Kafka topics or files; one :class:`BatchReport` per batch; the hint, which is the next due time for the clock::
 
     one micro-batch                                                                               module
       frame of the operator, cached once
@@ -26,7 +26,8 @@ Where would I add a sink?
 What happens to a row that Kafka refuses?
     It is found before the write (too large for the topic or the producer, no key for a compacted topic; see :mod:`wheel_udf.delivery.kafka_sink`) and
     written to the rejects with the code ``undeliverable``; the rest of the batch is delivered. All rows of a topic that is missing or not allowed go to
-    the rejects, too. It counts as fired, and in ``BatchReport.undeliverable``. A broker that is down fails the batch, which Spark repeats.
+    the rejects, too. Such rows count as fired, and in ``BatchReport.undeliverable``. A broker that is down fails the batch and with it the query; the
+    next start repeats the batch.
 
 May import: common, wheel, purgatory, platform, clock, commands, stream; pyspark, delta.
 """

@@ -13,7 +13,7 @@ def progress_line(report: BatchReport) -> str:
 
         batch    7 | in    1,000 | fired      250 | pending    12,000 | lateness p50  400 ms p99   1.0 s | clock … | watermark …
 
-    Under an event or simulated clock the distance from due to release is no lateness on the wall clock and is named
+    Under an event or simulated clock the time from due to release is not measured on the wall clock and is labelled
     ``data time after due p50   6.0 d p99  11.9 d``.
 
     Unusual counts (rejected, missed, undeliverable rows, a backlog over the limit) are added only if they are not 0, the use of limits only if

@@ -5,7 +5,7 @@ Each micro-batch, in this order::
     cache the frame            the operator runs once, however many sinks read its rows
     collect the status rows    a few rows: counts, next due times, lateness, rows by destination
     write the sinks            fired rows by destination, rejects last; each table idempotent by (app id, batch id)
-    post the hint              tells the clock's source when something is due next
+    post the hint              the next due time, for the clock's source
     report                     one BatchReport to the caller; an error of the caller's function is logged
 
 A batch that fails is repeated by Spark with the same rows; Delta's transaction identifiers skip what was written. Several tables are each exactly

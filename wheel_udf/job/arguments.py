@@ -17,10 +17,10 @@ RUN_VERBS: Final = {
     "dry-run": "checks config, source, destinations and checkpoint, and prints the geometry; writes nothing",
 }
 PENDING_VERBS: Final = {
-    "pending": "lists, gets by id or counts pending entries; of a purgatory, its operations",
-    "forecast": "counts what falls due in each step of time, by destination, as lines and as a picture",
-    "history": "reports what happened to an id: whether it fired and why, when, and through which levels",
-    "acts": "lists what was cancelled, moved and rerouted, by whom and when",
+    "pending": "lists or counts pending entries (of a purgatory: operations), by id, by a condition or all",
+    "forecast": "counts the entries that fall due in each step of time, by destination, as lines and as a picture",
+    "history": "reports what happened to an id: whether it fired or why not, when, and through which levels",
+    "acts": "lists what the three verbs below have changed, by whom and when",
     "cancel": "ends pending entries without delivering them",
     "move": "gives pending entries another due time",
     "reroute": "gives pending entries another destination",
@@ -36,10 +36,11 @@ _TASKS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 _OPTIONS_OF_RUNS: Final = ("--config", "--set", "--trigger", "--until")
-"""Those with a value."""
+"""Options of ``run`` and ``dry-run`` that take a value."""
 
 _UNTIL: Final = """\
---until, by clock and trigger (whatever arrives later than that instant is past due):
+--until, by clock and trigger (the clock never goes back: a command that arrives after it has reached until and
+is due before until fires at once):
   clock       trigger        meaning
   event       available-now  reads all input, then the clock runs to the later of the watermark and until;
                              what is due by then fires, any backlog is drained, the run ends
@@ -50,25 +51,24 @@ _UNTIL: Final = """\
   simulated   available-now  a step (or an instant of the list) for each batch while input lasts, then the clock
                              jumps to until; the run ends
   simulated   interval       steps to until, then stops
-Without --until, available-now ends at the clock's own time, and an interval runs until it is stopped. With an
-interval an idle wheel runs a batch each clock.heartbeat, so it may stop that much later.
+Without --until, available-now ends at the watermark, the wall clock or the last step, and an interval runs until
+it is stopped. With an interval, an idle wheel runs a batch each clock.heartbeat, so it may stop that much later.
 """
 
 _EPILOG: Final = f"""\
-kinds of config: with a section source, a scheduler; with sections operations and events, a purgatory, in which
-operations wait for events until they are complete, cancelled or expired ({PROGRAM} conf unpaid_orders). A purgatory
-has the verbs run, dry-run and pending. Its outcomes are decided when the clock is past them, so --until has to be
+kinds of config: a scheduler has a section source. A purgatory has the sections operations and events: operations
+wait for events until they are complete, cancelled or expired ({PROGRAM} conf unpaid_orders). A purgatory has the
+verbs run, dry-run and pending. An outcome is decided when the clock has passed its instant, so --until has to be
 later than the last instant that matters.
 
 {_UNTIL}
 secrets: ${{env:NAME}} and ${{file:/path}} in any text of the config are replaced when it is read, and printed as ***
 
 exit codes:
-  0  success; also after SIGINT (Ctrl-C) or SIGTERM: the running batch finishes, the summary is printed (with
-     spark-submit the JVM is the process, and such a signal ends it at once, with 130 or 143: the next start
-     repeats that batch)
+  0  success; also after SIGINT (Ctrl-C) or SIGTERM, when the running batch has finished and the summary is printed.
+     Under spark-submit such a signal ends the JVM at once, with 130 or 143; the next start repeats the batch
   1  the run failed (Spark, a sink, the checkpoint is in use, anything unexpected)
-  2  usage, config, command contract or checkpoint do not fit: change something before the next try
+  2  an error in usage, config, command contract or checkpoint: change something before the next start
 
 examples:
   {PROGRAM} conf --copy conf
@@ -76,14 +76,21 @@ examples:
   {PROGRAM} run --config conf/scheduler.yml --trigger available-now --until 2014-01-02
   {PROGRAM} pending --config conf/scheduler.yml --where "destination LIKE 'orders%'" --limit 50
   spark-submit jobs/delay_scheduler.py run --config conf/scheduler.yml
-  ... --set 'destinations."reminders.*".path=data/out'      a key that holds dots stands in double quotes
-  ... --set 'source.options."kafka.bootstrap.servers"=${{env:KAFKA}}'      (in single quotes, or the shell reads it)
+  ... --set 'destinations."reminders.*".path=data/out'      put a key that contains dots in double quotes
+  ... --set 'source.options."kafka.bootstrap.servers"=${{env:KAFKA}}'      (single quotes keep the shell from expanding it)
 """
 
-_COLUMNS: Final = (
-    "schedule_id, seq, deliver_at, destination, key, value, headers, max_lateness_ms, source, place"
+COLUMNS: Final = (
+    "schedule_id, seq, amend, deliver_at, scheduled_at, delay_level_ms, destination, key, value, headers, "
+    "max_lateness_ms, source, place"
 )
-_OPERATION_COLUMNS: Final = "op_id, group, keys, rule, event_time, deadline, limit, present, total, generation, destination, place, ..."
+"""Of pending entries; the same as in :mod:`wheel_udf.pending`, which needs Spark."""
+
+OPERATION_COLUMNS: Final = (
+    "op_id, group, keys, rule, event_time, deadline, limit, present, total, generation, destination, key, value, "
+    "headers, source, place"
+)
+"""Of pending operations, likewise."""
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -101,7 +108,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _verb_of(argv: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The first argument that is neither an option nor its value, and all others: the options of a run may stand before its verb."""
+    """The verb (the first argument that is neither an option nor its value), and all other arguments.
+
+    The options of ``run`` and ``dry-run`` may come before the verb.
+    """
     values = False
     for place, argument in enumerate(argv):
         if argument.startswith("-"):
@@ -140,7 +150,7 @@ def _parser() -> argparse.ArgumentParser:
     conf = verbs.add_parser("conf", description=_sentence("conf"), allow_abbrev=False)
     conf.add_argument("name", nargs="?", metavar="NAME", help="prints this file, such as scheduler")
     conf.add_argument(
-        "--copy", type=Path, metavar="FOLDER", help="copies the files into this folder; none is overwritten"
+        "--copy", type=Path, metavar="FOLDER", help="copies all files into this folder; overwrites none"
     )
     conf.set_defaults(debug=False)
     return parser
@@ -165,13 +175,13 @@ def _parent() -> argparse.ArgumentParser:
 
 def _of_config() -> argparse.ArgumentParser:
     parent = _parent()
-    parent.add_argument("--config", required=True, metavar="FILE", help="the YAML file of the job")
+    parent.add_argument("--config", required=True, metavar="FILE", help="the config file of the job (YAML)")
     parent.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="a.b=c",
-        help="sets a value of the config; repeatable; an empty value removes the setting",
+        help="sets a value of the config (an empty value removes the setting); repeatable",
     )
     parent.add_argument("--debug", action="store_true", help="shows the stack trace of an error")
     return parent
@@ -196,22 +206,26 @@ def _add_run_verbs(verbs: _Verbs[argparse.ArgumentParser]) -> None:
             "--until",
             type=_instant,
             metavar="INSTANT",
-            help="runs the clock to this ISO instant (UTC where it names no zone); see below",
+            help="runs the clock to this ISO instant (UTC if it has no zone); see below",
         )
 
 
+def _selection(name: str, columns: str) -> argparse.ArgumentParser:
+    """The options that select pending entries, or operations."""
+    parent = _parent()
+    parent.add_argument("--id", action="append", metavar="ID", help=f"{name}; repeatable")
+    parent.add_argument("--where", metavar="SQL", help=f"an SQL condition over {columns}")
+    return parent
+
+
 def _add_pending_verbs(verbs: _Verbs[argparse.ArgumentParser]) -> None:
-    config, which, then, dry = _of_config(), _parent(), _parent(), _parent()
-    which.add_argument(
-        "--id", action="append", metavar="ID", help="a schedule_id (of a purgatory an op_id); repeatable"
-    )
-    which.add_argument(
-        "--where",
-        metavar="SQL",
-        help=f"a condition over {_COLUMNS} (of a purgatory: {_OPERATION_COLUMNS})",
-    )
+    config, then, dry = _of_config(), _parent(), _parent()
+    which = _selection("a schedule_id", COLUMNS)
     then.add_argument(
-        "--as-of", type=_instant, metavar="INSTANT", help="what was pending then, such as 2026-01-01T10:00"
+        "--as-of",
+        type=_instant,
+        metavar="INSTANT",
+        help="shows what was pending at this earlier instant, such as 2026-01-01T10:00",
     )
     dry.add_argument("--dry-run", action="store_true", help="counts the entries and changes nothing")
 
@@ -220,14 +234,23 @@ def _add_pending_verbs(verbs: _Verbs[argparse.ArgumentParser]) -> None:
             name, parents=[config, *parents], description=_sentence(name), allow_abbrev=False
         )
 
-    listed = add("pending", which, then)
+    either = _selection(
+        "a schedule_id (of a purgatory: an op_id)", f"{COLUMNS} (of a purgatory: {OPERATION_COLUMNS})"
+    )
+    listed = add("pending", either, then)
     listed.add_argument(
-        "--limit", type=int, default=20, metavar="N", help="most rows, by due time (default 20)"
+        "--limit",
+        type=int,
+        default=20,
+        metavar="N",
+        help="lists at most N rows, the earliest due time first (default 20)",
     )
     listed.add_argument(
-        "--count", action="store_true", help="only the exact count; and the cheap count of the store"
+        "--count",
+        action="store_true",
+        help="prints the exact count only; in mode tiered also that of the rows in the store, from its log",
     )
-    listed.add_argument("--payload", action="store_true", help="key and value too, as text")
+    listed.add_argument("--payload", action="store_true", help="also prints key and value, as text")
     coming = add("forecast", which, then)
     coming.add_argument(
         "--every", default="1 minute", metavar="TIME", help="width of a step (default 1 minute)"
@@ -240,6 +263,6 @@ def _add_pending_verbs(verbs: _Verbs[argparse.ArgumentParser]) -> None:
         "--to",
         required=True,
         metavar="SQL",
-        help="a timestamp: \"timestamp'2026-01-01 10:00:00'\", 'deliver_at + interval 1 hour'",
+        help="the new due time: \"timestamp'2026-01-01 10:00:00'\", 'deliver_at + interval 1 hour'",
     )
-    add("reroute", which, dry).add_argument("--to", required=True, metavar="NAME", help="a destination")
+    add("reroute", which, dry).add_argument("--to", required=True, metavar="NAME", help="the new destination")

@@ -156,14 +156,14 @@ def report(config: JobConfig, until_ms: int | None, sources: list[str], batches:
 
 
 def limits_text(config: SchedulerConfig) -> str:
-    """Returns the bounds on what is pending, and what happens at them."""
+    """Returns the limits on pending entries, and what happens at them."""
     limits = config.limits
     bounds = ", ".join(f"{name} {most:,}" for name, most in limits.bounds.items())
-    zone = "" if limits.soft == 1 else f", from {limits.soft:.0%} of it on at times"
+    zone = "" if limits.soft == 1 else f" (some of them from {limits.soft:.0%} of it on)"
     pauses = limits.on_limit == "pause"
-    beyond = "the intake pauses and continues by itself" if pauses else "new entries are rejected"
+    beyond = "the intake pauses and resumes by itself" if pauses else f"new entries are rejected{zone}"
     shared = "" if isinstance(config, TieredConfig) else f"; shared by {config.wheel.shards} shards"
-    return f"{bounds}: at the bound{zone} {beyond}{shared}"
+    return f"{bounds}; at a limit {beyond}{shared}"
 
 
 def levels_text(levels: models.LevelsConfig) -> str:
@@ -173,7 +173,7 @@ def levels_text(levels: models.LevelsConfig) -> str:
     else:
         beyond = {
             "reject": "longer delays are rejected",
-            "top": "longer delays have the last level, and fire earlier than asked",
+            "top": "longer delays get the last level and fire earlier than requested",
             "exact": "longer delays are kept as they are",
         }
         listed = " ".join(map(level_name, levels.list_ms))
@@ -189,8 +189,8 @@ def _mode_text(config: JobConfig) -> str:
     if isinstance(config, PurgatoryConfig):
         delivered = ", ".join(config.watch.deliver) or "none"
         return (
-            f"purgatory: operations wait for events in Spark state, one query; an operation looks {duration_text(config.watch.lookback_ms)} back; "
-            f"outcomes that are delivered: {delivered}"
+            f"purgatory: operations wait for events in Spark state, one query; lookback {duration_text(config.watch.lookback_ms)}; "
+            f"delivered outcomes: {delivered}"
         )
     if not isinstance(config, TieredConfig):
         return "direct: all pending entries are in Spark state, one query from source to sinks"

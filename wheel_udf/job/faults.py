@@ -1,7 +1,7 @@
-"""Words for what pydantic finds wrong: each error becomes a :class:`ConfigError` with the field as it stands in the file, the value and the rule.
+"""Turns pydantic's errors into ours: each becomes a :class:`ConfigError` with the field as written in the file, the value and the rule.
 
-A location of pydantic names the chosen variant of a section too (``source.kafka.path``). The walk over the models (:func:`_walk`) takes it
-out, and keeps the variants that were not chosen. So an unknown key is reported as what it is::
+A location of pydantic also names the chosen variant of a section (``source.kafka.path``). The walk over the models (:func:`_walk`) removes
+it, and remembers the variants that were not chosen. So the error of an unknown key says whether the key exists in another variant::
 
     source.path with format: kafka   ->   not a setting of format kafka: ...; rule: only with format: delta, parquet, json or csv
     source.pth                       ->   unknown key: source.pth; hint: did you mean path?
@@ -237,7 +237,7 @@ def _unknown_key(spot: _Spot, value: object) -> ConfigError:
 
 
 def _faults_of_all(spot: _Spot, given: Any) -> Iterator[tuple[Location, ConfigError]]:
-    """What is wrong with a section whichever variant of it is meant."""
+    """The errors of a section that all its variants have in common."""
     if not isinstance(given, Mapping):
         return
     found = [

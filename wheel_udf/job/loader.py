@@ -1,13 +1,13 @@
-"""Reads a config file: a YAML mapping in, a checked :class:`JobConfig` out, or all its errors at once.
+"""Reads a config file: a YAML mapping in, a checked :class:`JobConfig` out, or all its errors together.
 
-Reading has four steps; each adds to one list of faults, which is raised as one :class:`ConfigErrors`::
+Reading has four steps; each adds to one list of errors, which is raised as one :class:`ConfigErrors`::
 
     text --YAML--> mapping --overrides--> mapping --secrets--> mapping --models--> SchedulerConfig | PurgatoryConfig
          syntax,           --set a.b=c            ${env:NAME}          types, bounds, unknown keys, rules between settings
          duplicate keys                           ${file:/path}        (wheel_udf.job.models, wheel_udf.job.faults)
 
 Values. A duration is a text with a unit (``1 second``, ``PT10M``), never a bare number, and becomes an attribute that ends in
-``_ms``. An instant is an ISO text, UTC where it names no zone. ``clock.max_ahead: none``, ``contract.memory: unlimited`` (remember for
+``_ms``. An instant is an ISO text, UTC if it has no zone. ``clock.max_ahead: none``, ``contract.memory: unlimited`` (remember for
 ever) and ``contract.max_delay: unlimited`` lift a bound. Relative paths are relative to the working directory. Unknown keys are errors;
 a setting of another mode, clock, format, sink or policy is reported as such.
 
@@ -67,7 +67,7 @@ def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> JobConfig:
         except ConfigError as fault:
             faults.append(fault)
     model: Any = PurgatoryConfig if {"operations", "events"} & settings.keys() else AnySchedulerConfig
-    # An empty section, as one whose settings are commented out, is none. A misspelled one stays an unknown key.
+    # An empty section (all its settings are commented out) counts as missing. A misspelled one stays an unknown key.
     settings = {key: value for key, value in settings.items() if value is not None or key not in _SECTIONS}
     settings, unfilled = resolve(settings)
     faults += unfilled.values()
@@ -85,7 +85,7 @@ def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> JobConfig:
 def _in_order_of(
     settings: dict[str, Any], faults: Iterable[tuple[Location, ConfigError]]
 ) -> list[tuple[Location, ConfigError]]:
-    """Faults in the order of the sections in the file; those of missing sections are last."""
+    """The errors in the order of the sections in the file; those of missing sections are last."""
     places = {key: place for place, key in enumerate(settings)}
     return sorted(faults, key=lambda each: places.get(str([*each[0], each[1].field][0]), len(places)))
 
@@ -128,7 +128,7 @@ def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable
             raise yaml.MarkedYAMLError(problem="a key must be a text", problem_mark=key_node.start_mark)
         if key in seen:
             raise yaml.MarkedYAMLError(
-                problem=f"the key {key!r} stands twice", problem_mark=key_node.start_mark
+                problem=f"the key {key!r} occurs twice", problem_mark=key_node.start_mark
             )
         seen.add(key)
     return loader.construct_mapping(node, deep=True)
@@ -145,7 +145,9 @@ def _mapping(text: str, origin: str) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "unreadable"
-        raise ConfigError(f"the config file is not good YAML ({problem})", field=f"{origin}{place}") from None
+        raise ConfigError(
+            f"the config file is not valid YAML ({problem})", field=f"{origin}{place}"
+        ) from None
     if not isinstance(settings, dict):
         found = "nothing" if settings is None else f"a {type(settings).__name__}"
         raise ConfigError(
@@ -170,7 +172,9 @@ def _apply(settings: dict[str, Any], override: str) -> None:
         if inner is None:
             inner = section[key] = {}
         if not isinstance(inner, dict):
-            raise ConfigError("--set goes into a value that has no keys", field=".".join(path[:depth]))
+            raise ConfigError(
+                "--set names a key inside a value that is not a section", field=".".join(path[:depth])
+            )
         section = inner
     if value is None:
         section.pop(path[-1], None)
@@ -183,10 +187,10 @@ def _split(override: str) -> tuple[list[str], Any]:
     if match is None:
         hint = 'a key with dots goes in double quotes: destinations."a.b".path=out'
         raise ConfigError(
-            "--set is not understood", field=override.partition("=")[0] or "--set", rule="a.b=c", hint=hint
+            "--set cannot be read", field=override.partition("=")[0] or "--set", rule="a.b=c", hint=hint
         )
     keys = [key.strip('"') for key in re.findall(_KEY, match[1])]
     try:
         return keys, yaml.load(override[match.end() :], _Loader)  # noqa: S506  (a SafeLoader)
     except yaml.YAMLError:
-        raise ConfigError("the value of --set is not good YAML", field=".".join(keys)) from None
+        raise ConfigError("the value of --set is not valid YAML", field=".".join(keys)) from None

@@ -130,7 +130,7 @@ def purgatory_settings(config: PurgatoryConfig, until_ms: int | None) -> dict[st
     }
 
 
-# --- the config of then -----------------------------------------------------------------------------------------------
+# --- the recorded config -----------------------------------------------------------------------------------------------
 
 
 def with_row_settings(config: SchedulerConfig, recorded: RowSettings) -> SchedulerConfig:

@@ -26,7 +26,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from wheel_udf.common import ActError, ConfigError, instant_text_ms
-from wheel_udf.job.compose import destinations_of, session, sink_of
+from wheel_udf.job.compose import contract_of, destinations_of, session, sink_of
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
 from wheel_udf.pending import PendingWork, acts, forecast, history_of, operations_pending, pending, stored
 from wheel_udf.platform import quiet_sql
@@ -106,7 +106,7 @@ def _work(spark: SparkSession, config: SchedulerConfig) -> PendingWork:
     if not isinstance(config, TieredConfig):
         return PendingWork(config.checkpoint)
     store = SlotStore.open(spark, config.store.path, config.wheel.layout(), create=False)
-    return PendingWork(config.checkpoint, store)
+    return PendingWork(config.checkpoint, store, contract_of(config))
 
 
 def _picked(asked: argparse.Namespace) -> acts.Picked:

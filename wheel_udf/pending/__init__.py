@@ -1,7 +1,7 @@
 """Pending: reads pending work as tables and changes it.
 
-What goes in: a :class:`PendingWork` (the checkpoint folder of a run and, in the tiered mode, its slot store). What comes out: DataFrames, and rows
-that an act adds to the slot store. The running job is not involved; any process with a session can do this::
+In: a :class:`PendingWork` (the checkpoint folder of a run and, in the tiered mode, its slot store). Out: DataFrames, and rows that an act (cancel,
+move, reroute) adds to the slot store. The running job is not involved; any process with a session can do this::
 
     question or action                                   function              module
     which entries are pending now, or were at a time?    pending               entries
@@ -15,7 +15,7 @@ that an act adds to the slot store. The running job is not involved; any process
     direct    Spark's state -----------------------------> entries
     tiered    Spark's state (near) + slot store (far) ---> entries <--- acts adds rows to the store
 
-May import: common, wheel, purgatory, platform, clock, delivery, store; pyspark, pyarrow.
+May import: common, wheel, purgatory, platform, clock, commands, delivery, store; pyspark, pyarrow.
 """
 
 from __future__ import annotations

@@ -14,7 +14,10 @@ A later command of the producer with a higher ``seq`` still wins over an act. Ea
 are placed by the store's cursor; if a hand-over moves the cursor meanwhile, the rows are placed again. The selection is made once, before the
 first try.
 
-Each act is recorded as a row of the table ``_acts`` in the store's folder: time, act, user, selection, change, number of entries.
+Each act is recorded in the commit that adds its rows, and shown by :func:`audit` (:mod:`wheel_udf.pending.audit`).
+
+An act obeys the contract of the job if :class:`PendingWork` has it: a reroute goes to an allowed destination only, and a move to at most
+``max_delay`` after the store's clock (after the wall clock if the store has none).
 
 Predicates are SQL over :data:`~wheel_udf.pending.entries.PENDING_COLUMNS`; Spark parses them as one boolean expression per row.
 
@@ -23,22 +26,31 @@ Caveats: the direct mode has no table to write to; there, send a CANCEL or REPLA
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.clock import wall_clock_ms
-from wheel_udf.common import NAME_RULE, ActError, StoreError, StoreMovedError, is_destination_name
+from wheel_udf.commands import FIRST_DUE, FIRST_DUE_MS, MAX_INSTANT_MS, shortened
+from wheel_udf.common import (
+    NAME_RULE,
+    ActError,
+    AllowList,
+    StoreError,
+    StoreMovedError,
+    instant_text_ms,
+    is_destination_name,
+)
+from wheel_udf.pending.audit import Act, audit, copy_records, user_name
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.platform import first_line
 from wheel_udf.store import CURSOR, Head, SlotStore, stored_rows
 from wheel_udf.wheel import CANCEL, SCHEDULE
 
-AUDIT_SCHEMA = "at timestamp, act string, by string, picked string, change string, rows long, batch long"
+__all__ = ["Picked", "audit", "cancel", "move", "reroute"]
+
 _MOST_TRIES = 20
 
 
@@ -135,15 +147,11 @@ def reroute(spark: SparkSession, work: PendingWork, picked: Picked, *, to: str, 
     """
     if not is_destination_name(to):
         raise ActError("not a destination's name", field="to", value=to, rule=NAME_RULE)
+    allowed = None if work.contract is None else work.contract.destinations
+    if allowed is not None and AllowList(allowed).first(to) is None:
+        rule = f"one of {shortened(allowed)}"
+        raise ActError("not an allowed destination", field="to", value=to, rule=rule)
     return _act(spark, work, picked, _Change("reroute", f"to {to}", destination=to), dry_run=dry_run)
-
-
-def audit(spark: SparkSession, store: SlotStore) -> DataFrame:
-    """Returns all acts on a store, one row each (:data:`AUDIT_SCHEMA`)."""
-    try:
-        return spark.read.format("delta").load(_audit_path(store))
-    except PySparkException:
-        return spark.createDataFrame([], AUDIT_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -202,29 +210,61 @@ def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change
         raise ActError(what, field="to", value=change.due, rule="SQL of a timestamp") from None
     try:
         count = chosen.count()
-        if change.op == SCHEDULE and not chosen.where("deliver_at_ms IS NULL").isEmpty():
-            raise ActError(
-                "the new due time is NULL", field="to", value=change.due, rule="a timestamp for each entry"
-            )
+        if change.due is not None:
+            _require_good_dues(chosen, change.due, _latest_due_ms(work))
         if dry_run or not count:
             return count
-        batch = _append(store, chosen)
+        record = _append(store, chosen, change, picked, count)
     finally:
         chosen.unpersist()
-    _note(spark, store, change, picked, count, batch)
+    copy_records(spark, store, record)
     return count
 
 
-def _append(store: SlotStore, chosen: DataFrame) -> int:
+def _latest_due_ms(work: PendingWork) -> int | None:
+    """The latest due time that the contract allows to an act."""
+    if work.contract is None or work.contract.max_delay_ms is None or work.store is None:
+        return None
+    clock_ms = work.store.head().clock_ms
+    return (wall_clock_ms() if clock_ms is None else clock_ms) + work.contract.max_delay_ms
+
+
+def _require_good_dues(chosen: DataFrame, due: str, latest_ms: int | None) -> None:
+    found = chosen.agg(
+        F.count_if(F.col("deliver_at_ms").isNull()), F.min("deliver_at_ms"), F.max("deliver_at_ms")
+    ).collect()[0]
+    without, first_ms, last_ms = found
+    if without:
+        raise ActError("the new due time is NULL", field="to", value=due, rule="a timestamp for each entry")
+    if first_ms is not None and not FIRST_DUE_MS <= first_ms <= last_ms <= MAX_INSTANT_MS:
+        raise ActError(
+            "the new due time is out of range", field="to", value=due, rule=f"not before {FIRST_DUE}"
+        )
+    if latest_ms is not None and last_ms is not None and last_ms > latest_ms:
+        raise ActError(
+            "the new due time is too far in the future",
+            field="to",
+            value=f"{due}: up to {instant_text_ms(last_ms)}",
+            rule=f"up to {instant_text_ms(latest_ms)} (contract.max_delay from now on)",
+        )
+
+
+def _append(store: SlotStore, chosen: DataFrame, change: _Change, picked: Picked, count: int) -> Act:
+    """Commits the rows of an act together with its record."""
     for _ in range(_MOST_TRIES):
         head = store.head()
         ((app_id, last),) = head.last_act(_owner(store, head)).items()
         batch = 0 if last is None else last + 1
+        record = Act(
+            wall_clock_ms(), change.act, user_name(), str(picked), change.change, rows=count, batch=batch
+        )
         assert head.cursor_ms is not None, "something is pending"
         rows = stored_rows(chosen, store.layout, cursor_ms=head.cursor_ms, arrived=0)
         try:
-            if store.append(rows, app_id=app_id, batch_id=batch, expect={CURSOR: head.cursor_ms}).written:
-                return batch
+            if store.append(
+                rows, app_id=app_id, batch_id=batch, expect={CURSOR: head.cursor_ms}, note=record.text()
+            ).written:
+                return record
         except StoreMovedError:
             continue
     raise ActError(
@@ -244,16 +284,3 @@ def _owner(store: SlotStore, head: Head) -> str:
             rule="a store belongs to one checkpoint",
         )
     return owners[0]
-
-
-def _note(
-    spark: SparkSession, store: SlotStore, change: _Change, picked: Picked, count: int, batch: int
-) -> None:
-    at = datetime.fromtimestamp(wall_clock_ms() / 1_000, UTC)
-    row = (at, change.act, getpass.getuser(), str(picked), change.change, count, batch)
-    noted = spark.createDataFrame([row], AUDIT_SCHEMA).coalesce(1)
-    noted.write.format("delta").mode("append").save(_audit_path(store))
-
-
-def _audit_path(store: SlotStore) -> str:
-    return f"{store.path}/_acts"

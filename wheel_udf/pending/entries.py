@@ -28,6 +28,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 
+from wheel_udf.commands import Contract
 from wheel_udf.pending.state import in_state
 from wheel_udf.platform import committed_offsets, version_at
 from wheel_udf.store import STORE_SCHEMA, VERSION, Head, SlotStore, is_far, is_far_column, with_version
@@ -50,10 +51,12 @@ class PendingWork:
     Attributes:
         checkpoint: Checkpoint folder of the run.
         store: Slot store of the run in the tiered mode; None in the direct mode.
+        contract: The contract of the run, which acts obey; None if they need not.
     """
 
     checkpoint: str
     store: SlotStore | None = None
+    contract: Contract | None = None
 
     @property
     def query(self) -> str:

@@ -2,7 +2,7 @@
 
 Nothing is stored for this purpose. The answer is put together from these sources, each of which keeps its part for a limited time::
 
-    source                          what it tells                                                 how long it is kept
+    source                          what it contains                                              how long it is kept
     slot store (tiered)             each version that came, also those that lost                  far versions until their due time has passed;
                                                                                                   near ones until their window is retired
     state                           the entry that waits; what is remembered of an ended id       until it fires; ``memory``

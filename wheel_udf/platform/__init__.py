@@ -9,17 +9,17 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
       delivery   store   tiered   job   pending                        other rooms
     ---------------------------------------------------------------------------------------------------------------
       delta_log  delta_files  delta_transaction      places            Delta tables: read, follow, commit; their places
-      identity  lease  spark_logs  planned_settings  files              checkpoints: who they are, who runs them, their batches
+      identity  lease  spark_logs  planned_settings  files              checkpoints: identity, lock, planned batches
       session  java  jars  kafka_admin                                 Spark, Java, the jars, Kafka's topics
       cached_columns  failures                                         columns built once, errors in one sentence
-      jvm  private_api  delta_public                                   the way in, the list below, the public way for Delta
+      jvm  private_api  delta_public                                   access to the JVM, the list below, public replacements
     ---------------------------------------------------------------------------------------------------------------
       py4j   pyspark   Delta   kafka-clients   Hadoop                  not ours
 
 May import: common, wheel; pyspark, delta, py4j, the standard library.
 
 Private API. Each row has an entry in :mod:`wheel_udf.platform.private_api` and a canary test (``tests/delta/platform/test_canaries.py``) that
-names the version in which it was read. Where a class or method is missing, the way named last is taken, or
+names the version in which it was read. Where a class or method is missing, the replacement is used, or
 :class:`~wheel_udf.common.errors.UnsupportedVersionError` names the API and the versions. ::
 
     API (module)                            why                                without it -> the way taken
@@ -95,7 +95,12 @@ from typing import TYPE_CHECKING
 from wheel_udf.common.exports import exports
 
 if TYPE_CHECKING:
-    from wheel_udf.platform import delta_log as delta_log, jars as jars, kafka_admin as kafka_admin
+    from wheel_udf.platform import (
+        delta_log as delta_log,
+        jars as jars,
+        java as java,
+        kafka_admin as kafka_admin,
+    )
     from wheel_udf.platform.cached_columns import (
         Prepared as Prepared,
     )
@@ -189,5 +194,5 @@ else:
                 "planned_offsets",
             ),
         },
-        modules=("delta_log", "jars", "kafka_admin"),
+        modules=("delta_log", "jars", "java", "kafka_admin"),
     )

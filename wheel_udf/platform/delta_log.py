@@ -4,7 +4,7 @@ Every batch asks these questions, so they take a few milliseconds and, where the
 
     0007.json   the actions of version 7
     0007.crc    its checksum: all transactions, and the files if they are few       Snapshot.transactions(), .listed_files()
-    snapshot    the whole state as Delta computes it, three Spark jobs              the way if there is no checksum
+    snapshot    the whole state as Delta computes it, three Spark jobs              used if there is no checksum
 
 Two functions return a state. :func:`snapshot` is for sinks and sources: where Delta's classes are missing, it returns a state that is
 read through public API (:mod:`wheel_udf.platform.delta_public`). :func:`log_snapshot` is for the slot store, which needs them.

@@ -1,6 +1,6 @@
 """Reads and appends to Delta tables through public API alone, for versions of Delta without the internal classes.
 
-The way of :mod:`wheel_udf.platform.delta_log` and :mod:`wheel_udf.platform.delta_transaction` is faster; the guarantee is the same: the
+:mod:`wheel_udf.platform.delta_log` and :mod:`wheel_udf.platform.delta_transaction` are faster; the guarantee is the same: the
 writer stores its transaction id in the same commit as the data, and skips a transaction that the table has. ::
 
     version        DeltaTable.history
@@ -11,7 +11,7 @@ writer stores its transaction id in the same commit as the data, and skips a tra
 
 Cost: one to three Spark jobs for each answer, and about 0.5 s of CPU time more for each append.
 
-The slot store has no such way. Its commits depend on what they have read (cursor, clock, last act of another writer), and the public
+The slot store cannot use this module. Its commits depend on what they have read (cursor, clock, last act of another writer), and the public
 writer has no option for that.
 """
 
@@ -103,7 +103,7 @@ def append_once(frame: DataFrame, place: str, *, app_id: str, batch_id: int) -> 
 
 
 def report_fallback(fault: UnsupportedVersionError) -> None:
-    """Logs, once for each API, that the public way is taken."""
+    """Logs, once for each API, that the public replacement is used."""
     _report(str(fault))
 
 

@@ -98,7 +98,13 @@ class Transaction:
 
     @required(DELTA_APPEND)
     def commit_append(
-        self, files: NewFiles, *, app_id: str, batch_id: int, marks: Mapping[str, int] | None = None
+        self,
+        files: NewFiles,
+        *,
+        app_id: str,
+        batch_id: int,
+        marks: Mapping[str, int] | None = None,
+        note: str | None = None,
     ) -> int:
         """Adds files to the table, with a transaction.
 
@@ -107,6 +113,7 @@ class Transaction:
             app_id: Id of the transaction.
             batch_id: Its version.
             marks: Further transactions, version by app id.
+            note: Text that the table's history shows with the commit (``userMetadata``).
 
         Returns:
             The version of the commit.
@@ -116,7 +123,8 @@ class Transaction:
             actions = actions.appended(self._mark(name, version))
         mode = java_class(self._spark, _OUTPUT_MODE).Append()
         operation = self._delta("DeltaOperations$StreamingUpdate")
-        described = operation(mode, app_id, batch_id, scala_none(self._spark))
+        noted = scala_none(self._spark) if note is None else scala_some(self._spark, note)
+        described = operation(mode, app_id, batch_id, noted)
         return int(self._transaction.commit(actions, described))
 
     @required(DELTA_COMMITS)

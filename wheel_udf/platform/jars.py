@@ -29,7 +29,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from wheel_udf.common import SessionError, WheelError
-from wheel_udf.platform.java import find_java as find_java
+from wheel_udf.platform.java import find_java
 
 CONFIGURATIONS = ("spark", "broker")
 """The configurations of ``conf/ivy.xml``."""

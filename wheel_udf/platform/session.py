@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wheel_udf.common import SessionError
-from wheel_udf.platform import jars
+from wheel_udf.platform import jars, java
 from wheel_udf.platform.files import local_folder
 from wheel_udf.platform.jvm import hadoop_configuration, has_class
 from wheel_udf.platform.private_api import RUNNING_SESSION, required
@@ -189,7 +189,7 @@ def _require_delta_on_class_path() -> None:
 def _local(given: Mapping[str, str]) -> dict[str, str]:
     """Settings for a JVM that this process starts, or has started for an earlier session."""
     theirs = os.environ.get("SPARK_CONF_DIR")
-    jars.find_java()
+    java.find_java()
     return {
         "spark.master": "local[*]",
         **_project_settings(),

@@ -19,7 +19,7 @@ the steps.
 file           does
 =============  ==================================================================================================
 step           :func:`advance`: opens the chunks a batch needs, settles, builds the next state
-identity       one operation per id at a time: which request counts, duplicates, what is held
+identity       one operation per id at a time: which request counts, duplicates, requests that are held back
 timeline       events of a step by key and time; windows as ranges
 operations     open operations as arrays
 settle         applies events, decides outcomes: complete beats cancel beats expire
@@ -57,8 +57,13 @@ if TYPE_CHECKING:
         OUTCOME_SCHEMA as OUTCOME_SCHEMA,
     )
     from wheel_udf.purgatory.state import (
+        BEAT as BEAT,
+        CANCEL as CANCEL,
+        CANCEL_OPERATION as CANCEL_OPERATION,
+        EVENT as EVENT,
         EVENT_SCHEMA as EVENT_SCHEMA,
         REQUEST_SCHEMA as REQUEST_SCHEMA,
+        SUM as SUM,
         WATCH_STATE_COLUMNS as WATCH_STATE_COLUMNS,
         WatchState as WatchState,
         hashes_of as hashes_of,
@@ -77,8 +82,13 @@ else:
             "reference": ("DelayedOperation", "Outcome", "Purgatory"),
             "settle": ("OUTCOME_SCHEMA",),
             "state": (
+                "BEAT",
+                "CANCEL",
+                "CANCEL_OPERATION",
+                "EVENT",
                 "EVENT_SCHEMA",
                 "REQUEST_SCHEMA",
+                "SUM",
                 "WATCH_STATE_COLUMNS",
                 "WatchState",
                 "hashes_of",

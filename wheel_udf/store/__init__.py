@@ -9,12 +9,15 @@ hand-overs and :mod:`wheel_udf.pending`, and the head of the log (version, curso
     retirement -----------------> append, drop   | level -1: marks        | --head---------> cursor, clock, last batches
                                                    one Delta table, partitioned by (level, slot)
 
+    near         due before the cursor; goes to the wheel            inbox    far entries of small batches, not yet in a slot
+    far          due later; waits in its slot                        marks    versions that are kept after their rows were dropped
+
     layout       which level and slot an entry has: StoreLayout
     intake       commands to rows
     table        the table's columns and properties, creation, check that a table is this store
     reader       head, rows, the stream of near rows, partitions
     slot_store   SlotStore: the reader, and append, drop, rearrange, each one atomic commit
-    head         what the log says of a version: Head, Partition, Appended
+    head         cursor, clock and batches of a version, from its log: Head, Partition, Appended
     versions     which entries that leave a slot are still valid
 
 May import: common, wheel, platform, clock, commands, stream, delivery; pyspark, delta (``layout`` runs on executors: numpy only).

@@ -1,4 +1,4 @@
-"""What the log of the slot store says of a version, and the results of a commit."""
+"""Facts from the log of the slot store: head and partitions of a version, and the result of a commit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DROP: Final = "drop"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the log says of a version of the table.
+    """Cursor, clock and last batches of a version of the table, from its log.
 
     Attributes:
         version: Version of the table, from 0.

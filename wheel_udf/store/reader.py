@@ -51,6 +51,13 @@ class StoreReader:
         marks.pop(DROP, None)
         return Head(table.version, cursor_ms, clock_ms, marks)
 
+    def last_acts(self) -> list[int]:
+        """Returns the number of the last act of each owner that has any; a sound store has one owner."""
+        head = self.head()
+        return [
+            batch for owner in head.owners for batch in head.last_act(owner).values() if batch is not None
+        ]
+
     def rows(self, *, version: int | None = None) -> DataFrame:
         """Returns the rows of the current version, or of an earlier one; filters on ``level`` and ``slot`` read only their partitions."""
         reader = self.spark.read.format("delta")

@@ -128,6 +128,7 @@ class SlotStore(StoreReader):
         cursor_ms: int | None = None,
         clock_ms: int | ClockOf | None = None,
         expect: Mapping[str, int | None] = MappingProxyType({}),
+        note: str | None = None,
     ) -> Appended:
         """Adds rows and moves the cursor and the clock, in one commit; does nothing if the table has the batch already.
 
@@ -139,6 +140,7 @@ class SlotStore(StoreReader):
             clock_ms: The new clock, likewise; or a function of the rows' largest event time.
             expect: The state of the log that the rows depend on: the cursor (:data:`CURSOR`) by which they were placed, the last batch of another
                 app id; None for no batch yet.
+            note: Text that the table's history keeps with the commit; see :meth:`notes`.
 
         Returns:
             The result.
@@ -164,7 +166,9 @@ class SlotStore(StoreReader):
             news = moved_marks(marks, {CURSOR: cursor_ms, CLOCK: clock})
             # Files are not bound to the transaction that wrote them: another try does not write them again.
             with suppress(ConcurrentTransactionException):
-                version = transaction.commit_append(written, app_id=app_id, batch_id=batch_id, marks=news)
+                version = transaction.commit_append(
+                    written, app_id=app_id, batch_id=batch_id, marks=news, note=note
+                )
                 return appended(written.listed, version, {**marks, **news}.get(CLOCK))
         raise StoreError(
             f"gave up after {_MOST_TRIES} conflicting commits that moved the cursor or the clock",

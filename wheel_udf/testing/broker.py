@@ -41,7 +41,7 @@ from types import TracebackType
 from typing import Self
 
 from wheel_udf.common import SessionError
-from wheel_udf.platform import jars
+from wheel_udf.platform import jars, java
 from wheel_udf.testing.settings import HOST, STARTED, is_port_taken, last_lines, write_settings
 
 EXTERNAL_VARIABLE = "WHEEL_UDF_KAFKA"
@@ -105,12 +105,12 @@ class LocalKafka:
         """
         if self._external or self._broker is not None:
             return self
-        java, class_path = jars.find_java(), _class_path()
+        program, class_path = java.find_java(), _class_path()
         self._folder = self._given_folder or self._folder or Path(tempfile.mkdtemp(prefix="wheel-kafka-"))
         self._folder.mkdir(parents=True, exist_ok=True)
         atexit.register(self.stop)
         try:
-            self._start_on_some_port([str(java), "-cp", class_path], self._folder)
+            self._start_on_some_port([str(program), "-cp", class_path], self._folder)
         except BaseException:
             self.stop()
             raise

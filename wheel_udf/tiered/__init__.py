@@ -1,7 +1,8 @@
 """Tiered mode: a run whose far entries wait in the slot store, so that a batch costs the same however many entries are pending.
 
 What goes in: a streaming frame of commands and a :class:`TieredWheel` (layout, store, clock, limits). What comes out: a :class:`TieredRun`, which has
-the methods of a streaming query. :func:`start_tiered` starts three activities in one process::
+the methods of a streaming query. :func:`start_tiered` starts three activities in one process: the *intake* writes commands to the store, the *keeper*
+moves entries that come near (a *hand-over*), the *wheel* releases what is due::
 
     commands --> intake query --> keeper --> slot store --near rows--> wheel query --> delivery (sinks, rejects)
                      ^              |            ^                         |
@@ -12,10 +13,10 @@ the methods of a streaming query. :func:`start_tiered` starts three activities i
     settings     TieredWheel: the settings of a run
     start        start_tiered: builds and starts the queries
     checks       whether settings, checkpoint and store belong together
-    run          TieredRun: supervises a run, what time it is, when it ends, stop
+    run          TieredRun: supervises a run: its clock, its end, stop
     keeper       all writes of a run to the store
     hand_over    which rows leave a far slot, and as what
-    retirement   which near windows are dropped, and what is kept of them
+    retirement   which near windows are dropped, and which of their versions are kept
     pressure     limits on pending entries: reject, or pause the intake
     pause        holds the intake between two batches
     queries      stop a query between batches, its position

@@ -240,7 +240,7 @@ class Keeper:
     # ---- retirement --------------------------------------------------------------------------------------------------
 
     def retire(self, done_ms: int, memory_ms: int | None, history_ms: int = 0) -> int:
-        """Drops the near windows that nobody needs any more; see :mod:`wheel_udf.tiered.retirement`.
+        """Drops the near windows that are no longer needed; see :mod:`wheel_udf.tiered.retirement`.
 
         Args:
             done_ms: Everything due before this instant has been released and read; rows that arrived later lie in later windows.

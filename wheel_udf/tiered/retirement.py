@@ -1,4 +1,4 @@
-"""Retention of near rows: drops the near windows that nobody needs any more and keeps the versions that still matter.
+"""Retention of near rows: drops the near windows that are no longer needed and keeps the versions that still matter.
 
 Near rows stay in the store while their window can matter: until all of it has been released and the wheel has forgotten its ids (``memory``). The
 versions in such a window may still beat an older version of the same id in a far slot. Those versions (found by one pass over the id hashes of the
@@ -76,11 +76,11 @@ class RetiringKeeper(Protocol):
     version: int
 
     def retire(self, done_ms: int, memory_ms: int | None, history_ms: int = 0) -> int:
-        """Drops the near windows that nobody needs any more."""
+        """Drops the near windows that are no longer needed."""
 
 
 class Retirements:
-    """Decides when near windows can be dropped: all of them is released, and the wheel has read everything that was in the store by then.
+    """Decides when near windows can be dropped: all their entries are released, and the wheel has read what was in the store by then.
 
     Args:
         keeper: Drops the windows.
@@ -109,7 +109,7 @@ class Retirements:
             self._next = (self._keeper.version, done_ms)
 
     def finish(self, report: BatchReport | None) -> None:
-        """Drops what is done at the end of a bounded run, so that such runs leave no more in the store than a continuous one."""
+        """Drops what is no longer needed at the end of a bounded run, so that it leaves no more in the store than a continuous run."""
         done_ms = None if report is None else _done_ms(report)
         if done_ms is not None and self._keeper.retire(done_ms, self._memory_ms, self._history_ms):
             self._keeper.store.vacuum()

@@ -1,4 +1,4 @@
-"""A tiered run in progress: :class:`TieredRun` supervises intake and wheel, and decides what time it is and when the run ends.
+"""A tiered run in progress: :class:`TieredRun` supervises intake and wheel, computes the clock, and decides when the run ends.
 
 ::
 
@@ -9,8 +9,8 @@
                       `--- supervisor's thread, ten times a second <-----------'
                            hand over what is near, end a pause, retire and join (every 10 s), end the run
 
-The run owns what it holds: both queries, the thread, the leases. It gives the leases back when nothing of it runs any more; a :meth:`TieredRun.stop`
-that could not stop a part raises an error that names the part.
+The run owns both queries, the thread and the leases. It releases the leases when no part of it runs any more. If :meth:`TieredRun.stop` cannot stop
+a part, it raises an error that names the part.
 """
 
 from __future__ import annotations

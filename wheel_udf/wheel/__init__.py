@@ -1,9 +1,10 @@
 """The timing wheel: where entries wait, and which of them are due. Pure: ints, numpy and Arrow; no Spark, no
 clock, no file.
 
-In: the state of a shard, a batch of valid commands, the instant. Out: the next state, released entries,
-counts. One function does it all, :func:`wheel_udf.wheel.step.advance`; Spark calls it for each shard and
-batch (:mod:`wheel_udf.stream.wheel_worker`).
+A *shard* is one of several independent wheels; the hash of an id chooses its shard. In: the state of a shard,
+a batch of valid commands, the instant. Out: the next state, released entries, counts. The one entry point is
+:func:`wheel_udf.wheel.step.advance`; Spark calls it for each shard and batch
+(:mod:`wheel_udf.stream.wheel_worker`).
 
 The wheel, ``Wheel(tick_ms=1, size=20, levels=3)``: each level has 20 slots, and a slot is as wide as the
 whole level below::
@@ -36,7 +37,7 @@ step                      one step of one shard: fold, move the clock, cascade, 
 versions                  the fold: which commands win, how each of them ends. Its parts: ``version_order`` (sorting),
                           ``known`` (what is known of an id), ``settle`` (outcomes), ``store_reports`` (tiered mode)
 memory                    what is remembered of ended ids, and for how long
-limits, shard_limits      back-pressure: the bounds on waiting entries; what a shard holds against them
+limits, shard_limits      back-pressure: the bounds on pending entries; how many of them a shard holds
 delay_levels              delay levels (5s 10s 30s ...): not levels of the wheel
 lateness                  the histogram of latenesses
 ========================  ==========================================================================================

@@ -11,7 +11,7 @@ The bucket of an entry is decided here, in :meth:`Buckets.place`, by the formula
                                          clock 440    450  ->  level 1, slot 450 [450, 451)   bucket (1, 450)
 
 A bucket is a list of chunks. Adding to a bucket adds a chunk, O(rows added); only a bucket with more than
-:data:`CHUNKS_PER_BUCKET` chunks is merged. Nothing else is rewritten but what is opened.
+:data:`CHUNKS_PER_BUCKET` chunks is merged. Otherwise only opened buckets are rewritten.
 
 Differences from the geometry, neither of which changes when an entry fires:
 

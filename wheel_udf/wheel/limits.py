@@ -1,7 +1,7 @@
-"""Back-pressure: how many entries may wait, and which new entries are refused beyond that.
+"""Back-pressure: how many entries may be pending, and which new entries are refused beyond that.
 
-Three bounds, each on waiting entries: in all, for one destination, and in one due slot (a tick of level 1 of
-the wheel; the bound of RocketMQ's timer, ``timerCongestNumEachSlot``, where a slot is a second). A new entry
+Three bounds on pending entries: in all, for one destination, and in one due slot (a tick of level 1 of the
+wheel; the bound of RocketMQ's timer, ``timerCongestNumEachSlot``, where a slot is a second). A new entry
 needs room under each. Without room it is a reject::
 
     held, in one slot   0 ............ soft * limit ............ limit
@@ -14,13 +14,13 @@ by default: no zone.
 
 No room is needed for a CANCEL, a version that replaces a waiting one (also one for another destination), and
 an entry that is already due. Due entries leave with the batch and take no room, unless the bound on the rows
-of a batch keeps some back. So after a batch no limit is exceeded, but for entries that were already due and
-were kept back by that bound.
+of a batch keeps some back. So after a batch a limit can be exceeded in one case only: by entries that were
+due on arrival and were kept back by that bound (also if a later version has given them a new due time).
 
-First come, first served, by (seq, schedule_id). An entry is refused if it finds no room in its slot; of the
-others, if it finds none at its destination; of the others, if it finds none in all. An entry that its
-destination refuses may thus have taken a place in a slot, within one batch: never too many entries are
-admitted, at times a few too few.
+New entries are admitted in the order of (seq, schedule_id). The bounds apply one after the other: first those of
+the slots, then those of the destinations to the entries that are left, then that of all entries. Within one
+batch, an entry that its destination refuses has still taken a place in its slot. So at times a few entries
+more than necessary are refused, and never too many are admitted.
 
 Cost: nothing without limits. With limits, in each batch with new entries, one pass over the due times (and
 destinations) of what the shard holds.

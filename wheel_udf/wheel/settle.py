@@ -63,7 +63,7 @@ def settle(
     counts["cancel_superseded"] += int((unmet & ~waits).sum())
     counts["late"] += int((cancel & ~applied & ~unmet).sum())
 
-    # What was known before the batch ends through the first row above it.
+    # The first row above the known version ends what was known of the id.
     counts["cancelled"] += int(on_entry.sum())
     counts["superseded"] += int((schedule & ~follows & (status == PENDING)).sum())
     if not stored:

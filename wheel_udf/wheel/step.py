@@ -3,11 +3,12 @@
 :func:`advance` is a pure function: it reads no clock and needs no Spark, and the same arguments give the same
 result, so a replayed batch writes the same bytes. The order of effects at one instant is fixed:
 
-1. commands are folded in version order (:mod:`wheel_udf.wheel.versions`): a CANCEL in the batch that would
-fire wins; 2. the clock moves to the batch's instant, or stays if that is earlier (it never goes backwards);
-3. buckets whose slot the clock has reached are opened; what is due leaves, oldest first, up to ``limit``; 4.
-the rest of the opened buckets (the cascade), and new entries, are placed by the new clock
-(:mod:`wheel_udf.wheel.buckets`).
+1. Commands are folded in version order (:mod:`wheel_udf.wheel.versions`). So a CANCEL that comes in the batch
+   in which its entry would fire still cancels it.
+2. The clock moves to the batch's instant, or stays if that is earlier: it never goes backwards.
+3. Buckets whose slot the clock has reached are opened. What is due leaves, oldest first, up to ``limit``.
+4. The rest of the opened buckets (the cascade), and new entries, are placed by the new clock
+   (:mod:`wheel_udf.wheel.buckets`).
 
 Worked example, ``Wheel(tick_ms=1, size=20, levels=3)``, one entry due at 450::
 

@@ -54,7 +54,8 @@ class World:
     def act(self, *rows: tuple[str, str, int, int | None]) -> None:
         """What a move or a cancel adds, as another process would."""
         chosen = self.parsed(*rows).withColumn("amend", F.lit(1))
-        acts._append(SlotStore.open(self.spark, self.store.path, LAYOUT, create=False), chosen)
+        store = SlotStore.open(self.spark, self.store.path, LAYOUT, create=False)
+        acts._append(store, chosen, acts._Change("move", ""), acts.Picked(where="true"), len(rows))
 
     def parsed(self, *rows: tuple[str, str, int, int | None]) -> DataFrame:
         given = [

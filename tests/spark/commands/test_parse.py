@@ -375,7 +375,7 @@ def test_instants_do_not_depend_on_the_time_zone_of_the_session(spark: SparkSess
         ("TIMESTAMP_NTZ '2026-03-08 02:30:00'", 1_772_937_000_000, 1_772_937_000_000),
         ("TIMESTAMP_NTZ '1899-12-31 23:59:59.9995'", -2_208_988_800_001, -2_208_988_800_000),
         ("DATE '2026-01-05'", NOON_MS - 12 * HOUR, NOON_MS - 12 * HOUR),
-        ("DATE '0001-01-01'", -62_135_596_800_000, -62_135_596_800_000),
+        ("DATE '1900-01-01'", -2_208_988_800_000, -2_208_988_800_000),
         ("X'323032362D30312D3035'", NOON_MS - 12 * HOUR, NOON_MS - 12 * HOUR),
     ],
 )
@@ -388,6 +388,23 @@ def test_instants_may_be_of_any_type_that_says_which_instant(
     )
 
     assert (row.event_time_ms, row.deliver_at_ms, row.error_code) == (made_ms, due_ms, None)
+
+
+def test_a_due_time_that_python_cannot_read_back_is_a_reject_and_a_cancel_needs_none(
+    spark: SparkSession,
+) -> None:
+    rows = parsed(
+        spark,
+        [
+            command(deliver_at="0001-01-01", delay=None),
+            command(deliver_at="1900-01-01", delay=None),
+            command(delay="-P50000D", event_time="2026-01-05T12:00:00Z"),
+            command(op="CANCEL", deliver_at="0001-01-01", delay=None),
+        ],
+    )
+
+    assert [row.error_code for row in rows] == ["due_too_early", None, "due_too_early", None]
+    assert "due = '0001-01-01 00:00:00Z'; rule: not before 1900-01-01T00:00:00Z" in rows[0].error_message
 
 
 def test_what_is_no_instant_is_rejected(spark: SparkSession) -> None:
@@ -426,7 +443,7 @@ def test_the_first_and_the_last_instant_of_spark_pass(spark: SparkSession) -> No
         at("9223372036854775807L"),
     )
 
-    assert (first.deliver_at_ms, first.event_time_ms) == (-MAX_INSTANT_MS, -MAX_INSTANT_MS)
+    assert (first.event_time_ms, first.error_code) == (-MAX_INSTANT_MS, "due_too_early")
     assert (last.deliver_at_ms, last.event_time_ms, last.error_code) == (MAX_INSTANT_MS, MAX_INSTANT_MS, None)
     # Rounded up it fits no timestamp.
     assert (beyond.deliver_at_ms, beyond.error_code) == (None, "beyond_max_delay")
@@ -832,6 +849,7 @@ BREAKS: dict[str, dict[str, Any]] = {
     "bad_deliver_at": {"delay": None, "deliver_at": "?"},
     "bad_delay": {"delay": "?"},
     "beyond_max_delay": {"delay": "2 days"},
+    "due_too_early": {"delay": None, "deliver_at": "1899-12-31T23:59:59.999Z"},
     "beyond_levels": {"delay": "3 hours"},
     "no_destination": {"destination": None},
     "bad_destination": {"destination": "?"},

@@ -13,7 +13,7 @@ import pytest
 
 import wheel_udf
 from wheel_udf.common.errors import CheckpointError, ConfigError, ConfigErrors, LeaseError
-from wheel_udf.job.arguments import VERBS
+from wheel_udf.job.arguments import COLUMNS, OPERATION_COLUMNS, VERBS
 from wheel_udf.job.cli import Verbs, line_printer, main
 from wheel_udf.job.models import JobConfig, SchedulerConfig
 
@@ -144,6 +144,14 @@ def test_help_tells_until_exit_codes_and_an_example(
         assert f"  {clock:<10}  interval       " in text
     assert "exit codes:" in text
     assert "spark-submit jobs/delay_scheduler.py run --config conf/scheduler.yml" in text
+
+
+def test_help_names_the_columns_that_conditions_can_use() -> None:
+    from wheel_udf.pending.entries import PENDING_COLUMNS
+    from wheel_udf.pending.operations import OPERATIONS_PENDING
+
+    assert COLUMNS.split(", ") == list(PENDING_COLUMNS)
+    assert OPERATION_COLUMNS.split(", ") == list(OPERATIONS_PENDING)
 
 
 def test_a_config_with_three_faults_prints_three_lines_and_ends_with_2(program: Program) -> None:

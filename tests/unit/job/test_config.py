@@ -157,7 +157,7 @@ def test_faults_of_the_overrides_and_across_sections_stand_in_the_same_list(file
         file, "wheel", "name=a b", "contract.default_destination=other", "checkpoint=data/rejects/"
     ) == [
         (
-            "--set is not understood: wheel; rule: a.b=c; hint: a key with dots goes in double quotes: "
+            "--set cannot be read: wheel; rule: a.b=c; hint: a key with dots goes in double quotes: "
             'destinations."a.b".path=out'
         ),
         "not a name: name = 'a b'; rule: 1 to 100 of A-Z a-z 0-9 . _ -",
@@ -635,7 +635,7 @@ def test_an_override_sets_one_value_at_a_dotted_path(override: str, expected: di
 
 @pytest.mark.parametrize("override", ["=1", "a.=1", ".a=1", "a", 'a"b"=1', "a..b=1", ""])
 def test_an_override_that_is_not_a_path_and_a_value_is_a_fault(file: Path, override: str) -> None:
-    assert fault_of(file, override).startswith("--set is not understood")
+    assert fault_of(file, override).startswith("--set cannot be read")
 
 
 def test_later_overrides_win_and_an_empty_one_takes_the_setting_out(file: Path) -> None:
@@ -645,7 +645,7 @@ def test_later_overrides_win_and_an_empty_one_takes_the_setting_out(file: Path) 
 
 
 def test_an_override_into_a_value_that_has_no_keys_is_a_fault(file: Path) -> None:
-    assert fault_of(file, "name.first=x") == "--set goes into a value that has no keys: name"
+    assert fault_of(file, "name.first=x") == "--set names a key inside a value that is not a section: name"
 
 
 def test_bounds_are_lifted_by_their_words(file: Path) -> None:
@@ -681,19 +681,19 @@ def test_a_simulated_clock_takes_start_and_step_or_instants_in_utc(file: Path) -
         ("- a\n", "the config file holds a list"),
         (
             "a: [1\nb: 2",
-            "the config file is not good YAML (expected ',' or ']', but got ':'): job.yml, line 2, column 2",
+            "the config file is not valid YAML (expected ',' or ']', but got ':'): job.yml, line 2, column 2",
         ),
         (
             "a: 1\na: 2",
-            "the config file is not good YAML (the key 'a' stands twice): job.yml, line 2, column 1",
+            "the config file is not valid YAML (the key 'a' occurs twice): job.yml, line 2, column 1",
         ),
         (
             "w: {x: 1, x: 2}",
-            "the config file is not good YAML (the key 'x' stands twice): job.yml, line 1, column 11",
+            "the config file is not valid YAML (the key 'x' occurs twice): job.yml, line 1, column 11",
         ),
-        ("[a]: 1", "the config file is not good YAML (a key must be a text): job.yml, line 1, column 1"),
-        ("a: !!python/object:os.x {}", "the config file is not good YAML"),
-        ("a: &x {b: *x}", "the config file is not good YAML"),
+        ("[a]: 1", "the config file is not valid YAML (a key must be a text): job.yml, line 1, column 1"),
+        ("a: !!python/object:os.x {}", "the config file is not valid YAML"),
+        ("a: &x {b: *x}", "the config file is not valid YAML"),
     ],
 )
 def test_a_file_that_is_no_mapping_of_yaml_is_told_with_its_place(
@@ -713,7 +713,7 @@ def test_an_empty_section_is_as_if_it_were_not_there(file: Path) -> None:
     assert load(file).mode == "direct"
     lines = [line if "clock" not in line else "clock:" for line in GOOD.splitlines()]
     file.write_text("\n".join(lines), encoding="utf-8")
-    assert fault_of(file) == "a required setting is missing: clock; rule: what time it is"
+    assert fault_of(file) == "a required setting is missing: clock; rule: the clock of the wheel"
 
 
 def test_a_missing_file_and_a_folder_are_config_faults(tmp_path: Path) -> None:

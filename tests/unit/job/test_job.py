@@ -298,7 +298,7 @@ def test_the_worst_lateness_is_a_trigger_and_a_batch_and_more_where_a_limit_bind
 def test_a_dry_run_says_what_happens_at_the_limits() -> None:
     bounds = {"pending": 1_000_000, "per_slot": 200_000}
     assert limits_text(checked(limits=bounds | {"soft": 0.5})) == (
-        "pending 1,000,000, per_slot 200,000: at the bound, from 50% of it on at times new entries are rejected; shared by 4 shards"
+        "pending 1,000,000, per_slot 200,000; at a limit new entries are rejected (some of them from 50% of it on); shared by 4 shards"
     )
     tiered = checked(
         mode="tiered",
@@ -307,7 +307,7 @@ def test_a_dry_run_says_what_happens_at_the_limits() -> None:
         limits=bounds | {"on_limit": "pause"},
     )
     assert limits_text(tiered) == (
-        "pending 1,000,000, per_slot 200,000: at the bound the intake pauses and continues by itself"
+        "pending 1,000,000, per_slot 200,000; at a limit the intake pauses and resumes by itself"
     )
 
 
@@ -320,7 +320,9 @@ def test_a_dry_run_says_which_policy_of_levels_it_is_and_which_topics_wait() -> 
         "fixed: delays are rounded up to one of 5s 1m; longer delays are rejected; topic delay_1m has 1m; topic delay_5s has 5s, paused"
     )
     top = TypeAdapter[Any](LevelsConfig).validate_python({"on_beyond": "top"})
-    assert levels_text(top).endswith(" 1h 2h; longer delays have the last level, and fire earlier than asked")
+    assert levels_text(top).endswith(
+        " 1h 2h; longer delays get the last level and fire earlier than requested"
+    )
     binary = TypeAdapter[Any](LevelsConfig).validate_python({"policy": "binary"})
     assert levels_text(binary) == "binary: 1, 2, 4, ... ticks; delays are kept as they are"
 

@@ -73,7 +73,7 @@ def test_all_faults_are_told_at_once_each_with_its_place(file: Path) -> None:
 def test_an_operation_cannot_look_back_further_than_events_are_remembered(file: Path) -> None:
     (fault,) = faults_of(file, "watch.lookback=6 minutes")
     assert fault.startswith(
-        "an operation cannot look back so far: watch.lookback = '360000 ms'; rule: at most"
+        "the lookback is longer than events are remembered: watch.lookback = '360000 ms'; rule: at most"
     )
     assert config.load(file, ["watch.lookback=6 minutes", "contract.memory=unlimited"])
 

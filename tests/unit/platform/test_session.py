@@ -165,7 +165,7 @@ def test_the_users_own_conf_folder_wins_over_the_project(
         "spark.sql.shuffle.partitions 7\nspark.mine 1\n", encoding="utf-8"
     )
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    monkeypatch.setattr(jars, "find_java", lambda: Path("java"))
+    monkeypatch.setattr(java_program, "find_java", lambda: Path("java"))
 
     settings = session._local({"spark.mine": "2"})
 
@@ -225,7 +225,7 @@ def test_a_good_download_replaces_the_jars_of_before(tmp_path: Path, monkeypatch
         target.mkdir()
         (target / "new.jar").touch()
 
-    monkeypatch.setattr(jars, "find_java", lambda: Path("java"))
+    monkeypatch.setattr(java_program, "find_java", lambda: Path("java"))
     monkeypatch.setattr(jars, "_run_ivy", pretend)
 
     assert jars.resolve("spark", ivy_file=ROOT / "conf" / "ivy.xml", into=into) == into

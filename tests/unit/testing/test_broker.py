@@ -127,7 +127,7 @@ def test_jars_that_are_missing_are_fetched_and_a_failure_is_told(
         raise SessionError("the JVM jars cannot be downloaded", hint="check the network")
 
     monkeypatch.delenv(EXTERNAL_VARIABLE, raising=False)
-    monkeypatch.setattr(local_kafka.jars, "find_java", lambda: Path("java"))
+    monkeypatch.setattr(local_kafka.java, "find_java", lambda: Path("java"))
     monkeypatch.setattr(local_kafka.jars, "jars_folder", lambda _: tmp_path / "no jars")
     monkeypatch.setattr(local_kafka.jars, "resolve", resolve)
 

@@ -194,9 +194,10 @@ def test_the_account_closes_and_no_limit_is_passed_whatever_comes(
     batches: list[tuple[int, list[Row]]], limits: Limits, released: int | None
 ) -> None:
     state, now_s, received = ShardState.empty(WHEEL), 0, 0
+    commanded: Counter[object] = Counter()
     for step_s, rows in batches:
         now_s += step_s
-        done = step(rows, limits, state, now_s, released)
+        before, done = state.pending, step(rows, limits, state, now_s, released)
         state, received = done.state, received + len(rows)
         entries = rows_of(state.entries())
         waiting = [row for row in entries if row["deliver_at_ms"] > done.clock_ms]
@@ -205,8 +206,12 @@ def test_the_account_closes_and_no_limit_is_passed_whatever_comes(
             "per_destination": max(Counter(row["destination"] for row in waiting).values(), default=0),
             "per_slot": max(Counter(row["deliver_at_ms"] // 1_000 for row in waiting).values(), default=0),
         }
-        replaced = {row["schedule_id"] for row in rows}  # a replacement may go to a full destination or slot
-        assert limits.pending is None or totals["pending"] <= limits.pending
+        commanded.update(row["schedule_id"] for row in rows)
+        replaced = (
+            max(commanded.values(), default=0) > 1
+        )  # a replacement may go to a full destination or slot
+        # Overdue entries that `released` has kept back come on top, also if a later version makes them wait again.
+        assert limits.pending is None or totals["pending"] <= max(limits.pending, before)
         for bound in ("per_destination", "per_slot"):
             most = getattr(limits, bound)
             assert most is None or totals[bound] <= most or replaced

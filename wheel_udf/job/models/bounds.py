@@ -20,7 +20,7 @@ from wheel_udf.job.models.values import (
 
 
 class OperationContractConfig(Section):
-    """What an operation may look like, and how long its id is remembered."""
+    """Bounds and defaults of operations, and how long an id is remembered."""
 
     max_delay_ms: UnboundedMs = Field(as_written("730 days"), alias="max_delay")
     """The longest time from event_time to the due time. unlimited: no bound."""
@@ -36,7 +36,7 @@ class OperationContractConfig(Section):
 
 
 class ContractConfig(OperationContractConfig):
-    """What a command may look like, and how long its id is remembered."""
+    """Bounds and defaults of commands, and how long an id is remembered."""
 
     preset: Literal["columns", "native", "json", "scheduler"] = "columns"
     """How a record becomes a command: by the names of its columns, or one of the presets for Kafka. Default with a kafka source: native."""
@@ -85,13 +85,13 @@ class LimitsConfig(Section):
 
 
 class StoreConfig(Section):
-    """Where the slot store is, and how long it keeps what is done."""
+    """Where the slot store is, and how long it keeps rows that have left it."""
 
     path: Text
     """The folder of the store, a Delta table."""
 
     history_ms: NotNegativeMs = Field(as_written("0 seconds"), alias="history")
-    """How long rows stay after their due time, in addition to what contract.memory needs."""
+    """How long rows stay after their due time. They stay for contract.memory if that is longer."""
 
     keep_ms: Annotated[Span, at_least(3_600_000, "at least 1 hour")] = Field(
         as_written("1 day"), alias="keep"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, StrictStr
 
 from wheel_udf.commands import EVENT_COLUMNS, OPERATION_COLUMNS
+from wheel_udf.common import DECIDED, Decided
 from wheel_udf.job.models.bounds import OperationContractConfig
 from wheel_udf.job.models.scheduler import Faults, JobConfig, Name, one_use_of_each, path_of
 from wheel_udf.job.models.section import Rule, Section, all_defaults, looks_at
@@ -26,7 +27,7 @@ def _columns_of(*known: str) -> tuple[Any, ...]:
 
 
 class _Meaning(Section):
-    """What the rows of a source mean."""
+    """How the rows of a source become operations or events."""
 
     columns: dict[StrictStr, Text] = Field(default_factory=dict)
     """SQL over the columns of the source, by the name of the column that it makes. Default: the source has those columns."""
@@ -80,12 +81,12 @@ StreamConfig = OperationsConfig | EventsConfig
 
 
 class WatchConfig(Section):
-    """How operations and events meet."""
+    """Which events count for an operation, and which outcomes are delivered."""
 
     lookback_ms: NotNegativeMs = Field(as_written("0 seconds"), alias="lookback")
-    """How long before its own event_time an operation looks for events. At most contract.memory."""
+    """How long before its own event_time an event counts for an operation. At most contract.memory."""
 
-    deliver: tuple[Literal["completed", "expired", "cancelled"], ...] = ("completed", "expired", "cancelled")
+    deliver: tuple[Decided, ...] = DECIDED
     """Which outcomes go to their destination. The others are only counted."""
 
 
@@ -95,9 +96,9 @@ def _events_are_remembered(watch: WatchConfig, contract: OperationContractConfig
         yield fault_at(
             "watch",
             "lookback",
-            what="an operation cannot look back so far",
+            what="the lookback is longer than events are remembered",
             value=f"{watch.lookback_ms} ms",
-            rule=f"at most contract.memory, {contract.memory_ms} ms: forgotten events are not found",
+            rule=f"at most contract.memory, {contract.memory_ms} ms",
         )
 
 
@@ -139,9 +140,9 @@ class PurgatoryConfig(JobConfig):
     """Where events come from."""
 
     watch: WatchConfig = all_defaults(WatchConfig)
-    """How operations and events meet."""
+    """Which events count for an operation, and which outcomes are delivered."""
 
     contract: OperationContractConfig = all_defaults(OperationContractConfig)
-    """What an operation may look like."""
+    """Bounds and defaults of operations."""
 
     rules: ClassVar[tuple[Rule, ...]] = (*JobConfig.rules, _events_are_remembered, _paths_have_one_use)

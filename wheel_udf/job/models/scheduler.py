@@ -104,7 +104,7 @@ class JobConfig(Section):
     """Geometry and shards."""
 
     clock: ClockConfig
-    """What time it is."""
+    """The clock of the wheel."""
 
     destinations: DestinationsConfig
     """The allow-list: name or pattern (* any text, ? any character) and its sink. The first match counts."""
@@ -201,7 +201,7 @@ class SchedulerConfig(JobConfig):
     """Where commands come from."""
 
     contract: ContractConfig = all_defaults(ContractConfig)
-    """What a command may look like."""
+    """Bounds and defaults of commands."""
 
     limits: LimitsConfig = all_defaults(LimitsConfig)
     """Bounds on the work of a batch and on what is pending."""

@@ -135,10 +135,10 @@ def _has_one_form(
 
 
 class SimulatedClockConfig(_Clock):
-    """The time is made up, for tests and replays: a start and a step for each batch, or a list of instants."""
+    """A simulated time, for tests and replays: a start and a step for each batch, or a list of instants."""
 
     kind: Literal["simulated"]
-    """The time is made up."""
+    """The time is simulated."""
 
     start_ms: Instant | None = Field(None, alias="start")
     """The first instant."""

@@ -1,0 +1,119 @@
+"""Acts on pending entries: one commit for rows and record, the contract of the job, and answers that say what was done."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.delta.tiered.test_keeper import LAYOUT, World
+from tests.spark.streams import at_ms
+from wheel_udf.commands import Contract
+from wheel_udf.common.errors import ActError
+from wheel_udf.pending import PendingWork, acts, pending
+from wheel_udf.pending.acts import Picked
+from wheel_udf.store.slot_store import SlotStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+A, B, EVERYTHING = Picked(ids=["a"]), Picked(ids=["b"]), Picked(where="true")
+CONTRACT = Contract(destinations=("out", "mail_*"), max_delay_ms=1_000_000)
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> World:
+    """Two entries in the store, due after 500 and 9,000 seconds."""
+    world = World(spark, tmp_path)
+    world.take_in(("a", "schedule", 1, 500), ("b", "schedule", 1, 9_000))
+    return world
+
+
+def work_of(world: World, contract: Contract | None = None) -> PendingWork:
+    store = SlotStore.open(world.spark, world.store.path, LAYOUT, create=False)
+    return PendingWork(f"{world.store.path}/no checkpoint", store, contract)
+
+
+def waiting(world: World) -> dict[str, tuple[Any, ...]]:
+    rows = pending(world.spark, work_of(world)).selectExpr(
+        "schedule_id", "unix_millis(deliver_at)", "destination"
+    )
+    return {name: tuple(others) for name, *others in rows.collect()}
+
+
+def recorded(world: World) -> list[tuple[str, str, str, int, int]]:
+    rows = acts.audit(world.spark, world.store).orderBy("batch").collect()
+    return [(row.act, row.picked, row.change, row.rows, row.batch) for row in rows]
+
+
+def test_a_user_without_a_name_moves_an_entry_once_and_is_recorded_by_number(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 1000")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    assert acts.move(world.spark, work_of(world), A, to="deliver_at + interval 1 hour", dry_run=True) == 1
+    assert recorded(world) == []
+    assert acts.move(world.spark, work_of(world), A, to="deliver_at + interval 1 hour") == 1
+    assert waiting(world) == {"a": (at_ms(500 + 3_600), "out"), "b": (at_ms(9_000), "out")}
+    assert recorded(world) == [("move", "schedule_id in ['a']", "to deliver_at + interval 1 hour", 1, 0)]
+    assert acts.audit(world.spark, world.store).first()["by"].startswith("uid ")
+
+
+def test_a_record_that_cannot_be_copied_is_in_the_commit_and_the_next_act_copies_it(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Path(world.store.path) / "_acts"
+    place.write_text("in the way")
+    with caplog.at_level(logging.WARNING):
+        assert acts.cancel(world.spark, work_of(world), A) == 1
+    assert "the act is done, but its record is in the history" in caplog.text
+    assert waiting(world) == {"b": (at_ms(9_000), "out")}
+
+    place.unlink()
+    cancelled = ("cancel", "schedule_id in ['a']", "", 1, 0)
+    rerouted = ("reroute", "(true)", "to mail_b", 1, 1)
+    assert recorded(world) == [cancelled]
+    assert acts.reroute(world.spark, work_of(world), EVERYTHING, to="mail_b") == 1
+    assert recorded(world) == [cancelled, rerouted]
+    copied = world.spark.read.format("delta").load(str(place))
+    assert sorted(row.batch for row in copied.collect()) == [0, 1]
+
+
+def test_records_that_cannot_be_read_are_an_error_and_not_an_empty_list(world: World) -> None:
+    acts.cancel(world.spark, work_of(world), A)
+    for file in (Path(world.store.path) / "_acts" / "_delta_log").glob("*.json"):
+        file.write_text("no log\n")
+    with pytest.raises(ActError, match=r"the record of acts cannot be read.*_acts"):
+        acts.audit(world.spark, world.store)
+    shutil.rmtree(Path(world.store.path) / "_acts")
+    assert recorded(world) == [("cancel", "schedule_id in ['a']", "", 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        ("deliver_at + interval 1 hour", "too far in the future.*rule: up to 2024.*contract.max_delay"),
+        ("timestamp'0001-01-01'", "out of range.*rule: not before 1900"),
+        ("CASE WHEN schedule_id = 'a' THEN deliver_at END", "the new due time is NULL"),
+        ("nobody", "cannot be used"),
+    ],
+)
+def test_a_move_obeys_the_contract_for_each_entry_or_moves_none(world: World, to: str, said: str) -> None:
+    before = waiting(world)
+    with pytest.raises(ActError, match=said):
+        acts.move(world.spark, work_of(world, Contract(max_delay_ms=9_500_000)), EVERYTHING, to=to)
+    assert waiting(world) == before
+    assert recorded(world) == []
+
+
+def test_a_reroute_goes_to_an_allowed_destination_only(world: World) -> None:
+    with pytest.raises(ActError, match=r"not an allowed destination: to = 'sms'; rule: one of out, mail_\*"):
+        acts.reroute(world.spark, work_of(world, CONTRACT), B, to="sms")
+    assert acts.reroute(world.spark, work_of(world, CONTRACT), B, to="mail_b") == 1
+    assert waiting(world)["b"] == (at_ms(9_000), "mail_b")

@@ -1,0 +1,154 @@
+"""The record of acts on a slot store: who changed which pending entries, when and how.
+
+The commit that adds an act's rows holds the record too, as the commit's ``userMetadata``. So either both are there or neither, and a failure
+after the commit (no user name, no disk) leaves no act without a record. A commit's metadata lasts as long as the table's log, so each act
+also copies the records that are not copied yet to a table::
+
+    act --one commit--> slot store: rows + record        kept for delta.logRetentionDuration (default 30 days)
+                             |
+                             '--copy--> _acts in the store's folder, kept for good
+
+    audit() = _acts + records that are not copied yet
+
+A copy that fails is logged, and the next act makes it. Two copies at once may write a record twice; :func:`audit` returns it once.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import logging
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession, functions as F
+
+from wheel_udf.common import ActError
+from wheel_udf.platform import delta_log as tables, first_line
+from wheel_udf.store import SlotStore
+
+AUDIT_SCHEMA: Final = (
+    "at timestamp, act string, by string, picked string, change string, rows long, batch long"
+)
+_KEY: Final = "wheel_udf.act"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A record.
+
+    Attributes:
+        at_ms: When it was done (UTC epoch ms).
+        act: ``cancel``, ``move`` or ``reroute``.
+        by: The user who did it.
+        picked: The selection.
+        change: What was changed, such as ``to sms``; empty for a cancel.
+        rows: Number of entries.
+        batch: Number of the act on this store, from 0.
+    """
+
+    at_ms: int
+    act: str
+    by: str
+    picked: str
+    change: str
+    rows: int
+    batch: int
+
+    def text(self) -> str:
+        """The record as the metadata of a commit."""
+        return json.dumps({_KEY: asdict(self)})
+
+    @classmethod
+    def of_text(cls, text: str | None) -> Act | None:
+        """The record in a commit's metadata; None if it holds none."""
+        if text is None or _KEY not in text:
+            return None
+        return cls(**json.loads(text)[_KEY])
+
+
+def user_name() -> str:
+    """The user of this process; its number if it has no name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def audit(spark: SparkSession, store: SlotStore) -> DataFrame:
+    """Returns all acts on a store, one row each (:data:`AUDIT_SCHEMA`).
+
+    Raises:
+        ActError: The table of records cannot be read.
+    """
+    copied = _copied(spark, store)
+    last = max(store.last_acts(), default=None)
+    if last is None or last in _batches(copied):
+        return copied
+    return copied.unionByName(_frame(spark, _in_log(spark, store))).dropDuplicates(["batch"])
+
+
+def copy_records(spark: SparkSession, store: SlotStore, newest: Act) -> None:
+    """Copies the records that are not in the table yet. The act is done, so a failure is logged and raises nothing.
+
+    Args:
+        spark: A session.
+        store: The store.
+        newest: The record of the act just committed.
+    """
+    try:
+        there = _batches(_copied(spark, store))
+        acts = [newest] if there >= set(range(newest.batch)) else _in_log(spark, store)
+        missing = [act for act in acts if act.batch not in there]
+        if missing:
+            _frame(spark, missing).coalesce(1).write.format("delta").mode("append").save(_place(store))
+    except Exception as error:  # noqa: BLE001  # whatever it is, the act is done
+        why = first_line(str(error))
+        _log.warning(
+            "the act is done, but its record is in the history of %s alone; the next act copies it to %s (%s)",
+            store.path, _place(store), why,
+        )  # fmt: skip
+
+
+def _place(store: SlotStore) -> str:
+    return f"{store.path}/_acts"
+
+
+def _copied(spark: SparkSession, store: SlotStore) -> DataFrame:
+    place = _place(store)
+    if not tables.has_log(spark, place):
+        return _frame(spark, [])
+    try:
+        return spark.read.format("delta").load(place)
+    except PySparkException as fault:
+        raise ActError(
+            f"the record of acts cannot be read ({first_line(str(fault))})",
+            field=place,
+            hint="acts go on being recorded in the store's history: restore the table, or move it away",
+        ) from None
+
+
+def _batches(records: DataFrame) -> set[int]:
+    return {row.batch for row in records.select("batch").collect()}
+
+
+def _in_log(spark: SparkSession, store: SlotStore) -> list[Act]:
+    """The records in the commits that the table's log still has."""
+    history = DeltaTable.forPath(spark, store.path).history().select("userMetadata")
+    noted = history.where(F.col("userMetadata").contains(_KEY)).collect()
+    return [act for row in noted if (act := Act.of_text(row.userMetadata)) is not None]
+
+
+def _frame(spark: SparkSession, acts: Iterable[Act]) -> DataFrame:
+    rows = [
+        (datetime.fromtimestamp(act.at_ms / 1_000, UTC), act.act, act.by, act.picked, act.change, act.rows, act.batch)
+        for act in acts
+    ]  # fmt: skip
+    return spark.createDataFrame(rows, AUDIT_SCHEMA)
