@@ -86,16 +86,20 @@ module       what it holds
 ============ ==================================================================================
 check        ``check``: the whole, and what concerns several ids
 rules        ``Rules``: what the caller knows of the run
-rows         frames to commands, releases and refusals; the contract's defaults
+columns      frames of any kind as columns of plain values
+rows         columns to commands, releases and refusals; the contract's defaults
 texts        instants and durations as text
+book         one id after the other: rows, versions, what is lost
 lives        one id: what must, may and must not be released
 match        one released row against its command
+refusals     the rejects of an id against its commands
 account      the account's identities, and the account as it is printed
 readers      Delta folders without Spark, files, records of a Kafka consumer
 report       ``Report``, ``Finding``, ``LedgerError``
 ============ ==================================================================================
 
-Cost, measured: 8 us for a command and its row on one core, and about 1 kB of memory.
+Cost, measured over a year of departures (415,805 commands, 328,521 rows): about 30 us of one core and 1.5 kB of memory for a command
+and its row. Ids are independent of each other: more than some millions of commands can be checked in parts, by a hash of the id.
 """
 
 from __future__ import annotations
@@ -105,6 +109,9 @@ from wheel_udf.testing.ledger.account import (
 )
 from wheel_udf.testing.ledger.check import (
     check as check,
+)
+from wheel_udf.testing.ledger.columns import (
+    Frame as Frame,
 )
 from wheel_udf.testing.ledger.readers import (
     fired_of_kafka as fired_of_kafka,

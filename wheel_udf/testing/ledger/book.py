@@ -63,6 +63,9 @@ class Book:
 
     def _without_repetitions(self, rows: list[Release]) -> list[Release]:
         """The rows in order of time, without those that an at-least-once sink repeats."""
+        if len(rows) < 2:
+            self.ended.update(row.how for row in rows)
+            return rows
         kept: dict[object, Release] = {}
         for number, row in enumerate(sorted(rows, key=lambda row: row.at_ms)):
             again = (row.seq, row.fire_id or row.at_ms, row.how) if row.repeatable else number
@@ -79,7 +82,7 @@ class Book:
                 self._report.add("twice", row.schedule_id, row.seq, f"fire_id {row.fire_id}")
 
     def _check_versions(self, matched: Sequence[Matched], lives: Lives) -> None:
-        for row, _, copies in matched:
+        for row, _, copies in matched if lives.has_versions else ():
             if by := lives.beaten_by(copies, row.at_ms):
                 kind = "after_cancel" if by.startswith("CANCEL") else "superseded"
                 at = instant_text_ms(row.at_ms)
@@ -89,7 +92,7 @@ class Book:
             elif lives.is_open(copies, row.at_ms):
                 text = f"{row.how}; a higher version was read at about the same time"
                 self._report.leave_open(row.schedule_id, row.seq, text)
-        for one, other in self._repeated(matched, lives):
+        for one, other in self._repeated(matched, lives) if len(matched) > 1 else ():
             at = f"{instant_text_ms(one.at_ms)} and {instant_text_ms(other.at_ms)}"
             self._report.add("twice", other.schedule_id, other.seq, f"{one.how} and {other.how} at {at}")
 

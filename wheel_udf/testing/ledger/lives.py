@@ -24,11 +24,15 @@ class Lives:
     Args:
         commands: Those that are not refused.
         rules: Of the check.
+
+    Attributes:
+        has_versions: Whether there is more than one version.
     """
 
     def __init__(self, commands: Sequence[Command], rules: Rules) -> None:
         self._commands = [each for each in commands if each.state in (GOOD, OPEN)]
         self._rules = rules
+        self.has_versions = len({each.version for each in self._commands}) > 1
         self._released: list[tuple[Version, int]] = []
         self._ends: dict[Version, float] = {}
 

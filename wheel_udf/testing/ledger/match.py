@@ -66,7 +66,6 @@ def _report_change(row: Release, names: list[str], report: Report) -> None:
 
 def _check_instants(row: Release, copies: Sequence[Command], rules: Rules, report: Report) -> None:
     planned = row.scheduled_ms if row.scheduled_ms is not None else row.due_ms
-    at = instant_text_ms(row.at_ms)
     floors = [each.release_ms for each in copies if each.release_ms is not None]
     floor = min(floors, default=planned if planned is not None else row.at_ms)
     first = row.at_ms if row.delivered_ms is None else min(row.at_ms, row.delivered_ms)
@@ -82,7 +81,9 @@ def _check_instants(row: Release, copies: Sequence[Command], rules: Rules, repor
             "wrong_destination", row.schedule_id, row.seq, f"names {row.content[0]}, found in {row.table}"
         )
     if wrong := _wrong_figures(row, copies, planned, rules):
-        report.add("bad_figures", row.schedule_id, row.seq, f"{row.how} at {at}; {wrong}")
+        report.add(
+            "bad_figures", row.schedule_id, row.seq, f"{row.how} at {instant_text_ms(row.at_ms)}; {wrong}"
+        )
     if len(floors) == len(copies) and all(each.state == GOOD for each in copies):
         _check_lateness(row, copies, rules, report)
 

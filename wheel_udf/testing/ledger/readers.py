@@ -102,10 +102,15 @@ def _with_partition(table: pa.Table, values: Mapping[str, str | None]) -> pa.Tab
 def read_files(folder: Path | str) -> pa.Table:
     """Reads the Parquet or JSON files of a folder, by name; a column ``batch`` has the number of the file.
 
+    As in Spark, files and folders whose names begin with ``_`` or ``.`` are left out, and a line that is no JSON object is a row with
+    ``_corrupt_record``.
+
     Raises:
         ContractError: There are no such files.
     """
-    paths = sorted(path for path in Path(folder).rglob("*") if path.suffix in (".parquet", ".json", ".jsonl"))
+    folder = Path(folder)
+    found = sorted(path for path in folder.rglob("*") if path.suffix in (".parquet", ".json", ".jsonl"))
+    paths = [path for path in found if not any(part[0] in "_." for part in path.relative_to(folder).parts)]
     if not paths:
         raise ContractError(
             "no files", field="folder", value=str(folder), rule="*.parquet, *.json or *.jsonl"
@@ -121,8 +126,18 @@ def _numbered(table: pa.Table, number: int) -> pa.Table:
 def _read_file(path: Path) -> pa.Table:
     if path.suffix == ".parquet":
         return pq.ParquetFile(path).read()
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return pa.Table.from_pylist([json.loads(line) for line in lines if line.strip()])
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    rows = [_json_row(line) for line in lines if line.strip()]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def _json_row(line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    return row if isinstance(row, dict) else {"_corrupt_record": line}
 
 
 # --- Kafka --------------------------------------------------------------------------------------------------------------
