@@ -42,7 +42,7 @@ def read_delta(folder: Path | str) -> pa.Table:
             )
         return pa.concat_tables([read_delta(table) for table in tables], promote_options="permissive")
     parts = [
-        _with_partition(pq.read_table(folder / unquote(path)), values)
+        _with_partition(pq.read_table(folder / unquote(path), coerce_int96_timestamp_unit="us"), values)
         for path, values in _live(folder).items()
     ]
     table = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
