@@ -18,7 +18,7 @@ help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
 	@echo
 	@echo "First:  make demo    run a year of real departures through the wheel and draw the result (about 2 minutes)"
-	@echo "Then:   make test    run all tests (about 15 minutes)"
+	@echo "Then:   make test    run the tests (about 15 minutes)"
 	@echo
 	@echo "Each creates $(VENV) on first use (1 to 3 minutes). Requirements: Python 3.11 to 3.14, Java 17 or newer, network access."
 	@echo
@@ -29,9 +29,9 @@ help: ## print this list
 
 setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when pyproject.toml, conf/constraints.txt or conf/ivy.xml change)
 
-# One process of tests waits for Spark's planning on one core for more than half of its time, so three of them use two cores.
+# Two processes: one JVM each keeps one core busy with planning; a third one made the whole slower.
 test: $(STAMP) ## run the tests (ARGS=... is passed to pytest)
-	@$(PY) -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --durations=30 --ignore=tests/faults --ignore=tests/cluster $(ARGS)
+	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 --ignore=tests/faults --ignore=tests/cluster $(ARGS)
 
 faults: $(STAMP) ## kill drivers and executors and check what was delivered (ARGS=... is passed to pytest)
 	@$(PY) -m pytest --numprocesses=2 --dist=worksteal --durations=10 tests/faults tests/cluster $(ARGS)

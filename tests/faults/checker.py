@@ -1,11 +1,16 @@
-"""The checker of fault tests: it reads only the input and the sinks, and knows nothing of how the wheel works."""
+"""The checker of fault tests: it reads only the input and the sinks, and knows nothing of how the wheel works.
+
+What a wheel has done is decided by the ledger checker (:mod:`wheel_udf.testing.ledger`); the purgatory's rows are compared here.
+"""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from tests.faults.world import WHERE, files, watched_files
+from tests.faults.world import END_S, WHERE, files, watched_files
+from tests.spark.streams import at_ms
+from wheel_udf.testing import ledger
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,29 +18,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def expected() -> set[tuple[str, int, str]]:
-    """(id, seq, destination) of what must have fired: of each id the last version, unless that is a CANCEL.
-
-    The input is made so that every later version is said long before the earlier one is due.
-    """
-    last = {row["schedule_id"]: row for rows in files() for row in rows if row["schedule_id"] is not None}
-    return {(row["schedule_id"], row["seq"], row["destination"]) for row in last.values() if "op" not in row}
+RULES = ledger.Rules(until_ms=at_ms(END_S), in_order=True, read_within_ms=0)
+"""The files are in the order of their event times, which are the clock."""
 
 
 def faults_of(spark: SparkSession, folder: Path) -> list[str]:
     """What is wrong with the sinks; empty when nothing is."""
-    tables = {
-        name: spark.read.format("delta").load(str(folder / "tables" / name)).collect() for name in WHERE
-    }
-    rows = [(row.schedule_id, row.seq, name) for name, table in tables.items() for row in table]
-    faults = [f"twice: {row}" for row in sorted({row for row in rows if rows.count(row) > 1})]
-    faults += [f"missing: {row}" for row in sorted(expected() - set(rows))]
-    faults += [f"not expected: {row}" for row in sorted(set(rows) - expected())]
-    faults += [f"early: {row}" for table in tables.values() for row in table if row.fired_at < row.deliver_at]
-    rejected = spark.read.format("delta").load(str(folder / "rejects")).count()
-    if rejected != len(files()):
-        faults.append(f"rejects: {rejected} instead of {len(files())}")
-    return faults
+    tables = [spark.read.format("delta").load(str(folder / "tables" / name)).toArrow() for name in WHERE]
+    fired = [
+        row | {"table": name} for name, table in zip(WHERE, tables, strict=True) for row in table.to_pylist()
+    ]
+    return ledger_faults(fired, spark.read.format("delta").load(str(folder / "rejects")).toArrow())
+
+
+def ledger_faults(fired: ledger.Frame, rejects: ledger.Frame) -> list[str]:
+    """What the ledger checker finds in the rows; what it cannot decide is a fault, too: all is known of this input."""
+    report = ledger.check([row for rows in files() for row in rows], fired, rejects, rules=RULES)
+    return [f"{each.kind}: {each}" for each in (*report.findings, *report.examples)]
 
 
 def watch_expected() -> set[tuple[str, str, str]]:

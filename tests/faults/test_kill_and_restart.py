@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.faults import tiered_victim
-from tests.faults.checker import expected, faults_of, watch_faults_of
+from tests.faults.checker import faults_of, ledger_faults, watch_faults_of
 from tests.faults.victim import POINTS
 from tests.faults.world import files, start, start_tiered_run, watched_files
-from tests.spark.streams import add_files
+from tests.spark.streams import add_files, due
 from tests.spark.watches import add_rows
 
 if TYPE_CHECKING:
@@ -20,12 +20,42 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def delivered() -> list[dict[str, Any]]:
+    """The rows of a right run: each is released when it is due, or when it is read."""
+    last = {row["schedule_id"]: row for rows in files() for row in rows if row["schedule_id"] is not None}
+    return [
+        {name: row[name] for name in ("schedule_id", "seq", "deliver_at", "destination")}
+        | {
+            "fired_at": max(row["deliver_at"], row["event_time"]),
+            "fire_id": row["schedule_id"],
+            "table": row["destination"],
+        }
+        for row in last.values()
+        if "op" not in row
+    ]
+
+
+REJECTED = [{"schedule_id": None, "error_code": "no_schedule_id", "error_message": "no id"}] * len(files())
+
+
 def test_the_checker_expects_neither_beaten_nor_cancelled_rows() -> None:
-    rows = expected()
-    assert ("far04", 1, "left") not in rows
-    assert ("far04", 2, "left") in rows
-    assert not any(schedule_id == "far05" for schedule_id, _, _ in rows)
-    assert len(rows) == 40 + 15 + 6
+    fired = delivered()
+    assert len(fired) == 40 + 15 + 6
+    assert ledger_faults(fired, REJECTED) == []
+    beaten, called_off = (
+        due("far04", 2_540, 0, destination="left"),
+        due("far05", 2_550, 0, destination="right"),
+    )
+    rows = [
+        row | {"fired_at": row["deliver_at"], "fire_id": "x", "table": row["destination"]}
+        for row in (beaten, called_off)
+    ]
+    assert [fault.split(":")[0] for fault in ledger_faults([*fired, rows[0]], REJECTED)] == ["superseded"]
+    assert [fault.split(":")[0] for fault in ledger_faults([*fired, rows[1]], REJECTED)] == ["after_cancel"]
+    assert [fault.split(":")[0] for fault in ledger_faults(fired[1:], REJECTED[1:])] == [
+        "lost",
+        "reject_missing",
+    ]
 
 
 def kill(folder: Path, point: str, run: str) -> None:

@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
@@ -88,9 +89,9 @@ def audit(spark: SparkSession, store: SlotStore) -> DataFrame:
     Raises:
         ActError: The table of records cannot be read.
     """
-    copied = _copied(spark, store)
+    copied, batches = _copied(spark, store)
     last = max(store.last_acts(), default=None)
-    if last is None or last in _batches(copied):
+    if last is None or last in batches:
         return copied
     return copied.unionByName(_frame(spark, _in_log(spark, store))).dropDuplicates(["batch"])
 
@@ -104,7 +105,7 @@ def copy_records(spark: SparkSession, store: SlotStore, newest: Act) -> None:
         newest: The record of the act just committed.
     """
     try:
-        there = _batches(_copied(spark, store))
+        _, there = _copied(spark, store)
         acts = [newest] if there >= set(range(newest.batch)) else _in_log(spark, store)
         missing = [act for act in acts if act.batch not in there]
         if missing:
@@ -121,22 +122,20 @@ def _place(store: SlotStore) -> str:
     return f"{store.path}/_acts"
 
 
-def _copied(spark: SparkSession, store: SlotStore) -> DataFrame:
+def _copied(spark: SparkSession, store: SlotStore) -> tuple[DataFrame, set[int]]:
+    """The table of records, and the numbers of the acts that it has."""
     place = _place(store)
     if not tables.has_log(spark, place):
-        return _frame(spark, [])
+        return _frame(spark, []), set()
     try:
-        return spark.read.format("delta").load(place)
-    except PySparkException as fault:
+        records = spark.read.format("delta").load(place)
+        return records, {row.batch for row in records.select("batch").collect()}
+    except (PySparkException, Py4JJavaError) as fault:
         raise ActError(
             f"the record of acts cannot be read ({first_line(str(fault))})",
             field=place,
             hint="acts go on being recorded in the store's history: restore the table, or move it away",
         ) from None
-
-
-def _batches(records: DataFrame) -> set[int]:
-    return {row.batch for row in records.select("batch").collect()}
 
 
 def _in_log(spark: SparkSession, store: SlotStore) -> list[Act]:

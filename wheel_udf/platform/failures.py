@@ -15,7 +15,6 @@ Exit codes: 2 for what the user has to change (config, contract, checkpoint), 1 
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -178,7 +177,10 @@ def _without_sqlstate(text: str) -> str:
 @contextmanager
 def quiet_sql() -> Iterator[None]:
     """Turns off pyspark's log of SQL that cannot be used (a page of JSON); the caller reports it in one line."""
-    logger = logging.getLogger("SQLQueryContextLogger")
+    from pyspark.logger import PySparkLogger  # not at the top: errors of a config need no Spark
+
+    # Of pyspark's own class: whoever asks for a logger first decides its class, and pyspark logs with arguments that others refuse.
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     before, logger.disabled = logger.disabled, True
     try:
         yield

@@ -13,7 +13,9 @@
                       ^
     delete_topics ----'
 
-In: literal rows, instants, names of topics. Out: Arrow tables, dicts, bootstrap servers. Nothing else in the package imports
+    commands, fired rows, rejects ---> ledger.check ---> Report        was a run right? from its input and its sinks alone
+
+In: literal rows, instants, names of topics, the frames of a run. Out: Arrow tables, dicts, bootstrap servers, reports. Nothing else in the package imports
 this room: it is not needed to run a job.
 
 Example, a test of one entry on a wheel, without Spark and without waiting::
@@ -43,6 +45,7 @@ frames       literal commands as the step takes them, and its rows as dicts
 broker       the broker's process: start, stop, kill, restart on the same port
 settings     the broker's settings, and what can be read from its log
 topics       topics made and deleted with a plain Kafka client
+ledger       the checker of a run: lost, early, twice, fired after a cancel, account
 ============ ==========================================================================
 
 May import: every room above it; pyarrow, and confluent-kafka inside functions. Not pyspark.
@@ -55,6 +58,7 @@ from typing import TYPE_CHECKING
 from wheel_udf.common.exports import exports
 
 if TYPE_CHECKING:
+    from wheel_udf.testing import ledger as ledger
     from wheel_udf.testing.broker import (
         EXTERNAL_VARIABLE as EXTERNAL_VARIABLE,
         LocalKafka as LocalKafka,
@@ -80,4 +84,5 @@ else:
             "frames": ("commands_table", "rows_of"),
             "topics": ("create_topics", "delete_topics"),
         },
+        modules=("ledger",),
     )

@@ -32,11 +32,12 @@ def test_code_is_in_languages_that_are_tested_here(page: str) -> None:
 
 
 def test_each_python_block_is_run_by_a_test() -> None:
-    """The second one of the Kafka guide's kind needs a broker: tests/kafka/delivery/test_dedupe_example.py."""
+    """Elsewhere: the Kafka guide's needs a broker (tests/kafka/delivery/test_dedupe_example.py), the ledger's no JVM (tests/unit/docs)."""
     assert {page: count for page in PAGES if (count := len(blocks(page, "python")))} == {
         "README.md": 1,
         "docs/delay-levels.md": 1,
         "docs/kafka.md": 1,
+        "docs/ledger.md": 1,
         "docs/pending.md": 1,
         "docs/purgatory.md": 1,
     }

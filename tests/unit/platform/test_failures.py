@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
@@ -181,3 +184,14 @@ def test_a_spark_error_without_a_class_is_its_first_line() -> None:
 def test_what_kafka_says_is_told_with_what_to_do(text: str, sentence: str) -> None:
     failure = explain(StreamingQueryException(text))
     assert (failure.sentence, failure.exit_code) == (sentence, 1)
+
+
+def test_an_error_of_sql_after_a_verb_is_logged_and_not_a_type_error_of_the_logger() -> None:
+    script = (
+        "from wheel_udf.platform import quiet_sql\n"
+        "with quiet_sql(): pass\n"
+        "from pyspark.logger import PySparkLogger\n"
+        "PySparkLogger.getLogger('SQLQueryContextLogger').error('no column x', errorClass='UNRESOLVED')"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (run.returncode, "TypeError" in run.stderr, "no column x" in run.stderr) == (0, False, True)

@@ -1,0 +1,148 @@
+"""The check of a run: :func:`check`.
+
+::
+
+    commands --- by id ---.      one id:   rows against their commands (match), versions against each other (lives),
+    released --- by id ---+--->            rejects against bad commands (refusals), what is lost (book)
+    refused  --- by id ---'      all ids:  fire ids, reasons of rejects, the account
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from wheel_udf.testing.ledger.account import check_account
+from wheel_udf.testing.ledger.book import Book, Waiting
+from wheel_udf.testing.ledger.columns import Columns, Frame
+from wheel_udf.testing.ledger.report import Report
+from wheel_udf.testing.ledger.rows import (
+    MISSED,
+    UNDELIVERABLE,
+    Command,
+    Refusal,
+    Release,
+    commands_of,
+    rejects_of,
+    releases_of,
+)
+from wheel_udf.testing.ledger.rules import Rules
+
+_RULES = Rules()
+
+_Row = TypeVar("_Row", Command, Release, Refusal)
+
+
+def check(
+    commands: Frame,
+    fired: Frame,
+    rejects: Frame = (),
+    *,
+    rules: Rules = _RULES,
+    pending: Frame | None = None,
+    account: Mapping[str, int] | None = None,
+) -> Report:
+    """Decides from the input and the sinks of a run whether the run was right (:mod:`wheel_udf.testing.ledger`).
+
+    Each frame is an Arrow table, a pandas frame, a Spark DataFrame or an iterable of dicts. Instants are timestamps, ISO text, or
+    whole numbers of ms in columns whose names end in ``_ms`` (``deliver_at_ms``).
+
+    Args:
+        commands: All commands that the run has read, good and bad, with the columns of the contract. Further columns: ``read_from``
+            and ``read_by`` (instants), ``batch`` (order of reading), ``source_seq`` (Kafka's offset), ``amend``.
+        fired: The fired rows of all tables and topics. ``schedule_id``, ``seq``, ``deliver_at`` and ``fired_at`` are required;
+            others that are missing are not checked. Further columns: ``table`` (where a row was found), ``delivered_at`` (when a
+            consumer had it, by the wheel's clock), ``at_least_once``.
+        rejects: All rows of the rejects; by default there are none. Further column: ``at_least_once``.
+        rules: What else is known of the run.
+        pending: The pending entries at the end: ``schedule_id``, ``seq``, ``deliver_at``.
+        account: The counts at the end, by the words of the account: ``BatchReport.counts`` and ``pending``, or
+            :func:`~wheel_udf.testing.ledger.account.account_of_summary`.
+
+    Returns:
+        The report. What a run did wrong never raises here; :meth:`~wheel_udf.testing.ledger.report.Report.require` does.
+
+    Raises:
+        ContractError: A frame lacks a required column.
+    """
+    report = Report(keep=rules.keep)
+    asked, released = commands_of(commands, rules), releases_of(fired, rules)
+    set_aside, refused = rejects_of(rejects, rules)
+    released += set_aside
+    refusals = [each for each in refused if each.code not in (MISSED, UNDELIVERABLE)]
+    report.commands, report.schedules = len(asked), sum(not each.is_cancel for each in asked)
+    report.rejects = Counter(each.code or "none" for each in refused)
+    waiting = None if pending is None else _waiting(pending)
+    book = Book(rules, report, waiting)
+    ids, rows, reasons = _by_id(asked), _by_id(released), _by_id(refusals)
+    for name in dict.fromkeys((*ids, *rows, *reasons)):
+        book.go_through(name, ids.get(name, []), rows.get(name, []), reasons.get(name, []))
+    report.released = book.ended["fired"]
+    _check_fire_ids(released, report)
+    _check_reasons(refused, report)
+    if waiting is not None:
+        _check_waiting(waiting, asked, report)
+    if account is not None:
+        repeatable = any(each.repeatable for each in refusals)
+        rejected, left = None if repeatable else len(refusals), None if waiting is None else len(waiting)
+        check_account(account, asked, book.ended, rejected, left, report)
+    return report
+
+
+def _by_id(rows: Iterable[_Row]) -> dict[str | None, list[_Row]]:
+    found: dict[str | None, list[_Row]] = defaultdict(list)
+    for row in rows:
+        found[row.schedule_id].append(row)
+    return found
+
+
+def _waiting(pending: Frame) -> Waiting:
+    columns = Columns(pending, ("schedule_id", "seq"), "pending entries")
+    names, seqs, dues = (
+        columns.texts("schedule_id"),
+        columns.whole("seq"),
+        columns.instants("deliver_at", up=True),
+    )
+    return {(name, seq): due for name, seq, due in zip(names, seqs, dues, strict=True)}
+
+
+def _check_waiting(waiting: Waiting, commands: Iterable[Command], report: Report) -> None:
+    """Every pending entry is a SCHEDULE of the input."""
+    known = {(each.schedule_id, each.seq) for each in commands if not each.is_cancel}
+    unclear = {each.schedule_id for each in commands if each.version is None}
+    for name, seq in waiting.keys() - known:
+        if name not in unclear:
+            report.add("not_pending", name, seq, "no command has this id and seq")
+
+
+def _check_fire_ids(rows: Iterable[Release], report: Report) -> None:
+    """A fire id belongs to one version and one due time, and the other way round."""
+    owners: dict[str, tuple[object, ...]] = {}
+    fire_ids: dict[tuple[object, ...], str] = {}
+    for row in rows:
+        if row.how != "fired" or "fire_id" in row.unknown:
+            continue
+        about = (row.schedule_id, row.seq, row.due_ms)
+        if not row.fire_id:
+            report.add("fire_id", row.schedule_id, row.seq, "the row has no fire_id")
+        elif owners.setdefault(row.fire_id, about) != about:
+            report.add(
+                "fire_id",
+                row.schedule_id,
+                row.seq,
+                f"fire_id {row.fire_id} is also that of {owners[row.fire_id][0]}",
+            )
+        elif fire_ids.setdefault(about, row.fire_id) != row.fire_id:
+            report.add("fire_id", row.schedule_id, row.seq, f"two fire ids: {fire_ids[about]}, {row.fire_id}")
+
+
+def _check_reasons(refused: Iterable[Refusal], report: Report) -> None:
+    for each in refused:
+        if not each.code or not each.message:
+            report.add(
+                "reject_unexplained",
+                each.schedule_id,
+                each.seq,
+                f"code {each.code!r}, message {each.message!r}",
+            )

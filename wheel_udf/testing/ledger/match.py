@@ -1,0 +1,124 @@
+"""One released row against the commands of its id: whose row it is, and whether content and instants are right.
+
+::
+
+    row (id, seq 2)  -->  SCHEDULEs of the id with seq 2  -->  those with the row's content  -->  its copies
+                          none: wrong_version                  none: altered, wrong_destination
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wheel_udf.common import instant_text_ms
+from wheel_udf.testing.ledger.columns import Headers
+from wheel_udf.testing.ledger.report import Report
+from wheel_udf.testing.ledger.rows import GOOD, MISSED, OPEN, Command, Release
+from wheel_udf.testing.ledger.rules import Rules
+
+_CONTENT = ("destination", "key", "value", "headers")
+
+
+def copies_of(row: Release, commands: Sequence[Command], rules: Rules, report: Report) -> list[Command]:
+    """The commands that the row can come from; reports what is wrong with the row itself. Empty if it can come from none."""
+    same = [
+        each
+        for each in commands
+        if not each.is_cancel and (each.version is None or each.version[0] == row.seq)
+    ]
+    accepted = [each for each in same if each.state in (GOOD, OPEN)]
+    if not accepted:
+        kind = "fired_and_rejected" if same else "wrong_version"
+        seqs = sorted({each.seq for each in commands if not each.is_cancel and each.seq is not None})
+        detail = "all commands of this version are rejected" if same else f"the id's versions are {seqs[:5]}"
+        report.add(kind, row.schedule_id, row.seq, f"{row.how} at {instant_text_ms(row.at_ms)}; {detail}")
+        return []
+    changed = [differences(row, each) for each in accepted]
+    exact = [each for each, names in zip(accepted, changed, strict=True) if not names]
+    if not exact:
+        _report_change(row, min(changed, key=len), report)
+    _check_instants(row, exact or accepted, rules, report)
+    return exact or accepted
+
+
+def differences(row: Release, command: Command) -> list[str]:
+    """The columns in which a row differs from a command; those that the row's frame lacks are not compared."""
+    asked, found = command.content, row.content
+    names = [name for name, a, b in zip(_CONTENT[:3], asked, found, strict=False) if a != b]
+    if (asked[3] or found[3]) and _headers(asked[3], row) != _headers(found[3], row):
+        names.append("headers")
+    if command.due_ms is not None and command.due_ms != row.due_ms:
+        names.append("deliver_at")
+    return [name for name in names if name not in row.unknown] if names else names
+
+
+def _headers(headers: Headers, row: Release) -> Headers:
+    """To Kafka, an entry's own headers named ``wheel-*`` do not go."""
+    return tuple(pair for pair in headers if not pair[0].startswith("wheel-")) if row.repeatable else headers
+
+
+def _report_change(row: Release, names: list[str], report: Report) -> None:
+    if "destination" in names:
+        report.add("wrong_destination", row.schedule_id, row.seq, f"{row.how} to {row.content[0]}")
+    if others := [name for name in names if name != "destination"]:
+        report.add("altered", row.schedule_id, row.seq, f"{', '.join(others)} differ from the command's")
+
+
+def _check_instants(row: Release, copies: Sequence[Command], rules: Rules, report: Report) -> None:
+    planned = row.scheduled_ms if row.scheduled_ms is not None else row.due_ms
+    floors = [each.release_ms for each in copies if each.release_ms is not None]
+    floor = min(floors, default=planned if planned is not None else row.at_ms)
+    first = row.at_ms if row.delivered_ms is None else min(row.at_ms, row.delivered_ms)
+    if first < max(floor, row.scheduled_ms or floor):
+        report.add(
+            "early",
+            row.schedule_id,
+            row.seq,
+            f"due {instant_text_ms(floor)}, {row.how} at {instant_text_ms(first)}",
+        )
+    if row.table is not None and "destination" not in row.unknown and row.table != row.content[0]:
+        report.add(
+            "wrong_destination", row.schedule_id, row.seq, f"names {row.content[0]}, found in {row.table}"
+        )
+    if wrong := _wrong_figures(row, copies, planned, rules):
+        report.add(
+            "bad_figures", row.schedule_id, row.seq, f"{row.how} at {instant_text_ms(row.at_ms)}; {wrong}"
+        )
+    if len(floors) == len(copies) and all(each.state == GOOD for each in copies):
+        _check_lateness(row, copies, rules, report)
+
+
+def _wrong_figures(row: Release, copies: Sequence[Command], planned: int | None, rules: Rules) -> str:
+    if row.lateness_ms is not None and planned is not None and row.lateness_ms != row.at_ms - planned:
+        return f"lateness_ms = {row.lateness_ms}"
+    if row.scheduled_ms is None or row.due_ms is None:
+        return ""
+    if row.scheduled_ms - row.due_ms != (row.level_error_ms or 0):
+        return f"level_error_ms = {row.level_error_ms}"
+    allowed = {each.release_ms for each in copies if each.state == GOOD and each.release_ms is not None}
+    if rules.levels_ms and allowed and row.scheduled_ms not in allowed:
+        return f"scheduled_at = {instant_text_ms(row.scheduled_ms)}"
+    return ""
+
+
+def _check_lateness(row: Release, copies: Sequence[Command], rules: Rules, report: Report) -> None:
+    late = [(row.at_ms - (each.release_ms or 0), each.max_lateness_ms) for each in copies]
+    is_missed = row.how == MISSED
+    right = [bound is not None and lateness > bound for lateness, bound in late]
+    if is_missed and not any(right):
+        report.add(
+            "missed_wrongly", row.schedule_id, row.seq, f"{late[0][0]} ms late; max_lateness {late[0][1]} ms"
+        )
+    if not is_missed and all(right):
+        report.add(
+            "not_missed", row.schedule_id, row.seq, f"{late[0][0]} ms late; max_lateness {late[0][1]} ms"
+        )
+    if rules.fires_within_ms is not None:
+        bound = max(max(each.release_ms or 0, each.read_by_ms) for each in copies) + rules.fires_within_ms
+        if row.at_ms > bound:
+            report.add(
+                "late",
+                row.schedule_id,
+                row.seq,
+                f"{row.how} {row.at_ms - bound:.0f} ms beyond fires_within_ms",
+            )

@@ -1,0 +1,227 @@
+"""Thin readers of what a run has read and written: Delta folders without Spark, files, records of a Kafka consumer.
+
+A Spark DataFrame needs no reader: :func:`~wheel_udf.testing.ledger.check.check` takes it as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from wheel_udf.common import ContractError, SinkError
+from wheel_udf.testing.ledger.columns import Headers
+
+_COMMIT: Final = re.compile(r"(\d{20})\.json")
+_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.\d+\.\d+)?\.parquet")
+
+
+def read_delta(folder: Path | str) -> pa.Table:
+    """Reads a Delta table of the local file system without Spark; a column ``table`` has the folder's name.
+
+    Args:
+        folder: The table's folder; or one that holds tables, such as the ``path`` of a ``DeltaSink``: then all of them, one below
+            the other.
+
+    Raises:
+        SinkError: There is no Delta table, or one with deletion vectors, column mapping or a checkpoint of version 2. Read such a
+            table with Spark.
+    """
+    folder = Path(folder)
+    if not (folder / "_delta_log").is_dir():
+        tables = sorted(path.parent for path in folder.glob("*/_delta_log"))
+        if not tables:
+            raise SinkError(
+                "no Delta table", field="folder", value=str(folder), rule="a folder with _delta_log"
+            )
+        return pa.concat_tables([read_delta(table) for table in tables], promote_options="permissive")
+    parts = [
+        _with_partition(pq.read_table(folder / unquote(path), coerce_int96_timestamp_unit="us"), values)
+        for path, values in _live(folder).items()
+    ]
+    table = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
+    return (
+        table.append_column("table", pa.array([folder.name] * table.num_rows, pa.string()))
+        if parts
+        else table
+    )
+
+
+def _live(folder: Path) -> dict[str, Mapping[str, str | None]]:
+    """The files of the newest version, with their partition values."""
+    log = folder / "_delta_log"
+    names = sorted(path.name for path in log.iterdir())
+    checkpoints = [name for name in names if _CHECKPOINT.fullmatch(name)]
+    newest = max((name[:20] for name in checkpoints), default="")
+    live: dict[str, Mapping[str, str | None]] = {}
+    for name in checkpoints:
+        if name.startswith(newest):
+            rows = pq.read_table(log / name).to_pylist()
+            _replay(rows, live, folder)
+    for name in names:
+        if _COMMIT.fullmatch(name) and name[:20] > newest:
+            lines = (log / name).read_text(encoding="utf-8").splitlines()
+            _replay([json.loads(line) for line in lines if line], live, folder)
+    return live
+
+
+def _replay(
+    actions: Iterable[Mapping[str, Any]], live: dict[str, Mapping[str, str | None]], folder: Path
+) -> None:
+    for action in actions:
+        if action.get("sidecar") or action.get("checkpointMetadata"):
+            raise _unreadable(folder, "a checkpoint of version 2")
+        settings = dict((action.get("metaData") or {}).get("configuration") or {})
+        if settings.get("delta.columnMapping.mode", "none") != "none":
+            raise _unreadable(folder, "column mapping")
+        if removed := action.get("remove"):
+            live.pop(removed["path"], None)
+        if added := action.get("add"):
+            if added.get("deletionVector"):
+                raise _unreadable(folder, "deletion vectors")
+            live[added["path"]] = dict(added.get("partitionValues") or {})
+
+
+def _unreadable(folder: Path, what: str) -> SinkError:
+    return SinkError(f"the table has {what}", field="folder", value=str(folder), hint="read it with Spark")
+
+
+def _with_partition(table: pa.Table, values: Mapping[str, str | None]) -> pa.Table:
+    for name, value in values.items():
+        if name not in table.column_names:
+            table = table.append_column(name, pa.array([value] * table.num_rows, pa.string()))
+    return table
+
+
+def read_files(folder: Path | str) -> pa.Table:
+    """Reads the Parquet or JSON files of a folder, by name; a column ``batch`` has the number of the file.
+
+    As in Spark, files and folders whose names begin with ``_`` or ``.`` are left out, and a line that is no JSON object is a row with
+    ``_corrupt_record``.
+
+    Raises:
+        ContractError: There are no such files.
+    """
+    folder = Path(folder)
+    found = sorted(path for path in folder.rglob("*") if path.suffix in (".parquet", ".json", ".jsonl"))
+    paths = [path for path in found if not any(part[0] in "_." for part in path.relative_to(folder).parts)]
+    if not paths:
+        raise ContractError(
+            "no files", field="folder", value=str(folder), rule="*.parquet, *.json or *.jsonl"
+        )
+    parts = [_numbered(_read_file(path), number) for number, path in enumerate(paths)]
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def _numbered(table: pa.Table, number: int) -> pa.Table:
+    return table.append_column("batch", pa.array([number] * table.num_rows, pa.int64()))
+
+
+def _read_file(path: Path) -> pa.Table:
+    if path.suffix == ".parquet":
+        return pq.ParquetFile(path).read()
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    rows = [_json_row(line) for line in lines if line.strip()]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def _json_row(line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    return row if isinstance(row, dict) else {"_corrupt_record": line}
+
+
+# --- Kafka --------------------------------------------------------------------------------------------------------------
+
+Record = Any
+"""A ``confluent_kafka.Message``, or a mapping with ``topic``, ``key``, ``value``, ``headers`` and, if known, ``received_ms``."""
+
+
+def fired_of_kafka(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """The fired rows of deliveries in Kafka topics, from the headers ``wheel-*``; with ``table`` and ``at_least_once``.
+
+    ``delivered_at_ms`` is a record's own timestamp where the broker has given it one, or its ``received_ms``.
+    """
+    return [_fired(topic, key, value, headers, at) for topic, key, value, headers, at in _records(records)]
+
+
+def rejects_of_kafka(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """The rows of a rejects topic, from the headers ``wheel-*``."""
+    return [_rejected(headers, key, value) for _, key, value, headers, _ in _records(records)]
+
+
+def _records(
+    records: Iterable[Record],
+) -> Iterator[tuple[str, bytes | None, bytes | None, Headers, int | None]]:
+    for record in records:
+        if isinstance(record, Mapping):
+            pairs = record.get("headers") or ()
+            headers = [(each["key"], each["value"]) if isinstance(each, Mapping) else each for each in pairs]
+            yield (
+                record["topic"],
+                record.get("key"),
+                record.get("value"),
+                tuple(headers),
+                record.get("received_ms"),
+            )
+        else:
+            kind, at_ms = record.timestamp()
+            headers = record.headers() or []
+            yield record.topic(), record.key(), record.value(), tuple(headers), at_ms if kind else None
+
+
+def _fired(
+    topic: str, key: bytes | None, value: bytes | None, headers: Headers, at_ms: int | None
+) -> dict[str, Any]:
+    told = _told(headers)
+    row = {
+        "schedule_id": told.get("id"),
+        "seq": told.get("seq"),
+        "fire_id": told.get("fire-id"),
+        "destination": topic,
+        "table": topic,
+        "key": key,
+        "value": value,
+        "headers": [pair for pair in headers if not pair[0].startswith("wheel-")],
+        "deliver_at": told.get("deliver-at"),
+        "fired_at": told.get("fired-at"),
+        "delivered_at_ms": at_ms,
+        "at_least_once": True,
+    }
+    leveled = (
+        {"scheduled_at": told["scheduled-at"], "level_error_ms": told.get("level-error-ms")}
+        if "scheduled-at" in told
+        else {}
+    )
+    return row | leveled
+
+
+def _rejected(headers: Headers, key: bytes | None, value: bytes | None) -> dict[str, Any]:
+    told = _told(headers)
+    return {
+        "schedule_id": told.get("id"),
+        "error_code": told.get("error-code"),
+        "error_message": told.get("error-message"),
+        "destination": told.get("destination"),
+        "key": key,
+        "value": value,
+        "at_least_once": True,
+    }
+
+
+def _told(headers: Headers) -> dict[str, str]:
+    """The scheduler's own headers; the last of a name counts."""
+    return {
+        name.removeprefix("wheel-"): value.decode()
+        for name, value in headers
+        if name.startswith("wheel-") and value is not None
+    }
