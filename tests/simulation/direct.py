@@ -139,7 +139,7 @@ class DirectWorld(World):
         self.query = delivery.query = Query(
             self, CHECKPOINT, reader, source, delivery.run, getattr(clock, "delay_ms", None)
         )
-        delivery.query.limit = config.limits.fired_per_batch
+        delivery.query.limit = worker.limit if isinstance(worker, WheelWorker) else None
         yield from delivery.query.life(bounded=of["bounded"] and not once, once=once)
         lease.close()
 

@@ -269,5 +269,6 @@ def _ask(work: random.Random, time_ms: int) -> Ask:
     need = work.choice((SUM, BEAT, *range(1, len(keys) + 1)))
     deadline = time_ms + work.choice((1, 3, 8, 20))
     limit = deadline + work.choice((4, 9)) if need > 0 and work.random() < 0.3 else None
-    request = Request(work.choice("op"), keys, need, time_ms, deadline, 1.0, limit, group)
-    return Ask(request, to=work.choice(("left", "right", "topic")))
+    name = work.choice("op")
+    request = Request(name, keys, need, time_ms, deadline, 1.0, limit, group)
+    return Ask(request, to={"go": "left", "gp": "topic"}.get(group + name, "right"))

@@ -164,12 +164,8 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._simulated(start, next_due_ms)
         if _elapsed_ms() - self.offered_at_ms >= self.clock.heartbeat_ms:
             return self._tick(start)
-        now_ms = max(a.clock_ms for a in answers.values())
-        if isinstance(self.clock, EventClock):
-            now_ms = max([now_ms, *(a.watermark_ms for a in answers.values() if a.watermark_ms is not None)])
-        else:
-            now_ms = max(now_ms, wall_clock_ms())
-        return self._tick(start) if next_due_ms is not None and next_due_ms <= now_ms else start
+        now_ms = _watermark_ms(answers) if isinstance(self.clock, EventClock) else wall_clock_ms()
+        return self._tick(start) if _is_due(answers, now_ms) else start
 
     def _simulated(self, start: Offset, next_due_ms: int | None) -> Offset:
         """The next instant of a list, or the first step at which something is due; then ``until``."""
@@ -229,8 +225,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.ended_input = True
             return {_MARK: start[_MARK] + 1, "instant_ms": until_ms}
         self.ended_input = True
-        now_ms = max([max(a.clock_ms, a.watermark_ms or a.clock_ms) for a in answers.values()])
-        left = any(a.next_due_ms is not None and a.next_due_ms <= now_ms for a in answers.values())
+        left = _is_due(answers, _watermark_ms(answers))
         return {**start, _MARK: start[_MARK] + 1} if left else start
 
     def _tick(self, start: Offset, counter: int | None = None) -> Offset:
@@ -244,6 +239,24 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _next_due_ms(answers: Mapping[int, Answer]) -> int | None:
     """Due time of the earliest pending entry of any shard; None if nothing is pending."""
     return min((a.next_due_ms for a in answers.values() if a.next_due_ms is not None), default=None)
+
+
+def _watermark_ms(answers: Mapping[int, Answer]) -> int | None:
+    """The watermark, which is one for all shards; None if no shard knows one."""
+    return max((a.watermark_ms for a in answers.values() if a.watermark_ms is not None), default=None)
+
+
+def _is_due(answers: Mapping[int, Answer], now_ms: int | None) -> bool:
+    """Whether a shard would release something in a batch at this instant.
+
+    Each by its own clock, which may be ahead of the instant and of the other shards' clocks (a clock that was set back, ``until``). By the largest
+    clock of all, a shard with an earlier one would get tick after tick and release nothing.
+    """
+    return any(
+        a.next_due_ms is not None
+        and a.next_due_ms <= (a.clock_ms if now_ms is None else max(a.clock_ms, now_ms))
+        for a in answers.values()
+    )
 
 
 def wall_clock_ms() -> int:

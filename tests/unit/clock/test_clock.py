@@ -313,3 +313,24 @@ def test_a_clock_that_cannot_run_is_refused_by_name(make: Any, field: str) -> No
     with pytest.raises(ConfigError) as fault:
         make()
     assert fault.value.field == field
+
+
+def test_what_is_due_by_the_clock_of_another_shard_alone_brings_no_tick(
+    tmp_path: Path, wall: dict[str, int]
+) -> None:
+    # One shard saw 10:00 before the wall clock was set back to 9:00, the other waits for 9:30: it got tick after tick and released nothing.
+    run = Run(tmp_path, ProcessingClock(heartbeat_ms=24 * HOUR_MS))
+    wall["ms"] = 9 * HOUR_MS
+    assert run.plan()
+    run.batch_id = 0
+    run.board.post(
+        "query",
+        run.reader.run,
+        {
+            0: Answer(0, None, 10 * HOUR_MS, None, held_input=False),
+            1: Answer(0, 9 * HOUR_MS + HOUR_MS // 2, 9 * HOUR_MS, None, held_input=False),
+        },
+    )
+    assert not run.plan()
+    wall["ms"] += HOUR_MS // 2
+    assert run.plan()

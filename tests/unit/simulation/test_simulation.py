@@ -100,3 +100,16 @@ def test_the_first_run_of_the_tiered_mode_leaves_the_settings_of_its_planned_bat
         *[("crash", 56), ("set", {"limit": 2})],
     ]
     assert replay("tiered", {**TIERED, "levels": 2, "limit": 1}, steps) is None
+
+
+def test_a_shard_that_is_due_by_the_clock_of_another_alone_does_not_get_batch_after_batch() -> None:
+    # One shard had run on to `until`, the other had not: its entry was due by the largest clock and by no clock of its own.
+    settings = {"shards": 2, "size": 4, "limit": 1, "bounded": True, "until": 1_010}
+    steps = [
+        ("send", Command("a", seq=4, due_ms=1_002, to="topic")),
+        ("set", {"until": 1_030}),
+        *[("batch",), ("batch",)],
+        ("send", Command("b", seq=2, due_ms=1_014, to="right", lateness_ms=3)),
+        ("batch",),
+    ]
+    assert replay("direct", settings, steps) is None
