@@ -4,7 +4,7 @@
 
     seed --seeds--> steps --world--> processes that are killed, clocks that jump, settings that change
                                         |
-              direct: one query         |         tiered: intake, keeper, wheel, acts
+              direct: one query         |         tiered: intake, keeper, wheel, acts; purgatory
                                         v
         Spark's role: spark_model       |      Delta's role: delta_model (sinks), store_model (slot store)
                                         |
@@ -21,12 +21,13 @@ world              durable things, time, processes; takes steps
 disk               files and leases in memory; where a process can die; puts the world under the real code
 spark_model        offset log, state versions, commit log, replay
 delta_model        tables of sinks: commits with transactions
-store_model        the slot store's table, under the real ``SlotStore``
+store_model        the slot store's table, under the real ``SlotStore``; ``frames``: lists instead of DataFrames
 tier_rows          what the tiered mode computes with DataFrames, over lists
 core               calls the real worker, remembers results
 board              the hint board in memory
 delivery_model     a batch from its rows to its report
-direct, tiered     the two modes: the life of a process
+direct, tiered     the two modes of a scheduler: the life of a process
+purgatory          operations and events instead of commands
 tiered_parts       intake, keeper and wheel in turns; the keeper's lock; acts
 oracle             what must happen
 faults             planted faults

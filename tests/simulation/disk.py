@@ -113,7 +113,8 @@ def inside(world: World) -> Iterator[None]:
 def installed() -> Iterator[None]:
     """Puts the world of :func:`inside` under the real code, in place of files, kernel locks and clocks."""
     from tests.simulation import tier_rows
-    from tests.simulation.store_model import Columns, Log, Transaction
+    from tests.simulation.frames import Columns
+    from tests.simulation.store_model import Log, Transaction
 
     rooms = ("identity", "spark_logs", "planned_settings")
     clock = "wheel_udf.clock.source"

@@ -33,4 +33,6 @@ TIERED = {
     "a batch of the intake is stored again": "the store takes a repeated batch of the intake again",
     "an act comes between look and commit": "a hand-over does not notice an act between its look and its commit",
 }
-FAULTS = {"direct": DIRECT, "tiered": TIERED}
+_OF_BOTH = ("commit before sink", "no transaction check", "state not tied to a batch", "replay reads more")
+PURGATORY = {name: DIRECT[name] for name in _OF_BOTH}
+FAULTS = {"direct": DIRECT, "tiered": TIERED, "purgatory": PURGATORY}

@@ -109,7 +109,9 @@ class WatchOracle:
 
     def planned(self, plan: Plan, rows: Sequence[Ask]) -> None:
         """A batch is in the journal."""
-        check(plan.batch_id == len(self.batches), f"batch {plan.batch_id} planned after {len(self.batches) - 1}")
+        check(
+            plan.batch_id == len(self.batches), f"batch {plan.batch_id} planned after {len(self.batches) - 1}"
+        )
         check(plan.start[1] == self.read_to, f"batch {plan.batch_id} does not begin where the last one ended")
         self.read_to = plan.end[1]
         self.batches.append(plan)

@@ -215,7 +215,9 @@ def _tiered_run(how: random.Random) -> list[Step]:
         if how.random() < 0.5:
             steps += [("turns", "i" * how.randint(0, 9) + "kkw"), ("land",)]
     elif luck < 0.78:
-        steps += [("nest", 1, tuple("k" * how.randint(1, 2))), _act(how)] if how.random() < 0.5 else [_act(how)]
+        steps += (
+            [("nest", 1, tuple("k" * how.randint(1, 2))), _act(how)] if how.random() < 0.5 else [_act(how)]
+        )
     elif luck < 0.82:
         steps.append(("wipe",))
     return [*steps, *[("run", 200)] * how.choice((0, 1, 1))]

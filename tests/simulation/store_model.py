@@ -4,7 +4,7 @@
 
     SlotStore.append, drop, rearrange, join_files, FileList, Head     real
     begin_transaction, Transaction, commits_after, snapshots          here: actions as Delta's log has them, in JSON's fields
-    rows of a frame                                                   :class:`Rows`, a list with the few methods that are called
+    rows of a frame                                                   :class:`~tests.simulation.frames.Rows`, a list
 
 Conflicts are Delta's: a transaction that was read has been set since, or a file to remove is gone.
 """
@@ -12,13 +12,14 @@ Conflicts are Delta's: a transaction that was read has been set since, or a file
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from delta.exceptions import ConcurrentDeleteDeleteException, ConcurrentTransactionException
 
 from tests.simulation.disk import Crash
+from tests.simulation.frames import Rows
 from wheel_udf.platform import File, NewFiles
 from wheel_udf.store import CURSOR, SlotStore, StoreLayout
 
@@ -27,62 +28,6 @@ if TYPE_CHECKING:
     from tests.simulation.tiered import TieredWorld
 
 Action = dict[str, Any]
-
-
-class Rows:
-    """A frame: rows of the store or parsed commands."""
-
-    def __init__(self, rows: Iterable[Any]) -> None:
-        self.rows = tuple(rows)
-
-    def where(self, holds: Callable[[Any], bool]) -> Rows:
-        return Rows(row for row in self.rows if holds(row))
-
-    def agg(self, largest: Callable[[Any], int | None]) -> Rows:
-        found = [value for row in self.rows if (value := largest(row)) is not None]
-        return Rows([(max(found, default=None),)])
-
-    def collect(self) -> list[Any]:
-        return list(self.rows)
-
-    def withColumns(self, _: Mapping[str, Any]) -> Rows:  # noqa: N802  # Spark's name
-        """The rows; they know their place."""
-        return self
-
-    def unpersist(self) -> None:
-        """Nothing is cached."""
-
-
-class Columns:
-    """What the keeper asks of Spark's functions, over rows of this model."""
-
-    class Named:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def __eq__(self, value: object) -> Any:
-            return lambda row: getattr(row, self.name) == value
-
-        __hash__ = None  # type: ignore[assignment]
-
-        def isNull(self) -> Callable[[Any], bool]:  # noqa: N802  # Spark's name
-            return lambda row: not row.bad
-
-    @staticmethod
-    def col(name: str) -> Columns.Named:
-        return Columns.Named(name)
-
-    @staticmethod
-    def max(_name: str) -> Callable[[Any], int | None]:
-        return lambda row: row.said_ms
-
-    class Literal:
-        def cast(self, _kind: str) -> None:
-            """A literal has no type here."""
-
-    @staticmethod
-    def lit(_value: object) -> Columns.Literal:
-        return Columns.Literal()
 
 
 @dataclass

@@ -13,7 +13,8 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from tests.simulation.core import input_row
-from tests.simulation.store_model import Rows, SimulatedStore
+from tests.simulation.frames import Rows
+from tests.simulation.store_model import SimulatedStore
 from wheel_udf.store import INBOX, MARKS, NEAR, Head, Partition, StoreLayout, is_far
 from wheel_udf.tiered.hand_over import Moving
 from wheel_udf.wheel import (

@@ -23,11 +23,21 @@ from typing import Any
 from tests.simulation.delivery_model import REJECTS, Delivery
 from tests.simulation.direct import DEFAULTS, config_of, in_config
 from tests.simulation.disk import Lease, ProcessFailed
+from tests.simulation.frames import Rows
 from tests.simulation.oracle import WheelOracle, check, shard_of
 from tests.simulation.spark_model import Plan, Query, Steps
-from tests.simulation.store_model import Rows, SimulatedStore, StoreTable
+from tests.simulation.store_model import SimulatedStore, StoreTable
 from tests.simulation.tier_rows import StoredRow
-from tests.simulation.tiered_parts import Blocked, Change, FreeIntake, KeeperLock, Parts, pending_now
+from tests.simulation.tiered_parts import (
+    Blocked,
+    Change,
+    CommandsInput,
+    FreeIntake,
+    KeeperLock,
+    NearRows,
+    Parts,
+    pending_now,
+)
 from tests.simulation.world import Step, World
 from wheel_udf.clock import StoreClock
 from wheel_udf.clock.source import ClockReader
@@ -196,7 +206,7 @@ class TieredWorld(World):
                     raise ProcessFailed(str(fault)) from fault
             yield "taken in"
 
-        return Query(self, INTAKE, FreeIntake(), _Input(self), take_in)
+        return Query(self, INTAKE, FreeIntake(), CommandsInput(self), take_in)
 
     def _wheel(self, what: Any, run: TieredRun) -> tuple[Query, Delivery]:
         lease = Lease(self, WHEEL).acquire()
@@ -219,7 +229,7 @@ class TieredWorld(World):
             self, WHEEL, worker, identity.app_id, on_report=lambda report: run.note(report, None)
         )
         reader = ClockReader(StoreClock(token=run.token), what.shards, self.board)  # type: ignore[arg-type]
-        query = delivery.query = Query(self, WHEEL, reader, _Near(self), delivery.run)
+        query = delivery.query = Query(self, WHEEL, reader, NearRows(self), delivery.run)
         query.limit = what.limit
         return query, delivery
 
@@ -292,23 +302,3 @@ class TieredWorld(World):
             self.take(("wait", ms))
             check(self._run_until({"idle"}, 5_000) == "idle", "the run does not come to rest")
         self.oracle.ended(self.written())
-
-
-@dataclass
-class _Input:
-    """The input as a source of Spark."""
-
-    world: TieredWorld
-
-    def latest(self, start: int, *, bounded: bool) -> int:  # noqa: ARG002  # as all inputs
-        return len(self.world.input)
-
-
-@dataclass
-class _Near:
-    """The stream of the store's near rows: its offset is the number of versions that are read."""
-
-    world: TieredWorld
-
-    def latest(self, start: int, *, bounded: bool) -> int:  # noqa: ARG002  # as all inputs
-        return self.world.store.version + 1

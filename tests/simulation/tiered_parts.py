@@ -154,3 +154,23 @@ def pending_now(table: StoreTable, clock_ms: int) -> list[StoredRow]:
     cursor_ms = table.transactions(table.version).get(CURSOR)
     found = winners(table.rows(table.paths(table.version)), cursor_ms)
     return [row for _, row in sorted(found.items()) if row.due_ms is not None and row.due_ms > clock_ms]
+
+
+@dataclass
+class CommandsInput:
+    """The input as a source of Spark."""
+
+    world: TieredWorld
+
+    def latest(self, start: int, *, bounded: bool) -> int:  # noqa: ARG002  # as all inputs
+        return len(self.world.input)
+
+
+@dataclass
+class NearRows:
+    """The stream of the store's near rows: its offset is the number of versions that are read."""
+
+    world: TieredWorld
+
+    def latest(self, start: int, *, bounded: bool) -> int:  # noqa: ARG002  # as all inputs
+        return self.world.store.version + 1
