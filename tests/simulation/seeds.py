@@ -159,6 +159,7 @@ def tiered_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
         "state_levels": 1,
         "memory": work.choice((0, 5, 20)) if forgets else None,
         "limit": work.choice((None, None, 1, 2)),
+        "pause_at": 2 if seed // SCHEDULES % 5 == 4 else None,
     }
     versions = {name: list(range(1, 40)) for name in _IDS}
     if not forgets:

@@ -204,6 +204,9 @@ class TieredWorld(World):
                     continue
                 except StoreMovedError as fault:
                     raise ProcessFailed(str(fault)) from fault
+            # Held at the end of the batch that reaches the limit, as by tiered.pause: a process that dies here repeats it.
+            while self.is_full:
+                yield "idle"
             yield "taken in"
 
         return Query(self, INTAKE, FreeIntake(), CommandsInput(self), take_in)
@@ -256,12 +259,7 @@ class TieredWorld(World):
                     )
                     commands += self.input[first:last]
         read = len(commands)
-        commands += [
-            self.acts_of[action["version"]]
-            for actions in self.store.commits[plan.start[1] : plan.end[1]]
-            for action in actions
-            if action.get("appId", "").endswith("-acts")
-        ]
+        commands += self._acts_in(plan)
         span = self.oracle.read_to, self.oracle.read_to + read
         instant_ms = plan.end[0].get("instant_ms") if plan.ticks else None
         touched = {shard_of(row.id, self.oracle.shards) for row in self.rows_of(plan) if not row.bad}
@@ -275,10 +273,14 @@ class TieredWorld(World):
             touched=touched,
         )
 
+    def _acts_in(self, plan: Plan) -> list[Change]:
+        actions = [action for commit in self.store.commits[plan.start[1] : plan.end[1]] for action in commit]
+        names = ((action.get("appId", ""), action.get("version")) for action in actions)
+        return [self.acts_of[number] for name, number in names if name.endswith("-acts")]
+
     def committed(self, query: Query, plan: Plan) -> None:
         """See :meth:`World.committed`."""
         if query.path == WHEEL:
-            assert self.parts is not None or self.live is not None
             self.oracle.committed(plan.batch_id, self.written(), len(self.table(REJECTS).rows))
 
     def reported(self, plan: Plan, report: BatchReport) -> None:
@@ -286,8 +288,16 @@ class TieredWorld(World):
         self.oracle.reported_sums(plan.batch_id, report.counts, report.pending)
 
     def found_idle(self) -> None:
-        """See :meth:`World.found_idle`."""
-        self.oracle.idle(self.wall_ms, self.oracle.read_to, len(self.input))
+        """See :meth:`World.found_idle`. A paused intake leaves its input unread."""
+        read_to = self.oracle.read_to
+        self.oracle.idle(self.wall_ms, read_to, read_to if self.is_full else len(self.input))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the limit is reached at which the intake pauses."""
+        most = self.settings.get("pause_at")
+        taken_in = max((last for _, last in self.spans.values()), default=0)
+        return most is not None and self.oracle.pending + taken_in - self.oracle.read_to >= most
 
     def _end(self) -> None:
         super()._end()
