@@ -67,7 +67,7 @@ class Keeper:
         self._placing_ms = head.cursor_ms
         # The size of batches is not known yet; placing one small batch in fifty files does no harm.
         self._is_small = False
-        self._in_inbox = sum(p.files for p in store.partitions() if p.level == INBOX)
+        self._look_at_intake()
         self._drop_handed_over()
 
     # ---- intake ------------------------------------------------------------------------------------------------------
@@ -107,6 +107,8 @@ class Keeper:
                 clock_ms=clock_of,
                 expect={CURSOR: self.cursor_ms},
             )
+            if done.written:
+                self._last_batch = batch_id
             # The next batch will be about as large.
             self._in_inbox += self._is_small
             self._is_small = done.rows < _PLACED_AT_ONCE_ROWS
@@ -155,7 +157,7 @@ class Keeper:
                 try:
                     if moved is None or not hand_over.news_since(self.store, head, moved.leaving):
                         # An act that came meanwhile has placed its rows by the old cursor, possibly into reached slots.
-                        expect = {**head.last_act(self._owner), **self._last_intake()}
+                        expect = {**head.last_act(self._owner), self._intake_id: self._last_batch}
                         self._move_cursor(moved.rows if moved else None, cursor_ms, expect)
                         break
                 except StoreMovedError:
@@ -163,6 +165,8 @@ class Keeper:
                 finally:
                     if moved:
                         moved.close()
+                self._look_at_intake()
+                self._empty_inbox()
                 head = self.store.head()
                 reached = self._reached(cursor_ms)
                 moved = hand_over.prepare(self.store, head, reached, cursor_ms)
@@ -173,13 +177,15 @@ class Keeper:
         self._drop(reached, head.version)
         return HandedOver(cursor_ms, len(reached), sum(partition.rows for partition in reached))
 
-    def _last_intake(self) -> dict[str, int | None]:
-        """Returns the last batch of the intake; for ``expect``.
+    def _look_at_intake(self) -> None:
+        """Reads from the log how far the intake is.
 
-        In one process the lock keeps batches away from a hand-over. But a commit that a killed driver has begun can come late, after the next run
-        has stored a batch by the cursor of before: its entries would count as handed over, and be dropped.
+        In one process the lock keeps batches away from a hand-over. But a batch or a hand-over that a killed driver has begun may be committed
+        after this run has started. A hand-over expects the last batch that this keeper knows, so that no entry counts as handed over that it
+        has not seen.
         """
-        return {self._intake_id: self.store.head().batches.get(self._intake_id)}
+        self._last_batch = self.store.head().batches.get(self._intake_id)
+        self._in_inbox = sum(p.files for p in self.store.partitions() if p.level == INBOX)
 
     def _reached(self, cursor_ms: int) -> list[Partition]:
         return [p for p in self.store.partitions() if self.layout.reached(p.level, p.slot, cursor_ms)]

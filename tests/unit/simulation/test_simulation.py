@@ -115,6 +115,22 @@ def test_a_hand_over_that_a_killed_process_had_begun_does_not_land_after_a_batch
     assert replay("tiered", TIERED, steps) is None
 
 
+def test_a_batch_of_the_intake_that_a_killed_process_had_begun_is_handed_over_when_it_lands_later() -> None:
+    # The next run's keeper took its inbox for empty: the entry stayed there when its time had come.
+    steps = [
+        ("send", Command("d", op=1, seq=4)),
+        ("run", 200),
+        ("turns", "wwiw"),
+        ("send", Command("a", seq=3, due_ms=1_022, to="topic")),
+        ("crash", 18),
+        ("turns", "kkw"),
+        ("land",),
+        ("wait", 45),
+        ("run", 200),
+    ]
+    assert replay("tiered", {**TIERED, "size": 3, "levels": 2, "pause_at": 2}, steps) is None
+
+
 def test_a_board_that_somebody_has_emptied_is_published_again_before_the_next_commit() -> None:
     # The wheel's clock stood still until the next batch of the intake or the next hand-over.
     steps = [
