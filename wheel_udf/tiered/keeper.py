@@ -67,6 +67,7 @@ class Keeper:
         self._placing_ms = head.cursor_ms
         # The size of batches is not known yet; placing one small batch in fifty files does no harm.
         self._is_small = False
+        self._last_batch: int | None = None
         self._look_at_intake()
         self._drop_handed_over()
 
