@@ -25,12 +25,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from delta.tables import DeltaTable
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common import ActError
-from wheel_udf.platform import delta_log as tables, first_line
+from wheel_udf.platform import SPARK_ERRORS, delta_log as tables, first_line
 from wheel_udf.store import SlotStore
 
 AUDIT_SCHEMA: Final = (
@@ -130,7 +128,7 @@ def _copied(spark: SparkSession, store: SlotStore) -> tuple[DataFrame, set[int]]
     try:
         records = spark.read.format("delta").load(place)
         return records, {row.batch for row in records.select("batch").collect()}
-    except (PySparkException, Py4JJavaError) as fault:
+    except SPARK_ERRORS as fault:
         raise ActError(
             f"the record of acts cannot be read ({first_line(str(fault))})",
             field=place,

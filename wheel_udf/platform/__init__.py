@@ -137,6 +137,9 @@ if TYPE_CHECKING:
         check_tiered_folder as check_tiered_folder,
         open_checkpoint as open_checkpoint,
     )
+    from wheel_udf.platform.jvm import (
+        SPARK_ERRORS as SPARK_ERRORS,
+    )
     from wheel_udf.platform.kafka_admin import (
         TopicInfo as TopicInfo,
     )
@@ -182,6 +185,7 @@ else:
                 "check_tiered_folder",
                 "open_checkpoint",
             ),
+            "jvm": ("SPARK_ERRORS",),
             "kafka_admin": ("TopicInfo",),
             "lease": ("Lease",),
             "planned_settings": ("PlannedSettings",),

@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from wheel_udf.platform.private_api import GATEWAY, JAVA_SESSION, SCALA_VALUES, required, unsupported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
+"""What a call of Spark raises. pyspark makes its own errors of most of the JVM's, but not of all (a file that cannot be read)."""
 
 _PYTHON_UTILS: Final = "org.apache.spark.api.python.PythonUtils"
 
