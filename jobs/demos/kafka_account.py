@@ -14,7 +14,7 @@ A record is what it says it is only if key, value, headers, topic and due time a
 * **lateness**: the consumer's clock when it had the record in hand, minus the due time. First receipts only.
 * **duplicates**: the same version again, with the ``wheel-fire-id`` of the first (at least once: a consumer drops it) or with another.
 * **order**: a shard is written oldest first. A consumer sees the shards of a batch mixed in a partition. A mixture of n ordered runs
-  holds no strictly falling subsequence longer than n, so that length is told beside the number of shards.
+  holds no strictly falling subsequence longer than n, so the demo prints that length beside the number of shards.
 """
 
 from __future__ import annotations

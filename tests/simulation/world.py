@@ -22,6 +22,7 @@ is the whole of a run: the same list gives the same run.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,7 +54,7 @@ class Process:
 
 
 @dataclass
-class World:
+class World(ABC):
     """The world of a seed, without what a mode adds.
 
     Attributes:
@@ -96,24 +97,24 @@ class World:
 
     # ---- to be filled by a mode ----------------------------------------------------------------------------------------
 
+    @abstractmethod
     def life(self) -> Steps:
         """The life of a new process."""
-        raise NotImplementedError
 
+    @abstractmethod
     def planned(self, query: Any, plan: Any) -> None:
         """A plan is durable."""
-        raise NotImplementedError
 
+    @abstractmethod
     def committed(self, query: Any, plan: Any) -> None:
         """A commit is durable."""
-        raise NotImplementedError
 
     def found_idle(self) -> None:
         """The process finds nothing to do."""
 
+    @abstractmethod
     def finish(self) -> None:
         """Lets everything come to its end, and checks it."""
-        raise NotImplementedError
 
     # ---- for processes -------------------------------------------------------------------------------------------------
 

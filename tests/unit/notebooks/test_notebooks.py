@@ -56,7 +56,7 @@ def test_outputs_hold_no_error_no_warning_and_no_path_of_a_machine(script: Path)
 @pytest.mark.parametrize(
     "text",
     [
-        "/home/ann/x.parquet",
+        "/Users/ann/x.parquet",
         "file in '/tmp/tmpabc/commands'",
         "26/01/01 10:00:00 WARN Utils: something",
         "x.py:3: UserWarning: something",
