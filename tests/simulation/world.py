@@ -109,7 +109,7 @@ class World(ABC):
     def committed(self, query: Any, plan: Any) -> None:
         """A commit is durable."""
 
-    def found_idle(self) -> None:
+    def found_idle(self) -> None:  # noqa: B027  # a mode may leave it out
         """The process finds nothing to do."""
 
     @abstractmethod
