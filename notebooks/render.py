@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import jupytext
@@ -87,7 +87,8 @@ def executed(notebook: NotebookNode) -> NotebookNode:
     os.environ.setdefault("JDK_JAVA_OPTIONS", JVM_OPTIONS)
     client = NotebookClient(
         notebook, timeout=LONGEST_CELL_S, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}},
-        record_timing=False, extra_arguments=["--log-level=40"],
+        record_timing=False, coalesce_streams=True,  # a line may come in several pieces
+        extra_arguments=["--log-level=40"],
     )  # fmt: skip
     client.execute(
         stderr=subprocess.DEVNULL
@@ -95,17 +96,20 @@ def executed(notebook: NotebookNode) -> NotebookNode:
     for cell in notebook.cells:
         cell.metadata = {}
         if "outputs" in cell:
-            cell.outputs = [
-                output for output in map(_without_jvm_lines, cell.outputs) if output.get("text") != ""
-            ]
+            cell.outputs = cleaned(cell.outputs)
     notebook.metadata.language_info = {"name": "python"}
     return notebook
 
 
-def _without_jvm_lines(output: NotebookNode) -> NotebookNode:
-    if "text" in output:
-        output.text = JVM_LINES.sub("", output.text)
-    return output
+def cleaned(outputs: Iterable[NotebookNode]) -> list[NotebookNode]:
+    """The outputs without what the JVM prints, and without those that held nothing else."""
+    kept = []
+    for output in outputs:
+        if "text" in output:
+            output.text = JVM_LINES.sub("", output.text)
+        if output.get("text", "x").strip():
+            kept.append(output)
+    return kept
 
 
 def render(script: Path) -> list[str]:

@@ -76,3 +76,10 @@ def test_ordinary_outputs_pass(text: str) -> None:
     cell = new_code_cell("x", outputs=[new_output("stream", name="stdout", text=text)])
 
     assert list(render.unwanted(new_notebook(cells=[cell]))) == []
+
+
+def test_what_java_prints_is_taken_out_and_an_output_of_nothing_else_goes() -> None:
+    java = "NOTE: Picked up JDK_JAVA_OPTIONS: -X\nWARNING: Using incubator modules: jdk.incubator.vector\n"
+    both = new_output("stream", name="stdout", text=f"first\n{java}second\n")
+    assert render.cleaned([new_output("stream", name="stderr", text=f"{java}\n"), both]) == [both]
+    assert both.text == "first\nsecond\n"
