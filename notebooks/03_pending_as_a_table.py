@@ -17,7 +17,7 @@
 # mode, entries that are due later wait in a Delta table, the slot store. So the questions are SQL and the answers are
 # DataFrames. The job does not have to run; if it runs, it is not disturbed.
 #
-# It needs no Kafka and takes less than a minute. `make notebooks` runs it.
+# It needs no Kafka and takes about a minute. `make notebooks` runs it.
 
 # %%
 import tempfile
