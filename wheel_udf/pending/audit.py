@@ -89,9 +89,9 @@ def audit(spark: SparkSession, store: SlotStore) -> DataFrame:
     """
     copied, batches = _copied(spark, store)
     last = max(store.last_acts(), default=None)
-    if last is None or last in batches:
-        return copied
-    return copied.unionByName(_frame(spark, _in_log(spark, store))).dropDuplicates(["batch"])
+    if last is not None and last not in batches:
+        copied = copied.unionByName(_frame(spark, _in_log(spark, store)))
+    return copied.dropDuplicates(["batch"])
 
 
 def copy_records(spark: SparkSession, store: SlotStore, newest: Act) -> None:

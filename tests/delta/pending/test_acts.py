@@ -83,6 +83,10 @@ def test_a_record_that_cannot_be_copied_is_in_the_commit_and_the_next_act_copies
     assert recorded(world) == [cancelled, rerouted]
     copied = world.spark.read.format("delta").load(str(place))
     assert sorted(row.batch for row in copied.collect()) == [0, 1]
+    copied.where("batch = 0").write.format("delta").mode("append").save(
+        str(place)
+    )  # as two acts at once may do
+    assert recorded(world) == [cancelled, rerouted]
 
 
 def test_records_that_cannot_be_read_are_an_error_and_not_an_empty_list(world: World) -> None:
