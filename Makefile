@@ -20,7 +20,7 @@ help: ## print this list
 	@echo "First:  make demo    run a year of real departures through the wheel and draw the result (about 2 minutes)"
 	@echo "Then:   make test    run the tests (about 15 minutes)"
 	@echo
-	@echo "Each creates $(VENV) on first use (1 to 3 minutes). Requirements: Python 3.11 to 3.14, Java 17 or newer, network access."
+	@echo "Each creates $(VENV) on first use (2 to 4 minutes). Requirements: Python 3.11 to 3.14, Java 17 or newer, network access."
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
@@ -103,11 +103,12 @@ $(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	  exit 1; \
 	fi; \
 	PYTHONDONTWRITEBYTECODE=1 $$python -m wheel_udf.platform.jars --check-java; \
-	echo "setting up $(VENV) with $$($$python --version), 1 to 3 minutes"; \
+	echo "setting up $(VENV) with $$($$python --version), 2 to 4 minutes"; \
 	$(PY) -c "$$usable" >/dev/null 2>&1 || $$python -m venv --clear $(VENV); \
 	pip="$(PY) -m pip install --quiet --no-compile --disable-pip-version-check --constraint conf/constraints.txt"; \
 	$$pip --no-deps $$(grep -o '^pyspark==[0-9.]*' conf/constraints.txt) || true; \
 	$(PY) -m wheel_udf.platform.jars spark broker & jars=$$!; \
 	$$pip --editable .[dev] || { echo "pip failed, trying again" >&2; $$pip --editable .[dev]; }; \
 	wait $$jars || $(PY) -m wheel_udf.platform.jars spark broker; \
+	$(PY) -m wheel_udf.platform.class_training build; \
 	touch $@

@@ -10,7 +10,8 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
     ---------------------------------------------------------------------------------------------------------------
       delta_log  delta_files  delta_transaction      places            Delta tables: read, follow, commit; their places
       identity  lease  spark_logs  planned_settings  files              checkpoints: identity, lock, planned batches
-      session  java  jars  kafka_admin                                 Spark, Java, the jars, Kafka's topics
+      session  java  jars  class_archive  class_training               Spark, Java, the jars, a JVM that starts faster
+      kafka_admin                                                      Kafka's topics
       cached_columns  failures                                         columns built once, errors in one sentence
       jvm  private_api  delta_public                                   access to the JVM, the list below, public replacements
     ---------------------------------------------------------------------------------------------------------------

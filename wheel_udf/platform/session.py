@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wheel_udf.common import SessionError
-from wheel_udf.platform import jars, java
+from wheel_udf.platform import class_archive, jars, java
 from wheel_udf.platform.files import local_folder
 from wheel_udf.platform.jvm import hadoop_configuration, has_class
 from wheel_udf.platform.private_api import RUNNING_SESSION, required
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
+_JVM_OPTIONS = "spark.driver.extraJavaOptions"
+_METRICS = "spark.metrics.conf"
 _SETUP_HINT = "run `make setup`, or `python -m wheel_udf.platform.jars` in this environment"
 _SUBMIT_HINT = "give spark-submit --properties-file conf/spark-defaults.conf, or SPARK_CONF_DIR=conf"
 
@@ -163,9 +165,7 @@ def _submitted(given: Mapping[str, str]) -> dict[str, str]:
     return {**ours, **given}
 
 
-_FIXED_AT_JVM_START = frozenset(
-    {"spark.jars", "spark.driver.memory", "spark.driver.extraJavaOptions", "spark.pyspark.python"}
-)
+_FIXED_AT_JVM_START = frozenset({"spark.jars", "spark.driver.memory", _JVM_OPTIONS, "spark.pyspark.python"})
 
 
 def _require_delta_on_class_path() -> None:
@@ -190,12 +190,23 @@ def _local(given: Mapping[str, str]) -> dict[str, str]:
     """Settings for a JVM that this process starts, or has started for an earlier session."""
     theirs = os.environ.get("SPARK_CONF_DIR")
     java.find_java()
-    return {
+    settings = {
         "spark.master": "local[*]",
         **_project_settings(),
         **(read_defaults(Path(theirs)) if theirs and not _is_ours(Path(theirs)) else {}),
         **given,
     }
+    return settings | _of_local_mode(settings) if settings["spark.master"].startswith("local") else settings
+
+
+def _of_local_mode(settings: Mapping[str, str]) -> dict[str, str]:
+    """Where the one JVM finds its metrics' file and its class archive, unless that is set."""
+    folder = jars.conf_folder()
+    metrics = {} if folder is None or _METRICS in settings else {_METRICS: str(folder / "metrics.properties")}
+    options = settings.get(_JVM_OPTIONS, "")
+    if "SharedArchiveFile" in options or "ArchiveClassesAtExit" in options:
+        return metrics
+    return {**metrics, _JVM_OPTIONS: f"{options} {class_archive.options()}".strip()}
 
 
 def _is_ours(folder: Path) -> bool:
@@ -211,7 +222,7 @@ def _project_settings() -> dict[str, str]:
     if folder is not None:
         # The path in the file starts at the project's root; the JVM would start it at the current folder.
         logging = (folder / "log4j2.properties").as_uri()
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={logging}"
+        settings[_JVM_OPTIONS] = f"-Dlog4j2.configurationFile={logging}"
     settings["spark.pyspark.python"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
     return settings
 
@@ -255,7 +266,7 @@ def _environment(settings: Mapping[str, str]) -> Iterator[None]:
     # Workers would run the first python3 on PATH: pyspark reads this from the environment and not from the configuration.
     wanted = {"PYSPARK_PYTHON": settings.get("spark.pyspark.python", sys.executable)}
     folder = jars.conf_folder()
-    if folder is not None:
+    if folder is not None and _METRICS not in settings:
         wanted["SPARK_CONF_DIR"] = str(folder)  # where log4j2.properties and metrics.properties are
     added = {key: value for key, value in wanted.items() if key not in os.environ}
     os.environ.update(added)

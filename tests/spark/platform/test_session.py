@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession, functions as F
 
+from wheel_udf.platform import class_archive
 from wheel_udf.platform.session import build_session, read_defaults
 
 ROOT = Path(__file__).parents[3]
@@ -110,6 +111,13 @@ def _submit(tmp_path: Path, options: list[str], **environment: str) -> subproces
         timeout=600,
         check=False,
     )
+
+
+def test_the_jvm_of_a_session_uses_the_class_archive(spark: SparkSession) -> None:
+    bean = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
+
+    assert f"-XX:SharedArchiveFile={class_archive.archive_file()}" in list(bean.getInputArguments())
+    assert not [folder for folder in bean.getClassPath().split(os.pathsep) if folder == str(ROOT / "conf")]
 
 
 def loud(output: str) -> list[str]:
