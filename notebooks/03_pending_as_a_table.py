@@ -94,7 +94,7 @@ entries.groupBy("destination").agg(
 ).orderBy("destination").toPandas()
 
 # %%
-pending(spark, work, ids=["reminder-0042"]).select(*shown).toPandas()
+entries.where("schedule_id = 'reminder-0042'").select(*shown).toPandas()
 
 # %% [markdown]
 # `stored` counts the far entries from the table's log and reads no data.
@@ -170,22 +170,17 @@ pd.DataFrame(
 # %% [markdown]
 # ## History of an id
 #
-# What is known of the moved reminder, and through which levels will the last one pass?
+# What is known of the moved reminder, and through which levels will it pass?
 
 # %%
 rows = []
-for schedule_id in ("reminder-0005", "reminder-1999"):
-    for event in history_of(
-        spark, work, schedule_id, geometry=layout.wheel, destinations=Destinations({"*": tables})
-    ):
-        at = (
-            ""
-            if event.at_ms is None
-            else f"{datetime.fromtimestamp(event.at_ms / 1_000, UTC):%d %b %H:%M:%S}"
-        )
-        rows.append((schedule_id, at, event.what, event.detail or ""))
+for event in history_of(
+    spark, work, "reminder-0005", geometry=layout.wheel, destinations=Destinations({"*": tables})
+):
+    at = "" if event.at_ms is None else f"{datetime.fromtimestamp(event.at_ms / 1_000, UTC):%d %b %H:%M:%S}"
+    rows.append((at, event.what, event.detail or ""))
 pd.set_option("display.max_colwidth", 60)
-pd.DataFrame(rows, columns=["schedule_id", "when", "what", "detail"])
+pd.DataFrame(rows, columns=["when", "what", "detail"])
 
 # %%
 stop_session(spark)
