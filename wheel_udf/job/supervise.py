@@ -1,8 +1,13 @@
 """Runs the job: starts the query, prints progress, ends it at ``--until`` or at a signal, and reports a summary.
 
 A signal (SIGINT, SIGTERM) lets the running batch finish, stops the query, prints the summary and ends with exit code 0; a
-second one ends at once. Under spark-submit a Ctrl-C also reaches the JVM, which ends Spark by itself: the batch is then cut off, and the
-next start repeats it. Nothing is lost or delivered twice either way.
+second one ends at once. A batch that does not end within 20 s is cut off.
+
+``timeout`` and service managers send a signal to all processes of a job. The JVM ignores it, and Spark tries the tasks of its workers again;
+but under spark-submit the JVM ends at once. The exit code after a batch that was cut off is 128 + the number of the signal (SIGINT 130, SIGTERM
+143). The next start repeats that batch. Nothing is lost or delivered twice either way.
+
+After a failure that may be over a moment later, the query starts again: :mod:`wheel_udf.job.restarts`.
 """
 
 from __future__ import annotations
@@ -18,10 +23,14 @@ from pyspark.sql import SparkSession
 from wheel_udf.delivery import ONCE, BatchReport, Summary, progress_line
 from wheel_udf.job import models
 from wheel_udf.job.compose import SUCCESS, Query, Say, check_config_checkpoint, compose, session
-from wheel_udf.job.models import JobConfig, SchedulerConfig
+from wheel_udf.job.models import JobConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
+from wheel_udf.job.restarts import with_restarts
+from wheel_udf.platform import TIERED_PARTS, explain, is_jvm_end, jvm_ignores_sigterm, planned_batch
 
 _POLL_S = 0.2
+_MOST_POLLS = 100
+"""How long a batch may take to finish after a signal: 20 s."""
 
 
 class Supervisor:
@@ -30,18 +39,27 @@ class Supervisor:
     Args:
         say: Takes the lines.
         until_ms: The run ends after the batch whose clock (or watermark) has reached this instant with nothing due left; None: never.
+
+    Attributes:
+        summary: The account of the run so far.
+        has_started: Whether a query was started.
+        signal: The signal that has asked for the end; None without one.
+        newest_batch: The highest batch that was reported; -1 before the first.
     """
 
     def __init__(self, say: Say, until_ms: int | None) -> None:
         self.summary = Summary()
         self._say, self._until_ms = say, until_ms
-        self._newest_batch = -1
+        self.has_started = False
+        self.signal: signal.Signals | None = None
+        self.newest_batch = -1
         self._last_batch: int | None = None
+        self._end = threading.Event()
 
     def on_batch(self, report: BatchReport) -> None:
         """Takes a report (on Spark's thread)."""
         self.summary.add(report)
-        self._newest_batch = max(self._newest_batch, report.batch_id)
+        self.newest_batch = max(self.newest_batch, report.batch_id)
         if self._last_batch is None and self._has_reached_until(report):
             self._last_batch = report.batch_id
         # Last: a closed output (`... | head`) fails here, which is logged and must not keep the run from its end.
@@ -57,7 +75,17 @@ class Supervisor:
     def end_after_this_batch(self) -> None:
         """Requests the end: after the running batch, if there is one."""
         if self._last_batch is None:
-            self._last_batch = self._newest_batch + 1
+            self._last_batch = self.newest_batch + 1
+        self._end.set()
+
+    def end_by(self, number: signal.Signals) -> None:
+        """As :meth:`end_after_this_batch`, because of a signal; a batch that does not end soon is cut off."""
+        self.signal = number
+        self.end_after_this_batch()
+
+    def pause(self, wait_ms: int) -> None:
+        """Waits; returns earlier if the end is requested."""
+        self._end.wait(wait_ms / 1_000)
 
     @property
     def wants_end(self) -> bool:
@@ -79,8 +107,11 @@ def supervise(query: Query, supervisor: Supervisor) -> None:
     Raises:
         StreamingQueryException: The query failed.
     """
+    supervisor.has_started = True
+    polls = 0
     while not query.awaitTermination(_POLL_S):
-        if supervisor.is_over(query):
+        polls += supervisor.signal is not None
+        if supervisor.is_over(query) or polls > _MOST_POLLS:
             query.stop()
             return
 
@@ -96,7 +127,7 @@ def graceful_signals(supervisor: Supervisor, say: Say) -> Iterator[None]:
         say(f"{signal.Signals(number).name}: stopping after this batch; a second signal stops at once")
         for each in before:
             signal.signal(each, signal.SIG_DFL)
-        supervisor.end_after_this_batch()
+        supervisor.end_by(signal.Signals(number))
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in before:
@@ -117,27 +148,62 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
         say: Takes the progress lines and the summary.
 
     Returns:
-        0.
+        0; after a signal that cut a batch off 128 + its number.
 
     Raises:
         WheelError: Config, source, checkpoint or lease do not allow the start.
-        StreamingQueryException: The query failed.
+        StreamingQueryException: The query failed, and new starts did not help.
     """
     with session(config.name, config.checkpoint) as spark:
-        start = compose(spark, config, until_ms)
-        check_config_checkpoint(spark, config)
-        recorded = note_settings(config, until_ms)
         bounded = config.trigger == models.AVAILABLE_NOW
         supervisor = Supervisor(say, None if bounded else until_ms)
-        with graceful_signals(supervisor, say):
+        with jvm_ignores_sigterm(spark), graceful_signals(supervisor, say):
             try:
-                if recorded is not None:
-                    _finish_planned_batch(spark, config, recorded, supervisor, say)
-                if not supervisor.wants_end:
-                    supervise(start(config.trigger, supervisor.on_batch), supervisor)
+                with_restarts(
+                    lambda: _run_once(spark, config, until_ms, supervisor, say),
+                    config.restarts,
+                    supervisor,
+                    say,
+                )
+            except Exception as error:
+                # The signal may have ended the JVM or workers of it.
+                if supervisor.signal is None or not (is_jvm_end(error) or explain(error).transient):
+                    raise
             finally:
-                say(supervisor.summary.render())
-    return SUCCESS
+                if supervisor.has_started:
+                    say(supervisor.summary.render())
+        return SUCCESS if supervisor.signal is None else _after(supervisor.signal, config, say)
+
+
+def _run_once(
+    spark: SparkSession, config: JobConfig, until_ms: int | None, supervisor: Supervisor, say: Say
+) -> None:
+    """Starts the query and waits for its end."""
+    start = compose(spark, config, until_ms)
+    check_config_checkpoint(spark, config)
+    recorded = note_settings(config, until_ms)
+    if recorded is not None:
+        _finish_planned_batch(spark, config, recorded, supervisor, say)
+    if not supervisor.wants_end:
+        supervise(start(config.trigger, supervisor.on_batch), supervisor)
+
+
+def _after(number: signal.Signals, config: JobConfig, say: Say) -> int:
+    """Says what a signal has left, and returns the exit code."""
+    parts = [config.checkpoint]
+    if isinstance(config, TieredConfig):
+        parts = [f"{config.checkpoint}/{part}" for part in TIERED_PARTS]
+    try:
+        cut_off = [batch for part in parts if (batch := planned_batch(part)) is not None]
+    except Exception as error:
+        if not is_jvm_end(error):  # a checkpoint that only the JVM can read
+            raise
+        say(f"stopped by {number.name}: the next start repeats the batch that was cut off, if there was one")
+        return 128 + number
+    if not cut_off:
+        return SUCCESS
+    say(f"stopped by {number.name}: the next start repeats batch {max(cut_off)}")
+    return 128 + number
 
 
 def _finish_planned_batch(

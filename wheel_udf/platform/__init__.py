@@ -55,6 +55,9 @@ names the version in which it was read. Where a class or method is missing, the 
     texts of exceptions, logger             of a stack trace                   exact; a page of JSON in the log
     SQLQueryContextLogger (failures)                                           for SQL that cannot be used -> the
                                                                                first line of the text
+    sun.misc.Signal (session)               a SIGTERM to all processes of a    the JVM ends and cuts the batch
+                                            job lets the running batch finish  off -> the next start repeats the
+                                                                               batch
     pyspark/jars/ivy-*.jar (jars)           downloads jars without Maven       make setup fails ->
                                                                                spark.jars.packages, set by the
                                                                                user
@@ -126,6 +129,7 @@ if TYPE_CHECKING:
     from wheel_udf.platform.failures import (
         explain as explain,
         first_line as first_line,
+        is_jvm_end as is_jvm_end,
         quiet_sql as quiet_sql,
     )
     from wheel_udf.platform.files import (
@@ -155,6 +159,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.platform.session import (
         build_session as build_session,
+        jvm_ignores_sigterm as jvm_ignores_sigterm,
         stop_session as stop_session,
     )
     from wheel_udf.platform.spark_logs import (
@@ -177,7 +182,7 @@ else:
             "delta_files": ("File", "FileList", "is_addition", "partition_of", "stats_of"),
             "delta_log": ("Snapshot", "tables_read", "version_at"),
             "delta_transaction": ("NewFiles", "Transaction", "append_once", "begin_transaction"),
-            "failures": ("explain", "first_line", "quiet_sql"),
+            "failures": ("explain", "first_line", "is_jvm_end", "quiet_sql"),
             "files": ("open_folder",),
             "identity": (
                 "TIERED_PARTS",
@@ -191,7 +196,7 @@ else:
             "lease": ("Lease",),
             "planned_settings": ("PlannedSettings",),
             "places": ("place_of",),
-            "session": ("build_session", "stop_session"),
+            "session": ("build_session", "jvm_ignores_sigterm", "stop_session"),
             "spark_logs": (
                 "batch_at",
                 "committed_offsets",

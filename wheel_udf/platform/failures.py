@@ -11,6 +11,9 @@ an error of Kafka's client (with a hint); the last error class of Spark and the 
 of them.
 
 Exit codes: 2 for what the user has to change (config, contract, checkpoint), 1 for a failure of the run.
+
+A failure of the run is transient if the same batch may succeed a moment later: a worker that died, a broker or a disk that did not answer. What
+stays wrong until somebody changes it is not: a login, a topic that is missing, a lease, a damaged state, a JVM that has ended.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wheel_udf.common import errors, hide
 
@@ -65,6 +68,15 @@ _KAFKA_WORDS: dict[str, tuple[str, str | None]] = {
 }
 _ROWS_CHANGED = re.compile(r"\[DELTA_SOURCE_(?:TABLE_IGNORE_CHANGES|IGNORE_DELETE)\]")
 _DATA_LOSS = re.compile(r"\[KAFKA_DATA_LOSS[A-Z0-9_.]*\] ([^\n]+)")
+_JVM_ENDS = re.compile(
+    r"SparkContext was shut ?down|Spark[Cc]ontext has been shut ?down|stopped SparkContext|Shutdown in progress"
+    r"|Answer from Java side is empty|Error while receiving"
+)
+_STAYS_WRONG = ("UnknownTopic", "Authentication", "Authorization", "ConfigException")
+_DAMAGED_STATE = re.compile(
+    r"\[(?:CANNOT_LOAD_STATE_STORE|STATE_STORE|CHECKPOINT|STATE_DATA_SOURCE)[A-Z0-9_.]*\]"
+)
+_TRANSIENT = ("SinkError",)  # destinations that did not answer; those that are gone cost a few tries
 _SPARK_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: ([^\n]+)", re.MULTILINE)
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*")
@@ -77,31 +89,53 @@ class Failure:
     Attributes:
         sentence: The sentence; the errors of a config are a line each.
         exit_code: Of the process.
+        transient: Whether the same may succeed a moment later.
     """
 
     sentence: str
     exit_code: int
+    transient: bool = False
 
 
 def explain(error: BaseException) -> Failure:
     """Returns the sentence and the exit code for any exception."""
     failure = _explained(error)
-    return Failure(hide(failure.sentence), failure.exit_code)
+    return replace(failure, sentence=hide(failure.sentence))
+
+
+def is_jvm_end(error: BaseException) -> bool:
+    """Whether an error means that the JVM has ended, or is ending."""
+    if isinstance(error, ConnectionError | EOFError) or type(error).__name__ == "Py4JNetworkError":
+        return True
+    if not _is_of_spark(error):
+        return False
+    try:
+        return _JVM_ENDS.search(str(error)) is not None
+    except Exception:  # noqa: BLE001  # the text of an error of Java comes from the JVM
+        return True
+
+
+def _is_of_spark(error: BaseException) -> bool:
+    return type(error).__module__.startswith(("pyspark.", "py4j."))
 
 
 def _explained(error: BaseException) -> Failure:
     if isinstance(error, ImportError):
         error = errors.missing_spark(error) or error
     if isinstance(error, errors.WheelError):
-        return Failure(str(error), _exit_code(type(error)))
-    if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+        return _of_kind(type(error), str(error))
+    if is_jvm_end(error):
+        hint = "look for a process that was killed, or for too little memory; the next start goes on from the checkpoint"
+        return Failure(str(errors.SessionError("the JVM of Spark has ended", hint=hint)), RUN_FAILED)
+    if not _is_of_spark(error):
         return Failure(f"{type(error).__name__}: {first_line(str(error))}", RUN_FAILED)
     text = str(error).split("=== Streaming Query ===")[0]
     return _of_ours(text) or _of_a_source(text) or _of_kafka(text) or _of_spark(text, type(error).__name__)
 
 
-def _exit_code(kind: type[BaseException]) -> int:
-    return USER_FAULT if issubclass(kind, _USER_FAULTS) else RUN_FAILED
+def _of_kind(kind: type[BaseException], sentence: str) -> Failure:
+    exit_code = USER_FAULT if issubclass(kind, _USER_FAULTS) else RUN_FAILED
+    return Failure(sentence, exit_code, transient=kind.__name__ in _TRANSIENT)
 
 
 def _of_ours(text: str) -> Failure | None:
@@ -110,7 +144,7 @@ def _of_ours(text: str) -> Failure | None:
         return None
     name, sentence = found[-1]
     kind = getattr(errors, name, errors.WheelError)
-    return Failure(_without_sqlstate(sentence), _exit_code(kind))
+    return _of_kind(kind, _without_sqlstate(sentence))
 
 
 def _of_a_source(text: str) -> Failure | None:
@@ -156,18 +190,20 @@ def _of_kafka(text: str) -> Failure | None:
     no_words: tuple[str, str | None] = ("Kafka reports an error", None)
     what, advice = next((words for part, words in _KAFKA_WORDS.items() if part in name), no_words)
     said = _without_sqlstate(message.strip()) or name
-    return Failure(str(errors.WheelError(f"{what} ({said.rstrip('.')})", hint=advice)), RUN_FAILED)
+    sentence = str(errors.WheelError(f"{what} ({said.rstrip('.')})", hint=advice))
+    return Failure(sentence, RUN_FAILED, transient=not any(part in name for part in _STAYS_WRONG))
 
 
 def _of_spark(text: str, name: str) -> Failure:
     # Spark reports an invalid plan before anything runs: the user has to change it.
     exit_code = USER_FAULT if name in ("AnalysisException", "ParseException") else RUN_FAILED
+    transient = exit_code == RUN_FAILED and _DAMAGED_STATE.search(text) is None
     sentences = [sentence for kind, sentence in _SPARK_CLASS.findall(text) if kind not in _WRAPPERS]
     causes = _CAUSE.findall(text)
     if not sentences and not causes:
-        return Failure(f"{name}: {_without_sqlstate(first_line(text))}", exit_code)
+        return Failure(f"{name}: {_without_sqlstate(first_line(text))}", exit_code, transient)
     parts = [_without_sqlstate(part) for part in (*sentences[-1:], *causes[-1:])]
-    return Failure(": ".join(dict.fromkeys(part.rstrip(" .") for part in parts)), exit_code)
+    return Failure(": ".join(dict.fromkeys(part.rstrip(" .") for part in parts)), exit_code, transient)
 
 
 def _without_sqlstate(text: str) -> str:

@@ -118,6 +118,14 @@ ERROR_TEXTS: Final = PrivateApi(
     instead="the first line of the text",
     read_in=SPARK,
 )
+JAVA_SIGNALS: Final = PrivateApi(
+    name="sun.misc.Signal",
+    used_in="session",
+    why="a SIGTERM to all processes of a job lets the running batch finish",
+    risk="the JVM ends and cuts the batch off",
+    instead="the next start repeats the batch",
+    read_in="Java 17",
+)
 IVY: Final = PrivateApi(
     name="pyspark/jars/ivy-*.jar",
     used_in="jars",
@@ -196,6 +204,7 @@ PRIVATE_APIS: Final = (
     PLAIN_RENAMES,
     CHECKPOINT_FORMAT,
     ERROR_TEXTS,
+    JAVA_SIGNALS,
     IVY,
     KAFKA_ADMIN,
     DELTA_SNAPSHOT,

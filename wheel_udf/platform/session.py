@@ -22,15 +22,16 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wheel_udf.common import SessionError
+from wheel_udf.common import SessionError, UnsupportedVersionError
 from wheel_udf.platform import class_archive, jars, java
+from wheel_udf.platform.failures import is_jvm_end
 from wheel_udf.platform.files import local_folder
-from wheel_udf.platform.jvm import hadoop_configuration, has_class
-from wheel_udf.platform.private_api import RUNNING_SESSION, required
+from wheel_udf.platform.jvm import hadoop_configuration, has_class, java_class
+from wheel_udf.platform.private_api import JAVA_SIGNALS, RUNNING_SESSION, required
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +56,7 @@ def build_session(
 
     Args:
         app_name: The name in Spark's UI and logs.
-        master: Where to run, ``local[2]`` for example; default is spark-submit's setting, else ``local[*]``.
+        master: Where to run, ``local[2]`` for example; default is spark-submit's setting, else that of ``conf/spark-defaults.conf``.
         conf: Spark settings that override all others.
         checkpoint: Where the queries of the session keep their checkpoints. If that is a local path, a session that is started here writes
             checkpoints in the faster way of :func:`use_plain_renames`; a running one is left as it is.
@@ -82,10 +83,36 @@ def build_session(
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stops the running streaming queries, each when its current batch has been cancelled, then Spark."""
-    for query in spark.streams.active:
-        query.stop()
-    spark.stop()
+    """Stops the running streaming queries, each when its current batch has been cancelled, then Spark. A JVM that has ended is stopped."""
+    try:
+        for query in spark.streams.active:
+            query.stop()
+        spark.stop()
+    except Exception as error:
+        if not is_jvm_end(error):
+            raise
+
+
+@contextmanager
+def jvm_ignores_sigterm(spark: SparkSession) -> Iterator[None]:
+    """Inside, SIGTERM does not end the JVM that this process has started; of SIGINT, pyspark itself does this.
+
+    ``timeout`` and service managers send the signal to all processes of a job. The JVM would end at once and cut the running batch off; the
+    process that has started it can end the run properly. Under spark-submit the JVM is the process that others know, and nothing changes.
+    The JVM ends in any case when the process that has started it does.
+    """
+    if _is_submitted():
+        yield
+        return
+    with suppress(UnsupportedVersionError), required(JAVA_SIGNALS):
+        signals = java_class(spark, "sun.misc.Signal")
+        ignore = java_class(spark, "sun.misc.SignalHandler").SIG_IGN
+        before = signals.handle(signals("TERM"), ignore)
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # the JVM has ended, or had no such class
+            signals.handle(signals("TERM"), before)
 
 
 def use_plain_renames(spark: SparkSession, checkpoint: str) -> None:

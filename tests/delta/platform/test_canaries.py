@@ -174,6 +174,17 @@ def error_texts(spark: SparkSession, _: str) -> None:
     assert re.match(r"A column.*`nosuch` cannot be resolved", explain(failure.value).sentence)
 
 
+@canary(api.JAVA_SIGNALS)
+def java_signals(spark: SparkSession, _: str) -> None:
+    signals = java_class(spark, "sun.misc.Signal")
+    ignores = java_class(spark, "sun.misc.SignalHandler").SIG_IGN
+    with session.jvm_ignores_sigterm(spark):
+        inside = signals.handle(signals("TERM"), ignores)
+    outside = signals.handle(signals("TERM"), ignores)
+    signals.handle(signals("TERM"), outside)
+    assert (inside.equals(ignores), outside.equals(ignores)) == (True, False)
+
+
 def _fail(_: Any) -> str:
     from wheel_udf.common import SinkError
 

@@ -156,6 +156,13 @@ def test_a_stop_between_two_batches_is_done_at_once() -> None:
     assert query.stopped_at == 1
 
 
+def test_a_batch_that_does_not_finish_after_a_signal_is_cut_off_after_20_s() -> None:
+    supervisor = Supervisor(lambda _line: None, None)
+    query = Query([lambda _query: supervisor.end_by(signal.SIGTERM), *[nothing] * 200])
+    supervise(query, supervisor)
+    assert query.stopped_at == 101
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_asks_for_the_end_and_the_handlers_of_before_come_back(number: signal.Signals) -> None:
     lines: list[str] = []

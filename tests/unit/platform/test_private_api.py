@@ -52,7 +52,7 @@ def test_the_docstring_of_the_room_has_a_row_for_each_private_api() -> None:
 @pytest.mark.parametrize("api", PRIVATE_APIS, ids=lambda api: api.name)
 def test_an_entry_names_a_module_of_the_room_and_a_version(api: PrivateApi) -> None:
     assert (ROOM / f"{api.used_in}.py").is_file()
-    assert re.match(r"(Spark|Delta) \d+\.\d+\.\d+", api.read_in)
+    assert re.match(r"(Spark|Delta) \d+\.\d+\.\d+|Java \d+", api.read_in)
 
 
 # --- the error --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@
       source         parquet, json, csv | delta | kafka  by format     source.py, kafka.py; of operations and events: purgatory.py
       destinations   delta | kafka | parquet, json, csv  by sink       sink.py; rejects likewise
       levels         fixed | binary                      by policy     levels.py
-      contract, limits, store                                          bounds.py
+      contract, limits, store, restarts                                bounds.py
 
 One class for each section and variant. Durations and instants become attributes that end in ``_ms``; None means that there is no bound.
 :mod:`~wheel_udf.job.models.values` has the types of settings, :mod:`~wheel_udf.job.models.section` the rules between several settings.
@@ -21,6 +21,7 @@ from wheel_udf.job.models.bounds import (
     ContractConfig as ContractConfig,
     LimitsConfig as LimitsConfig,
     OperationContractConfig as OperationContractConfig,
+    RestartsConfig as RestartsConfig,
     StoreConfig as StoreConfig,
 )
 from wheel_udf.job.models.levels import (

@@ -1,4 +1,4 @@
-"""The sections ``contract``, ``limits`` and ``store``: bounds on single rows, on what is pending, and on what is kept."""
+"""The sections ``contract``, ``limits``, ``store`` and ``restarts``: bounds on rows, on what is pending, on what is kept, and on new starts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from wheel_udf.job.models.section import Section
 from wheel_udf.job.models.values import (
     DestinationName,
     NotNegativeMs,
+    PositiveMs,
     Span,
     Text,
     UnboundedMs,
@@ -97,3 +98,13 @@ class StoreConfig(Section):
         as_written("1 day"), alias="keep"
     )
     """How long unused files and log entries stay, for a look at earlier moments. Fixed when the store is created."""
+
+
+class RestartsConfig(Section):
+    """What happens after a failure that may be over a moment later: a worker that died, a broker that did not answer."""
+
+    most: StrictInt = Field(3, ge=0, le=1_000)
+    """How often the query starts again without a new batch in between. 0: never."""
+
+    wait_ms: PositiveMs = Field(as_written("5 seconds"), alias="wait")
+    """The time before the first new start; each further one waits twice as long, up to a minute."""

@@ -21,7 +21,13 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from wheel_udf.commands import DEFAULT_PRESET, PRESETS
 from wheel_udf.common import AllowList
 from wheel_udf.job.kafka_options import option
-from wheel_udf.job.models.bounds import ContractConfig, LimitsConfig, OperationContractConfig, StoreConfig
+from wheel_udf.job.models.bounds import (
+    ContractConfig,
+    LimitsConfig,
+    OperationContractConfig,
+    RestartsConfig,
+    StoreConfig,
+)
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.section import Rule, Section, all_defaults, looks_at
 from wheel_udf.job.models.sink import AnySink, DestinationsConfig, KafkaRejectsConfig, RejectsConfig
@@ -117,6 +123,9 @@ class JobConfig(Section):
 
     checkpoint: Text
     """The folder of the query's progress, and its identity: a stopped run continues from it."""
+
+    restarts: RestartsConfig = all_defaults(RestartsConfig)
+    """New starts of the query after a failure."""
 
     rules: ClassVar[tuple[Rule, ...]] = (_default_is_allowed,)
 
