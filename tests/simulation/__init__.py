@@ -30,6 +30,7 @@ direct, tiered     the two modes of a scheduler: the life of a process
 purgatory          operations and events instead of commands
 tiered_parts       intake, keeper and wheel in turns; the keeper's lock; acts
 oracle             what must happen
+once               no version is delivered twice
 faults             planted faults
 seeds, run         from a seed to steps; runs them
 shrink             makes a failing run small, prints it

@@ -32,6 +32,7 @@ TIERED = {
     "the clock passes the cursor": "the wheel's clock goes beyond what was handed over",
     "a batch of the intake is stored again": "the store takes a repeated batch of the intake again",
     "an act comes between look and commit": "a hand-over does not notice an act between its look and its commit",
+    "an act does not say what the wheel has": "an act on what has fired and is forgotten starts it anew",
 }
 _OF_BOTH = ("commit before sink", "no transaction check", "state not tied to a batch", "replay reads more")
 PURGATORY = {name: DIRECT[name] for name in _OF_BOTH}

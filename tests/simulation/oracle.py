@@ -3,7 +3,8 @@
 It sees what is durable and never the wheel's state::
 
     offsets/N is written      the batch's commands and time, the settings of the process that planned it  -> one batch of each heap
-    a sink gets rows          exactly the rows that the heap released in that batch, none before it is due by any clock so far
+    a sink gets rows          exactly the rows that the heap released in that batch, none before it is due by any clock so far;
+                              no (id, seq) that has left before (once.Deliveries)
     commits/N is written      every sink has its rows; the reported account is the heap's, and it is closed
     the query says "idle"     nothing that it has read is due (nothing is stuck)
     the end                   every command is read; nothing is due
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation.core import Command
+from tests.simulation.once import Deliveries
 from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES, HeapModel
 
 Row = tuple[Any, ...]
@@ -56,6 +58,7 @@ class WheelOracle:
         self.shards, self.first_ms = shards, first_ms
         self.heaps = [HeapModel(memory_ms) for _ in range(shards)]
         self.batches: list[Batch] = []
+        self.deliveries = Deliveries(memory_ms)
         self.read_to = 0
         self.rejected: Counter[str] = Counter()
         self.accounts: list[tuple[Counter[str], int]] = []
@@ -103,6 +106,7 @@ class WheelOracle:
             fired, missed = heap.batch(good, at_ms, _share(limit, shard, self.shards))
             if shard in touched:
                 heap.clock_ms = heap_now(heap, at_ms)
+            self.deliveries.read(batch_id, mine, heap_now(heap, at_ms))
             batch.rejects += bad.total() + len(missed)
             for row in fired:
                 batch.rows.setdefault(row["destination"], []).append(_fired_row(row, heap_now(heap, at_ms)))
@@ -117,6 +121,8 @@ class WheelOracle:
         check(found == must, f"{to} got {found} in batch {batch_id}, and must get {must}")
         early = [row for row in found if row[3] > clock_ms]
         check(not early, f"{to} got {early} before it was due, at {clock_ms}")
+        twice = [row for row in found if self.deliveries.repeated(batch_id, row[:2], row[4])]
+        check(not twice, f"{to} got {twice} in batch {batch_id}, delivered before")
 
     def committed(self, batch_id: int, written: Mapping[str, Sequence[Row]], rejects: int) -> None:
         """A batch counts as done; `written` has all rows of tables and topics."""

@@ -106,6 +106,7 @@ class WatchOracle:
         self.lookback_ms, self.read_to = lookback_ms, 0
         self.came: list[tuple[int, int]] = []
         self.batches: list[Plan] = []
+        self.decided: dict[tuple[Any, ...], int] = {}
 
     def planned(self, plan: Plan, rows: Sequence[Ask]) -> None:
         """A batch is in the journal."""
@@ -120,9 +121,12 @@ class WatchOracle:
         self.came.append((events, bad + sum(row.bad for row in rows)))
 
     def wrote(self, to: str, batch_id: int, rows: Iterable[Row], _clock_ms: int) -> None:
-        """A sink has got outcomes: none is decided before its instant has passed."""
+        """A sink has got outcomes: none before its instant has passed, none of an operation's generation that had one."""
+        rows = list(rows)
         early = [row for row in rows if row[4] >= row[5]]
         check(not early, f"{to} got {early} in batch {batch_id} before their instant had passed")
+        twice = [row for row in rows if self.decided.setdefault(row[:3], batch_id) != batch_id]
+        check(not twice, f"{to} got {twice} in batch {batch_id}, decided before")
 
     def ended(self, inputs: Sequence[Ask], clock_ms: int, written: Mapping[str, Sequence[Row]]) -> None:
         """All is over."""

@@ -42,6 +42,7 @@ class StoredRow:
     seq: int = 0
     amend: int = 0
     op: int = SCHEDULE
+    seq_given: bool = True
     due_ms: int | None = None
     to: str | None = None
     lateness_ms: int | None = None
@@ -71,7 +72,7 @@ class StoredRow:
                 "amend": self.amend,
                 "op": self.op,
                 "act": self.act,
-                "seq_given": True,
+                "seq_given": self.seq_given,
                 "deliver_at_ms": self.due_ms,
                 "max_lateness_ms": self.lateness_ms,
                 "destination": self.to,
@@ -97,6 +98,7 @@ def stored_rows(
             level, slot = INBOX, 0
         else:
             slot = layout.slot_of(level, due_ms, cursor_ms)
+        was_due_ms = getattr(command, "was_due_ms", None)
         row = StoredRow(
             level,
             slot,
@@ -104,6 +106,7 @@ def stored_rows(
             seq=command.seq,
             amend=getattr(command, "amend", 0),
             op=command.op,
+            seq_given=was_due_ms is None or was_due_ms >= cursor_ms,
             due_ms=command.due_ms if command.op != CANCEL else None,
             to=command.to if command.op != CANCEL else None,
             lateness_ms=command.lateness_ms,
@@ -137,7 +140,8 @@ def prepare(store: SimulatedStore, head: Head, reached: Sequence[Partition], cur
     out = list(to_lower_levels(layout, Rows(row for row in here if _due(row) >= cursor_ms), cursor_ms).rows)
     for at, row in enumerate(leaving):
         if at not in ended:
-            out.append(replace(row, level=NEAR, slot=layout.slot_of(NEAR, _due(row), cursor_ms), act=MOVED))
+            slot = layout.slot_of(NEAR, _due(row), cursor_ms)
+            out.append(replace(row, level=NEAR, slot=slot, act=MOVED, seq_given=True))
             continue
         verdict = ended[at]
         out.append(replace(verdict, level=NEAR, slot=newest))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.simulation.delivery_model import REJECTS, Delivery
@@ -128,6 +128,8 @@ class TieredWorld(World):
             if entries:
                 row = entries[which % len(entries)]
                 change = Change.of(kind, row, due_ms)
+                if self.fault == "an act does not say what the wheel has":
+                    change = replace(change, was_due_ms=None)
                 store = SimulatedStore(self.store, self.layout)
                 said = acts._Change(kind, "")
                 picked = acts.Picked(ids=[row.id])
@@ -274,9 +276,12 @@ class TieredWorld(World):
         )
 
     def _acts_in(self, plan: Plan) -> list[Change]:
-        actions = [action for commit in self.store.commits[plan.start[1] : plan.end[1]] for action in commit]
-        names = ((action.get("appId", ""), action.get("version")) for action in actions)
-        return [self.acts_of[number] for name, number in names if name.endswith("-acts")]
+        found = []
+        for actions in self.store.commits[plan.start[1] : plan.end[1]]:
+            for number in [each["version"] for each in actions if each.get("appId", "").endswith("-acts")]:
+                rows = self.store.rows(each["path"] for each in actions if "modificationTime" in each)
+                found.append(replace(self.acts_of[number], seq_given=rows[0].seq_given))
+        return found
 
     def committed(self, query: Query, plan: Plan) -> None:
         """See :meth:`World.committed`."""

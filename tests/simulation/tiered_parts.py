@@ -128,6 +128,7 @@ class Change:
     due_ms: int
     to: str
     lateness_ms: int | None
+    was_due_ms: int | None = None
     said_ms: int | None = None
     bad: bool = False
     seq_given: bool = True
@@ -146,6 +147,7 @@ class Change:
             due_ms=due_ms if kind == "move" else row.due_ms,
             to="right" if kind == "reroute" else row.to,
             lateness_ms=row.lateness_ms,
+            was_due_ms=row.due_ms if entry else None,
         )
 
 

@@ -5,8 +5,8 @@ like a command of a producer::
 
     act       rows added                                                     counted by the wheel
     cancel    CANCEL (seq, amend), near                                      cancelled and applied; late, if it has fired meanwhile
-    move      SCHEDULE (seq, amend + 1), due at the new time, in its place   the old one superseded
-    reroute   SCHEDULE (seq, amend + 1), to the new destination              the old one superseded
+    move      SCHEDULE (seq, amend + 1), due at the new time, in its place   the old one superseded; itself, if that has fired meanwhile
+    reroute   SCHEDULE (seq, amend + 1), to the new destination              the same
 
 Delay levels: a moved entry is due at the given time, to the millisecond and without a level; a rerouted entry keeps its level.
 
@@ -179,6 +179,7 @@ class _Change:
             "seq": F.col("seq"),
             "seq_given": F.lit(True),
             "amend": F.coalesce("amend", F.lit(0)) + int(entry),
+            "was_due_ms": F.when(F.lit(entry), F.unix_millis("scheduled_at")),
             "deliver_at_ms": F.unix_millis(due) if entry else nothing.cast("long"),
             "delay_level_ms": F.when(keeps_level, F.col("delay_level_ms")),
             # Null without a level; with a level the error may be 0.

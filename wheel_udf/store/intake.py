@@ -47,7 +47,9 @@ def stored_rows(
     """Converts parsed commands to rows of the store.
 
     Args:
-        parsed: A batch as :func:`wheel_udf.commands.parse_commands` returns it, with or without delay levels, optionally with a column ``amend``.
+        parsed: A batch as :func:`wheel_udf.commands.parse_commands` returns it, with or without delay levels. Rows of acts have two more columns:
+            ``amend``, and ``was_due_ms``, the due time of the entry that a SCHEDULE changes: before the cursor, the wheel has that entry
+            (:mod:`wheel_udf.wheel.late_acts`).
         layout: Layout of the store.
         cursor_ms: The cursor by which the rows are placed.
         arrived: Number of the batch.
@@ -83,7 +85,9 @@ def stored_rows(
         "seq": F.col("seq"),
         "amend": F.col("amend") if "amend" in parsed.columns else F.lit(0),
         "op": F.col("op"),
-        "seq_given": F.col("seq_given"),
+        "seq_given": F.coalesce(F.col("was_due_ms") >= cursor_ms, F.col("seq_given"))
+        if "was_due_ms" in parsed.columns
+        else F.col("seq_given"),
         "deliver_at_ms": F.col("deliver_at_ms"),
         # FAR rows also have the delay level, because the wheel counts the entries of each level.
         **{name: F.col(name) if name in parsed.columns else F.lit(None).cast("long") for name in _LEVEL},

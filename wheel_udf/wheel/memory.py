@@ -7,7 +7,8 @@ dropped whole.
     clock 106                          dropped    [90 .. 97]  [98 .. 105]
 
 The newest chunk grows until it spans a sixteenth of the remembered time; then a new one is started. So a
-batch rewrites little, and a chunk is dropped soon after its last record has expired. A small chunk grows
+batch rewrites little, and a chunk is dropped soon after its last record has expired. A record can have a time
+ahead of the clock; it is remembered from then on, and its chunk as long. A small chunk grows
 beyond that, so that there are never many chunks. An expired record may still be stored: a look-up compares
 times.
 """
@@ -51,7 +52,9 @@ def remember(
         time_column: Name of the column with the time of a record.
     """
     fresh = still_remembered(chunks, clock_ms, memory_ms)
-    if records.num_rows == 0 or memory_ms == 0:
+    if memory_ms == 0:
+        records = records.filter(pc.greater(records[time_column], clock_ms))
+    if records.num_rows == 0:
         return fresh
     if fresh and _grows(fresh[-1], clock_ms, memory_ms):
         older = fresh.pop().table()

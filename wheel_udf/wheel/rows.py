@@ -42,7 +42,8 @@ ENTRY_SCHEMA = pa.schema(
 
 COMMAND_SCHEMA = pa.schema([*ENTRY_SCHEMA, ("op", pa.int8()), ("seq_given", pa.bool_()), ("act", pa.int8())])
 """A valid command: an entry plus ``op`` (:data:`SCHEDULE` or :data:`CANCEL`), whether the producer gave its
-``seq``, and ``act``, which is :data:`COMMAND` unless entries wait in a slot store."""
+``seq``, and ``act``, which is :data:`COMMAND` unless entries wait in a slot store. Of a row of an act (``amend``
+above 0) ``seq_given`` says whether its entry was in the slot store (:mod:`wheel_udf.wheel.late_acts`)."""
 
 MEMORY_SCHEMA = pa.schema(
     [

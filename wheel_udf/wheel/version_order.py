@@ -106,6 +106,7 @@ def in_version_order(commands: pa.Table, code: Int64s) -> Rows:
 def partitions_of(commands: pa.Table) -> Objects | None:
     """Topic and partition of the commands whose version is their offset (else None); None if there is no such command."""
     by_offset = pc.and_(pc.is_valid(commands["source"]), pc.invert(commands["seq_given"]))
+    by_offset = pc.and_(by_offset, pc.equal(commands["amend"], 0))
     if not pc.any(by_offset).as_py():
         return None
     return without_offset(pc.if_else(by_offset, commands["source"], pa.scalar(None, pa.string())))

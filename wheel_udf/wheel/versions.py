@@ -23,6 +23,7 @@ The steps of :func:`fold`, each in the module of its name::
     known            look the ids up: memory, pending entries
     version_order    sort by (id, version)
     versions         drop repeated, older and retried versions; refuse what finds no room (limits)
+    late_acts        drop moves and reroutes of what has fired
     settle           end the rest: winners, outcomes, memory records
 
 Cost: O(b log b) for b commands, plus one hash probe (about 10 ns) for each pending and each remembered id. No
@@ -63,6 +64,7 @@ import pyarrow.compute as pc
 
 from wheel_udf.common import Bools, before_in_run, is_last, repeats
 from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, NOTHING, PENDING, WAITING, Known, look_up
+from wheel_udf.wheel.late_acts import drop_late_acts
 from wheel_udf.wheel.limits import BOUNDS
 from wheel_udf.wheel.rows import (
     CANCEL,
@@ -149,6 +151,7 @@ def fold(
     rows = _drop_repeated(rows, known, counts)
     rows, matched = _drop_older(rows, known, counts)
     rows = _drop_retries(rows, known, commands, counts)
+    rows, late = drop_late_acts(rows, known, commands, counts)
     removed = _removed(rows, known)
     refused = _NONE_REFUSED
     fullest: Mapping[str, int] = {}
@@ -161,7 +164,7 @@ def fold(
     return Folded(
         winners=commands.select(ENTRY_SCHEMA.names).take(pa.array(winners)),
         removed=removed,
-        records=pa.concat_tables([with_ids([met, *records], ids.dictionary), ended_in_store]),
+        records=pa.concat_tables([with_ids([met, *late, *records], ids.dictionary), ended_in_store]),
         counts=counts,
         spread=spread,
         far=far,
@@ -212,7 +215,7 @@ def _drop_retries(rows: Rows, known: Known, commands: pa.Table, counts: Counter[
         return rows
     asked = asked_ms(commands).fill_null(0).to_numpy()[rows.at]
     given = commands["seq_given"].to_numpy()[rows.at]
-    candidates &= ~given & (asked == known.due[rows.code])
+    candidates &= ~given & (rows.rank == SCHEDULE) & (asked == known.due[rows.code])
     other = (rows.op == SCHEDULE) & ~candidates
     retries = candidates & (before_in_run(other, rows.code) == 0)
     counts["duplicate"] += int(retries.sum())

@@ -121,3 +121,10 @@ def test_a_reroute_goes_to_an_allowed_destination_only(world: World) -> None:
         acts.reroute(world.spark, work_of(world, CONTRACT), B, to="sms")
     assert acts.reroute(world.spark, work_of(world, CONTRACT), B, to="mail_b") == 1
     assert waiting(world)["b"] == (at_ms(9_000), "mail_b")
+
+
+def test_a_row_of_an_act_says_whether_its_entry_was_in_the_store(world: World) -> None:
+    world.take_in(("c", "schedule", 1, 5))
+    assert acts.move(world.spark, work_of(world), EVERYTHING, to="deliver_at + interval 1 hour") == 3
+    rows = world.store.rows().where("amend = 1 and level = 0").select("schedule_id", "seq_given").collect()
+    assert sorted(tuple(row) for row in rows) == [("a", True), ("b", True), ("c", False)]

@@ -37,6 +37,7 @@ CAUGHT_BY = {
     ("tiered", "the clock passes the cursor"): 0,
     ("tiered", "a batch of the intake is stored again"): 0,
     ("tiered", "an act comes between look and commit"): 178,
+    ("tiered", "an act does not say what the wheel has"): 4389,
     ("purgatory", "commit before sink"): 4,
     ("purgatory", "no transaction check"): 28,
     ("purgatory", "state not tied to a batch"): 9,
@@ -166,3 +167,31 @@ def test_a_shard_that_is_due_by_the_clock_of_another_alone_does_not_get_batch_af
         ("batch",),
     ]
     assert replay("direct", settings, steps) is None
+
+
+def test_an_act_that_is_committed_while_its_entry_fires_delivers_nothing_a_second_time() -> None:
+    # The entry fired, then its rerouted version did: both destinations got it.
+    steps = [
+        ("wait", 6),
+        ("send", Command("c", seq=6, due_ms=1_028)),
+        ("wait", 2),
+        ("run", 200),
+        ("wait", 20),
+        ("nest", 0, tuple("kwkkwkii")),
+        ("act", "reroute", 2, 1_070),
+        ("run", 200),
+    ]
+    assert replay("tiered", {**TIERED, "size": 3, "levels": 2}, steps) is None
+
+
+def test_an_act_on_what_has_fired_and_is_forgotten_delivers_nothing_a_second_time() -> None:
+    steps = [
+        ("run", 200),
+        ("send", Command("b", due_ms=1_011, to="topic")),
+        ("send", Command("b", seq=2, due_ms=1_034, to="right")),
+        ("wait", 45),
+        ("nest", 4, (("act", "reroute", 3, 1_070),)),
+        ("crash", 43),
+        ("run", 200),
+    ]
+    assert replay("tiered", {**TIERED, "shards": 2, "memory": 0, "limit": 2, "pause_at": 2}, steps) is None

@@ -142,6 +142,9 @@ class HeapModel:
             else:
                 self._count("superseded")
             return
+        if command["amend"] and _is_late(command, entry, ended):
+            self._count("superseded")
+            return
         if entry is not None:
             self._count("superseded")
         elif ended is not None and ended.waiting:
@@ -217,7 +220,17 @@ def _release_order(entry: Command) -> tuple[int, bytes, int]:
 
 def _is_retry(command: Command, ended: Ended) -> bool:
     # A producer without versions of its own that sends again what has fired: its seq is new, its due time is not.
-    return not command["seq_given"] and _asked(command) == ended.fired_due_ms
+    return not command["seq_given"] and not command["amend"] and _asked(command) == ended.fired_due_ms
+
+
+def _is_late(command: Command, entry: Command | None, ended: Ended | None) -> bool:
+    """Whether the entry of an act has fired; of an entry that the wheel has had (`seq_given` False) nothing known says so, too."""
+    seq, of_wheel = command["seq"], not command["seq_given"]
+    if entry is not None:
+        return of_wheel and entry["seq"] != seq
+    if ended is None or ended.version[0] != seq or ended.waiting:
+        return of_wheel
+    return ended.fired_due_ms is not None
 
 
 def _asked(command: Command) -> int:

@@ -136,6 +136,65 @@ def test_what_moves_is_no_producers_retry_even_if_it_repeats_the_due_time_of_wha
     assert shard.batch(11, moved(2, 9) | {"seq_given": False}) == [("a", 2)]
 
 
+def act(seq: int, due: int, amend: int = 1, *, of_wheel: bool = True) -> Row:
+    return near(seq, due) | {"amend": amend, "seq_given": not of_wheel}
+
+
+def far_act(seq: int, due: int, amend: int = 1, *, of_wheel: bool = True) -> Row:
+    return act(seq, due, amend, of_wheel=of_wheel) | {"act": FAR}
+
+
+def test_an_act_on_a_pending_entry_replaces_it() -> None:
+    shard = Shard(memory_ms=5)
+    shard.batch(1, near(1, 9))
+    assert shard.batch(2, act(1, 12)) == []
+    assert shard.batch(9) == []
+    assert shard.batch(12) == [("a", 1)]
+    assert shard.counts == {"superseded": 1, "fired": 1}
+
+
+@pytest.mark.parametrize("of_wheel", [True, False])
+def test_an_act_on_an_entry_that_has_fired_meanwhile_is_late(*, of_wheel: bool) -> None:
+    shard = Shard(memory_ms=5)
+    assert shard.batch(9, near(1, 9)) == [("a", 1)]
+    assert shard.batch(10, act(1, 12, of_wheel=of_wheel)) == []
+    assert shard.batch(12) == []
+    assert shard.counts == {"fired": 1, "superseded": 1}
+
+
+def test_an_act_is_late_after_the_firing_is_forgotten_too_but_not_on_an_entry_of_the_store() -> None:
+    shard = Shard(memory_ms=0)
+    assert shard.batch(9, near(1, 9), near(1, 9, "b")) == [("a", 1), ("b", 1)]
+    assert shard.batch(10, act(1, 12), act(1, 12, of_wheel=False) | {"schedule_id": "c"}) == []
+    assert shard.batch(12) == [("c", 1)]
+    assert shard.counts == {"fired": 3, "superseded": 1}
+
+
+def test_an_act_and_its_entry_in_one_batch_are_no_late_act() -> None:
+    shard = Shard(memory_ms=0)
+    assert shard.batch(1, near(1, 9), act(1, 12), act(1, 13, amend=2)) == []
+    assert shard.batch(13) == [("a", 1)]
+    assert shard.counts == {"superseded": 2, "fired": 1}
+
+
+@pytest.mark.parametrize("memory_ms", [0, 5, None])
+def test_an_act_that_moves_what_has_fired_to_the_store_is_known_as_late_when_the_entry_comes_back(
+    memory_ms: int | None,
+) -> None:
+    shard = Shard(memory_ms)
+    assert shard.batch(9, near(1, 9)) == [("a", 1)]
+    shard.batch(10, far_act(1, 200))
+    assert (shard.state.far, shard.counts) == (1, {"fired": 1})
+    shard.batch(150, near(1, 150, "b"))
+    shard.batch(
+        180, far_act(1, 300, amend=2, of_wheel=False)
+    )  # an act on the dead entry, which the store still holds
+    shard.batch(190, moved(1, 200) | {"amend": 1})
+    shard.batch(250, moved(1, 300) | {"amend": 2})
+    assert shard.batch(300) == []
+    assert (shard.state.far, shard.counts) == (0, {"fired": 2, "superseded": 2})
+
+
 class Tiered:
     """The tiered mode in a few lines: a cursor, a list of far entries, a set of all versions ever seen."""
 

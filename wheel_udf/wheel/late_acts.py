@@ -1,0 +1,68 @@
+"""Acts that come too late: a move or reroute of an entry that has fired meanwhile changes nothing.
+
+An act (:mod:`wheel_udf.pending.acts`) selects pending entries and then commits, for each, the same ``seq`` with
+a higher ``amend``. The wheel may release the entry before it reads that commit::
+
+    known of an id            row of an act (1, amend 1)             outcome
+    pending (1)               any                                    pending, and the old one superseded
+    fired (1)                 any                                    late: superseded
+    another seq, or nothing   on an entry that the wheel has had     late: superseded (the firing is forgotten)
+    nothing                   on an entry in the slot store          pending: such an entry cannot have fired
+
+So an entry fires at most once, however long the act took and however short ``memory`` is. The wheel *has had*
+an entry that was due before the store's cursor when the act was committed: it reads the entry no later than
+the act, and releases nothing that is due at or after the cursor. A row of an act on such an entry has
+``seq_given`` False, all other rows of acts have True.
+
+A late act that moves its entry to the slot store (FAR) is recognised now, and the entry comes back later, as
+MOVED. So its end is remembered until the due time of that entry, plus ``memory``.
+
+Caveats: until then that entry counts as far and is shown as pending. What was cancelled or missed is no longer
+pending either, but a higher ``amend`` starts it anew, as any higher version does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+
+from wheel_udf.common import before_in_run, repeats
+from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, PENDING, Known
+from wheel_udf.wheel.rows import CANCEL, FAR, MOVED, SCHEDULE
+from wheel_udf.wheel.settle import records_of
+from wheel_udf.wheel.version_order import Rows
+
+
+def drop_late_acts(
+    rows: Rows, known: Known, commands: pa.Table, counts: Counter[str]
+) -> tuple[Rows, list[pa.Table]]:
+    """Drops the rows of acts that came too late.
+
+    Args:
+        rows: Rows above the known version of their id.
+        known: What the shard knows of each id.
+        commands: The batch.
+        counts: Outcomes are added to these.
+
+    Returns:
+        The rows that are left, and memory records (:func:`~wheel_udf.wheel.settle.records_of`) of those that went to
+        the slot store.
+    """
+    acts = (rows.rank > CANCEL) & (rows.op == SCHEDULE)
+    if not acts.any():
+        return rows, []
+    same_seq, status = known.seq[rows.code] == rows.seq, known.status[rows.code]
+    of_wheel = acts & ~commands["seq_given"].to_numpy()[rows.at] & (rows.act != MOVED)
+    entry = (rows.op == SCHEDULE) & ~of_wheel
+    in_batch = before_in_run(entry, np.cumsum(~repeats(rows.code, rows.seq))) > 0
+    is_there = (same_seq & np.isin(status, (PENDING, IN_STORE, ENDED))) | in_batch
+    late = acts & ((same_seq & (status == FIRED)) | (of_wheel & ~is_there))
+    far = late & (rows.act == FAR)
+    counts["superseded"] += int((late & ~far).sum())
+    due = commands["deliver_at_ms"].fill_null(0).to_numpy()[rows.at[far]]
+    # As a CANCEL of that version: above the entry when it comes.
+    rank = rows.rank[far] + np.int32(CANCEL)
+    records = [records_of(rows.code[far], rows.seq[far], rank, due, FIRED, known)] if far.any() else []
+    return rows.where(~late), records
