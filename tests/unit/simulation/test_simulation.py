@@ -170,7 +170,7 @@ def test_a_shard_that_is_due_by_the_clock_of_another_alone_does_not_get_batch_af
 
 
 def test_an_act_that_is_committed_while_its_entry_fires_delivers_nothing_a_second_time() -> None:
-    # The entry fired, then its rerouted version did: both destinations got it.
+    # The entry fired, then its moved version did; after a reroute both destinations got it.
     steps = [
         ("wait", 6),
         ("send", Command("c", seq=6, due_ms=1_028)),
@@ -178,7 +178,7 @@ def test_an_act_that_is_committed_while_its_entry_fires_delivers_nothing_a_secon
         ("run", 200),
         ("wait", 20),
         ("nest", 0, tuple("kwkkwkii")),
-        ("act", "reroute", 2, 1_070),
+        ("act", "move", 0, 1_070),
         ("run", 200),
     ]
     assert replay("tiered", {**TIERED, "size": 3, "levels": 2}, steps) is None
