@@ -95,4 +95,14 @@ def _clear(operations: Operations, which: Bools) -> None:
 
 def rested_until(from_ms: Int64s, memory_ms: int | None) -> Int64s:
     """The last instant at which an event wakes operations that have rested from these instants on."""
-    return np.full(len(from_ms), NEVER) if memory_ms is None else from_ms - 1 + memory_ms
+    return remembered_until(from_ms - 1, memory_ms)
+
+
+def remembered_until(at_ms: Int64s, memory_ms: int | None) -> Int64s:
+    """The last instant at which ends are remembered.
+
+    An end is remembered during ``[end, end + memory)``, as in the wheel, and in its own instant with a memory of 0, too.
+    """
+    if memory_ms is None:
+        return np.full(len(at_ms), NEVER)
+    return np.minimum(at_ms, NEVER - memory_ms) + max(memory_ms - 1, 0)

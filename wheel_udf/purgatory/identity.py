@@ -2,7 +2,7 @@
 
 ::
 
-    memory 5      a at 0, expires at 10     its id is taken until 15
+    memory 5      a at 0, expires at 10     its id is taken in [0, 15)
     a at 12       a duplicate, in whichever batch it comes
     a at 20       a new operation. But while the clock has not passed 10, the first one may still be extended to 15 or later,
                   and then this one is a duplicate. Until that is known it is held.
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common import Bools, Int64s, repeats
-from wheel_udf.purgatory.generations import rested_until
+from wheel_udf.purgatory.generations import remembered_until, rested_until
 from wheel_udf.purgatory.settle import Settled
 from wheel_udf.purgatory.state import NEVER, OPERATION_SCHEMA, REQUEST_SCHEMA, hashes_of, named
 from wheel_udf.wheel import without
@@ -160,7 +160,7 @@ def contested(
     """
     taken_until = np.full(claims.num_rows, -1 - NEVER)
     known: Bools = np.ones(claims.num_rows, bool)
-    open_until = np.full(settled.waiting.num_rows, _later(clock_ms, memory_ms))
+    open_until = remembered_until(np.full(settled.waiting.num_rows, clock_ms), memory_ms)
     resting_until = rested_until(settled.resting["from_ms"].to_numpy(), memory_ms)
     for table, until_ms in ((settled.waiting, open_until), (settled.resting, resting_until)):
         asking, holding = _same_id(claims, table)
@@ -183,11 +183,7 @@ def _ended(claims: pa.Table, ended: pa.Table, memory_ms: int | None) -> tuple[In
     """The claims on ended ids, as places, and until when each id is taken. If an id ended more than once, its last end counts."""
     asking, holding = _same_id(claims, ended := ended.sort_by([("at_ms", "descending")]))
     at_ms = ended["at_ms"].to_numpy()[holding]
-    return asking, np.full(len(asking), NEVER) if memory_ms is None else at_ms + memory_ms
-
-
-def _later(clock_ms: int, memory_ms: int | None) -> int:
-    return NEVER if memory_ms is None else min(clock_ms + memory_ms, NEVER)
+    return asking, remembered_until(at_ms, memory_ms)
 
 
 def _order_of(table: pa.Table, rows: Int64s) -> tuple[Int64s, Int64s]:

@@ -96,8 +96,9 @@ def advance(
         events: Events and cancels (``EVENT_SCHEMA``), in any order.
         now_ms: The clock; if it is before the state's clock, that one is kept.
         lookback_ms: How long before its own time events count for an operation.
-        memory_ms: How long events and ended operations are remembered, at least ``lookback_ms``; ``None``:
-            operations for ever, events for ``lookback_ms`` plus five minutes.
+        memory_ms: How long events and ended operations are remembered, at least ``lookback_ms``: during
+            ``[time, time + memory_ms)``, an event at least to the end of the lookback. ``None``: operations for
+            ever, events for ``lookback_ms`` plus five minutes.
     """
     clock_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
     quiet = not requests.num_rows and not events.num_rows
@@ -253,21 +254,17 @@ def _known_of(state: WatchState, level: int, memory_ms: int | None) -> list[Chun
     time refer to.
     """
     clock_ms = state.clock_ms if state.clock_ms is not None else 0
-    return still_remembered(state.of_level(level), clock_ms, _kept(memory_ms))
+    return still_remembered(state.of_level(level), clock_ms, memory_ms)
 
 
 def _event_memory(lookback_ms: int, memory_ms: int | None) -> int:
     """How long events are remembered. Only ids and resting operations can be remembered for ever, because events never stop."""
-    return lookback_ms + _GRACE_MS if memory_ms is None else memory_ms
-
-
-def _kept(memory_ms: int | None) -> int | None:
-    # A record of t is still remembered at t + memory, and no longer after that.
-    return None if memory_ms is None else memory_ms + 1
+    # An operation looks back on the event at the very beginning of its window, too.
+    return lookback_ms + _GRACE_MS if memory_ms is None else max(memory_ms, lookback_ms + 1)
 
 
 def _not_forgotten(events: pa.Table, clock_ms: int, memory_ms: int) -> pa.Table:
-    return events.filter(pc.greater_equal(events["event_time_ms"], clock_ms - memory_ms))
+    return events.filter(pc.greater(events["event_time_ms"], clock_ms - memory_ms))
 
 
 def _remembered_events(state: WatchState, news: pa.Table, clock_ms: int, memory_ms: int) -> list[Chunk]:
@@ -275,7 +272,7 @@ def _remembered_events(state: WatchState, news: pa.Table, clock_ms: int, memory_
         state.of_level(EVENTS_LEVEL),
         _not_forgotten(news, clock_ms, memory_ms),
         clock_ms,
-        _kept(memory_ms),
+        memory_ms,
         level=EVENTS_LEVEL,
         time_column="event_time_ms",
     )
@@ -286,11 +283,11 @@ def _remembered_ends(state: WatchState, ended: pa.Table, clock_ms: int, memory_m
         state.of_level(MEMORY_LEVEL),
         ended,
         clock_ms,
-        _kept(memory_ms),
+        memory_ms,
         level=MEMORY_LEVEL,
         time_column="ended_at_ms",
     )
 
 
 def _at_rest(closed: Sequence[Chunk], resting: pa.Table, clock_ms: int, memory_ms: int | None) -> list[Chunk]:
-    return remember(closed, resting, clock_ms, _kept(memory_ms), level=RESTING_LEVEL, time_column="from_ms")
+    return remember(closed, resting, clock_ms, memory_ms, level=RESTING_LEVEL, time_column="from_ms")

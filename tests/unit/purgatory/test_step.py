@@ -8,6 +8,8 @@ from tests.unit.purgatory.shard import Shard
 from tests.unit.purgatory.watch_model import BEAT, CANCEL, CANCEL_OPERATION, SUM, Event, Outcome, Request
 from wheel_udf.purgatory.inspect import operations_of_text
 from wheel_udf.purgatory.state import EVENTS_LEVEL
+from wheel_udf.testing import commands_table
+from wheel_udf.wheel import ShardState, Wheel, advance
 
 
 def order(op_id: str = "o", keys: str = "paid", need: int = 1, time: int = 0, deadline: int = 30) -> Request:
@@ -198,11 +200,34 @@ def test_a_repeated_id_is_a_duplicate_while_it_is_open_or_remembered() -> None:
     shard = Shard(memory=10)
     shard.batch(5, order(), order(time=3, deadline=99))
     shard.batch(31, order(time=20, deadline=50))
-    shard.batch(40, order(time=40, deadline=50))
+    shard.batch(39, order(time=39, deadline=50))
     assert shard.state.counts["duplicate"] == 3
     assert [(o.outcome, o.at) for o in shard.outcomes] == [("expired", 30)]
-    shard.batch(42, order(time=41, deadline=60))
+    shard.batch(41, order(time=40, deadline=60))
     assert shard.state.pending == 1
+
+
+def test_memory_ends_at_the_same_instant_as_in_the_wheel() -> None:
+    # ---30------39---40--->   memory 10: [30, 40)
+    for again_at, begins in ((39, 0), (40, 1)):
+        shard = Shard(memory=10)
+        shard.batch(31, order(deadline=30))
+        shard.batch(again_at, order(time=again_at, deadline=99))
+        assert shard.state.pending == begins
+        beats = Shard(memory=10)
+        beats.batch(31, Request("m1", ("m1",), BEAT, 0, 30))
+        beats.batch(70, Event("m1", again_at))
+        assert [o.generation for o in beats.outcomes] == ([1, 2] if not begins else [1])
+        rows = commands_table([{"schedule_id": "a", "seq": 1, "deliver_at_ms": 30}])
+        fired = advance(ShardState.empty(Wheel(1, 20, 3)), rows, 30, memory_ms=10)
+        assert advance(fired.state, rows, again_at, memory_ms=10).fired.num_rows == begins
+
+
+def test_with_memory_0_two_copies_of_an_operation_in_one_batch_are_one() -> None:
+    shard = Shard(lookback=10, memory=0)
+    shard.batch(30, Event("paid", 15), order(time=20, deadline=25), order(time=20, deadline=25))
+    assert [(o.outcome, o.at) for o in shard.outcomes] == [("completed", 20)]
+    assert shard.state.counts["duplicate"] == 1
 
 
 def test_an_id_begins_anew_when_its_memory_is_over_in_the_same_batch_too() -> None:

@@ -87,7 +87,8 @@ def outcomes_of(
 def _lived(
     request: Request, events: list[Event], clock: int, lookback: int, memory: float
 ) -> tuple[list[Outcome], float]:
-    """The outcomes of an operation, and until when it takes its id."""
+    """The outcomes of an operation, and the last instant at which it takes its id: it is remembered in [end, end + memory)."""
+    memory = max(memory - 1, 0)
     mine = [e for e in events if e.group == request.group and e.time < clock and _concerns(request, e)]
     mine.sort(key=lambda e: (e.time, _position(request, e), e.amount))
     found: list[Outcome] = []
