@@ -6,8 +6,8 @@ a higher ``amend``. The wheel may release the entry before it reads that commit:
     known of an id            row of an act (1, amend 1)             outcome
     pending (1)               any                                    pending, and the old one superseded
     fired (1)                 any                                    late: superseded
-    another seq, or nothing   on an entry that the wheel has had     late: superseded (the firing is forgotten)
-    nothing                   on an entry in the slot store          pending: such an entry cannot have fired
+    anything else             on an entry that the wheel has had     late: superseded (it has ended, perhaps it is forgotten)
+    anything else             on an entry in the slot store          pending: such an entry cannot have fired
 
 So an entry fires at most once, however long the act took and however short ``memory`` is. The wheel *has had*
 an entry that was due before the store's cursor when the act was committed: it reads the entry no later than
@@ -17,8 +17,7 @@ the act, and releases nothing that is due at or after the cursor. A row of an ac
 A late act that moves its entry to the slot store (FAR) is recognised now, and the entry comes back later, as
 MOVED. So its end is remembered until the due time of that entry, plus ``memory``.
 
-Caveats: until then that entry counts as far and is shown as pending. What was cancelled or missed is no longer
-pending either, but a higher ``amend`` starts it anew, as any higher version does.
+Caveat: until then that entry counts as far and is shown as pending.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 
-from wheel_udf.common import before_in_run, repeats
-from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, PENDING, Known
+from wheel_udf.common import Bools, repeats
+from wheel_udf.wheel.known import FIRED, IN_STORE, PENDING, Known
 from wheel_udf.wheel.rows import CANCEL, FAR, MOVED, SCHEDULE
 from wheel_udf.wheel.settle import records_of
 from wheel_udf.wheel.version_order import Rows
@@ -53,12 +52,9 @@ def drop_late_acts(
     acts = (rows.rank > CANCEL) & (rows.op == SCHEDULE)
     if not acts.any():
         return rows, []
-    same_seq, status = known.seq[rows.code] == rows.seq, known.status[rows.code]
+    fired = (known.status[rows.code] == FIRED) & (known.seq[rows.code] == rows.seq)
     of_wheel = acts & ~commands["seq_given"].to_numpy()[rows.at] & (rows.act != MOVED)
-    entry = (rows.op == SCHEDULE) & ~of_wheel
-    in_batch = before_in_run(entry, np.cumsum(~repeats(rows.code, rows.seq))) > 0
-    is_there = (same_seq & np.isin(status, (PENDING, IN_STORE, ENDED))) | in_batch
-    late = acts & ((same_seq & (status == FIRED)) | (of_wheel & ~is_there))
+    late = acts & (fired | (of_wheel & ~_is_pending(rows, known, of_wheel)))
     far = late & (rows.act == FAR)
     counts["superseded"] += int((late & ~far).sum())
     due = commands["deliver_at_ms"].fill_null(0).to_numpy()[rows.at[far]]
@@ -66,3 +62,14 @@ def drop_late_acts(
     rank = rows.rank[far] + np.int32(CANCEL)
     records = [records_of(rows.code[far], rows.seq[far], rank, due, FIRED, known)] if far.any() else []
     return rows.where(~late), records
+
+
+def _is_pending(rows: Rows, known: Known, of_wheel: Bools) -> Bools:
+    """Whether an entry of the row's seq is pending when the row takes effect, apart from what the rows of `of_wheel` do."""
+    places = np.arange(len(rows.code))
+    before = np.maximum.accumulate(np.where(of_wheel, -1, places))
+    starts = np.maximum.accumulate(np.where(repeats(rows.code), 0, places))
+    in_batch = (rows.op[before] == SCHEDULE) & (rows.seq[before] == rows.seq)
+    status = known.status[rows.code]
+    in_state = ((status == PENDING) | (status == IN_STORE)) & (known.seq[rows.code] == rows.seq)
+    return np.asarray(np.where(before >= starts, in_batch, in_state), dtype=np.bool_)

@@ -22,7 +22,7 @@ The steps of :func:`fold`, each in the module of its name::
     store_reports    count what ended in the slot store          (tiered mode)
     known            look the ids up: memory, pending entries
     version_order    sort by (id, version)
-    versions         drop repeated, older and retried versions; refuse what finds no room (limits)
+    versions         drop known, older, retried and copied versions; refuse what finds no room (limits)
     late_acts        drop moves and reroutes of what has fired
     settle           end the rest: winners, outcomes, memory records
 
@@ -148,10 +148,11 @@ def fold(
     known = look_up(state, ids.dictionary, now_ms, memory_ms, with_partition=partitions is not None)
     rows = in_version_order(commands, ids.indices.to_numpy().astype(np.int64))
     spread = 0 if partitions is None else count_spread(rows, partitions[rows.at], known.partition)
-    rows = _drop_repeated(rows, known, counts)
+    rows = _drop_known(rows, known, counts)
     rows, matched = _drop_older(rows, known, counts)
     rows = _drop_retries(rows, known, commands, counts)
     rows, late = drop_late_acts(rows, known, commands, counts)
+    rows = _drop_copies(rows, counts)
     removed = _removed(rows, known)
     refused = _NONE_REFUSED
     fullest: Mapping[str, int] = {}
@@ -181,15 +182,25 @@ def _removed(rows: Rows, known: Known) -> dict[int, Int64s]:
     return {int(chunk): np.sort(at[chunks == chunk]) for chunk in np.unique(chunks)}
 
 
-def _drop_repeated(rows: Rows, known: Known, counts: Counter[str]) -> Rows:
-    """Drops versions that are known already or occur twice in the batch."""
+def _drop_known(rows: Rows, known: Known, counts: Counter[str]) -> Rows:
+    """Drops versions that are known already."""
     is_known = known.status[rows.code] != NOTHING
     same_as_known = is_known & (rows.seq == known.seq[rows.code]) & (rows.rank == known.rank[rows.code])
     # Of two equal versions the one that is due first is kept, so one that is here beats one in the store.
     same_as_known &= (known.status[rows.code] != IN_STORE) | (rows.act == FAR)
-    repeated = same_as_known | repeats(rows.code, rows.seq, rows.rank)
-    _count(counts, rows, repeated, "duplicate", "cancel_duplicate")
-    return rows.where(~repeated)
+    _count(counts, rows, same_as_known, "duplicate", "cancel_duplicate")
+    return rows.where(~same_as_known)
+
+
+def _drop_copies(rows: Rows, counts: Counter[str]) -> Rows:
+    """Drops versions that occur a second time in the batch.
+
+    Last, because a version that is dropped for another reason is not remembered: its copies count like it, in
+    this batch or in the next.
+    """
+    copies = repeats(rows.code, rows.seq, rows.rank)
+    _count(counts, rows, copies, "duplicate", "cancel_duplicate")
+    return rows.where(~copies)
 
 
 def _drop_older(rows: Rows, known: Known, counts: Counter[str]) -> tuple[Rows, Int64s]:

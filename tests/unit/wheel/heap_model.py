@@ -7,7 +7,7 @@ real step fast can go wrong here. It is slow on purpose.
 
 One batch, in this order::
 
-    commands of the batch --- without repeats ---> in version order (seq, amend, SCHEDULE < CANCEL), one by one
+    commands of the batch --- in version order (seq, amend, SCHEDULE < CANCEL), copies by content ---> one by one
                                                         |
     clock := max(clock, now) --- release what is due, oldest first, at most `limit`
 
@@ -99,27 +99,18 @@ class HeapModel:
         """Apply one batch and return its fired and its missed rows, each oldest first."""
         now = now_ms if self.clock_ms is None else max(self.clock_ms, now_ms)
         self._ended_in_batch = set()
-        for command in self._without_repeats(commands):
+        for command in sorted(
+            commands, key=lambda each: (each["schedule_id"], _version(each), _content(each))
+        ):
+            is_cancel = command["op"] == CANCEL
+            self.cancels_in += is_cancel
+            self.schedules_in += not is_cancel
             self._apply(command, now)
         fired, missed = self._release(now, limit)
         self.changed = bool(commands or fired or missed)
         if self.changed:
             self.clock_ms = now
         return fired, missed
-
-    def _without_repeats(self, commands: list[Command]) -> list[Command]:
-        """The commands in version order, of each (id, seq, kind) only the first by content; the rest is counted."""
-        kept: dict[tuple[str, int, int], Command] = {}
-        for command in sorted(commands, key=_content):
-            is_cancel = command["op"] == CANCEL
-            self.cancels_in += is_cancel
-            self.schedules_in += not is_cancel
-            name = (command["schedule_id"], *_version(command))
-            if name in kept:
-                self._count("cancel_duplicate" if is_cancel else "duplicate")
-            else:
-                kept[name] = command
-        return [kept[name] for name in sorted(kept)]
 
     def _apply(self, command: Command, now: int) -> None:
         schedule_id, version = command["schedule_id"], _version(command)
@@ -224,13 +215,10 @@ def _is_retry(command: Command, ended: Ended) -> bool:
 
 
 def _is_late(command: Command, entry: Command | None, ended: Ended | None) -> bool:
-    """Whether the entry of an act has fired; of an entry that the wheel has had (`seq_given` False) nothing known says so, too."""
-    seq, of_wheel = command["seq"], not command["seq_given"]
-    if entry is not None:
-        return of_wheel and entry["seq"] != seq
-    if ended is None or ended.version[0] != seq or ended.waiting:
-        return of_wheel
-    return ended.fired_due_ms is not None
+    """Whether the entry of an act has fired; of an entry that the wheel has had (`seq_given` False): whether it is not pending."""
+    if not command["seq_given"]:
+        return entry is None or entry["seq"] != command["seq"]
+    return ended is not None and ended.version[0] == command["seq"] and ended.fired_due_ms is not None
 
 
 def _asked(command: Command) -> int:

@@ -210,6 +210,28 @@ def test_an_older_cancel_does_not_end_a_newer_schedule() -> None:
     assert shard.told == {"fired": 1, "cancel_superseded": 1}
 
 
+@pytest.mark.parametrize("apart", [True, False], ids=["in two batches", "in one batch"])
+@pytest.mark.parametrize(
+    ("known", "copy", "told"),
+    [
+        (schedule(2, 9), schedule(1, 5), {"pending": 1, "superseded": 2}),
+        (schedule(2, 9), cancel(1), {"pending": 1, "cancel_superseded": 2}),
+        (cancel(2), schedule(1, 5), {"cancelled": 1, "applied": 1, "superseded": 1}),
+        (schedule(2, 0), schedule(1, 5), {"fired": 1, "superseded": 2}),
+        (schedule(2, 9), schedule(2, 9), {"pending": 1, "duplicate": 2}),
+        (schedule(2, 9), schedule(3, 12), {"pending": 1, "superseded": 1, "duplicate": 1}),
+    ],
+)
+def test_two_copies_of_a_version_count_the_same_in_one_batch_or_two(
+    known: Command, copy: Command, told: dict[str, int], *, apart: bool
+) -> None:
+    shard = Shard()
+    shard.batch(0, known)
+    for batch in ([copy], [copy]) if apart else ([copy, copy],):
+        shard.batch(1, *batch)
+    assert shard.told == told
+
+
 def test_the_same_cancel_twice_is_one_cancel_and_one_duplicate() -> None:
     #   S1@9   C2   C2 C2
     # ---0------1-----2----9-->

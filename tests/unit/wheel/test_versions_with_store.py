@@ -170,6 +170,17 @@ def test_an_act_is_late_after_the_firing_is_forgotten_too_but_not_on_an_entry_of
     assert shard.counts == {"fired": 3, "superseded": 1}
 
 
+@pytest.mark.parametrize("apart", [True, False], ids=["in two batches", "in one batch"])
+def test_an_act_on_an_entry_of_the_wheel_that_was_cancelled_meanwhile_is_late(*, apart: bool) -> None:
+    shard = Shard()
+    for rows in (
+        ([near(1, 9)], [cancel(1)], [act(1, 12)]) if apart else ([near(1, 9), cancel(1), act(1, 12)],)
+    ):
+        shard.batch(1, *rows)
+    assert shard.batch(12) == []
+    assert shard.counts == {"cancelled": 1, "applied": 1, "superseded": 1}
+
+
 def test_an_act_and_its_entry_in_one_batch_are_no_late_act() -> None:
     shard = Shard(memory_ms=0)
     assert shard.batch(1, near(1, 9), act(1, 12), act(1, 13, amend=2)) == []
