@@ -34,6 +34,7 @@ def progress_line(report: BatchReport) -> str:
         "missed": report.missed,
         "undeliverable": report.undeliverable,
         "ids over several partitions": report.spread,
+        "ambiguous, give seq": report.ambiguous,
         "refused over the limits": report.refused,
     }
     parts += [f"{noun} {count:,}" for noun, count in unusual.items() if count]

@@ -51,6 +51,7 @@ class BatchReport:
         complete: Whether every shard has reported its counts since the query started; if not, ``pending`` and ``counts`` are
             those of the shards that have.
         spread: Ids whose versions are offsets of several partitions, so that the latest version is not known.
+        ambiguous: Schedules without a ``seq`` that say something else than another one of the same id and event time, which was kept.
         refused: Rejected commands that found no room under the limits.
         full: Used part of each limit (1 is full), by its name; for slots and destinations, the fullest of those that got entries last.
         paused: Whether the intake is paused because a limit is reached.
@@ -77,6 +78,7 @@ class BatchReport:
     backlog: bool
     complete: bool = True
     spread: int = 0
+    ambiguous: int = 0
     refused: int = 0
     full: Mapping[str, float] = field(default_factory=dict)
     paused: bool = False
@@ -132,6 +134,7 @@ def report_of(
         refused=total_of(statuses, "refused_now"),
         full=_fullest([getattr(row, "full", {}) for row in shards]),
         spread=total_of(statuses, "spread_now"),
+        ambiguous=total_of(statuses, "ambiguous_now"),
         undeliverable=undeliverable,
         pending=total_of(shards, "pending") + total_of(shards, "far"),
         levels=_by_level([getattr(row, "levels", {}) for row in shards]),

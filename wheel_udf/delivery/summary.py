@@ -45,6 +45,7 @@ class Summary:
         self.rejected = 0
         self.undeliverable = 0
         self.spread = 0
+        self.ambiguous = 0
         self.lateness = LatenessHistogram()
         self.last: BatchReport | None = None
         self._widest_span_ms: int | None = None
@@ -65,6 +66,7 @@ class Summary:
         self.rejected += report.rejected
         self.undeliverable += report.undeliverable
         self.spread += report.spread
+        self.ambiguous += report.ambiguous
         self.lateness = self.lateness.merge(report.lateness)
         self._note_span(report)
         self.last = report
@@ -122,6 +124,9 @@ class Summary:
         if self.spread:
             what = f"{self.spread:,} ids came over several partitions without a seq: their order is not known"
             lines.append(f"  warning     {what}; key them by id, or give a seq")
+        if self.ambiguous:
+            what = f"{self.ambiguous:,} ambiguous: no seq, and the id and event time of another command, which was kept"
+            lines.append(f"  warning     {what}; give a seq")
         return "\n".join(lines)
 
     def _lateness(self, *, in_data_time: bool) -> str:

@@ -118,6 +118,7 @@ class WheelStatus(ShardStatus):
         refused_now: Of the rejected rows of this batch, those over a limit.
         full: Used part of each limit, 1 is all.
         spread_now: Ids whose versions are offsets of several partitions.
+        ambiguous_now: Schedules without a seq that say something else than another one of their version.
     """
 
     COUNTED: ClassVar[tuple[str, ...]] = WHEEL_COUNTS
@@ -128,6 +129,7 @@ class WheelStatus(ShardStatus):
     refused_now: int = _column("long")
     full: Mapping[str, float] = _column("map<string, double>")
     spread_now: int = _column("long")
+    ambiguous_now: int = _column("long")
 
 
 @dataclass(frozen=True, kw_only=True)

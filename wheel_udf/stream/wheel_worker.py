@@ -182,6 +182,7 @@ class WheelWorker(ShardWorker):
             refused_now=refused,
             full=self._full(shard, step, state),
             spread_now=step.spread,
+            ambiguous_now=step.ambiguous,
         )
 
 

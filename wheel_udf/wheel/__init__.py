@@ -35,7 +35,8 @@ rows, chunks              the Arrow schemas; encoded runs of rows
 shard_state               the state of a shard, and the row in which Spark stores it
 step                      one step of one shard: fold, move the clock, cascade, release
 versions                  the fold: which commands win, how each of them ends. Its parts: ``version_order`` (sorting),
-                          ``known`` (what is known of an id), ``late_acts``, ``settle`` (outcomes), ``store_reports``
+                          ``known`` (what is known of an id), ``ambiguous``, ``late_acts``, ``settle`` (outcomes),
+                          ``store_reports``
 memory                    what is remembered of ended ids, and for how long
 limits, shard_limits      back-pressure: the bounds on pending entries; how many of them a shard holds
 delay_levels              delay levels (5s 10s 30s ...): not levels of the wheel

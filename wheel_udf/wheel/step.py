@@ -63,6 +63,7 @@ class Step:
         changed: Whether the state must be written.
         spread: Number of ids that came over several partitions (see
             :attr:`wheel_udf.wheel.versions.Folded.spread`).
+        ambiguous: Number of schedules without a seq that say something else than another one of their version.
         refused: Commands that found no room (see :attr:`wheel_udf.wheel.versions.Folded.refused`); ``None``
             where there are none.
         fullest: How full the groups are that new entries came to (see
@@ -75,6 +76,7 @@ class Step:
     missed: pa.Table
     changed: bool
     spread: int = 0
+    ambiguous: int = 0
     refused: pa.Table | None = None
     fullest: Mapping[str, int] = field(default_factory=dict)
 
@@ -146,6 +148,7 @@ def advance(
         missed,
         changed=True,
         spread=folded.spread,
+        ambiguous=folded.ambiguous,
         refused=folded.refused if folded.refused.num_rows else None,
         fullest=folded.fullest,
     )

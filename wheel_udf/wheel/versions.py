@@ -22,6 +22,7 @@ The steps of :func:`fold`, each in the module of its name::
     store_reports    count what ended in the slot store          (tiered mode)
     known            look the ids up: memory, pending entries
     version_order    sort by (id, version)
+    ambiguous        count rows of one version that say different things
     versions         drop known, older, retried and copied versions; refuse what finds no room (limits)
     late_acts        drop moves and reroutes of what has fired
     settle           end the rest: winners, outcomes, memory records
@@ -63,6 +64,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common import Bools, before_in_run, is_last, repeats
+from wheel_udf.wheel.ambiguous import count_ambiguous
 from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, NOTHING, PENDING, WAITING, Known, look_up
 from wheel_udf.wheel.late_acts import drop_late_acts
 from wheel_udf.wheel.limits import BOUNDS
@@ -96,6 +98,7 @@ class Folded:
         records: Memory records to add (``MEMORY_SCHEMA``).
         counts: How much each outcome rises.
         spread: Number of ids whose versions are offsets of more than one partition.
+        ambiguous: Number of schedules without a seq whose version another one has (:mod:`wheel_udf.wheel.ambiguous`).
         far: How many more entries are in the slot store, as far as this shard was informed.
         far_levels: The same by delay level (its span in ms).
         refused: Commands that found no room (``COMMAND_SCHEMA`` and ``bound``, the limit that refused them).
@@ -108,6 +111,7 @@ class Folded:
     records: pa.Table
     counts: Counter[str]
     spread: int
+    ambiguous: int
     far: int
     far_levels: Counter[int]
     refused: pa.Table
@@ -148,6 +152,7 @@ def fold(
     known = look_up(state, ids.dictionary, now_ms, memory_ms, with_partition=partitions is not None)
     rows = in_version_order(commands, ids.indices.to_numpy().astype(np.int64))
     spread = 0 if partitions is None else count_spread(rows, partitions[rows.at], known.partition)
+    ambiguous = count_ambiguous(state, commands, rows, known)
     rows = _drop_known(rows, known, counts)
     rows, matched = _drop_older(rows, known, counts)
     rows = _drop_retries(rows, known, commands, counts)
@@ -168,6 +173,7 @@ def fold(
         records=pa.concat_tables([with_ids([met, *late, *records], ids.dictionary), ended_in_store]),
         counts=counts,
         spread=spread,
+        ambiguous=ambiguous,
         far=far,
         far_levels=far_levels,
         refused=refused,

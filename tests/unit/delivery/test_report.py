@@ -247,3 +247,13 @@ def test_a_run_without_a_batch_says_so() -> None:
 )
 def test_a_duration_is_told_in_a_readable_unit(span_ms: int, text: str) -> None:
     assert duration_text(span_ms) == text
+
+
+def test_ambiguous_commands_are_told_with_the_advice_to_give_a_seq() -> None:
+    assert progress_line(report(ambiguous=3)).endswith("| ambiguous, give seq 3")
+    assert "ambiguous" not in progress_line(report())
+    summary = Summary()
+    for batch_id in (0, 1):
+        summary.add(report(batch_id, ambiguous=3))
+    warning = "  warning     6 ambiguous: no seq, and the id and event time of another command, which was kept; give a seq"
+    assert summary.render().splitlines()[-1] == warning

@@ -22,6 +22,7 @@ OF_WHEEL = {
     "refused_now": 0,
     "full": {"pending": 0.5},
     "spread_now": 0,
+    "ambiguous_now": 0,
 }
 OF_WATCH = {"resting": 0, "ahead": 1, "decided_now": 2}
 

@@ -216,6 +216,13 @@ def test_an_id_with_versions_of_its_own_may_come_over_any_partition() -> None:
     assert status_of(run(what, group, *rows))["spread_now"] == 0
 
 
+def test_commands_without_a_seq_that_have_one_version_and_differ_are_counted_as_ambiguous() -> None:
+    group, what = Group(), step()
+    group.processing_ms = T0
+    rows = [command("a", T0 + due_ms, seq=7, seq_given=False) for due_ms in (10, 20)]
+    assert status_of(run(what, group, *rows))["ambiguous_now"] == 1
+
+
 def test_the_status_tells_the_largest_entry_of_each_destination() -> None:
     group, what = Group(), step()
     group.processing_ms = T0 + 9_000
