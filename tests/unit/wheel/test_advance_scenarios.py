@@ -451,6 +451,28 @@ def test_beyond_memory_a_command_is_new(again_at_ms: int, fired: list[tuple[str,
     assert shard.batch(again_at_ms, schedule(1, 9)) == fired
 
 
+@pytest.mark.parametrize(
+    ("memory_at_start", "fired", "told"),
+    [
+        (100, [("a", 1, 9)], {"fired": 2}),
+        (2_000, [], {"fired": 1, "duplicate": 1}),
+    ],
+    ids=["the same memory", "a start with a longer memory"],
+)
+def test_a_repetition_read_after_an_outage_longer_than_memory_fires_again_unless_the_start_remembers_longer(
+    memory_at_start: int, fired: list[tuple[str, int, int]], told: dict[str, int]
+) -> None:
+    #   S1@9   outage      S1 again, sent and not read before it
+    # ----9----......--1,000---->   memory 100: [9, 109), in the wheel's clock, which goes on during the outage
+    shard = Shard(memory_ms=100)
+    assert shard.batch(9, schedule(1, 9)) == [("a", 1, 9)]
+    shard.restart()
+    shard.memory_ms = memory_at_start
+    # The same id, seq and due time: also the same fire_id.
+    assert shard.batch(1_000, schedule(1, 9)) == fired
+    assert shard.told == told
+
+
 def test_an_id_is_forgotten_at_its_own_end_of_memory_beside_one_that_is_still_remembered() -> None:
     #   a@9   b@10     a@9 b@10   b@10
     # ---9-----10--------109------109---->   memory 100: a [9, 109), b [10, 110)
