@@ -179,6 +179,7 @@ class DirectWorld(World):
             self._clock_of(plan),
             ticks=plan.ticks,
             limit=query.limit,
+            touched=range(self.oracle.shards) if plan.ticks and "instant_ms" in plan.end[0] else (),
         )
 
     def _clock_of(self, plan: Plan) -> int | None:

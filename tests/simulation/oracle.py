@@ -86,7 +86,7 @@ class WheelOracle:
             now_ms: The clock that follows from the plan; None: it stays where it is.
             ticks: Whether the batch has rows of the clock.
             limit: Most rows that it may release.
-            touched: Shards that get rows of the store; these hold the clock as if they got commands.
+            touched: Shards that hold the clock as if they got commands: they get rows of the store, or an instant of the clock.
         """
         check(batch_id == len(self.batches), f"batch {batch_id} planned after {len(self.batches) - 1}")
         check(
@@ -104,7 +104,7 @@ class WheelOracle:
             self.rejected += bad
             at_ms = now_ms if now_ms is not None else heap_now(heap, self.first_ms)
             fired, missed = heap.batch(good, at_ms, _share(limit, shard, self.shards))
-            if shard in touched:
+            if shard in touched or bad:
                 heap.clock_ms = heap_now(heap, at_ms)
             self.deliveries.read(batch_id, mine, heap_now(heap, at_ms))
             batch.rejects += bad.total() + len(missed)

@@ -264,7 +264,7 @@ class TieredWorld(World):
         commands += self._acts_in(plan)
         span = self.oracle.read_to, self.oracle.read_to + read
         instant_ms = plan.end[0].get("instant_ms") if plan.ticks else None
-        touched = {shard_of(row.id, self.oracle.shards) for row in self.rows_of(plan) if not row.bad}
+        touched = {shard_of(row.id, self.oracle.shards) for row in self.rows_of(plan)}
         self.oracle.planned(
             plan.batch_id,
             span,

@@ -70,7 +70,7 @@ class ProcessingClock:
 class SimulatedClock:
     """Simulated time: the batches move the clock, to ``start_ms + n * step_ms`` or along a list of instants, one per batch.
 
-    A list can contain steps back and jumps (the wheel holds its clock on a step back). With a step, an
+    A list can contain steps back and jumps (on a step back the clock stays where it is). With a step, an
     unbounded query skips the steps at which nothing is due.
 
     Attributes:
@@ -107,9 +107,9 @@ class SimulatedClock:
         return self.instant_of(1)
 
     def instant_of(self, counter: int) -> int:
-        """The instant of a tick, counted from 1. After the end of a list, its last instant."""
+        """The instant of a tick, counted from 1: of a list, the latest instant so far."""
         if self.instants_ms:
-            return self.instants_ms[min(counter, len(self.instants_ms)) - 1]
+            return max(self.instants_ms[: max(counter, 1)])
         start_ms, step_ms = self._grid
         instant_ms = start_ms + (counter - 1) * step_ms
         return instant_ms if self.until_ms is None else min(instant_ms, self.until_ms)

@@ -14,6 +14,13 @@ No empty ticks
     shard, posted to a :class:`~wheel_udf.clock.due_board.HintBoard` under the query's id. A missing answer,
     or one of another query, counts as "due now". So a lost hint costs a tick and never delays a firing.
 
+A step back
+    A shard writes its clock only when it has got something, so after a step back of the wall clock (or after
+    ``until``) one shard would stand at the latest instant and another before it, and what is due would depend on
+    the number of shards. So the source then offers one tick with the latest instant that any shard has reached,
+    and each shard stands there until time has passed it again. After a restart the source knows this from the
+    answers to its first tick.
+
 Bounded input (``availableNow``)
     A union hands out the clock's next offset together with the first file of the other sources, so the end
     instant must not travel in it. While the last batch contained input, the clock offers one plain tick per
@@ -128,7 +135,9 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(self.clock, StoreClock):
             offer = self._published(start, self.clock, answers)
         else:
-            offer = self._bounded(start, answers) if self.bounded else self._unbounded(start, answers)
+            offer = self._held(start, answers)
+            if offer == start:
+                offer = self._bounded(start, answers) if self.bounded else self._unbounded(start, answers)
         if offer != start:
             self.ticked = True
             self.offered_at_ms = _elapsed_ms()
@@ -164,8 +173,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._simulated(start, next_due_ms)
         if _elapsed_ms() - self.offered_at_ms >= self.clock.heartbeat_ms:
             return self._tick(start)
-        now_ms = _watermark_ms(answers) if isinstance(self.clock, EventClock) else wall_clock_ms()
-        return self._tick(start) if _is_due(answers, now_ms) else start
+        return self._tick(start) if _is_due(answers, self._now_ms(answers)) else start
 
     def _simulated(self, start: Offset, next_due_ms: int | None) -> Offset:
         """The next instant of a list, or the first step at which something is due; then ``until``."""
@@ -227,6 +235,24 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.ended_input = True
         left = _is_due(answers, _watermark_ms(answers))
         return {**start, _MARK: start[_MARK] + 1} if left else start
+
+    def _now_ms(self, answers: Mapping[int, Answer]) -> int | None:
+        """The time of a batch that is planned now; None if the watermark is not known."""
+        return _watermark_ms(answers) if isinstance(self.clock, EventClock) else wall_clock_ms()
+
+    def _held(self, start: Offset, answers: Mapping[int, Answer]) -> Offset:
+        """The latest instant that a shard has reached, if time is before it and another shard stands before it, too.
+
+        Simulated instants need no such offset: they travel in every offset, and never go back.
+        """
+        if len(answers) < self.shards or isinstance(self.clock, SimulatedClock):
+            return start
+        latest_ms, now_ms = max(a.clock_ms for a in answers.values()), self._now_ms(answers)
+        if (now_ms is not None and now_ms >= latest_ms) or min(
+            a.clock_ms for a in answers.values()
+        ) == latest_ms:
+            return start
+        return {_MARK: start[_MARK] + 1, "instant_ms": latest_ms}
 
     def _tick(self, start: Offset, counter: int | None = None) -> Offset:
         """The next offset; with a simulated clock it carries an instant."""

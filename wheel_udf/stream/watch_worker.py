@@ -112,6 +112,8 @@ class WatchWorker(ShardWorker):
             lookback_ms=self.lookback_ms,
             memory_ms=self.memory_ms,
         )
+        if self.holds(state, step.clock_ms, rows):
+            step = replace(step, state=replace(step.state, clock_ms=step.clock_ms), changed=True)
         step = _with_rejects(step, rows.rejected)
         if step.changed:
             group.update(step.state.to_row(self.shards))

@@ -8,7 +8,7 @@ Imports numpy, pandas and pyarrow only, besides the standard library and pure mo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -132,11 +132,14 @@ class WheelWorker(ShardWorker):
             stored=self.stored,
             limits=self.limits.share(shard, self.shards) if self.limits else None,
         )
+        holds = self.holds(state, step.clock_ms, rows)
         state, rejects = step.state, rows.rejected.num_rows
+        if holds:
+            state = replace(state, clock_ms=step.clock_ms)
         if rejects:
             cancels = int((rows.rejected["command_bits"].to_numpy() & 1 == CANCEL).sum())
             state = state.counting(rejected=rejects - cancels, cancel_rejected=cancels)
-        if step.changed or rejects:
+        if step.changed or rejects or holds:
             group.update(state.to_row(self.shards))
         status = self._status(shard, rows, commands, step, state, group)
         return _output(step, rows.rejected, self._refused(step), self.posted(status), leveled=self.leveled)

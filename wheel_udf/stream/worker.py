@@ -191,6 +191,23 @@ class ShardWorker(ABC):
         )
         return now_ms if rows.instant_ms is None else max(now_ms, rows.instant_ms)
 
+    def holds(self, state: Kept, clock_ms: int, rows: GroupRows) -> bool:
+        """Whether the shard must write its clock, even if nothing else changes.
+
+        A shard that has got nothing need not write the clock of a batch: the next batch brings a later one. Not so
+        if the clock's row brings an instant: time may be set back after it, and until it has passed that instant
+        again all shards must stand there. (The instants of a store's clock never go back.)
+
+        Args:
+            state: The state before the batch.
+            clock_ms: The clock of the step.
+            rows: The rows of the batch.
+        """
+        brought = rows.instant_ms is not None and self.clock_kind != "store"
+        return (brought or rows.rejected.num_rows > 0) and (
+            state.clock_ms is None or state.clock_ms < clock_ms
+        )
+
     def next_watermarks_ms(self, rows: GroupRows) -> list[int]:
         """Under the event clock: the watermark that this batch's event times produce, a lower bound of the next batch's. Else empty."""
         if self.clock_kind != "event" or rows.latest_event_ms is None:

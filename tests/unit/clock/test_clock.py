@@ -182,13 +182,15 @@ def test_a_simulated_clock_skips_the_steps_at_which_nothing_is_due(tmp_path: Pat
     assert not run.plan()
 
 
-def test_a_simulated_clock_gives_a_list_of_instants_one_a_batch_also_backwards(tmp_path: Path) -> None:
+def test_a_simulated_clock_gives_a_list_of_instants_one_a_batch_and_stays_on_a_step_back(
+    tmp_path: Path,
+) -> None:
     run = Run(tmp_path, SimulatedClock(instants_ms=(100, 50, 200)))
     instants = []
     while run.plan():
         instants.append(run.offset["instant_ms"])
         run.answer(None, None, clock_ms=max(instants))
-    assert instants == [100, 50, 200]
+    assert instants == [100, 100, 200]
 
 
 def test_a_simulated_clock_ends_at_until(tmp_path: Path) -> None:
@@ -315,11 +317,12 @@ def test_a_clock_that_cannot_run_is_refused_by_name(make: Any, field: str) -> No
     assert fault.value.field == field
 
 
-def test_what_is_due_by_the_clock_of_another_shard_alone_brings_no_tick(
-    tmp_path: Path, wall: dict[str, int]
+@pytest.mark.parametrize("bounded", [False, True])
+def test_after_a_step_back_one_tick_brings_all_shards_to_the_latest_instant_that_one_has_reached(
+    tmp_path: Path, wall: dict[str, int], *, bounded: bool
 ) -> None:
     # One shard saw 10:00 before the wall clock was set back to 9:00, the other waits for 9:30: it got tick after tick and released nothing.
-    run = Run(tmp_path, ProcessingClock(heartbeat_ms=24 * HOUR_MS))
+    run = Run(tmp_path, ProcessingClock(heartbeat_ms=24 * HOUR_MS), bounded=bounded)
     wall["ms"] = 9 * HOUR_MS
     assert run.plan()
     run.batch_id = 0
@@ -331,6 +334,18 @@ def test_what_is_due_by_the_clock_of_another_shard_alone_brings_no_tick(
             1: Answer(0, 9 * HOUR_MS + HOUR_MS // 2, 9 * HOUR_MS, None, held_input=False),
         },
     )
-    assert not run.plan()
-    wall["ms"] += HOUR_MS // 2
     assert run.plan()
+    assert run.offset == {"wheel_clock": 2, "instant_ms": 10 * HOUR_MS}
+    run.answer(None, None, clock_ms=10 * HOUR_MS)
+    assert not run.plan()
+
+
+def test_a_shard_that_has_not_got_a_batch_for_a_while_needs_no_tick_where_time_goes_on(
+    tmp_path: Path, wall: dict[str, int]
+) -> None:
+    run = Run(tmp_path, ProcessingClock())
+    assert run.plan()
+    run.answer(None, None, clock_ms=0)
+    wall["ms"] = 9
+    run.board.post("query", run.reader.run, {0: Answer(1, None, 9, None, held_input=True)})
+    assert not run.plan()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from tests.simulation.core import Command, Core
+from tests.simulation.direct import DirectWorld
 from tests.simulation.disk import installed
 from tests.simulation.faults import FAULTS
+from tests.simulation.oracle import Row
 from tests.simulation.run import Failure, replay, run_seed
 from tests.simulation.shrink import described, shrunk
+from tests.simulation.world import Step
 
 CAUGHT_BY = {
     ("direct", "commit before sink"): 0,
@@ -94,6 +97,40 @@ def test_a_seed_is_the_same_run_each_time() -> None:
     fault = "rejects before tables"
     runs = [run_seed("direct", CAUGHT_BY["direct", fault], core=Core(), fault=fault) for _ in range(2)]
     assert runs[0] == runs[1] != None  # noqa: E711  # a failure, twice the same
+
+
+def delivered(shards: int, core: Core, steps: Sequence[Step], **settings: object) -> dict[str, list[Row]]:
+    """What the sinks hold at the end, with the clock of each row's release."""
+    world = DirectWorld(core, settings={"size": 4, "shards": shards, **settings})
+    world.run(steps)
+    return {to: sorted(rows) for to, rows in world.written().items()}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        Command("a", due_ms=1_050),
+        Command("a", bad=True),
+        Command("a", op=1),
+    ],
+    ids=["a firing", "a reject", "a waiting cancel"],
+)
+def test_after_a_step_back_of_the_clock_the_output_does_not_depend_on_the_number_of_shards(
+    first: Command, core: Core
+) -> None:
+    # One batch is at 1,100; then the clock is set back to 1,040. The wheel stands at 1,100, so what is due at 1,090 fires at once.
+    steps: list[Step] = [
+        ("batch",),
+        ("wait", 100),
+        ("send", first),
+        ("batch",),
+        ("jump", -60),
+        ("send", Command("b", due_ms=1_090)),
+        *[("batch",)] * 2,
+    ]
+    one, two, three = (delivered(shards, core, steps, clock="processing") for shards in (1, 2, 3))
+    assert one == two == three
+    assert ("b", 1, 0, 1_090, 1_100) in one["left"]
 
 
 # ---- found by the simulator ------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.wheel_worker import WheelWorker, command_bits
 from wheel_udf.stream.worker import NO_LONG
 from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.shard_state import STATE_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -284,3 +285,20 @@ def test_shard_keys_are_distinct_and_spread_evenly_over_any_small_number_of_part
         for partitions in (1, 2, 3, 4, 8, 16):
             per_partition = np.bincount(hashes % partitions, minlength=partitions)
             assert per_partition.max() - per_partition.min() <= 1
+
+
+def test_an_instant_in_the_clock_row_and_a_reject_make_a_shard_write_its_clock_and_a_plain_tick_does_not() -> (
+    None
+):
+    # So after a step back each shard stands where the latest batch stood, however many shards there are.
+    clock, group, what = list(STATE_COLUMNS).index("clock_ms"), Group(), step()
+    group.processing_ms = T0
+    run(what, group, tick())
+    assert not group.exists
+    run(what, group, tick(T0 + 50))
+    assert group.get[clock] == T0 + 50
+    run(what, group, tick(T0 + 40))
+    assert group.get[clock] == T0 + 50
+    group.processing_ms = T0 + 90
+    run(what, group, command("bad", NO_LONG, reject="{}"))
+    assert group.get[clock] == T0 + 90
