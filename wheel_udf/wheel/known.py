@@ -76,9 +76,11 @@ def look_up(
         with_partition: Whether to read the partitions of pending entries.
     """
     known = Known.nothing(len(ids))
+    # A record can be ahead of the clock (late_acts). What it is kept for comes in the batch that passes its time, at the latest.
+    standing_ms = now_ms if state.clock_ms is None else state.clock_ms
     for chunk in state.memory_chunks:
-        if memory_ms is None or now_ms < chunk.high_ms + memory_ms:
-            _look_up_memory(chunk, ids, known, now_ms, memory_ms)
+        if memory_ms is None or now_ms < chunk.high_ms + memory_ms or standing_ms < chunk.high_ms:
+            _look_up_memory(chunk, ids, known, now_ms, standing_ms, memory_ms)
     for number, chunk in enumerate(state.entry_chunks):
         codes, rows = _matches(chunk, ids)
         if len(codes):
@@ -92,7 +94,9 @@ def look_up(
     return known
 
 
-def _look_up_memory(chunk: Chunk, ids: pa.Array, known: Known, now_ms: int, memory_ms: int | None) -> None:
+def _look_up_memory(
+    chunk: Chunk, ids: pa.Array, known: Known, now_ms: int, standing_ms: int, memory_ms: int | None
+) -> None:
     codes, at = _matches(chunk, ids)
     if not len(codes):
         return
@@ -100,7 +104,9 @@ def _look_up_memory(chunk: Chunk, ids: pa.Array, known: Known, now_ms: int, memo
     seq, rank, status = (table[name].to_numpy() for name in ("seq", "rank", "status"))
     ended_at = table["ended_at_ms"].to_numpy()
     due = table["deliver_at_ms"].fill_null(0).to_numpy()
-    fresh = np.ones(len(codes), bool) if memory_ms is None else now_ms - ended_at < memory_ms
+    fresh = np.ones(len(codes), bool)
+    if memory_ms is not None:
+        fresh = (now_ms - ended_at < memory_ms) | (standing_ms < ended_at)
     # An id may have several records: the highest version counts, and of one version the later status.
     order = np.lexsort((status, rank, seq, codes))
     order = order[fresh[order]]

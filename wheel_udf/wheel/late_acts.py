@@ -15,7 +15,7 @@ the act, and releases nothing that is due at or after the cursor. A row of an ac
 ``seq_given`` False, all other rows of acts have True.
 
 A late act that moves its entry to the slot store (FAR) is recognised now, and the entry comes back later, as
-MOVED. So its end is remembered until the due time of that entry, plus ``memory``.
+MOVED, in a batch that begins before its due time. So its end is remembered until then, plus ``memory``.
 
 Caveat: until then that entry counts as far and is shown as pending.
 """

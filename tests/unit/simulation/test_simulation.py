@@ -232,3 +232,16 @@ def test_an_act_on_what_has_fired_and_is_forgotten_delivers_nothing_a_second_tim
         ("run", 200),
     ]
     assert replay("tiered", {**TIERED, "shards": 2, "memory": 0, "limit": 2, "pause_at": 2}, steps) is None
+
+
+def test_an_act_that_lost_against_a_cancel_stays_late_when_its_entry_comes_back_after_a_jump_of_the_clock() -> (
+    None
+):
+    steps = [
+        ("send", Command("b", seq=3, due_ms=1_025, to="right")),
+        ("wait", 45),
+        ("crash", 46),
+        ("nest", 0, (("act", "move", 0, 1_070),)),
+        ("act", "cancel", 2, 1_020),
+    ]
+    assert replay("tiered", {**TIERED, "size": 3, "memory": 0}, steps) is None

@@ -206,6 +206,14 @@ def test_an_act_that_moves_what_has_fired_to_the_store_is_known_as_late_when_the
     assert (shard.state.far, shard.counts) == (0, {"fired": 2, "superseded": 2})
 
 
+def test_a_late_act_is_known_as_late_in_the_batch_whose_clock_passes_its_due_time_too() -> None:
+    shard = Shard(memory_ms=0)
+    shard.batch(9, near(1, 9))
+    shard.batch(10, far_act(1, 200))
+    assert shard.batch(500, moved(1, 200) | {"amend": 1}) == []
+    assert shard.counts == {"fired": 1, "superseded": 1}
+
+
 class Tiered:
     """The tiered mode in a few lines: a cursor, a list of far entries, a set of all versions ever seen."""
 
