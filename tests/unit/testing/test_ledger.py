@@ -452,6 +452,20 @@ def test_a_command_as_an_act_has_changed_it_is_a_version_of_its_own() -> None:
     assert found(commands, [out("a", 200)])[0] == {"superseded": 1, "lost": 1}
 
 
+def test_an_act_that_came_after_the_firing_must_not_fire() -> None:
+    for act in (
+        asked("a", 500, read_ms=300, amend=1),
+        asked("a", 200, read_ms=300, amend=1, destination="other"),
+    ):
+        commands = [asked("a", 200), act]
+        assert found(commands, [out("a", 200)]) == ({}, 0)
+        again = out(
+            "a", act["deliver_at_ms"], at_ms=500, destination=act["destination"], table=act["destination"]
+        )
+        assert found(commands, [out("a", 200), again])[0] == {"twice": 1}
+        assert found(commands, [out("a", 200), again], memory_ms=None)[0] == {"twice": 1}
+
+
 def test_columns_that_fired_rows_lack_are_not_compared_and_headers_are() -> None:
     command = asked("a", 200, headers=[("h", b"1")], key=b"k")
     assert found([command], [{"schedule_id": "a", "seq": 1, "deliver_at_ms": 200, "fired_at_ms": 200}]) == (

@@ -74,7 +74,8 @@ an end, then a repeat    after ``memory`` an id starts anew, so the lower versio
 equal ``seq``            a CANCEL is above a SCHEDULE. Of copies with other contents any may fire, but only one
 no ``seq``               the column ``source_seq`` (Kafka's offset), else ``event_time`` in ms. With neither: contents and due time
                          are checked, the order of versions is not
-acts (move, reroute)     rows of the input, too: the command as it was changed, with the same ``seq`` and a higher ``amend``
+acts (move, reroute)     rows of the input, too: the command as it was changed, with the same ``seq`` and a higher ``amend``.
+                         Read after that ``seq`` has fired, it must not fire
 =======================  ==========================================================================================
 
 Refusals that depend on the job's config (allow-list, ``max_delay``, sizes, limits) are believed if they have a reason; the report

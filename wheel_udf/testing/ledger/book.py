@@ -109,6 +109,12 @@ class Book:
                 if number >= len(copies) or not lives.may_start_again(copies, one.at_ms, other.at_ms):
                     yield one, other
         for (one, version, _), (other, other_version, copies) in pairwise(matched):
+            if version[0] == other_version[0] and version != other_version and one.how == other.how == FIRED:
+                # An act changes what is pending: it starts nothing anew.
+                said = [each for each in by_version if each[0] == version[0] and not each[1]]
+                if len([copy for each in said for copy in lives.copies(each)]) < 2:
+                    yield one, other
+                    continue
             is_repeat = version < other_version and one.how == FIRED and lives.is_retry(copies)
             if is_repeat and not lives.may_start_again(copies, one.at_ms, other.at_ms):
                 yield one, other
@@ -130,7 +136,7 @@ class Book:
         self, version: Version, copies: Sequence[Command], until_ms: int, lives: Lives, *, is_out: bool
     ) -> None:
         name, seq = copies[0].schedule_id, version[0]
-        if is_out and len(copies) == 1:
+        if is_out and len(copies) == 1 and not lives.has_acts_on(version):
             self._report.add("not_pending", name, seq, "was released")
         elif lives.must_not_be_out(version):
             self._report.add("not_pending", name, seq, "was cancelled or replaced")
@@ -140,6 +146,8 @@ class Book:
     def _check_absent(self, version: Version, copies: Sequence[Command], until_ms: int, lives: Lives) -> None:
         is_due = all(_is_due(each, until_ms) for each in copies)
         if not is_due and (self._waiting is None or any(_is_due(each, until_ms) for each in copies)):
+            return
+        if lives.may_be_late_act(version):
             return
         where = "in no sink" if is_due else "not pending"
         if lives.must_be_out(version):
