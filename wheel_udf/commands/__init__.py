@@ -40,6 +40,9 @@ if TYPE_CHECKING:
         Contract as Contract,
         shortened as shortened,
     )
+    from wheel_udf.commands.inputs import (
+        meant as meant,
+    )
     from wheel_udf.commands.kafka_presets import (
         kafka_commands as kafka_commands,
     )
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.commands.parse import (
         parse_commands as parse_commands,
+        require_due_column as require_due_column,
     )
     from wheel_udf.commands.readers import (
         batch_ms as batch_ms,
@@ -77,9 +81,10 @@ else:
                 "PRESETS",
                 "shortened",
             ),
+            "inputs": ("meant",),
             "kafka_presets": ("kafka_commands",),
             "operations": ("RECORD", "parse_events", "parse_operations"),
-            "parse": ("parse_commands",),
+            "parse": ("parse_commands", "require_due_column"),
             "readers": ("batch_ms",),
             "tier_columns": ("level_column", "slot_column"),
             "time_readers": ("FIRST_DUE", "FIRST_DUE_MS", "MAX_INSTANT_MS", "utc_text"),

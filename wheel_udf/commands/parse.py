@@ -26,8 +26,8 @@ input column            accepted types, and meaning
 Columns. Every column but ``schedule_id`` may be missing, which is the same as null. With a column
 ``source_seq``, good rows carry their coordinates, too, into the wheel and out again. Strings may be binary,
 which is read as UTF-8. Other columns are kept in ``record`` and nowhere else. A column whose type can hold no
-valid value (a boolean ``deliver_at``) raises ``ContractError`` before anything runs; numbers as instants or
-durations are refused row by row, since nulls and a delay of 0 are valid.
+valid value (a boolean or a number as ``deliver_at``) raises ``ContractError`` before anything runs; numbers as
+durations are refused row by row, since a delay of 0 is valid.
 
 Rules. Their order, and which of them apply to a CANCEL: :mod:`wheel_udf.commands.rules`. An empty text is a
 value, not a null, and breaks the rule of its column (except ``op``). A due time that no timestamp can hold is
@@ -51,7 +51,7 @@ into all its uses; and generated code that the just-in-time compiler accepts
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F, types as T
@@ -59,9 +59,10 @@ from pyspark.sql import Column, DataFrame, functions as F, types as T
 from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.generated_code import interpreted, uncompiled
-from wheel_udf.commands.inputs import Input, Inputs, located
+from wheel_udf.commands.inputs import Input, Inputs, located, meant
 from wheel_udf.commands.records import record_of
 from wheel_udf.commands.rules import (
+    DUE_COLUMNS,
     MAX_ID_BYTES,
     SOURCE,
     UNREADABLE,
@@ -74,7 +75,7 @@ from wheel_udf.commands.rules import (
 )
 from wheel_udf.commands.tier_columns import delay_error_column, delay_level_column
 from wheel_udf.commands.time_readers import MAX_INSTANT_MS
-from wheel_udf.common import BLANKS
+from wheel_udf.common import BLANKS, ContractError
 from wheel_udf.wheel import CANCEL, NO_LEVEL, SCHEDULE
 
 _SOURCE_SEQ: Final = "source_seq"
@@ -95,6 +96,28 @@ _NAMES: Final = (
 )
 _COMPILED_COLUMNS: Final = 20
 """Widest frame that Spark compiles whole: every column makes its methods longer (:mod:`wheel_udf.commands.generated_code`)."""
+
+
+def require_due_column(names: Sequence[str], *, exact: bool = False) -> None:
+    """Refuses commands without a column that a due time can come from: each schedule would be rejected.
+
+    Args:
+        names: The names of the columns.
+        exact: Whether their case counts, as it does for keys of JSON.
+
+    Raises:
+        ContractError: Neither ``deliver_at`` nor ``delay`` is there; the hint names the closest column.
+    """
+    found = {name if exact else name.lower() for name in names}
+    if found.isdisjoint(DUE_COLUMNS):
+        shown_names = [name for name in names if not name.startswith(("_", "source_"))]
+        raise ContractError(
+            "the commands have no column with a due time",
+            field="columns found",
+            value=", ".join(shown_names),
+            rule=f"a column {' or '.join(DUE_COLUMNS)}",
+            hint=meant(shown_names, DUE_COLUMNS, _NAMES) or "for cancels alone add a column delay of nulls",
+        )
 
 
 def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:

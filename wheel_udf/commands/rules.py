@@ -26,6 +26,9 @@ from wheel_udf.wheel import CANCEL, level_name, refused_beyond_ms
 
 MAX_ID_BYTES: Final = 512
 
+DUE_COLUMNS: Final = ("deliver_at", "delay")
+"""The columns that a due time comes from."""
+
 SOURCE: Final = "source_coordinates"
 """Column: where a row came from, for rejects."""
 
@@ -36,7 +39,6 @@ ID_RULE: Final = f"1 to {MAX_ID_BYTES} bytes of UTF-8 without NUL"
 INSTANT_RULE: Final = "a timestamp, a date, or ISO 8601 text with Z, an offset, or no zone for UTC"
 _EPOCH_HINT: Final = "numbers are taken only where a preset names their unit"
 _DUE_RULE: Final = "exactly one of deliver_at and delay"
-_DUE_COLUMNS: Final = ("deliver_at", "delay")
 _LONGEST_VALUE: Final = 100
 
 
@@ -140,7 +142,7 @@ def schedule_rules(given: Inputs, contract: Contract) -> list[Rule]:
 
 
 def _due_rules(given: Inputs, contract: Contract) -> list[Rule]:
-    at, delay = (given[name].column if name in given else read.null("string") for name in _DUE_COLUMNS)
+    at, delay = (given[name].column if name in given else read.null("string") for name in DUE_COLUMNS)
     asked_at, asked_delay = at.cast("string"), delay.cast("string")
     due_ms, unread = F.col("_due_ms"), F.col("_due_ms").isNull()
     too_far = F.abs(due_ms) > MAX_INSTANT_MS

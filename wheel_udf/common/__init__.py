@@ -6,6 +6,7 @@
     names        the rule of destination and topic names; the match of an allow-list
     durations    text such as "10 minutes" or PT10M to ms
     instants     ISO text to UTC epoch ms, and back
+    paths        whether one folder is inside another
     outcomes     the words of the account: fired, superseded, applied, expired, ...
     secrets      ${env:NAME} and ${file:/path} in a config, and *** in their place in every text
     arrays       runs of equal neighbours in numpy arrays
@@ -89,6 +90,9 @@ if TYPE_CHECKING:
         WHEEL_COUNTS as WHEEL_COUNTS,
         Decided as Decided,
     )
+    from wheel_udf.common.paths import (
+        overlap as overlap,
+    )
     from wheel_udf.common.secrets import (
         HIDDEN as HIDDEN,
         hide as hide,
@@ -153,6 +157,7 @@ else:
                 "WHEEL_COUNTS",
                 "Decided",
             ),
+            "paths": ("overlap",),
             "secrets": ("HIDDEN", "hide", "is_secret_name", "redacted", "remember_options", "resolve"),
         },
         modules=("errors",),

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Destinations as Destinations,
         Shape as Shape,
         Sink as Sink,
+        require_apart as require_apart,
     )
     from wheel_udf.delivery.file_sink import (
         FileSink as FileSink,
@@ -76,7 +77,7 @@ else:
         __name__,
         {
             "delta_sink": ("DeltaSink",),
-            "destinations": ("Destinations", "FIRED", "OUTCOME", "Shape", "Sink"),
+            "destinations": ("Destinations", "FIRED", "OUTCOME", "Shape", "Sink", "require_apart"),
             "file_sink": ("FileSink",),
             "kafka_sink": ("KafkaSink",),
             "query": ("AVAILABLE_NOW", "ONCE", "deliver", "start_with"),

@@ -30,7 +30,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 
 from wheel_udf.commands import Contract
 from wheel_udf.pending.state import in_state
-from wheel_udf.platform import committed_offsets, version_at
+from wheel_udf.platform import committed_offsets, require_checkpoint, version_at
 from wheel_udf.store import STORE_SCHEMA, VERSION, Head, SlotStore, is_far, is_far_column, with_version
 from wheel_udf.wheel import SCHEDULE
 
@@ -81,9 +81,10 @@ def pending(
         One row per entry with :data:`PENDING_COLUMNS`, in no order.
 
     Raises:
-        CheckpointError: The checkpoint is damaged, or does not go back so far.
+        CheckpointError: There is no checkpoint, or it is damaged, or does not go back so far.
         StoreError: The store does not go back so far.
     """
+    require_checkpoint(work.checkpoint)
     if work.store is None:
         rows = in_state(spark, work.query, as_of_ms=as_of_ms)
         return _public(rows if ids is None else rows.where(F.col("schedule_id").isin(*ids)), F.lit("state"))

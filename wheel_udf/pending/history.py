@@ -104,7 +104,7 @@ def history_of(
         The facts, ordered by time; facts without a recorded time come last. Empty if nothing is known.
 
     Raises:
-        CheckpointError: The checkpoint is damaged.
+        CheckpointError: There is no checkpoint, or it is damaged.
     """
     events: list[Event] = []
     if work.store is not None:

@@ -141,6 +141,7 @@ if TYPE_CHECKING:
         check_checkpoint as check_checkpoint,
         check_tiered_folder as check_tiered_folder,
         open_checkpoint as open_checkpoint,
+        require_checkpoint as require_checkpoint,
     )
     from wheel_udf.platform.jvm import (
         SPARK_ERRORS as SPARK_ERRORS,
@@ -170,6 +171,7 @@ if TYPE_CHECKING:
         last_planned as last_planned,
         planned_batch as planned_batch,
         planned_offsets as planned_offsets,
+        planned_watermark_ms as planned_watermark_ms,
     )
     from wheel_udf.platform.table_state import (
         has_batch as has_batch,
@@ -190,6 +192,7 @@ else:
                 "check_checkpoint",
                 "check_tiered_folder",
                 "open_checkpoint",
+                "require_checkpoint",
             ),
             "jvm": ("SPARK_ERRORS",),
             "kafka_admin": ("TopicInfo",),
@@ -205,6 +208,7 @@ else:
                 "last_planned",
                 "planned_batch",
                 "planned_offsets",
+                "planned_watermark_ms",
             ),
             "table_state": ("has_batch",),
         },

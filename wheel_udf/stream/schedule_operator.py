@@ -36,7 +36,7 @@ from dataclasses import replace
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.clock import Clock, EventClock, HintBoard, StoreClock
-from wheel_udf.commands import Contract, batch_ms, parse_commands
+from wheel_udf.commands import Contract, batch_ms, parse_commands, require_due_column
 from wheel_udf.stream.clock_rows import event_column, no_tick
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
 from wheel_udf.stream.outputs import LEVEL_COLUMNS
@@ -90,9 +90,10 @@ def schedule(
 
     Raises:
         ConfigError: A setting is out of range.
-        ContractError: The frame has no column ``schedule_id``, or is not a streaming frame.
+        ContractError: The frame has no column ``schedule_id``, or none with a due time, or is not a streaming frame.
     """
     check_settings(commands, shards, memory_ms, limit, limits)
+    require_due_column(commands.columns)
     contract = contract or Contract()
     if isinstance(clock, EventClock):
         contract = replace(contract, max_ahead_ms=clock.max_ahead_ms)

@@ -34,8 +34,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from wheel_udf.clock import EventClock, StoreClock
-from wheel_udf.commands import parse_commands
-from wheel_udf.delivery import AVAILABLE_NOW, BatchReport, Destinations, Sink, deliver, start_with
+from wheel_udf.commands import parse_commands, require_due_column
+from wheel_udf.delivery import (
+    AVAILABLE_NOW,
+    BatchReport,
+    Destinations,
+    Sink,
+    deliver,
+    require_apart,
+    start_with,
+)
 from wheel_udf.pending import PendingWork
 from wheel_udf.platform import Lease
 from wheel_udf.store import SlotStore
@@ -87,12 +95,15 @@ def start_tiered(
 
     Raises:
         ContractError: The commands do not fit the contract.
+        ConfigError: The rejects are in the folder of a destination.
         StoreError: The store cannot be used, or belongs to another checkpoint.
         GeometryChangedError: Store or checkpoint were made with another layout, shard count or clock, or in another mode.
         LeaseError: Store or checkpoint are in use.
         CheckpointError: The checkpoint is damaged.
     """
     spark = commands.sparkSession
+    require_due_column(commands.columns)
+    require_apart(outlet.destinations, outlet.rejects)
     contract = what.contract
     if isinstance(what.clock, EventClock):
         contract = replace(contract, max_ahead_ms=what.clock.max_ahead_ms)

@@ -35,7 +35,9 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
 
 def work_of(world: World, contract: Contract | None = None) -> PendingWork:
     store = SlotStore.open(world.spark, world.store.path, LAYOUT, create=False)
-    return PendingWork(f"{world.store.path}/no checkpoint", store, contract)
+    checkpoint = Path(world.store.path).parent / "checkpoint"
+    (checkpoint / "wheel").mkdir(parents=True, exist_ok=True)  # of a wheel without a batch
+    return PendingWork(str(checkpoint), store, contract)
 
 
 def waiting(world: World) -> dict[str, tuple[Any, ...]]:

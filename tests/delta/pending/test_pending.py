@@ -10,7 +10,7 @@ import pytest
 from tests.delta.tiered.test_tiered import LAYOUT
 from tests.spark.streams import T0_MS, add_files, at, cancel, due, read_files, waiting
 from wheel_udf.clock import EventClock
-from wheel_udf.common.errors import ActError
+from wheel_udf.common.errors import ActError, CheckpointError
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import Destinations
 from wheel_udf.delivery.query import deliver
@@ -18,6 +18,7 @@ from wheel_udf.pending import acts
 from wheel_udf.pending.acts import Picked
 from wheel_udf.pending.entries import PendingWork, create_view, forecast, pending
 from wheel_udf.pending.history import history_of
+from wheel_udf.pending.operations import operations_pending
 from wheel_udf.pending.state import in_state
 from wheel_udf.stream.schedule_operator import schedule
 
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
 
 def test_the_state_of_a_direct_wheel_is_a_table(spark: SparkSession, tmp_path: Path) -> None:
     checkpoint = str(tmp_path / "checkpoint")
-    assert in_state(spark, str(tmp_path / "no checkpoint yet")).isEmpty()
+    assert in_state(spark, str(tmp_path / "no batch yet")).isEmpty()
+    for look in (
+        lambda place: pending(spark, PendingWork(place)),
+        lambda place: operations_pending(spark, place),
+    ):
+        with pytest.raises(
+            CheckpointError, match=r"there is no checkpoint: .*/nowhere; rule: .*; hint: check the path"
+        ):
+            look(str(tmp_path / "nowhere"))
     add_files(
         tmp_path / "in",
         [

@@ -123,7 +123,8 @@ def test_until_means_for_every_clock_and_trigger_what_the_help_says(
     assert batches > 0
     assert all(line.startswith("batch ") and " | watermark " in line for line in lines[:batches])
     assert f"summary of {batches} batch" in lines[batches]
-    assert job.err == ""
+    in_the_past = clock == {"kind": "processing"} and until == "2013-01-01"
+    assert [line[:20] for line in job.err.splitlines()] == ["warning: --until 2013"] * in_the_past
 
 
 def test_a_second_run_goes_on_where_the_first_one_ended(job: Job) -> None:
@@ -202,6 +203,26 @@ def test_dry_run_tells_the_geometry_and_writes_nothing(job: Job) -> None:
     assert "lateness      at worst one trigger (5.0 s) plus the time of one batch" in job.out
     assert "destination   t -> delta" in job.out
     assert "        6          37.0 d         740.7 d and all beyond" in job.out
+    assert sorted(job.folder.rglob("*")) == before
+
+
+def test_dry_run_tries_to_write_where_the_job_will_and_names_every_place_that_refuses(job: Job) -> None:
+    job.send(COMMANDS)
+    (job.folder / "file").write_text("a folder is wanted here")
+    at = {name: str(job.folder / "file" / name) for name in ("out", "bad", "state", "store")}
+    job.configure(
+        mode="tiered",
+        clock={"kind": "event"},
+        destinations={"*": {"sink": "delta", "path": at["out"], "create": True}},
+        rejects={"sink": "delta", "path": at["bad"]},
+        store={"path": at["store"]},
+        checkpoint=at["state"],
+    )
+    before = sorted(job.folder.rglob("*"))
+    assert job("dry-run") == 2
+    assert [line.rpartition(": ")[2] for line in job.err.splitlines()] == [
+        "destinations.*", "rejects", "store.path", "checkpoint",
+    ]  # fmt: skip
     assert sorted(job.folder.rglob("*")) == before
 
 

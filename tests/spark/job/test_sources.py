@@ -91,7 +91,12 @@ def test_json_is_texts_of_the_contract_with_the_files_time_as_text(tmp_path: Pat
 def test_a_line_of_json_that_does_not_parse_keeps_its_text_and_has_no_id(
     tmp_path: Path, rows_of: Rows
 ) -> None:
-    lines = ['{"schedule_id": "a"}', '{"schedule_id": "b", "headers": 5}', '{"schedule_id": "c', "rubbish"]
+    lines = [
+        '{"schedule_id": "a", "delay": "0"}',
+        '{"schedule_id": "b", "headers": 5}',
+        '{"schedule_id": "c',
+        "rubbish",
+    ]
     write(tmp_path / "in" / "1.json", "\n".join(lines) + "\n")
     good, *bad = rows_of(source("json", tmp_path / "in"))
     assert (good.schedule_id, good._corrupt_record) == ("a", None)
@@ -160,6 +165,29 @@ def test_files_without_schedule_id_are_refused_with_what_was_found(
             read_commands(spark, source(format_, tmp_path / name))
         assert str(caught.value).startswith("the source has no column schedule_id")
         assert str(caught.value).endswith(f"hint: found: {found}")
+
+
+def test_lines_of_json_that_all_lack_a_due_time_are_refused_unless_they_cancel(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    cancel = '{"schedule_id": "a", "op": "Cancel", "note": "x"}\n'
+    write(tmp_path / "in" / "1.json", cancel)
+    read_commands(spark, source("json", tmp_path / "in"))
+    write(tmp_path / "in" / "2.json", '{"schedule_id": "b", "dealy": "1m"}\n{"schedule_id": "c"}\n')
+    with pytest.raises(ContractError) as caught:
+        read_commands(spark, source("json", tmp_path / "in"))
+    assert str(caught.value) == (
+        "the commands have no column with a due time: columns found = 'dealy, schedule_id'; "
+        "rule: a column deliver_at or delay; hint: rename dealy to delay"
+    )
+    write(tmp_path / "in" / "3.json", '{"schedule_id": "d", "delay": "1m"}\n')
+    read_commands(spark, source("json", tmp_path / "in"))
+
+
+def test_the_hint_names_the_column_that_is_nearly_the_id(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "in" / "1.csv", "scheduleId,delay\na,0\n")
+    with pytest.raises(ContractError, match=r"found: scheduleId, delay; rename scheduleId to schedule_id$"):
+        read_commands(spark, source("csv", tmp_path / "in"))
 
 
 @pytest.mark.parametrize("ddl", ["schedule_id", "INT", "schedule_id STRIN", "(("])

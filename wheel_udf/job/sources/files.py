@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import StringType, StructType, TimestampNTZType, TimestampType
 
+from wheel_udf.commands import meant, require_due_column
 from wheel_udf.common import ConfigError, ContractError
 from wheel_udf.job.models import DeltaSourceConfig, FileSourceConfig
 
@@ -155,10 +156,15 @@ def _check_json_keys(spark: SparkSession, source: FileSourceConfig) -> None:
     if source.options.get("multiLine", "").lower() == "true":
         return
     lines = existing(source, lambda: spark.read.text(source.path)).limit(_SAMPLED_LINES)
-    keys = lines.select(F.explode(F.json_object_keys("value")).alias("key")).distinct()
-    names = sorted(row.key for row in keys.collect())
+    is_cancel = F.lower(F.btrim(F.get_json_object("value", "$.op"))) == "cancel"
+    keys = lines.select(F.explode(F.json_object_keys("value")).alias("key"), is_cancel.alias("is_cancel"))
+    found = keys.groupBy("key").agg(F.min(F.coalesce("is_cancel", F.lit(False))).alias("is_cancel")).collect()
+    names = sorted(row.key for row in found)
     if names:
         require_id(names, source)
+    of_schedules = sorted(row.key for row in found if not row.is_cancel)
+    if of_schedules:
+        require_due_column(of_schedules, exact=True)
 
 
 def require_id(names: Sequence[str], source: Source) -> None:
@@ -172,7 +178,8 @@ def require_id(names: Sequence[str], source: Source) -> None:
             field="source.path",
             value=source.path,
             rule="the columns of the command contract",
-            hint=f"found: {shown}",
+            hint=f"found: {shown}"
+            + (f"; {renamed}" if (renamed := meant(names, ["schedule_id"], ())) else ""),
         )
 
 
