@@ -56,7 +56,11 @@ if TYPE_CHECKING:
         require_due_column as require_due_column,
     )
     from wheel_udf.commands.readers import (
+        LONG_JSON as LONG_JSON,
         batch_ms as batch_ms,
+    )
+    from wheel_udf.commands.rules import (
+        MISREAD as MISREAD,
     )
     from wheel_udf.commands.tier_columns import (
         level_column as level_column,
@@ -85,7 +89,8 @@ else:
             "kafka_presets": ("kafka_commands",),
             "operations": ("RECORD", "parse_events", "parse_operations"),
             "parse": ("parse_commands", "require_due_column"),
-            "readers": ("batch_ms",),
+            "readers": ("LONG_JSON", "batch_ms"),
+            "rules": ("MISREAD",),
             "tier_columns": ("level_column", "slot_column"),
             "time_readers": ("FIRST_DUE", "FIRST_DUE_MS", "MAX_INSTANT_MS", "utc_text"),
         },

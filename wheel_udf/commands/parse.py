@@ -21,6 +21,7 @@ input column            accepted types, and meaning
 ``source_coordinates``  string: where the row came from (file and row, partition and offset), for rejects
 ``source_seq``          long: the version of rows without ``seq``, from a source that has an order (Kafka's offset)
 ``_corrupt_record``     string: not null says that the row could not be read at all (as in Spark's own readers)
+``_misread_columns``    string: not null names columns whose values are not of their types
 ======================  ==================================================================================
 
 Columns. Every column but ``schedule_id`` may be missing, which is the same as null. With a column
@@ -37,7 +38,8 @@ Delay levels (:mod:`wheel_udf.wheel.delay_levels`), if the contract has them, mo
 ``deliver_at_ms`` is then when the wheel is to release the row, and the requested time is ``deliver_at_ms -
 level_error_ms``. ``max_delay`` limits the requested time.
 
-Rejects carry the original row in ``record`` (:mod:`wheel_udf.commands.records`). Their ``op`` is 1 if it was
+Rejects carry the original row in ``record`` (:mod:`wheel_udf.commands.records`); key, value and headers of more
+than ``max_value_bytes`` are in their own columns alone. Their ``op`` is 1 if it was
 CANCEL; ``schedule_id`` is cut to 512 characters, and null if it was not UTF-8; ``destination`` is the
 requested one, cut to 249 characters; ``event_time_ms`` is null where it was unusable, so that it cannot move
 a clock; key, value and headers pass through.
@@ -64,12 +66,14 @@ from wheel_udf.commands.records import record_of
 from wheel_udf.commands.rules import (
     DUE_COLUMNS,
     MAX_ID_BYTES,
+    MISREAD,
     SOURCE,
     UNREADABLE,
     common_rules,
     error_code,
     error_message,
     is_ahead,
+    payload_bytes,
     schedule_rules,
     shown,
 )
@@ -92,8 +96,9 @@ _NAMES: Final = (
         "value",
         "headers",
     ),
-    *("max_lateness", SOURCE, _SOURCE_SEQ, UNREADABLE),
+    *("max_lateness", SOURCE, _SOURCE_SEQ, UNREADABLE, MISREAD),
 )
+_NOT_RECORDED: Final = (SOURCE, _SOURCE_SEQ, MISREAD)
 _COMPILED_COLUMNS: Final = 20
 """Widest frame that Spark compiles whole: every column makes its methods longer (:mod:`wheel_udf.commands.generated_code`)."""
 
@@ -158,7 +163,7 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
     frame = frame.select("*", error_code(common, schedules).alias("_code"))
     message = error_message(F.col("_code"), common + schedules, contract)
     leveled = [] if contract.levels is None else _leveled()
-    return frame.select(*_outcome(given, contract), *_rejection(given, original, message), *leveled)
+    return frame.select(*_outcome(given, contract), *_rejection(given, original, message, contract), *leveled)
 
 
 def _read(given: Inputs, contract: Contract) -> list[Column]:
@@ -252,13 +257,18 @@ def _leveled() -> list[Column]:
     ]
 
 
-def _rejection(given: Inputs, original: list[Input], message: Column) -> list[Column]:
+def _rejection(given: Inputs, original: list[Input], message: Column, contract: Contract) -> list[Column]:
     """The columns of rejected rows; not computed for good rows."""
     code = F.col("_code")
+    record = record_of(original, *_NOT_RECORDED)
+    if contract.max_value_bytes is not None:
+        # Each copy of a row of many MiB counts: the columns of the reject keep the payload, so the record need not.
+        slim = record_of(original, *_NOT_RECORDED, "key", "value", "headers")
+        record = F.when(payload_bytes(given) > contract.max_value_bytes, slim).otherwise(record)
     source = F.make_valid_utf8(given[SOURCE].read(read.text)) if SOURCE in given else read.null("string")
     return [
         code.alias("error_code"),
         interpreted(message, code.isNotNull()).alias("error_message"),
-        interpreted(record_of(original, SOURCE, _SOURCE_SEQ), code.isNotNull()).alias("record"),
+        interpreted(record, code.isNotNull()).alias("record"),
         (source if _SOURCE_SEQ in given else F.when(code.isNotNull(), source)).alias("source"),
     ]

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         AllowList as AllowList,
         is_destination_name as is_destination_name,
         is_destination_pattern as is_destination_pattern,
+        shares_a_folder as shares_a_folder,
     )
     from wheel_udf.common.outcomes import (
         CANCEL_OUTCOMES as CANCEL_OUTCOMES,
@@ -91,7 +92,7 @@ if TYPE_CHECKING:
         Decided as Decided,
     )
     from wheel_udf.common.paths import (
-        overlap as overlap,
+        inside as inside,
     )
     from wheel_udf.common.secrets import (
         HIDDEN as HIDDEN,
@@ -143,6 +144,7 @@ else:
                 "AllowList",
                 "is_destination_name",
                 "is_destination_pattern",
+                "shares_a_folder",
             ),
             "outcomes": (
                 "CANCELLED",
@@ -157,7 +159,7 @@ else:
                 "WHEEL_COUNTS",
                 "Decided",
             ),
-            "paths": ("overlap",),
+            "paths": ("inside",),
             "secrets": ("HIDDEN", "hide", "is_secret_name", "redacted", "remember_options", "resolve"),
         },
         modules=("errors",),

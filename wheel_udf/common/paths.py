@@ -2,10 +2,12 @@
 
 ::
 
-    data/tables, data/tables/x           overlap: one is inside the other
-    data/tables, data/tables2            do not
-    data/x, file:/work/data/x            overlap, if the process runs in /work
-    s3a://a/x, s3a://b/x                 do not
+    folder         other                inside(folder, other)
+    data/tables    data/tables/x/y      ("x", "y")
+    data/tables    data/tables/         ()
+    data/tables    data/tables2         None
+    data/x         file:/work/data/x    (), if the process runs in /work
+    s3a://a/x      s3a://b/x            None
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ from pathlib import PurePosixPath
 from posixpath import normpath
 
 
-def overlap(one: str, other: str) -> bool:
-    """Whether two folders are the same, or one of them is inside the other. Symbolic links are followed where they exist."""
-    (_, first), (_, second) = sorted((len(parts), parts) for parts in map(_parts, (one, other)))
-    return second[: len(first)] == first
+def inside(folder: str, other: str) -> tuple[str, ...] | None:
+    """The names that lead from a folder to another path; empty if they are one, None if the path is not inside.
+
+    Symbolic links of the local file system are followed where they exist.
+    """
+    first, second = _parts(folder), _parts(other)
+    return second[len(first) :] if second[: len(first)] == first else None
 
 
 def _parts(path: str) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from wheel_udf.common import (
     ConfigError,
     is_destination_name,
     is_destination_pattern,
-    overlap,
+    shares_a_folder,
 )
 from wheel_udf.platform import Prepared
 from wheel_udf.stream import FrameFacts
@@ -276,15 +276,15 @@ def require_apart(destinations: Destinations, rejects: Sink) -> None:
     """Refuses rejects in the folder of a destination: one of two tables in one place fails its batches, later.
 
     Raises:
-        ConfigError: The folder of the rejects is that of a sink, or one of them is inside the other.
+        ConfigError: The folder of the rejects is that of a sink, above it, or one that a destination may have.
     """
     own = getattr(rejects, "path", None)
     for pattern, sink in destinations:
         other = getattr(sink, "path", None)
-        if own is not None and other is not None and overlap(own, other):
+        if own is not None and other is not None and shares_a_folder(own, pattern, other):
             raise ConfigError(
                 "the rejects and a destination share a folder",
                 field="rejects.path",
                 value=own,
-                rule=f"neither inside nor above the folder of destination {pattern}, {other}",
+                rule=f"neither in nor above the folder of destination {pattern} below {other}",
             )

@@ -31,11 +31,9 @@ years 1678 to 2261 move the clock no further than those bounds.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.clock import Clock, EventClock, HintBoard, StoreClock
+from wheel_udf.clock import Clock, HintBoard, StoreClock
 from wheel_udf.commands import Contract, batch_ms, parse_commands, require_due_column
 from wheel_udf.stream.clock_rows import event_column, no_tick
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
@@ -46,6 +44,7 @@ from wheel_udf.stream.sharded_query import (
     REASON,
     REASON_TYPE,
     check_settings,
+    clocked,
     long_or,
     null_if_absent,
     shard_column,
@@ -95,8 +94,7 @@ def schedule(
     check_settings(commands, shards, memory_ms, limit, limits)
     require_due_column(commands.columns)
     contract = contract or Contract()
-    if isinstance(clock, EventClock):
-        contract = replace(contract, max_ahead_ms=clock.max_ahead_ms)
+    contract = clocked(contract, clock)
     leveled = contract.levels is not None
     return _through_the_wheel(
         _command_rows(parse_commands(commands, contract), shards, leveled=leveled),

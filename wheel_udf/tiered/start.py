@@ -28,12 +28,12 @@ which takes a while if it moves millions of rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from wheel_udf.clock import EventClock, StoreClock
+from wheel_udf.clock import StoreClock
 from wheel_udf.commands import parse_commands, require_due_column
 from wheel_udf.delivery import (
     AVAILABLE_NOW,
@@ -47,7 +47,7 @@ from wheel_udf.delivery import (
 from wheel_udf.pending import PendingWork
 from wheel_udf.platform import Lease
 from wheel_udf.store import SlotStore
-from wheel_udf.stream import schedule_stored
+from wheel_udf.stream import clocked, schedule_stored
 from wheel_udf.tiered.checks import check_tiered, open_identity, require_one_another
 from wheel_udf.tiered.pressure import Pressure
 from wheel_udf.tiered.run import TieredRun
@@ -104,10 +104,7 @@ def start_tiered(
     spark = commands.sparkSession
     require_due_column(commands.columns)
     require_apart(outlet.destinations, outlet.rejects)
-    contract = what.contract
-    if isinstance(what.clock, EventClock):
-        contract = replace(contract, max_ahead_ms=what.clock.max_ahead_ms)
-    parsed = parse_commands(commands, contract)
+    parsed = parse_commands(commands, clocked(what.contract, what.clock))
     Lease(f"{what.store}/_wheel").require_free()
     check_tiered(spark, what, checkpoint)
     store = SlotStore.open(spark, what.store, what.layout, create=True, keep_ms=what.keep_ms)

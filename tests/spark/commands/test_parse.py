@@ -840,6 +840,7 @@ def test_a_cancel_needs_an_id_a_version_and_an_event_time_only(spark: SparkSessi
 
 # One way to break each rule; where two of them are broken the one further up is told.
 BREAKS: dict[str, dict[str, Any]] = {
+    "bad_type": {"_misread_columns": "seq = abc, not bigint"},
     "unreadable": {"_corrupt_record": "{"},
     "bad_op": {"op": "?"},
     "no_schedule_id": {"schedule_id": ""},

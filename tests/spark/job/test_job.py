@@ -124,7 +124,7 @@ def test_until_means_for_every_clock_and_trigger_what_the_help_says(
     assert all(line.startswith("batch ") and " | watermark " in line for line in lines[:batches])
     assert f"summary of {batches} batch" in lines[batches]
     in_the_past = clock == {"kind": "processing"} and until == "2013-01-01"
-    assert [line[:20] for line in job.err.splitlines()] == ["warning: --until 2013"] * in_the_past
+    assert [line[:21] for line in job.err.splitlines()] == ["warning: --until 2013"] * in_the_past
 
 
 def test_a_second_run_goes_on_where_the_first_one_ended(job: Job) -> None:
@@ -194,6 +194,18 @@ def test_a_line_that_is_no_json_is_a_reject_with_its_text(job: Job) -> None:
     assert row.error_code == "unreadable"
     assert json.loads(row.record)["_corrupt_record"] == '{"schedule_id": "a", "delay"'
     assert row.source.endswith("/in/1.json")
+
+
+def test_a_line_with_a_value_of_20_mib_is_oversize_and_keeps_its_id_and_record(job: Job) -> None:
+    big = {"schedule_id": "big", "delay": "0", "event_time": START, "value": "x" * 20 * 2**20}
+    job.send([big, COMMANDS[0]])
+    assert job("run", "--until", "2013-01-01T02:00") == 0, job.err
+    assert job.fired() == [SOON]
+    assert job.rejected() == [("big", "oversize")]
+    row = job.spark.read.format("delta").load(str(job.folder / "bad")).collect()[0]
+    assert row.error_message.startswith("too large: bytes = '20971520'; rule: at most 1048576 bytes")
+    assert json.loads(row.record) == {name: text for name, text in big.items() if name != "value"}
+    assert row.value == big["value"].encode()
 
 
 def test_dry_run_tells_the_geometry_and_writes_nothing(job: Job) -> None:

@@ -88,7 +88,7 @@ def test_json_is_texts_of_the_contract_with_the_files_time_as_text(tmp_path: Pat
     assert first.source_coordinates == f"file:{file}"
 
 
-def test_a_line_of_json_that_does_not_parse_keeps_its_text_and_has_no_id(
+def test_a_line_of_json_that_does_not_parse_keeps_its_text_and_a_torn_one_has_no_id(
     tmp_path: Path, rows_of: Rows
 ) -> None:
     lines = [
@@ -100,8 +100,42 @@ def test_a_line_of_json_that_does_not_parse_keeps_its_text_and_has_no_id(
     write(tmp_path / "in" / "1.json", "\n".join(lines) + "\n")
     good, *bad = rows_of(source("json", tmp_path / "in"))
     assert (good.schedule_id, good._corrupt_record) == ("a", None)
-    assert [row.schedule_id for row in bad] == [None] * 3
+    assert [(row.schedule_id, row._misread_columns) for row in bad] == [
+        ("b", "headers = 5, not array<struct<key:string,value:string>>"),
+        (None, None),
+        (None, None),
+    ]
     assert sorted(row._corrupt_record for row in bad) == sorted(lines[1:])
+
+
+def test_a_value_that_is_not_of_its_columns_type_names_the_column_and_the_line_keeps_its_id(
+    tmp_path: Path, rows_of: Rows
+) -> None:
+    lines = [
+        '{"schedule_id": "a", "seq": "abc", "delay": "0"}',
+        '{"schedule_id": "b", "seq": 7, "delay": "0", "deliver_at": "soon", "headers": {"k": 5}}',
+        '{"schedule_id": "c", "seq": 8, "delay": "0"}',
+        '{"schedule_id": "d", "seq": "torn',
+    ]
+    write(tmp_path / "j" / "1.json", "\n".join(lines) + "\n")
+    ddl = "schedule_id STRING, seq BIGINT, delay STRING, deliver_at TIMESTAMP, headers ARRAY<STRUCT<key: STRING, value: STRING>>"
+    a, b, c, torn = rows_of(source("json", tmp_path / "j", schema=ddl))
+    assert (a.schedule_id, a._misread_columns, a._corrupt_record) == ("a", "seq = abc, not bigint", lines[0])
+    assert b._misread_columns == (
+        'deliver_at = soon, not timestamp; headers = {"k":5}, not array<struct<key:string,value:string>>'
+    )
+    assert (b.schedule_id, b.seq) == ("b", 7)
+    assert (c.schedule_id, c._misread_columns, c._corrupt_record) == ("c", None, None)
+    assert (torn.schedule_id, torn._misread_columns, torn._corrupt_record) == (None, None, lines[3])
+    (tmp_path / "checkpoint").rename(tmp_path / "used")
+    write(tmp_path / "c" / "1.csv", "schedule_id;seq;delay\na;abc;0\nb;7;0\nc\n")
+    csv = source(
+        "csv", tmp_path / "c", schema="schedule_id STRING, seq BIGINT, delay STRING", options={"sep": ";"}
+    )
+    a, b, torn = rows_of(csv)
+    assert (a.schedule_id, a._misread_columns) == ("a", "seq = abc, not bigint")
+    assert (b.schedule_id, b._misread_columns, b.seq) == ("b", None, 7)
+    assert (torn.schedule_id, torn._misread_columns, torn._corrupt_record) == (None, None, "c")
 
 
 def test_csv_takes_its_columns_from_the_header_and_a_torn_line_has_no_id(

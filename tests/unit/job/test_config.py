@@ -142,12 +142,14 @@ def test_a_rule_between_two_sections_is_checked_although_other_settings_of_them_
     ]
 
 
-@pytest.mark.parametrize("path", ["data/tables", "data/tables/rejects", "data//tables/", "data"])
+@pytest.mark.parametrize(
+    "path", ["data/tables", "data/tables/reminders_EWR", "data//tables/reminders_JFK/x/", "data"]
+)
 def test_rejects_in_the_folder_of_a_destination_are_refused(file: Path, path: str) -> None:
     (fault,) = faults_of(file, f"rejects.path={path}")
     assert fault == (
         f"the rejects and a destination share a folder: rejects.path = '{path}'; "
-        "rule: neither inside nor above the folder of destinations.reminders_*, data/tables"
+        "rule: neither in nor above the folder of destinations.reminders_* below data/tables"
     )
 
 

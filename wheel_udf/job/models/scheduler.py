@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from wheel_udf.commands import DEFAULT_PRESET, PRESETS
-from wheel_udf.common import AllowList, overlap
+from wheel_udf.common import AllowList, shares_a_folder
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models.bounds import (
     ContractConfig,
@@ -100,8 +100,8 @@ def _rejects_are_apart(rejects: RejectsConfig, destinations: Mapping[str, AnySin
     own = path_of(rejects)
     for pattern, sink in destinations.items():
         other = path_of(sink)
-        if own is not None and other is not None and overlap(own, other):
-            rule = f"neither inside nor above the folder of destinations.{pattern}, {other}"
+        if own is not None and other is not None and shares_a_folder(own, pattern, other):
+            rule = f"neither in nor above the folder of destinations.{pattern} below {other}"
             what = "the rejects and a destination share a folder"
             yield fault_at("rejects", "path", what=what, value=own, rule=rule)
             return
