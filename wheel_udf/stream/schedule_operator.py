@@ -90,6 +90,7 @@ def schedule(
     Raises:
         ConfigError: A setting is out of range.
         ContractError: The frame has no column ``schedule_id``, or none with a due time, or is not a streaming frame.
+        SessionError: The Python of Spark's workers is missing, of another version, or lacks a module.
     """
     check_settings(commands, shards, memory_ms, limit, limits)
     require_due_column(commands.columns)

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from wheel_udf.clock import Clock, EventClock, HintBoard, ProcessingClock, StoreClock
 from wheel_udf.commands import Contract
 from wheel_udf.common import ConfigError, ContractError
+from wheel_udf.platform import require_worker_python
 from wheel_udf.stream.clock_rows import with_clock_rows
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.sharding import key_of_shard, shard_keys, shard_of_id
@@ -63,7 +64,11 @@ def stepped(
 
     Returns:
         The rows that leave the worker.
+
+    Raises:
+        SessionError: The Python of Spark's workers cannot run it.
     """
+    require_worker_python(rows.sparkSession)
     board = HintBoard(facts.board)
     function = worker(
         wheel=wheel,

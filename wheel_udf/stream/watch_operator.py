@@ -77,6 +77,7 @@ def watch(  # noqa: PLR0913  # each is a setting of its own
     Raises:
         ConfigError: A setting is out of range.
         ContractError: A frame lacks a required column, or is not a streaming frame.
+        SessionError: The Python of Spark's workers is missing, of another version, or lacks a module.
     """
     for frame in (operations, events):
         check_settings(frame, shards, memory_ms)
