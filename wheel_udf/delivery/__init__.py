@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from wheel_udf.delivery.file_sink import (
         FileSink as FileSink,
     )
+    from wheel_udf.delivery.kafka_search import (
+        records_of as records_of,
+    )
     from wheel_udf.delivery.kafka_sink import (
         KafkaSink as KafkaSink,
     )
@@ -79,6 +82,7 @@ else:
             "delta_sink": ("DeltaSink",),
             "destinations": ("Destinations", "FIRED", "OUTCOME", "Shape", "Sink", "require_apart"),
             "file_sink": ("FileSink",),
+            "kafka_search": ("records_of",),
             "kafka_sink": ("KafkaSink",),
             "query": ("AVAILABLE_NOW", "ONCE", "deliver", "start_with"),
             "progress": ("duration_text", "progress_line"),

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from wheel_udf.commands import MISREAD
 from wheel_udf.common import KAFKA_SERVERS, ConfigError, ConfigErrors, SinkError, instant_text
 from wheel_udf.delivery import FIRED, OUTCOME, Shape, duration_text
 from wheel_udf.job import kafka_options, models
@@ -63,12 +64,16 @@ def source_lines(spark: SparkSession, config: JobConfig) -> list[str]:
         parts = (("operations", config.operations), ("events", config.events))
         frames = read_both(spark, config.operations, config.events)
         return [
-            f"  {name:<13} {_source_text(source)}: {', '.join(frame.columns)}"
+            f"  {name:<13} {_source_text(source)}: {_named(frame)}"
             for (name, source), frame in zip(parts, frames, strict=True)
         ]
     assert isinstance(config, SchedulerConfig), "there are two kinds"
-    names = commands_of(spark, config).columns
-    return [f"  source        {_source_text(config.source, config.contract.preset)}: {', '.join(names)}"]
+    names = _named(commands_of(spark, config))
+    return [f"  source        {_source_text(config.source, config.contract.preset)}: {names}"]
+
+
+def _named(frame: DataFrame) -> str:
+    return ", ".join(name for name in frame.columns if name != MISREAD)
 
 
 def check_destinations(spark: SparkSession, config: JobConfig) -> None:

@@ -218,11 +218,15 @@ def _history(
     )
     for event in events:
         named = {name: value for name, value in asdict(event).items() if value is not None}
-        named |= {name: instant_text_ms(named[name]) for name in ("at_ms", "deliver_at_ms") if name in named}
+        named |= {
+            name: instant_text_ms(named[name])
+            for name in ("at_ms", "deliver_at_ms", "acted_at_ms")
+            if name in named
+        }
         say(json.dumps({name.removesuffix("_ms"): value for name, value in named.items()}))
     if not events:
         say(
-            "nothing is known of this id: it never arrived, or ended long ago (see contract.memory), or went to Kafka or files"
+            "nothing is known of this id: it never arrived, or ended long ago (see contract.memory), or went to files"
         )
 
 
