@@ -40,6 +40,9 @@ if TYPE_CHECKING:
         Contract as Contract,
         shortened as shortened,
     )
+    from wheel_udf.commands.inputs import (
+        meant as meant,
+    )
     from wheel_udf.commands.kafka_presets import (
         kafka_commands as kafka_commands,
     )
@@ -50,9 +53,14 @@ if TYPE_CHECKING:
     )
     from wheel_udf.commands.parse import (
         parse_commands as parse_commands,
+        require_due_column as require_due_column,
     )
     from wheel_udf.commands.readers import (
+        LONG_JSON as LONG_JSON,
         batch_ms as batch_ms,
+    )
+    from wheel_udf.commands.rules import (
+        MISREAD as MISREAD,
     )
     from wheel_udf.commands.tier_columns import (
         level_column as level_column,
@@ -77,10 +85,12 @@ else:
                 "PRESETS",
                 "shortened",
             ),
+            "inputs": ("meant",),
             "kafka_presets": ("kafka_commands",),
             "operations": ("RECORD", "parse_events", "parse_operations"),
-            "parse": ("parse_commands",),
-            "readers": ("batch_ms",),
+            "parse": ("parse_commands", "require_due_column"),
+            "readers": ("LONG_JSON", "batch_ms"),
+            "rules": ("MISREAD",),
             "tier_columns": ("level_column", "slot_column"),
             "time_readers": ("FIRST_DUE", "FIRST_DUE_MS", "MAX_INSTANT_MS", "utc_text"),
         },

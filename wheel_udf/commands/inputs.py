@@ -9,7 +9,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Sequence
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, functions as F, types as T
@@ -90,7 +92,27 @@ def located(
             field="columns found",
             value=", ".join(frame.columns),
             rule=f"columns expected: {', '.join(required)}, and as needed {', '.join(asked)}",
-            hint="rename the column that holds the id" if missing == ["schedule_id"] else None,
+            hint=meant(frame.columns, missing, known)
+            or ("rename the column that holds the id" if missing == ["schedule_id"] else None),
         )
     given = {name: Input(name, *original[at][1:]) for name, at in found.items()}
     return frame.toDF(*(f"in{at}" for at in range(len(original)))), given, original
+
+
+def meant(found: Sequence[str], missing: Collection[str], known: Collection[str]) -> str | None:
+    """The hint which of the columns found are misspellings of missing ones; None if no one is close.
+
+    Args:
+        found: The names of the columns.
+        missing: The known names that are not among them.
+        known: All known names, in lower case.
+    """
+    # Two spellings may differ by case and joints alone: deliverAt, deliver-at.
+    plain = {name.replace("_", ""): name for name in missing}
+    renamed = []
+    for name in found:
+        folded = re.sub("[ _-]", "", name.lower())
+        close = get_close_matches(folded, plain, n=1)
+        if close and name not in known:
+            renamed.append(f"rename {name} to {plain[close[0]]}")
+    return ", ".join(renamed) or None

@@ -71,7 +71,7 @@ _JSON_FIELDS: Final = (
 )
 # All texts: a field of another type is then its JSON text, and no type makes Spark drop half of a row.
 _JSON_TYPE: Final = f"array<struct<{', '.join(f'{name}: string' for name in _JSON_FIELDS)}>>"
-_STRICT: Final = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_STRICT: Final = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", **read.LONG_JSON}
 _JSON_BLANKS: Final = " \t\r\n"
 
 

@@ -22,9 +22,11 @@ from wheel_udf.commands.rules import (
     UNREADABLE,
     Rule,
     Text,
+    counted_from_ms,
     destination_rules,
     is_ahead,
     is_ill_formed,
+    misread_rules,
     payload_bytes,
 )
 from wheel_udf.commands.time_readers import MAX_INSTANT_MS
@@ -37,7 +39,10 @@ _RULE_FORMS: Final = "any, all, n:<keys>, sum>=<amount> or beat"
 _DEADLINE_RULE: Final = f"{INSTANT_RULE}; or {DURATION_RULE}"
 
 WATCH_TEXTS: Final[Mapping[str, Text]] = {
-    **{name: TEXTS[name] for name in ("unreadable", "bad_event_time", "event_time_ahead", "no_destination")},
+    **{
+        name: TEXTS[name]
+        for name in ("bad_type", "unreadable", "bad_event_time", "event_time_ahead", "no_destination")
+    },
     **{name: TEXTS[name] for name in ("bad_destination", "unknown_destination", "oversize")},
     "bad_op": Text("not an operation on a key", "op", "EVENT, CANCEL or CANCEL_OPERATION"),
     "no_op_id": Text("no id", "op_id", ID_RULE),
@@ -59,7 +64,7 @@ WATCH_TEXTS: Final[Mapping[str, Text]] = {
         "not before event_time; of a beat after it",
         "durations count from event_time",
     ),
-    "beyond_max_delay": Text("due too far away", "deadline", "{max_delay} after event_time"),
+    "beyond_max_delay": Text("due too far away", "deadline", "{max_delay} after {counted_from}"),
     "bad_limit": Text(
         "not a limit", "limit", "as deadline, not before it, and with any, all or n:<keys> alone"
     ),
@@ -71,7 +76,7 @@ def shared_rules(given: Inputs, contract: Contract, name: str, column: str) -> l
     """The rules of both operations and events, in order. ``name`` is the column with the id or the key,
     ``column`` what was read from it.
     """
-    rules = []
+    rules = misread_rules(given)
     if unreadable := given.get(UNREADABLE):
         rules.append(Rule("unreadable", unreadable.column.isNotNull(), unreadable.shown))
     for what, read_as in ((name, F.col(column)), ("group", F.col("_group"))):
@@ -95,7 +100,7 @@ def operation_rules(given: Inputs, contract: Contract) -> list[Rule]:
     bad_key = F.exists(keys, lambda key: key.isNull() | (key == "") | is_ill_formed(key))
     too_far = F.abs(deadline_ms) > MAX_INSTANT_MS
     if contract.max_delay_ms is not None:
-        too_far |= deadline_ms - made_ms > contract.max_delay_ms
+        too_far |= deadline_ms - counted_from_ms(contract) > contract.max_delay_ms
     rules = [
         Rule(
             "no_keys",
@@ -118,7 +123,7 @@ def operation_rules(given: Inputs, contract: Contract) -> list[Rule]:
     if "limit" in given:
         unread = limit_ms.isNull() | (limit_ms < deadline_ms) | (F.abs(limit_ms) > MAX_INSTANT_MS)
         if contract.max_delay_ms is not None:
-            unread |= limit_ms - made_ms > contract.max_delay_ms
+            unread |= limit_ms - counted_from_ms(contract) > contract.max_delay_ms
         rules.append(
             Rule("bad_limit", asked["limit"].isNotNull() & (unread | need.isin(SUM, BEAT)), asked["limit"])
         )

@@ -46,6 +46,7 @@ from wheel_udf.commands.operation_rules import WATCH_TEXTS, operation_rules, sha
 from wheel_udf.commands.records import record_of
 from wheel_udf.commands.rules import (
     MAX_ID_BYTES,
+    MISREAD,
     SOURCE,
     UNREADABLE,
     Rule,
@@ -63,8 +64,8 @@ OPERATION = -1
 RECORD: Final = "_record"
 """A column with the original row as a struct, where the others were computed from it: what a reject then records."""
 
-_OPERATION_NAMES: Final = (*OPERATION_COLUMNS, SOURCE, UNREADABLE)
-_EVENT_NAMES: Final = (*EVENT_COLUMNS, SOURCE, UNREADABLE)
+_OPERATION_NAMES: Final = (*OPERATION_COLUMNS, SOURCE, UNREADABLE, MISREAD)
+_EVENT_NAMES: Final = (*EVENT_COLUMNS, SOURCE, UNREADABLE, MISREAD)
 _OPS: Final = {"": EVENT, "event": EVENT, "cancel": CANCEL, "cancel_operation": CANCEL_OPERATION}
 
 
@@ -274,6 +275,6 @@ def _reject(original: list[Input], rules: list[Rule], contract: Contract) -> Col
         original = [
             Input(field.name, made.column.getField(field.name), field.dataType) for field in made.kind
         ]
-    record = interpreted(record_of(original, SOURCE), code.isNotNull())
+    record = interpreted(record_of(original, SOURCE, MISREAD), code.isNotNull())
     reason = F.struct(code.alias("error_code"), message.alias("error_message"), record.alias("record"))
     return F.when(code.isNotNull(), F.to_json(reason)).alias("reject")

@@ -21,13 +21,14 @@ input column            accepted types, and meaning
 ``source_coordinates``  string: where the row came from (file and row, partition and offset), for rejects
 ``source_seq``          long: the version of rows without ``seq``, from a source that has an order (Kafka's offset)
 ``_corrupt_record``     string: not null says that the row could not be read at all (as in Spark's own readers)
+``_misread_columns``    string: not null names columns whose values are not of their types
 ======================  ==================================================================================
 
 Columns. Every column but ``schedule_id`` may be missing, which is the same as null. With a column
 ``source_seq``, good rows carry their coordinates, too, into the wheel and out again. Strings may be binary,
 which is read as UTF-8. Other columns are kept in ``record`` and nowhere else. A column whose type can hold no
-valid value (a boolean ``deliver_at``) raises ``ContractError`` before anything runs; numbers as instants or
-durations are refused row by row, since nulls and a delay of 0 are valid.
+valid value (a boolean or a number as ``deliver_at``) raises ``ContractError`` before anything runs; numbers as
+durations are refused row by row, since a delay of 0 is valid.
 
 Rules. Their order, and which of them apply to a CANCEL: :mod:`wheel_udf.commands.rules`. An empty text is a
 value, not a null, and breaks the rule of its column (except ``op``). A due time that no timestamp can hold is
@@ -37,7 +38,8 @@ Delay levels (:mod:`wheel_udf.wheel.delay_levels`), if the contract has them, mo
 ``deliver_at_ms`` is then when the wheel is to release the row, and the requested time is ``deliver_at_ms -
 level_error_ms``. ``max_delay`` limits the requested time.
 
-Rejects carry the original row in ``record`` (:mod:`wheel_udf.commands.records`). Their ``op`` is 1 if it was
+Rejects carry the original row in ``record`` (:mod:`wheel_udf.commands.records`); key, value and headers of more
+than ``max_value_bytes`` are in their own columns alone. Their ``op`` is 1 if it was
 CANCEL; ``schedule_id`` is cut to 512 characters, and null if it was not UTF-8; ``destination`` is the
 requested one, cut to 249 characters; ``event_time_ms`` is null where it was unusable, so that it cannot move
 a clock; key, value and headers pass through.
@@ -51,7 +53,7 @@ into all its uses; and generated code that the just-in-time compiler accepts
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F, types as T
@@ -59,22 +61,25 @@ from pyspark.sql import Column, DataFrame, functions as F, types as T
 from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.generated_code import interpreted, uncompiled
-from wheel_udf.commands.inputs import Input, Inputs, located
+from wheel_udf.commands.inputs import Input, Inputs, located, meant
 from wheel_udf.commands.records import record_of
 from wheel_udf.commands.rules import (
+    DUE_COLUMNS,
     MAX_ID_BYTES,
+    MISREAD,
     SOURCE,
     UNREADABLE,
     common_rules,
     error_code,
     error_message,
     is_ahead,
+    payload_bytes,
     schedule_rules,
     shown,
 )
 from wheel_udf.commands.tier_columns import delay_error_column, delay_level_column
 from wheel_udf.commands.time_readers import MAX_INSTANT_MS
-from wheel_udf.common import BLANKS
+from wheel_udf.common import BLANKS, ContractError
 from wheel_udf.wheel import CANCEL, NO_LEVEL, SCHEDULE
 
 _SOURCE_SEQ: Final = "source_seq"
@@ -91,10 +96,33 @@ _NAMES: Final = (
         "value",
         "headers",
     ),
-    *("max_lateness", SOURCE, _SOURCE_SEQ, UNREADABLE),
+    *("max_lateness", SOURCE, _SOURCE_SEQ, UNREADABLE, MISREAD),
 )
+_NOT_RECORDED: Final = (SOURCE, _SOURCE_SEQ, MISREAD)
 _COMPILED_COLUMNS: Final = 20
 """Widest frame that Spark compiles whole: every column makes its methods longer (:mod:`wheel_udf.commands.generated_code`)."""
+
+
+def require_due_column(names: Sequence[str], *, exact: bool = False) -> None:
+    """Refuses commands without a column that a due time can come from: each schedule would be rejected.
+
+    Args:
+        names: The names of the columns.
+        exact: Whether their case counts, as it does for keys of JSON.
+
+    Raises:
+        ContractError: Neither ``deliver_at`` nor ``delay`` is there; the hint names the closest column.
+    """
+    found = {name if exact else name.lower() for name in names}
+    if found.isdisjoint(DUE_COLUMNS):
+        shown_names = [name for name in names if not name.startswith(("_", "source_"))]
+        raise ContractError(
+            "the commands have no column with a due time",
+            field="columns found",
+            value=", ".join(shown_names),
+            rule=f"a column {' or '.join(DUE_COLUMNS)}",
+            hint=meant(shown_names, DUE_COLUMNS, _NAMES) or "for cancels alone add a column delay of nulls",
+        )
 
 
 def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
@@ -135,7 +163,7 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
     frame = frame.select("*", error_code(common, schedules).alias("_code"))
     message = error_message(F.col("_code"), common + schedules, contract)
     leveled = [] if contract.levels is None else _leveled()
-    return frame.select(*_outcome(given, contract), *_rejection(given, original, message), *leveled)
+    return frame.select(*_outcome(given, contract), *_rejection(given, original, message, contract), *leveled)
 
 
 def _read(given: Inputs, contract: Contract) -> list[Column]:
@@ -229,13 +257,18 @@ def _leveled() -> list[Column]:
     ]
 
 
-def _rejection(given: Inputs, original: list[Input], message: Column) -> list[Column]:
+def _rejection(given: Inputs, original: list[Input], message: Column, contract: Contract) -> list[Column]:
     """The columns of rejected rows; not computed for good rows."""
     code = F.col("_code")
+    record = record_of(original, *_NOT_RECORDED)
+    if contract.max_value_bytes is not None:
+        # Each copy of a row of many MiB counts: the columns of the reject keep the payload, so the record need not.
+        slim = record_of(original, *_NOT_RECORDED, "key", "value", "headers")
+        record = F.when(payload_bytes(given) > contract.max_value_bytes, slim).otherwise(record)
     source = F.make_valid_utf8(given[SOURCE].read(read.text)) if SOURCE in given else read.null("string")
     return [
         code.alias("error_code"),
         interpreted(message, code.isNotNull()).alias("error_message"),
-        interpreted(record_of(original, SOURCE, _SOURCE_SEQ), code.isNotNull()).alias("record"),
+        interpreted(record, code.isNotNull()).alias("record"),
         (source if _SOURCE_SEQ in given else F.when(code.isNotNull(), source)).alias("source"),
     ]

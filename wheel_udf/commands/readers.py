@@ -12,6 +12,7 @@ result more than once comes in two halves, for two projections (``duration_parts
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, functions as F, types as T
@@ -20,6 +21,9 @@ from wheel_udf.common import BLANKS
 
 HEADERS: Final = "array<struct<key:string,value:binary>>"
 """The type of headers, as in Kafka's connector."""
+
+LONG_JSON: Final[Mapping[str, str]] = {"maxStringLen": str(2**31 - 1)}
+"""Options of Spark's readers of JSON. By default a text of more than 20,000,000 characters makes the whole record unreadable."""
 
 _OCTETS: Final = (T.StringType, T.CharType, T.VarcharType, T.BinaryType, T.NullType)
 _LARGEST_EXACT: Final = float(2**53)

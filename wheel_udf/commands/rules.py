@@ -1,7 +1,7 @@
 """The rules that a command can break: order, conditions, messages.
 
 :data:`TEXTS` lists all codes in the order in which they are checked; the first broken rule gives the row its
-code. Only the first seven apply to a CANCEL: it needs a readable record, an id, a readable ``seq`` and an
+code. Only the first eight apply to a CANCEL: it needs a readable record, an id, a readable ``seq`` and an
 ``event_time`` that may move the clock.
 
 The conditions read the columns of the input, and those that :mod:`wheel_udf.commands.parse` has read from
@@ -26,17 +26,22 @@ from wheel_udf.wheel import CANCEL, level_name, refused_beyond_ms
 
 MAX_ID_BYTES: Final = 512
 
+DUE_COLUMNS: Final = ("deliver_at", "delay")
+"""The columns that a due time comes from."""
+
 SOURCE: Final = "source_coordinates"
 """Column: where a row came from, for rejects."""
 
 UNREADABLE: Final = "_corrupt_record"
 """Column: not null says that the row could not be read at all (as in Spark's own readers)."""
 
+MISREAD: Final = "_misread_columns"
+"""Column: not null names the columns of a readable record whose values are not of their types."""
+
 ID_RULE: Final = f"1 to {MAX_ID_BYTES} bytes of UTF-8 without NUL"
 INSTANT_RULE: Final = "a timestamp, a date, or ISO 8601 text with Z, an offset, or no zone for UTC"
 _EPOCH_HINT: Final = "numbers are taken only where a preset names their unit"
 _DUE_RULE: Final = "exactly one of deliver_at and delay"
-_DUE_COLUMNS: Final = ("deliver_at", "delay")
 _LONGEST_VALUE: Final = 100
 
 
@@ -50,6 +55,7 @@ class Text(NamedTuple):
 
 
 TEXTS: Final[Mapping[str, Text]] = {
+    "bad_type": Text("not of the type of its column", "column", "the type in the schema of the source"),
     "unreadable": Text("not readable", "record", "a record in the format of the source"),
     "bad_op": Text("not an operation", "op", "SCHEDULE, REPLACE or CANCEL"),
     "no_schedule_id": Text("no id", "schedule_id", ID_RULE),
@@ -67,7 +73,7 @@ TEXTS: Final[Mapping[str, Text]] = {
     "bad_deliver_at": Text("not an instant", "deliver_at", INSTANT_RULE, _EPOCH_HINT),
     "bad_delay": Text("not a duration", "delay", DURATION_RULE, "for an instant use deliver_at"),
     "beyond_max_delay": Text(
-        "due too far away", "due", "{max_delay} after event_time, between the years -290308 and 294247"
+        "due too far away", "due", "{max_delay} after {counted_from}, between the years -290308 and 294247"
     ),
     "due_too_early": Text("due before all calendars in use", "due", f"not before {FIRST_DUE}"),
     "beyond_levels": Text(
@@ -111,6 +117,7 @@ def common_rules(given: Inputs, contract: Contract) -> list[Rule]:
         rules.insert(0, Rule("bad_op", F.col("_op").isNull(), op.shown))
     if unreadable := given.get(UNREADABLE):
         rules.insert(0, Rule("unreadable", unreadable.column.isNotNull(), unreadable.shown))
+    rules[:0] = misread_rules(given)
     if seq := given.get("seq"):
         rules.append(Rule("bad_seq", seq.column.isNotNull() & F.col("_seq").isNull(), seq.shown))
     if made := given.get("event_time"):
@@ -120,6 +127,12 @@ def common_rules(given: Inputs, contract: Contract) -> list[Rule]:
                 Rule("event_time_ahead", is_ahead(contract.max_ahead_ms), times.utc_text(F.col("_made_ms")))
             )
     return rules
+
+
+def misread_rules(given: Inputs) -> list[Rule]:
+    """The rule of values that the source could not read as the type of their column; it comes first."""
+    misread = given.get(MISREAD)
+    return [] if misread is None else [Rule("bad_type", misread.column.isNotNull(), misread.shown)]
 
 
 def is_ahead(max_ahead_ms: int) -> Column:
@@ -140,12 +153,12 @@ def schedule_rules(given: Inputs, contract: Contract) -> list[Rule]:
 
 
 def _due_rules(given: Inputs, contract: Contract) -> list[Rule]:
-    at, delay = (given[name].column if name in given else read.null("string") for name in _DUE_COLUMNS)
+    at, delay = (given[name].column if name in given else read.null("string") for name in DUE_COLUMNS)
     asked_at, asked_delay = at.cast("string"), delay.cast("string")
     due_ms, unread = F.col("_due_ms"), F.col("_due_ms").isNull()
     too_far = F.abs(due_ms) > MAX_INSTANT_MS
     if contract.max_delay_ms is not None:
-        too_far |= due_ms - F.col("_made_ms") > contract.max_delay_ms
+        too_far |= due_ms - counted_from_ms(contract) > contract.max_delay_ms
     shown_due = F.coalesce(asked_delay, times.utc_text(due_ms))
     beyond = []
     if contract.levels is not None:
@@ -162,6 +175,12 @@ def _due_rules(given: Inputs, contract: Contract) -> list[Rule]:
         Rule("due_too_early", due_ms < FIRST_DUE_MS, shown_due),
         *beyond,
     ]
+
+
+def counted_from_ms(contract: Contract) -> Column:
+    """The instant that ``max_delay_ms`` counts from."""
+    made_ms = F.col("_made_ms")
+    return F.least(made_ms, F.col("_batch_ms")) if contract.from_batch else made_ms
 
 
 def destination_rules(given: Inputs, contract: Contract) -> list[Rule]:
@@ -216,6 +235,7 @@ def error_message(
         "max_ahead_ms": contract.max_ahead_ms,
         "max_value_bytes": contract.max_value_bytes,
         "max_delay": "any time" if contract.max_delay_ms is None else f"at most {contract.max_delay_ms} ms",
+        "counted_from": "event_time" + (" and after the time of the batch" if contract.from_batch else ""),
         "allowed": shortened(contract.destinations or ()),
         "last_level": _last_level(contract),
     }

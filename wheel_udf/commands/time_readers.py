@@ -43,8 +43,7 @@ _ZONE: Final = " ?(?:Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)"
 def instant_ms(column: Column, kind: T.DataType, *, round_up: bool) -> Column:
     """UTC epoch ms (long) from a timestamp, timestamp_ntz (taken as UTC), date (its midnight in UTC) or text.
 
-    Null for a number: only a preset knows the unit of an epoch number. Null, too, for dates that no timestamp can
-    hold.
+    Null for dates that no timestamp can hold. A number is refused: only a preset knows the unit of an epoch number.
 
     Args:
         column: The instants.
@@ -62,12 +61,10 @@ def instant_ms(column: Column, kind: T.DataType, *, round_up: bool) -> Column:
     if isinstance(kind, T.DateType):
         days = F.unix_date(column).cast("long")
         return F.when(F.abs(days) <= MAX_INSTANT_MS // _DAY_MS, days * _DAY_MS)
-    if isinstance(kind, T.NumericType):
-        return F.lit(None).cast("long")
     try:
         return _text_instant_ms(read.text(column, kind), round_up=round_up)
     except TypeError:
-        raise TypeError("timestamp, timestamp_ntz, date or string") from None
+        raise TypeError("timestamp, timestamp_ntz, date or ISO 8601 text") from None
 
 
 def event_ms(given: Inputs) -> Column:

@@ -6,6 +6,7 @@
     names        the rule of destination and topic names; the match of an allow-list
     durations    text such as "10 minutes" or PT10M to ms
     instants     ISO text to UTC epoch ms, and back
+    paths        whether one folder is inside another
     outcomes     the words of the account: fired, superseded, applied, expired, ...
     secrets      ${env:NAME} and ${file:/path} in a config, and *** in their place in every text
     arrays       runs of equal neighbours in numpy arrays
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         AllowList as AllowList,
         is_destination_name as is_destination_name,
         is_destination_pattern as is_destination_pattern,
+        shares_a_folder as shares_a_folder,
     )
     from wheel_udf.common.outcomes import (
         CANCEL_OUTCOMES as CANCEL_OUTCOMES,
@@ -88,6 +90,9 @@ if TYPE_CHECKING:
         WATCH_COUNTS as WATCH_COUNTS,
         WHEEL_COUNTS as WHEEL_COUNTS,
         Decided as Decided,
+    )
+    from wheel_udf.common.paths import (
+        inside as inside,
     )
     from wheel_udf.common.secrets import (
         HIDDEN as HIDDEN,
@@ -139,6 +144,7 @@ else:
                 "AllowList",
                 "is_destination_name",
                 "is_destination_pattern",
+                "shares_a_folder",
             ),
             "outcomes": (
                 "CANCELLED",
@@ -153,6 +159,7 @@ else:
                 "WHEEL_COUNTS",
                 "Decided",
             ),
+            "paths": ("inside",),
             "secrets": ("HIDDEN", "hide", "is_secret_name", "redacted", "remember_options", "resolve"),
         },
         modules=("errors",),

@@ -18,6 +18,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from wheel_udf.common.paths import inside
+
 NAME_PATTERN: Final = "[A-Za-z0-9._-]{1,249}"
 """Characters and length of a name, for a full match in Python or Java; ``.`` and ``..`` (:data:`NOT_NAMES`)
 match and are refused."""
@@ -68,6 +70,28 @@ class AllowList:
     def first(self, name: str) -> str | None:
         """The first name or pattern that a well-formed name matches; None if no one does."""
         return next((each for each, compiled in self._compiled if compiled.fullmatch(name)), None)
+
+
+def shares_a_folder(rejects: str, pattern: str, root: str) -> bool:
+    """Whether rejects at a path would be in the folder of a destination, or of all of a sink, or have it inside.
+
+    ::
+
+        rejects              pattern         root
+        data/tables          reminders_*     data/tables    yes: the folder of the tables would be a table
+        data/tables/orders   o*, orders, *   data/tables    yes: there a destination may have its own table
+        data/tables/x        o*, orders      data/tables    no: no destination has this name
+        data                 o*, orders, *   data/tables    yes
+
+    Args:
+        rejects: The path of the rejects.
+        pattern: A name or pattern of the allow-list.
+        root: The path of its sink.
+    """
+    names = inside(root, rejects)
+    if names is None:
+        return inside(rejects, root) is not None
+    return not names or AllowList([pattern]).first(names[0]) is not None
 
 
 def _expression(pattern: str) -> str:

@@ -48,9 +48,13 @@ if TYPE_CHECKING:
         Destinations as Destinations,
         Shape as Shape,
         Sink as Sink,
+        require_apart as require_apart,
     )
     from wheel_udf.delivery.file_sink import (
         FileSink as FileSink,
+    )
+    from wheel_udf.delivery.kafka_search import (
+        records_of as records_of,
     )
     from wheel_udf.delivery.kafka_sink import (
         KafkaSink as KafkaSink,
@@ -76,8 +80,9 @@ else:
         __name__,
         {
             "delta_sink": ("DeltaSink",),
-            "destinations": ("Destinations", "FIRED", "OUTCOME", "Shape", "Sink"),
+            "destinations": ("Destinations", "FIRED", "OUTCOME", "Shape", "Sink", "require_apart"),
             "file_sink": ("FileSink",),
+            "kafka_search": ("records_of",),
             "kafka_sink": ("KafkaSink",),
             "query": ("AVAILABLE_NOW", "ONCE", "deliver", "start_with"),
             "progress": ("duration_text", "progress_line"),

@@ -15,7 +15,14 @@ from typing import Final, Literal, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
 
-from wheel_udf.common import PATTERN_RULE, AllowList, ConfigError, is_destination_name, is_destination_pattern
+from wheel_udf.common import (
+    PATTERN_RULE,
+    AllowList,
+    ConfigError,
+    is_destination_name,
+    is_destination_pattern,
+    shares_a_folder,
+)
 from wheel_udf.platform import Prepared
 from wheel_udf.stream import FrameFacts
 
@@ -263,3 +270,21 @@ class Destinations:
 
     def __len__(self) -> int:
         return len(self._table)
+
+
+def require_apart(destinations: Destinations, rejects: Sink) -> None:
+    """Refuses rejects in the folder of a destination: one of two tables in one place fails its batches, later.
+
+    Raises:
+        ConfigError: The folder of the rejects is that of a sink, above it, or one that a destination may have.
+    """
+    own = getattr(rejects, "path", None)
+    for pattern, sink in destinations:
+        other = getattr(sink, "path", None)
+        if own is not None and other is not None and shares_a_folder(own, pattern, other):
+            raise ConfigError(
+                "the rejects and a destination share a folder",
+                field="rejects.path",
+                value=own,
+                rule=f"neither in nor above the folder of destination {pattern} below {other}",
+            )

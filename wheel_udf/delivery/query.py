@@ -30,7 +30,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from wheel_udf.clock import HintBoard, is_clock_offset
 from wheel_udf.delivery.batch_writer import write_batch
-from wheel_udf.delivery.destinations import Destinations, Sink, shape_of
+from wheel_udf.delivery.destinations import Destinations, Sink, require_apart, shape_of
 from wheel_udf.delivery.report import BatchReport, report_of, total_of
 from wheel_udf.platform import (
     Identity,
@@ -76,11 +76,13 @@ def deliver(
 
     Raises:
         ContractError: `scheduled` was not made by ``schedule()``.
+        ConfigError: The rejects are in the folder of a destination.
         LeaseError: The checkpoint is in use.
         GeometryChangedError: The checkpoint was made with another geometry, shard count or clock, or in another mode.
         CheckpointError: The checkpoint is damaged or not one of this package.
     """
     facts = facts_of(scheduled)
+    require_apart(destinations, rejects)
     asked: dict[str, Any] = {
         "wheel_fingerprint": facts.wheel,
         "shards": facts.shards,

@@ -14,7 +14,7 @@ PROGRAM: Final = "wheel-udf"
 
 RUN_VERBS: Final = {
     "run": "runs the scheduler or the purgatory of a config file",
-    "dry-run": "checks config, source, destinations and checkpoint, and prints the geometry; writes nothing",
+    "dry-run": "checks config, source, destinations, checkpoint, and where the job will write, and prints the geometry; leaves nothing behind",
 }
 PENDING_VERBS: Final = {
     "pending": "lists or counts pending entries (of a purgatory: operations), by id, by a condition or all",

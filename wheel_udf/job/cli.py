@@ -7,7 +7,7 @@
     wheel-udf conf [NAME] [--copy FOLDER]                                                      examples
 
 ``python -m wheel_udf`` and ``spark-submit jobs/delay_scheduler.py`` take the same arguments (:mod:`wheel_udf.job.arguments`).
-Standard output has the lines of the verb (of a run one for each batch, and the summary), standard error the ``error:`` lines.
+Standard output has the lines of the verb (of a run one for each batch, and the summary), standard error the ``warning:`` and ``error:`` lines.
 Errors are put into sentences (:mod:`wheel_udf.platform.failures`); ``--debug`` adds the stack trace. No line holds a secret of the config
 (:mod:`wheel_udf.common.secrets`).
 """
@@ -63,7 +63,7 @@ def main(
         return end.code if isinstance(end.code, int) else USAGE
     errors = err or sys.stderr
     try:
-        return _execute(arguments, verbs, line_printer(out or sys.stdout))
+        return _execute(arguments, verbs, line_printer(out or sys.stdout), line_printer(errors))
     except Exception as error:  # noqa: BLE001  # the last place that can turn an error into a sentence
         if arguments.debug:
             print(hide("".join(traceback.format_exception(error))), end="", file=errors)
@@ -90,7 +90,7 @@ def line_printer(stream: TextIO) -> Say:
     return write
 
 
-def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say) -> int:
+def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn: Say) -> int:
     # Each verb imports what it needs: --help needs no pydantic, the errors of a config need neither Spark nor Java.
     if arguments.verb == "conf":
         from wheel_udf.job import examples
@@ -107,6 +107,11 @@ def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say) -> in
         return execute(config, arguments, say)
     chosen = verbs or _verbs()
     verb = chosen.run if arguments.verb == "run" else chosen.dry_run
+    if arguments.until is not None:
+        from wheel_udf.job import until
+
+        if (warning := until.warning_of(config, arguments.until)) is not None:
+            warn(f"warning: {warning}")
     return verb(config, arguments.until, say)
 
 

@@ -1,7 +1,7 @@
-"""The verb ``dry-run``: checks and reports everything that can be known before a run. It writes nothing and starts no query.
+"""The verb ``dry-run``: checks and reports everything that can be known before a run. It starts no query and leaves nothing behind.
 
 Checked, in addition to the config itself: the source can be opened and has usable columns (the whole plan of the wheel is composed on it),
-destinations can be written, the checkpoint is one of this package, of the same mode, geometry, shards and clock, and
+destinations can be written, a small file can be written where the job will write (it is removed again), the checkpoint is one of this package, of the same mode, geometry, shards and clock, and
 the slot store belongs to it. Kafka clusters are asked
 for their topics. All errors of destinations are reported together.
 """
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from wheel_udf.commands import MISREAD
 from wheel_udf.common import KAFKA_SERVERS, ConfigError, ConfigErrors, SinkError, instant_text
 from wheel_udf.delivery import FIRED, OUTCOME, Shape, duration_text
 from wheel_udf.job import kafka_options, models
@@ -26,7 +27,7 @@ from wheel_udf.job.compose import (
 )
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.sources import read_both
-from wheel_udf.platform import kafka_admin, last_planned, planned_batch
+from wheel_udf.platform import kafka_admin, last_planned, open_folder, planned_batch
 from wheel_udf.wheel import Wheel, level_name
 
 _WILDCARDS = str.maketrans("*?", "xx")
@@ -63,16 +64,20 @@ def source_lines(spark: SparkSession, config: JobConfig) -> list[str]:
         parts = (("operations", config.operations), ("events", config.events))
         frames = read_both(spark, config.operations, config.events)
         return [
-            f"  {name:<13} {_source_text(source)}: {', '.join(frame.columns)}"
+            f"  {name:<13} {_source_text(source)}: {_named(frame)}"
             for (name, source), frame in zip(parts, frames, strict=True)
         ]
     assert isinstance(config, SchedulerConfig), "there are two kinds"
-    names = commands_of(spark, config).columns
-    return [f"  source        {_source_text(config.source, config.contract.preset)}: {', '.join(names)}"]
+    names = _named(commands_of(spark, config))
+    return [f"  source        {_source_text(config.source, config.contract.preset)}: {names}"]
+
+
+def _named(frame: DataFrame) -> str:
+    return ", ".join(name for name in frame.columns if name != MISREAD)
 
 
 def check_destinations(spark: SparkSession, config: JobConfig) -> None:
-    """Checks that each sink can be written.
+    """Checks that each sink, the store and the checkpoint can be written.
 
     The names that a pattern with wildcards will match are not known yet. Its sink is checked with a made-up name, and only where missing
     tables may be created (otherwise the answer would always be that this name is missing).
@@ -81,18 +86,39 @@ def check_destinations(spark: SparkSession, config: JobConfig) -> None:
         ConfigErrors: All sinks that cannot be written.
     """
     shape = OUTCOME if isinstance(config, PurgatoryConfig) else FIRED
-    reasons = {
+    found = {
         f"destinations.{pattern}": _reason(spark, sink, pattern, shape)
         for pattern, sink in config.destinations.items()
     }
-    reasons["rejects"] = _reason(spark, config.rejects, None, shape)
+    found["rejects"] = _reason(spark, config.rejects, None, shape)
+    reasons = {field: reason for field, reason in found.items() if reason is not None}
+    for field, place in places_written(config).items():
+        reason = None if field in reasons else open_folder(place).unwritable_reason()
+        if reason is not None:
+            reasons[field] = f"{place}: {reason}"
     faults = [
         ConfigError(f"cannot be written, {reason}", field=field, hint=_hint(config, field, reason))
         for field, reason in reasons.items()
-        if reason is not None
     ]
     if faults:
         raise ConfigErrors(faults)
+
+
+def places_written(config: JobConfig) -> dict[str, str]:
+    """Returns the folders that a run of the config writes to, by their setting.
+
+    Of a destination that is a name it is its table, if that exists or may be created; of a pattern with wildcards the folder of its tables, if
+    tables may be created in it. Kafka is not among them: a record cannot be taken back.
+    """
+    places = {}
+    for pattern, sink in config.destinations.items():
+        path, creates = models.path_of(sink), sink.create or isinstance(sink, models.FileSinkConfig)
+        is_name = pattern == pattern.translate(_WILDCARDS)
+        if path is not None and (creates or is_name):
+            places[f"destinations.{pattern}"] = f"{path}/{pattern}" if is_name else path
+    rejects = models.path_of(config.rejects)
+    store = {"store.path": config.store.path} if isinstance(config, TieredConfig) else {}
+    return places | ({"rejects": rejects} if rejects else {}) | store | {"checkpoint": config.checkpoint}
 
 
 def _reason(spark: SparkSession, sink: models.AnySink, pattern: str | None, shape: Shape) -> str | None:
@@ -109,7 +135,7 @@ def _reason(spark: SparkSession, sink: models.AnySink, pattern: str | None, shap
 
 
 def _hint(config: JobConfig, field: str, reason: str) -> str | None:
-    if field == "rejects" or "missing" not in reason:
+    if not field.startswith("destinations.") or "missing" not in reason:
         return None
     sink = config.destinations[field.removeprefix("destinations.")]
     return f"create the {'topic' if sink.sink == 'kafka' else 'table'}, or set create: true"
@@ -128,7 +154,7 @@ def _batches_text(config: JobConfig) -> str:
 
 def report(config: JobConfig, until_ms: int | None, sources: list[str], batches: str) -> Iterator[str]:
     """Yields the lines that describe what a run would do."""
-    yield "dry run: nothing is written"
+    yield "dry run: no query is started, nothing is left behind"
     yield f"  name          {config.name}"
     yield f"  mode          {_mode_text(config)}"
     yield from sources

@@ -44,6 +44,7 @@ class Supervisor:
         summary: The account of the run so far.
         has_started: Whether a query was started.
         signal: The signal that has asked for the end; None without one.
+        cut_off: Whether the running batch may have been cut off after the signal.
         newest_batch: The highest batch that was reported; -1 before the first.
     """
 
@@ -52,6 +53,7 @@ class Supervisor:
         self._say, self._until_ms = say, until_ms
         self.has_started = False
         self.signal: signal.Signals | None = None
+        self.cut_off = False
         self.newest_batch = -1
         self._last_batch: int | None = None
         self._end = threading.Event()
@@ -111,7 +113,8 @@ def supervise(query: Query, supervisor: Supervisor) -> None:
     polls = 0
     while not query.awaitTermination(_POLL_S):
         polls += supervisor.signal is not None
-        if supervisor.is_over(query) or polls > _MOST_POLLS:
+        supervisor.cut_off = polls > _MOST_POLLS
+        if supervisor.is_over(query) or supervisor.cut_off:
             query.stop()
             return
 
@@ -169,10 +172,13 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
                 # The signal may have ended the JVM or workers of it.
                 if supervisor.signal is None or not (is_jvm_end(error) or explain(error).transient):
                     raise
+                supervisor.cut_off = True
             finally:
                 if supervisor.has_started:
                     say(supervisor.summary.render())
-        return SUCCESS if supervisor.signal is None else _after(supervisor.signal, config, say)
+        if supervisor.signal is None or not supervisor.cut_off:
+            return SUCCESS
+        return _after_a_cut(supervisor.signal, config, say)
 
 
 def _run_once(
@@ -188,8 +194,8 @@ def _run_once(
         supervise(start(config.trigger, supervisor.on_batch), supervisor)
 
 
-def _after(number: signal.Signals, config: JobConfig, say: Say) -> int:
-    """Says what a signal has left, and returns the exit code."""
+def _after_a_cut(number: signal.Signals, config: JobConfig, say: Say) -> int:
+    """Says which batch was cut off, and returns the exit code."""
     parts = [config.checkpoint]
     if isinstance(config, TieredConfig):
         parts = [f"{config.checkpoint}/{part}" for part in TIERED_PARTS]

@@ -33,6 +33,9 @@ from wheel_udf.platform import quiet_sql
 from wheel_udf.store import SlotStore
 
 Say = Callable[[str], None]
+_DAY_MS = 86_400_000
+_LAST_DAY = 2_932_896
+"""Days from 1970-01-01 to 9999-12-31, where the dates of matplotlib end."""
 _DONE = {"cancel": "cancelled", "move": "moved", "reroute": "rerouted"}
 
 
@@ -146,7 +149,7 @@ def _forecast(spark: SparkSession, work: PendingWork, asked: argparse.Namespace,
 
 
 def draw(steps: DataFrame, file: Path) -> None:
-    """Draws the forecast: rows that fall due in each step, stacked by destination (the eight largest by name)."""
+    """Draws the forecast: rows that fall due in each step, stacked by destination (the eight largest by name). Due times beyond the year 9999 are left out."""
     try:
         import matplotlib as mpl
     except ImportError:
@@ -156,11 +159,10 @@ def draw(steps: DataFrame, file: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    table = (
-        steps.toPandas()
-        .pivot_table(index="due_from", columns="destination", values="rows", aggfunc="sum")
-        .fillna(0)
-    )
+    # As numbers: pandas has no instants beyond 2262.
+    day = (F.unix_millis("due_from") / _DAY_MS).alias("day")
+    drawn = steps.select(day, "destination", "rows").where(F.col("day") < _LAST_DAY).toPandas()
+    table = drawn.pivot_table(index="day", columns="destination", values="rows", aggfunc="sum").fillna(0)
     largest = table.sum().sort_values(ascending=False).index
     named = table[list(largest[:8])].assign(
         **({"others": table[list(largest[8:])].sum(axis=1)} if len(largest) > 8 else {})
@@ -168,12 +170,14 @@ def draw(steps: DataFrame, file: Path) -> None:
     figure, axes = plt.subplots(figsize=(10, 4), layout="constrained")
     # Bars, because steps without rows are left out, and a line would bridge them. A bar is as wide as the nearest two steps are apart.
     apart = named.index.to_series().diff().min()
-    width = apart if len(named) > 1 else 0.01  # days
+    width = apart if len(named) > 1 else 0.01
     base = 0 * named.iloc[:, 0]
     for destination in named.columns:
         axes.bar(named.index, named[destination], width=width, bottom=base, align="edge", label=destination)
         base = base + named[destination]
     axes.set(title="what falls due, by destination", xlabel="due (UTC)", ylabel="rows a step")
+    axes.xaxis_date()
+    axes.set_xlim(right=min(axes.get_xlim()[1], _LAST_DAY))
     axes.legend(loc="upper right", fontsize="small")
     figure.autofmt_xdate()
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -214,11 +218,15 @@ def _history(
     )
     for event in events:
         named = {name: value for name, value in asdict(event).items() if value is not None}
-        named |= {name: instant_text_ms(named[name]) for name in ("at_ms", "deliver_at_ms") if name in named}
+        named |= {
+            name: instant_text_ms(named[name])
+            for name in ("at_ms", "deliver_at_ms", "acted_at_ms")
+            if name in named
+        }
         say(json.dumps({name.removesuffix("_ms"): value for name, value in named.items()}))
     if not events:
         say(
-            "nothing is known of this id: it never arrived, or ended long ago (see contract.memory), or went to Kafka or files"
+            "nothing is known of this id: it never arrived, or ended long ago (see contract.memory), or went to files"
         )
 
 

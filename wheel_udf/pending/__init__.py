@@ -7,7 +7,7 @@ move, reroute) adds to the slot store. The running job is not involved; any proc
     which entries are pending now, or were at a time?    pending               entries
     how many rows are in the store (no data read)?       stored                entries
     how much falls due when?                             forecast              entries
-    what happened to this id?                            history_of            history
+    what happened to this id?                            history_of            history, in_topics
     which operations of a purgatory are pending?         operations_pending    operations
     cancel, move, reroute by id or by predicate          acts.cancel, ...      acts
                                                          (reads of Spark's state: state)

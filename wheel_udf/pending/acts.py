@@ -14,7 +14,7 @@ A later command of the producer with a higher ``seq`` still wins over an act. Ea
 are placed by the store's cursor; if a hand-over moves the cursor meanwhile, the rows are placed again. The selection is made once, before the
 first try.
 
-Each act is recorded in the commit that adds its rows, and shown by :func:`audit` (:mod:`wheel_udf.pending.audit`).
+Each act is recorded in the commit that adds its rows, its rows have the number of the act, and it is shown by :func:`audit` (:mod:`wheel_udf.pending.audit`).
 
 An act obeys the contract of the job if :class:`PendingWork` has it: a reroute goes to an allowed destination only, and a move to at most
 ``max_delay`` after the store's clock (after the wall clock if the store has none).
@@ -43,7 +43,7 @@ from wheel_udf.common import (
     instant_text_ms,
     is_destination_name,
 )
-from wheel_udf.pending.audit import Act, audit, copy_records, user_name
+from wheel_udf.pending.audit import Act, arrived_by, audit, copy_records, user_name
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.platform import first_line
 from wheel_udf.store import CURSOR, Head, SlotStore, stored_rows
@@ -162,8 +162,8 @@ class _Change:
     due: str | None = None
     destination: str | None = None
 
-    def of(self, rows: DataFrame) -> DataFrame:
-        """Turns selected entries into parsed commands with the new version (``amend``)."""
+    def of(self, rows: DataFrame, clock_ms: int) -> DataFrame:
+        """Turns selected entries into parsed commands with the new version (``amend``), made at this time of the wheel's clock."""
         entry = self.op == SCHEDULE
         moved = self.due is not None
         due = F.expr(self.due).cast("timestamp") if self.due is not None else F.col("scheduled_at")
@@ -188,7 +188,7 @@ class _Change:
             "source": F.col("source"),
             **carried,
             **{name: nothing.cast("string") for name in ("error_code", "error_message", "record")},
-            "event_time_ms": nothing.cast("long"),
+            "event_time_ms": F.lit(clock_ms).cast("long"),
         }
         return rows.select(*(column.alias(name) for name, column in columns.items()))
 
@@ -205,7 +205,7 @@ def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change
         )
     rows = picked.of(pending(spark, work, ids=picked.ids))
     try:
-        chosen = change.of(rows).persist()
+        chosen = change.of(rows, _clock_ms(store)).persist()
     except PySparkException as fault:
         what = f"the new due time cannot be used ({first_line(str(fault))})"
         raise ActError(what, field="to", value=change.due, rule="SQL of a timestamp") from None
@@ -226,8 +226,13 @@ def _latest_due_ms(work: PendingWork) -> int | None:
     """The latest due time that the contract allows to an act."""
     if work.contract is None or work.contract.max_delay_ms is None or work.store is None:
         return None
-    clock_ms = work.store.head().clock_ms
-    return (wall_clock_ms() if clock_ms is None else clock_ms) + work.contract.max_delay_ms
+    return _clock_ms(work.store) + work.contract.max_delay_ms
+
+
+def _clock_ms(store: SlotStore) -> int:
+    """The clock of a store; the wall clock if it has none."""
+    clock_ms = store.head().clock_ms
+    return wall_clock_ms() if clock_ms is None else clock_ms
 
 
 def _require_good_dues(chosen: DataFrame, due: str, latest_ms: int | None) -> None:
@@ -260,7 +265,7 @@ def _append(store: SlotStore, chosen: DataFrame, change: _Change, picked: Picked
             wall_clock_ms(), change.act, user_name(), str(picked), change.change, rows=count, batch=batch
         )
         assert head.cursor_ms is not None, "something is pending"
-        rows = stored_rows(chosen, store.layout, cursor_ms=head.cursor_ms, arrived=0)
+        rows = stored_rows(chosen, store.layout, cursor_ms=head.cursor_ms, arrived=arrived_by(batch))
         try:
             if store.append(
                 rows, app_id=app_id, batch_id=batch, expect={CURSOR: head.cursor_ms}, note=record.text()

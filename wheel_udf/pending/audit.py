@@ -73,6 +73,16 @@ class Act:
         return cls(**json.loads(text)[_KEY])
 
 
+def arrived_by(batch: int) -> int:
+    """The column ``arrived`` of the rows of an act: below 0, unlike the batches of the intake."""
+    return -1 - batch
+
+
+def act_of(arrived: int) -> int | None:
+    """The number of the act that a row is of; None if it is of the intake (or of an act of an earlier release)."""
+    return -1 - arrived if arrived < 0 else None
+
+
 def user_name() -> str:
     """The user of this process; its number if it has no name, as in a container."""
     try:

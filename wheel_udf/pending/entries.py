@@ -23,14 +23,16 @@ Caveats: the wheel drops near rows when it has forgotten their ids (``memory``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 
-from wheel_udf.commands import Contract
+from wheel_udf.commands import MAX_INSTANT_MS, Contract
+from wheel_udf.common import DURATION_RULE, ConfigError, parse_duration_ms
 from wheel_udf.pending.state import in_state
-from wheel_udf.platform import committed_offsets, version_at
+from wheel_udf.platform import committed_offsets, require_checkpoint, version_at
 from wheel_udf.store import STORE_SCHEMA, VERSION, Head, SlotStore, is_far, is_far_column, with_version
 from wheel_udf.wheel import SCHEDULE
 
@@ -81,9 +83,10 @@ def pending(
         One row per entry with :data:`PENDING_COLUMNS`, in no order.
 
     Raises:
-        CheckpointError: The checkpoint is damaged, or does not go back so far.
+        CheckpointError: There is no checkpoint, or it is damaged, or does not go back so far.
         StoreError: The store does not go back so far.
     """
+    require_checkpoint(work.checkpoint)
     if work.store is None:
         rows = in_state(spark, work.query, as_of_ms=as_of_ms)
         return _public(rows if ids is None else rows.where(F.col("schedule_id").isin(*ids)), F.lit("state"))
@@ -212,14 +215,31 @@ def forecast(rows: DataFrame, every: str = "1 minute") -> DataFrame:
 
     Args:
         rows: The table of :func:`pending`.
-        every: Width of a step, in the syntax of Spark's ``window``.
+        every: Width of a step, such as ``"1 minute"`` or ``PT1H``. Steps are counted from 1970-01-01T00:00Z.
 
     Returns:
         ``due_from`` timestamp, ``destination`` string, ``rows`` long, ``bytes`` long (keys and values), ordered; steps without rows are left out.
+
+    Raises:
+        ConfigError: `every` is not a duration above 0.
     """
     size = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
-    steps = rows.groupBy(F.window("scheduled_at", every).alias("step"), "destination")
+    # Not Spark's window(): it overflows for the last due times that a timestamp can hold.
+    due_ms, every_ms = F.unix_millis("scheduled_at"), F.lit(step_ms(every)).cast("long")
+    steps = rows.groupBy((due_ms - F.pmod(due_ms, every_ms)).alias("from_ms"), "destination")
     found = steps.agg(F.count(F.lit(1)).alias("rows"), F.sum(size.cast("long")).alias("bytes"))
-    return found.select(F.col("step.start").alias("due_from"), "destination", "rows", "bytes").orderBy(
-        "due_from", "destination"
-    )
+    return found.select(
+        F.timestamp_millis("from_ms").alias("due_from"), "destination", "rows", "bytes"
+    ).orderBy("due_from", "destination")
+
+
+def step_ms(every: str) -> int:
+    """The width of a step of the forecast in ms.
+
+    Raises:
+        ConfigError: It is not a duration above 0.
+    """
+    with suppress(ConfigError):
+        if 0 < (width_ms := parse_duration_ms(every)) <= MAX_INSTANT_MS:
+            return width_ms
+    raise ConfigError("not the width of a step", field="every", value=every, rule=f"above 0; {DURATION_RULE}")

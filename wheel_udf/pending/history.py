@@ -7,26 +7,30 @@ Nothing is stored for this purpose. The answer is put together from these source
                                                                                                   near ones until their window is retired
     state                           the entry that waits; what is remembered of an ended id       until it fires; ``memory``
     tables of the destinations      when it fired, how late                                       as long as the tables are kept
-    table of the rejects            why a command was refused, or the entry missed                the same
+    topics of the destinations      the same                                                      as long as the topics keep their records
+    table or topic of the rejects   why a command was refused, or the entry missed                the same
+    records of acts (tiered)        who moved, rerouted or cancelled it, when and by which act    always
     the geometry                    the levels it passes, and when                                always
 
-Caveats: Kafka topics and files are not searched. The levels are computed from the wheel's rule, from the version's event time on; a clock that
-jumps skips the levels in between.
+Caveats: files are not searched, and topics are read whole. The levels are computed from the wheel's rule, from the version's event time (of an act: its
+clock) up to the moment when a higher version came; a clock that jumps skips the levels in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from pyspark.sql import Row, SparkSession, functions as F
 
-from wheel_udf.delivery import DeltaSink, Destinations, Sink, duration_text
+from wheel_udf.delivery import DeltaSink, Destinations, KafkaSink, Sink, duration_text
+from wheel_udf.pending.audit import act_of, audit
 from wheel_udf.pending.entries import PendingWork, pending
+from wheel_udf.pending.in_topics import Event, fired_to_topics, rejected_to_topic
 from wheel_udf.pending.state import clock_of, remembered
 from wheel_udf.platform import delta_log as tables, open_folder
-from wheel_udf.store import INBOX, id_hash, is_far
+from wheel_udf.store import INBOX, SlotStore, id_hash, is_far
 from wheel_udf.wheel import (
     CANCEL,
     COMMAND,
@@ -58,29 +62,6 @@ _REMEMBERED: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Event:
-    """One fact about an id.
-
-    Attributes:
-        at_ms: When it happened (UTC epoch ms); None if that is not recorded.
-        what: What happened.
-        seq: The version concerned; None if the fact concerns no version.
-        amend: Number of acts on that version.
-        deliver_at_ms: The requested due time of the version.
-        destination: The destination of the version.
-        detail: Further information.
-    """
-
-    at_ms: int | None
-    what: str
-    seq: int | None = None
-    amend: int | None = None
-    deliver_at_ms: int | None = None
-    destination: str | None = None
-    detail: str | None = None
-
-
 def history_of(
     spark: SparkSession,
     work: PendingWork,
@@ -104,49 +85,102 @@ def history_of(
         The facts, ordered by time; facts without a recorded time come last. Empty if nothing is known.
 
     Raises:
-        CheckpointError: The checkpoint is damaged.
+        CheckpointError: There is no checkpoint, or it is damaged.
     """
     events: list[Event] = []
     if work.store is not None:
-        events += _in_store(work, schedule_id, geometry)
+        events += _in_store(spark, work.store, schedule_id, geometry)
     events += _waiting(spark, work, schedule_id, geometry)
     events += _in_memory(spark, work, schedule_id)
     places = sorted(set(_tables_of(spark, destinations)) if destinations is not None else ())
     for place in places:
         events += _fired(spark, place, schedule_id)
+    events += fired_to_topics(spark, destinations, schedule_id)
     if isinstance(rejects, DeltaSink):
         events += _rejected(spark, rejects.path, schedule_id)
+    if isinstance(rejects, KafkaSink):
+        events += rejected_to_topic(spark, rejects, schedule_id)
     return sorted(events, key=lambda event: (event.at_ms is None, event.at_ms or 0, event.seq or 0))
 
 
-def _in_store(work: PendingWork, schedule_id: str, geometry: Wheel) -> Iterator[Event]:
-    assert work.store is not None, "tiered mode"
-    rows = work.store.rows().where(F.col("id_hash") == id_hash(F.lit(schedule_id)))
-    names = ("level", "slot", "act", "op", "seq", "amend", "deliver_at_ms", "destination", "event_time_ms")
+def _in_store(spark: SparkSession, store: SlotStore, schedule_id: str, geometry: Wheel) -> Iterator[Event]:
+    rows = _rows_of(store, schedule_id)
+    acts = _acts(spark, store, rows)
+    for row in rows:
+        about = (row.seq, row.amend or None, row.asked_ms, row.destination)
+        if row.act not in (COMMAND, MOVED):
+            yield Event(None, _SAID_BY_STORE[row.act], *about)
+            continue
+        act = acts.get(act_of(row.arrived))
+        if row.op == CANCEL:
+            yield _command("CANCEL", row, act, *about)
+        elif row.deliver_at_ms is not None:
+            yield _command("SCHEDULE", row, act, *about, _place(row) + _level(row))
+            if row.act == MOVED:
+                yield Event(None, _SAID_BY_STORE[MOVED], *about)
+            if row.event_time_ms is not None:
+                yield from _way(
+                    geometry, row.seq, row.deliver_at_ms, row.event_time_ms, _beaten_ms(row, rows)
+                )
+
+
+def _rows_of(store: SlotStore, schedule_id: str) -> list[Row]:
+    """Returns the rows of an id but FAR ones, which only repeat the version of an entry that has a row of its own."""
+    rows = store.rows().where(F.col("id_hash") == id_hash(F.lit(schedule_id)))
+    names = (
+        "level",
+        "slot",
+        "act",
+        "op",
+        "seq",
+        "amend",
+        "deliver_at_ms",
+        "destination",
+        "event_time_ms",
+        "arrived",
+    )
     asked_ms = F.col("deliver_at_ms") - F.coalesce("level_error_ms", F.lit(0))
     columns = (*names, "delay_level_ms", asked_ms.alias("asked_ms"))
-    found = rows.where((F.col("schedule_id") == schedule_id) & F.col("reject").isNull()).select(*columns)
-    for row in found.collect():
-        if row.act == FAR:
-            continue  # only repeats the version of an entry that has a row of its own
-        about = (row.seq, row.amend or None, row.asked_ms, row.destination)
-        if row.act != COMMAND:
-            yield Event(None, _SAID_BY_STORE[row.act], *about)
-        elif row.op == CANCEL:
-            yield Event(row.event_time_ms, "CANCEL" + _by_act(row), *about)
-        elif row.deliver_at_ms is not None:
-            yield Event(row.event_time_ms, "SCHEDULE" + _by_act(row), *about, _place(row) + _level(row))
-            if row.event_time_ms is not None:
-                yield from _way(geometry, row.seq, row.deliver_at_ms, row.event_time_ms)
+    own = (F.col("schedule_id") == schedule_id) & F.col("reject").isNull() & (F.col("act") != FAR)
+    return rows.where(own).select(*columns).collect()
 
 
-def _way(geometry: Wheel, seq: int, due_ms: int, from_ms: int) -> Iterator[Event]:
+def _acts(spark: SparkSession, store: SlotStore, rows: list[Row]) -> dict[int | None, Row]:
+    """Returns the records of the acts that rows are of, by their number."""
+    numbers = {number for row in rows if (number := act_of(row.arrived)) is not None}
+    if not numbers:
+        return {}
+    found = audit(spark, store).where(F.col("batch").isin(*numbers))
+    at_ms = F.unix_millis("at").alias("at_ms")
+    return {row.batch: row for row in found.select("batch", "act", "change", "by", at_ms).collect()}
+
+
+def _command(what: str, row: Row, act: Row | None, *about: Any) -> Event:
+    by_act = act is None and (act_of(row.arrived) is not None or row.event_time_ms is None)
+    event = Event(row.event_time_ms, what + (" by an act" if by_act else ""), *about)
+    if act is None:
+        return event
+    return replace(event, by=act.by, act=f"{act.act} {act.change}".strip(), acted_at_ms=act.at_ms)
+
+
+def _beaten_ms(row: Row, rows: list[Row]) -> int | None:
+    """When a higher version replaced or cancelled a row; None if no one did, or it is not recorded."""
+    own = _version(row)
+    later = [each.event_time_ms for each in rows if each.act in (COMMAND, MOVED) and _version(each) > own]
+    return min((at_ms for at_ms in later if at_ms is not None), default=None)
+
+
+def _version(row: Row) -> tuple[int, int, int]:
+    return row.seq, row.amend or 0, row.op or 0
+
+
+def _way(
+    geometry: Wheel, seq: int, due_ms: int, from_ms: int, until_ms: int | None = None
+) -> Iterator[Event]:
+    """Yields the levels that an entry passes, up to the moment when it was replaced or cancelled."""
     for level, slot, at_ms in path_of(geometry, due_ms, from_ms):
-        yield Event(at_ms, "on a level of the wheel", seq=seq, detail=f"level {level}, slot {slot}")
-
-
-def _by_act(row: Row) -> str:
-    return " by an act" if row.event_time_ms is None else ""
+        if until_ms is None or at_ms < max(until_ms, from_ms + 1):
+            yield Event(at_ms, "on a level of the wheel", seq=seq, detail=f"level {level}, slot {slot}")
 
 
 def _level(row: Row) -> str:

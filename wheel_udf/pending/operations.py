@@ -10,6 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.pending.state import from_state
+from wheel_udf.platform import require_checkpoint
 from wheel_udf.purgatory import LOOK_SCHEMA, operations_of_text
 
 OPERATIONS_PENDING: Final = (
@@ -33,8 +34,9 @@ def operations_pending(spark: SparkSession, checkpoint: str, *, as_of_ms: int | 
         One row per operation with :data:`OPERATIONS_PENDING`, in no order.
 
     Raises:
-        CheckpointError: The checkpoint is damaged, or does not go back so far.
+        CheckpointError: There is no checkpoint, or it is damaged, or does not go back so far.
     """
+    require_checkpoint(checkpoint)
     rows = from_state(spark, checkpoint, operations_of_text, LOOK_SCHEMA, as_of_ms=as_of_ms)
     named = {
         name: F.timestamp_millis(f"{name}_ms").alias(name) for name in ("event_time", "deadline", "limit")

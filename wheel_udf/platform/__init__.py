@@ -11,7 +11,7 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
       delta_log  delta_files  delta_transaction      places            Delta tables: read, follow, commit; their places
       identity  lease  spark_logs  planned_settings  files              checkpoints: identity, lock, planned batches
       session  java  jars  class_archive  class_training               Spark, Java, the jars, a JVM that starts faster
-      kafka_admin                                                      Kafka's topics
+      worker_python  kafka_admin                                       the Python of Spark's workers, Kafka's topics
       cached_columns  failures                                         columns built once, errors in one sentence
       jvm  private_api  delta_public                                   access to the JVM, the list below, public replacements
     ---------------------------------------------------------------------------------------------------------------
@@ -141,6 +141,7 @@ if TYPE_CHECKING:
         check_checkpoint as check_checkpoint,
         check_tiered_folder as check_tiered_folder,
         open_checkpoint as open_checkpoint,
+        require_checkpoint as require_checkpoint,
     )
     from wheel_udf.platform.jvm import (
         SPARK_ERRORS as SPARK_ERRORS,
@@ -170,9 +171,13 @@ if TYPE_CHECKING:
         last_planned as last_planned,
         planned_batch as planned_batch,
         planned_offsets as planned_offsets,
+        planned_watermark_ms as planned_watermark_ms,
     )
     from wheel_udf.platform.table_state import (
         has_batch as has_batch,
+    )
+    from wheel_udf.platform.worker_python import (
+        require_worker_python as require_worker_python,
     )
 else:
     __getattr__, __dir__ = exports(
@@ -190,6 +195,7 @@ else:
                 "check_checkpoint",
                 "check_tiered_folder",
                 "open_checkpoint",
+                "require_checkpoint",
             ),
             "jvm": ("SPARK_ERRORS",),
             "kafka_admin": ("TopicInfo",),
@@ -205,8 +211,10 @@ else:
                 "last_planned",
                 "planned_batch",
                 "planned_offsets",
+                "planned_watermark_ms",
             ),
             "table_state": ("has_batch",),
+            "worker_python": ("require_worker_python",),
         },
         modules=("delta_log", "jars", "java", "kafka_admin"),
     )

@@ -12,8 +12,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
+
+from py4j.protocol import Py4JJavaError
 
 from wheel_udf.common import CheckpointError
 from wheel_udf.platform.jvm import hadoop_configuration, java_class
@@ -42,6 +46,9 @@ class Folder(Protocol):
 
     def replace(self, name: str, content: bytes) -> None:
         """Writes or replaces a file as a whole; creates the folder if it is missing."""
+
+    def unwritable_reason(self) -> str | None:
+        """Writes a small file and removes it, with the folders that it needed. Returns why that failed; None if it did not."""
 
 
 class _LocalFolder:
@@ -81,6 +88,30 @@ class _LocalFolder:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+    def unwritable_reason(self) -> str | None:
+        missing = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
+        probe = self.folder / _probe_name()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(_PROBE)
+        except OSError as fault:
+            return f"{fault.strerror}: {fault.filename}"
+        finally:
+            with suppress(OSError):
+                probe.unlink(missing_ok=True)
+            for each in missing:  # not one that somebody else has begun to use
+                with suppress(OSError):
+                    each.rmdir()
+        return None
+
+
+_PROBE = b"dry run of wheel-udf"
+
+
+def _probe_name() -> str:
+    """Hidden from Spark's readers; if it is left by a kill, a checkpoint may begin beside it, as beside a draft of its identity."""
+    return f".wheel.json.{uuid.uuid4().hex}"
 
 
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
@@ -133,6 +164,27 @@ class _HadoopFolder:
             stream.cancel()
             raise
         stream.close()
+
+    def unwritable_reason(self) -> str | None:
+        place, missing = self._path(self.folder), []
+        try:
+            while place is not None and not self._system.exists(place):
+                missing.append(place)
+                place = place.getParent()
+            probe = self._path(self.name(_probe_name()))
+            try:
+                stream = self._system.create(probe)
+                stream.write(_PROBE)
+                stream.close()
+            finally:
+                self._system.delete(probe, False)  # noqa: FBT003  # not with what is in it; py4j knows no keywords
+                for each in missing:
+                    if not self._system.exists(each) or len(self._system.listStatus(each)):
+                        break  # somebody else has begun to use it
+                    self._system.delete(each, False)  # noqa: FBT003  # likewise
+        except Py4JJavaError as fault:
+            return str(fault.java_exception.toString())
+        return None
 
 
 def open_folder(path: str) -> Folder:

@@ -93,6 +93,22 @@ def check_checkpoint(path: str, *, wheel_fingerprint: str, shards: int, clock_ki
     return _compared(open_folder(path), asked)
 
 
+def require_checkpoint(path: str) -> None:
+    """Refuses a folder without a checkpoint, which would look like one in which nothing is pending.
+
+    Raises:
+        CheckpointError: There is no such folder, or nothing is in it.
+    """
+    files = open_folder(path)
+    if not files.names():
+        raise CheckpointError(
+            "there is no checkpoint",
+            field=files.name(),
+            rule="the folder of a job that was started",
+            hint="check the path; a job makes the folder at its first start",
+        )
+
+
 def check_tiered_folder(path: str) -> None:
     """Refuses a folder in which a tiered run cannot have its two checkpoints: it is a checkpoint itself. Creates nothing.
 

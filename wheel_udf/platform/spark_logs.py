@@ -61,6 +61,17 @@ def planned_offsets(path: str) -> list[Any] | None:
     return _offsets_of_newest(path, "offsets")
 
 
+def planned_watermark_ms(path: str) -> int | None:
+    """The watermark of the newest planned batch (UTC epoch ms); None before the first one, or before any event time."""
+    files = open_folder(path)
+    newest = _newest(files, "offsets")
+    if newest is None:
+        return None
+    metadata = (files.read(f"offsets/{newest}") or b"").split(b"\n")[1:2]
+    found = parsed_json(metadata[0]) if metadata else None
+    return (found.get("batchWatermarkMs") or None) if isinstance(found, dict) else None
+
+
 def _offsets_of_newest(path: str, log: str) -> list[Any] | None:
     files = open_folder(path)
     newest = _newest(files, log)

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.stream.sharded_query import (
         DEFAULT_MEMORY_MS as DEFAULT_MEMORY_MS,
+        clocked as clocked,
     )
     from wheel_udf.stream.status_row import (
         ShardStatus as ShardStatus,
@@ -76,7 +77,7 @@ else:
             "frame_facts": ("FrameFacts", "facts_of"),
             "outputs": ("fired", "leaving", "outcomes", "refused", "rejects", "status", "status_class"),
             "schedule_operator": ("schedule", "schedule_stored"),
-            "sharded_query": ("DEFAULT_MEMORY_MS",),
+            "sharded_query": ("DEFAULT_MEMORY_MS", "clocked"),
             "status_row": ("ShardStatus",),
             "watch_operator": ("watch",),
         },

@@ -31,12 +31,10 @@ years 1678 to 2261 move the clock no further than those bounds.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.clock import Clock, EventClock, HintBoard, StoreClock
-from wheel_udf.commands import Contract, batch_ms, parse_commands
+from wheel_udf.clock import Clock, HintBoard, StoreClock
+from wheel_udf.commands import Contract, batch_ms, parse_commands, require_due_column
 from wheel_udf.stream.clock_rows import event_column, no_tick
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
 from wheel_udf.stream.outputs import LEVEL_COLUMNS
@@ -46,6 +44,7 @@ from wheel_udf.stream.sharded_query import (
     REASON,
     REASON_TYPE,
     check_settings,
+    clocked,
     long_or,
     null_if_absent,
     shard_column,
@@ -90,12 +89,13 @@ def schedule(
 
     Raises:
         ConfigError: A setting is out of range.
-        ContractError: The frame has no column ``schedule_id``, or is not a streaming frame.
+        ContractError: The frame has no column ``schedule_id``, or none with a due time, or is not a streaming frame.
+        SessionError: The Python of Spark's workers is missing, of another version, or lacks a module.
     """
     check_settings(commands, shards, memory_ms, limit, limits)
+    require_due_column(commands.columns)
     contract = contract or Contract()
-    if isinstance(clock, EventClock):
-        contract = replace(contract, max_ahead_ms=clock.max_ahead_ms)
+    contract = clocked(contract, clock)
     leveled = contract.levels is not None
     return _through_the_wheel(
         _command_rows(parse_commands(commands, contract), shards, leveled=leveled),

@@ -12,13 +12,16 @@ Why the key is the shard, and why time comes as data: :mod:`wheel_udf.stream.sch
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from wheel_udf.clock import Clock, HintBoard, StoreClock
+from wheel_udf.clock import Clock, EventClock, HintBoard, ProcessingClock, StoreClock
+from wheel_udf.commands import Contract
 from wheel_udf.common import ConfigError, ContractError
+from wheel_udf.platform import require_worker_python
 from wheel_udf.stream.clock_rows import with_clock_rows
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.sharding import key_of_shard, shard_keys, shard_of_id
@@ -61,7 +64,11 @@ def stepped(
 
     Returns:
         The rows that leave the worker.
+
+    Raises:
+        SessionError: The Python of Spark's workers cannot run it.
     """
+    require_worker_python(rows.sparkSession)
     board = HintBoard(facts.board)
     function = worker(
         wheel=wheel,
@@ -118,6 +125,13 @@ def check_settings(
         if value is not None and (value < least or (most is not None and value > most)):
             rule = f"{least} to {most}" if most is not None else f"at least {least}"
             raise ConfigError("a setting is out of range", field=name, value=value, rule=rule)
+
+
+def clocked(contract: Contract, clock: Clock) -> Contract:
+    """The contract with what a clock adds to it: how far ahead an event time may be, and what ``max_delay`` counts from."""
+    if isinstance(clock, EventClock):
+        return replace(contract, max_ahead_ms=clock.max_ahead_ms)
+    return replace(contract, from_batch=isinstance(clock, ProcessingClock))
 
 
 def shard_column(name: str, shards: int) -> Column:

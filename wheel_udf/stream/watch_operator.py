@@ -19,11 +19,10 @@ while its operation is open.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.clock import Clock, EventClock, HintBoard
+from wheel_udf.clock import Clock, HintBoard
 from wheel_udf.commands import Contract, batch_ms, parse_events, parse_operations
 from wheel_udf.common import DECIDED, ConfigError
 from wheel_udf.purgatory import WATCH_STATE_COLUMNS, watch_fingerprint
@@ -34,6 +33,7 @@ from wheel_udf.stream.sharded_query import (
     HEADERS_TYPE,
     REASON_TYPE,
     check_settings,
+    clocked,
     long_or,
     null_if_absent,
     shard_column,
@@ -77,13 +77,13 @@ def watch(  # noqa: PLR0913  # each is a setting of its own
     Raises:
         ConfigError: A setting is out of range.
         ContractError: A frame lacks a required column, or is not a streaming frame.
+        SessionError: The Python of Spark's workers is missing, of another version, or lacks a module.
     """
     for frame in (operations, events):
         check_settings(frame, shards, memory_ms)
     _check(lookback_ms, memory_ms, deliver)
     contract = contract or Contract()
-    if isinstance(clock, EventClock):
-        contract = replace(contract, max_ahead_ms=clock.max_ahead_ms)
+    contract = clocked(contract, clock)
     rows = _rows(parse_operations(operations, contract), shards).unionByName(
         _rows(parse_events(events, contract), shards)
     )

@@ -28,18 +28,26 @@ which takes a while if it moves millions of rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from wheel_udf.clock import EventClock, StoreClock
-from wheel_udf.commands import parse_commands
-from wheel_udf.delivery import AVAILABLE_NOW, BatchReport, Destinations, Sink, deliver, start_with
+from wheel_udf.clock import StoreClock
+from wheel_udf.commands import parse_commands, require_due_column
+from wheel_udf.delivery import (
+    AVAILABLE_NOW,
+    BatchReport,
+    Destinations,
+    Sink,
+    deliver,
+    require_apart,
+    start_with,
+)
 from wheel_udf.pending import PendingWork
 from wheel_udf.platform import Lease
 from wheel_udf.store import SlotStore
-from wheel_udf.stream import schedule_stored
+from wheel_udf.stream import clocked, schedule_stored
 from wheel_udf.tiered.checks import check_tiered, open_identity, require_one_another
 from wheel_udf.tiered.pressure import Pressure
 from wheel_udf.tiered.run import TieredRun
@@ -87,16 +95,16 @@ def start_tiered(
 
     Raises:
         ContractError: The commands do not fit the contract.
+        ConfigError: The rejects are in the folder of a destination.
         StoreError: The store cannot be used, or belongs to another checkpoint.
         GeometryChangedError: Store or checkpoint were made with another layout, shard count or clock, or in another mode.
         LeaseError: Store or checkpoint are in use.
         CheckpointError: The checkpoint is damaged.
     """
     spark = commands.sparkSession
-    contract = what.contract
-    if isinstance(what.clock, EventClock):
-        contract = replace(contract, max_ahead_ms=what.clock.max_ahead_ms)
-    parsed = parse_commands(commands, contract)
+    require_due_column(commands.columns)
+    require_apart(outlet.destinations, outlet.rejects)
+    parsed = parse_commands(commands, clocked(what.contract, what.clock))
     Lease(f"{what.store}/_wheel").require_free()
     check_tiered(spark, what, checkpoint)
     store = SlotStore.open(spark, what.store, what.layout, create=True, keep_ms=what.keep_ms)

@@ -16,7 +16,7 @@ from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import FIRED_SCHEMA, REJECT_SCHEMA, Destinations, Sink
 from wheel_udf.delivery.file_sink import FileSink
 from wheel_udf.platform import Identity, Lease, PlannedSettings, open_checkpoint, planned_batch
-from wheel_udf.platform.files import _HadoopFolder
+from wheel_udf.platform.files import _HadoopFolder, open_folder
 from wheel_udf.platform.table_state import TableState
 
 if TYPE_CHECKING:
@@ -519,6 +519,19 @@ def test_rejects_may_go_to_files_too(spark: SparkSession, tmp_path: Path) -> Non
 
 
 # --- a checkpoint on another file system ------------------------------------------------------------------------------
+
+
+def test_a_dry_run_writes_through_hadoop_as_it_does_locally_and_leaves_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("x")
+    for kind in (_HadoopFolder, open_folder):
+        assert kind(f"{tmp_path}/a/b").unwritable_reason() is None
+        assert kind(str(tmp_path)).unwritable_reason() is None
+        reason = kind(f"{tmp_path}/file/b").unwritable_reason()
+        assert reason is not None
+        assert f"{tmp_path}/file" in reason
+    assert [each.name for each in tmp_path.rglob("*")] == ["file"]
 
 
 def test_a_checkpoint_through_hadoop_is_the_same_as_a_local_one(

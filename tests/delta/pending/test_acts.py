@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.delta.tiered.test_keeper import LAYOUT, World
-from tests.spark.streams import at_ms
+from tests.spark.streams import T0_MS, at_ms
 from wheel_udf.commands import Contract
 from wheel_udf.common.errors import ActError
-from wheel_udf.pending import PendingWork, acts, pending
+from wheel_udf.pending import PendingWork, acts, history_of, pending
 from wheel_udf.pending.acts import Picked
 from wheel_udf.store.slot_store import SlotStore
 
@@ -35,7 +35,9 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
 
 def work_of(world: World, contract: Contract | None = None) -> PendingWork:
     store = SlotStore.open(world.spark, world.store.path, LAYOUT, create=False)
-    return PendingWork(f"{world.store.path}/no checkpoint", store, contract)
+    checkpoint = Path(world.store.path).parent / "checkpoint"
+    (checkpoint / "wheel").mkdir(parents=True, exist_ok=True)  # of a wheel without a batch
+    return PendingWork(str(checkpoint), store, contract)
 
 
 def waiting(world: World) -> dict[str, tuple[Any, ...]]:
@@ -128,3 +130,31 @@ def test_a_row_of_an_act_says_whether_its_entry_was_in_the_store(world: World) -
     assert acts.move(world.spark, work_of(world), EVERYTHING, to="deliver_at + interval 1 hour") == 3
     rows = world.store.rows().where("amend = 1 and level = 0").select("schedule_id", "seq_given").collect()
     assert sorted(tuple(row) for row in rows) == [("a", True), ("b", True), ("c", False)]
+
+
+def test_history_says_who_moved_an_entry_when_and_how_and_the_levels_it_passed_until_then(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: "ann")
+    for clock_s, wall_s, act in ((100, 7, "move"), (200, 8, "reroute"), (4_900, 9, "cancel")):
+        monkeypatch.setattr(acts, "_clock_ms", lambda _, clock_s=clock_s: at_ms(clock_s))
+        monkeypatch.setattr(acts, "wall_clock_ms", lambda wall_s=wall_s: at_ms(wall_s))
+        to = {"move": "deliver_at + interval 4500 seconds", "reroute": "mail", "cancel": None}[act]
+        more = {} if to is None else {"to": to}
+        assert getattr(acts, act)(world.spark, work_of(world), A, **more) == 1
+    told = history_of(world.spark, work_of(world), "a", geometry=LAYOUT.wheel)
+    second = {event: None if event is None else (event - T0_MS) // 1_000 for event in (e.at_ms for e in told)}
+    assert [(second[event.at_ms], event.what, event.amend, event.act, event.by) for event in told] == [
+        (0, "SCHEDULE", None, None, None),
+        (0, "on a level of the wheel", None, None, None),
+        (100, "SCHEDULE", 1, "move to deliver_at + interval 4500 seconds", "ann"),
+        (100, "on a level of the wheel", None, None, None),
+        (200, "SCHEDULE", 2, "reroute to mail", "ann"),
+        (200, "on a level of the wheel", None, None, None),
+        (4_800, "on a level of the wheel", None, None, None),
+        (4_900, "CANCEL", 2, "cancel", "ann"),
+    ]
+    assert [event.acted_at_ms for event in told if event.act] == [at_ms(7), at_ms(8), at_ms(9)]
+    assert [event.detail for event in told if event.what.startswith("on a level")] == [
+        "level 3, slot 4260169", "level 3, slot 4260180", "level 3, slot 4260180", "level 2, slot 85203610",
+    ]  # fmt: skip

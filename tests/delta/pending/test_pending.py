@@ -6,18 +6,21 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from tests.delta.tiered.test_tiered import LAYOUT
 from tests.spark.streams import T0_MS, add_files, at, cancel, due, read_files, waiting
 from wheel_udf.clock import EventClock
-from wheel_udf.common.errors import ActError
+from wheel_udf.common.errors import ActError, CheckpointError, ConfigError
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import Destinations
 from wheel_udf.delivery.query import deliver
+from wheel_udf.job.verbs import draw
 from wheel_udf.pending import acts
 from wheel_udf.pending.acts import Picked
-from wheel_udf.pending.entries import PendingWork, create_view, forecast, pending
+from wheel_udf.pending.entries import PendingWork, create_view, forecast, pending, step_ms
 from wheel_udf.pending.history import history_of
+from wheel_udf.pending.operations import operations_pending
 from wheel_udf.pending.state import in_state
 from wheel_udf.stream.schedule_operator import schedule
 
@@ -27,9 +30,38 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def test_a_forecast_takes_due_times_of_the_year_9999_and_later(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.sql(
+        "SELECT timestamp_millis(at) AS scheduled_at, 'out' AS destination, X'00' AS key, X'0000' AS value "
+        "FROM VALUES (253402300799999L), (253402300740000L), (9223372036854775L), (-1L) AS t(at)"
+    )
+    found = forecast(rows, "1 minute").select(F.unix_millis("due_from"), "rows", "bytes").collect()
+    assert [tuple(row) for row in found] == [
+        (-60_000, 1, 3),
+        (253_402_300_740_000, 2, 6),
+        (9_223_372_036_800_000, 1, 3),
+    ]
+    draw(forecast(rows, "1 minute"), tmp_path / "forecast.png")
+    assert (tmp_path / "forecast.png").stat().st_size > 0
+
+
+@pytest.mark.parametrize("every", ["0", "0 minutes", "-1 minute", "1 month", "soon", ""])
+def test_the_width_of_a_step_is_a_duration_above_0(every: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^not the width of a step: every = '{every}'; rule: above 0; "):
+        step_ms(every)
+
+
 def test_the_state_of_a_direct_wheel_is_a_table(spark: SparkSession, tmp_path: Path) -> None:
     checkpoint = str(tmp_path / "checkpoint")
-    assert in_state(spark, str(tmp_path / "no checkpoint yet")).isEmpty()
+    assert in_state(spark, str(tmp_path / "no batch yet")).isEmpty()
+    for look in (
+        lambda place: pending(spark, PendingWork(place)),
+        lambda place: operations_pending(spark, place),
+    ):
+        with pytest.raises(
+            CheckpointError, match=r"there is no checkpoint: .*/nowhere; rule: .*; hint: check the path"
+        ):
+            look(str(tmp_path / "nowhere"))
     add_files(
         tmp_path / "in",
         [

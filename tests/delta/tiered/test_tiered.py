@@ -201,9 +201,11 @@ def _look_and_act(world: World) -> None:
         [
             ("SCHEDULE", "00:00:00"),
             ("on a level of the wheel", "00:00:00"),
+            ("SCHEDULE", "00:00:10"),
+            ("on a level of the wheel", "00:00:10"),
             ("on a level of the wheel", "00:06:40"),
+            ("on a level of the wheel", "00:08:20"),
             ("will fire", "00:08:20"),
-            ("SCHEDULE by an act", ""),
         ],
     )
     assert [json.loads(line)["act"] for line in world.say("acts")[1:]] == [

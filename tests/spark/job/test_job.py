@@ -123,7 +123,8 @@ def test_until_means_for_every_clock_and_trigger_what_the_help_says(
     assert batches > 0
     assert all(line.startswith("batch ") and " | watermark " in line for line in lines[:batches])
     assert f"summary of {batches} batch" in lines[batches]
-    assert job.err == ""
+    in_the_past = clock == {"kind": "processing"} and until == "2013-01-01"
+    assert [line[:21] for line in job.err.splitlines()] == ["warning: --until 2013"] * in_the_past
 
 
 def test_a_second_run_goes_on_where_the_first_one_ended(job: Job) -> None:
@@ -195,6 +196,18 @@ def test_a_line_that_is_no_json_is_a_reject_with_its_text(job: Job) -> None:
     assert row.source.endswith("/in/1.json")
 
 
+def test_a_line_with_a_value_of_20_mib_is_oversize_and_keeps_its_id_and_record(job: Job) -> None:
+    big = {"schedule_id": "big", "delay": "0", "event_time": START, "value": "x" * 20 * 2**20}
+    job.send([big, COMMANDS[0]])
+    assert job("run", "--until", "2013-01-01T02:00") == 0, job.err
+    assert job.fired() == [SOON]
+    assert job.rejected() == [("big", "oversize")]
+    row = job.spark.read.format("delta").load(str(job.folder / "bad")).collect()[0]
+    assert row.error_message.startswith("too large: bytes = '20971520'; rule: at most 1048576 bytes")
+    assert json.loads(row.record) == {name: text for name, text in big.items() if name != "value"}
+    assert row.value == big["value"].encode()
+
+
 def test_dry_run_tells_the_geometry_and_writes_nothing(job: Job) -> None:
     job.send(COMMANDS)
     before = sorted(job.folder.rglob("*"))
@@ -202,6 +215,26 @@ def test_dry_run_tells_the_geometry_and_writes_nothing(job: Job) -> None:
     assert "lateness      at worst one trigger (5.0 s) plus the time of one batch" in job.out
     assert "destination   t -> delta" in job.out
     assert "        6          37.0 d         740.7 d and all beyond" in job.out
+    assert sorted(job.folder.rglob("*")) == before
+
+
+def test_dry_run_tries_to_write_where_the_job_will_and_names_every_place_that_refuses(job: Job) -> None:
+    job.send(COMMANDS)
+    (job.folder / "file").write_text("a folder is wanted here")
+    at = {name: str(job.folder / "file" / name) for name in ("out", "bad", "state", "store")}
+    job.configure(
+        mode="tiered",
+        clock={"kind": "event"},
+        destinations={"*": {"sink": "delta", "path": at["out"], "create": True}},
+        rejects={"sink": "delta", "path": at["bad"]},
+        store={"path": at["store"]},
+        checkpoint=at["state"],
+    )
+    before = sorted(job.folder.rglob("*"))
+    assert job("dry-run") == 2
+    assert [line.rpartition(": ")[2] for line in job.err.splitlines()] == [
+        "destinations.*", "rejects", "store.path", "checkpoint",
+    ]  # fmt: skip
     assert sorted(job.folder.rglob("*")) == before
 
 

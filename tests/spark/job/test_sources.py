@@ -88,15 +88,54 @@ def test_json_is_texts_of_the_contract_with_the_files_time_as_text(tmp_path: Pat
     assert first.source_coordinates == f"file:{file}"
 
 
-def test_a_line_of_json_that_does_not_parse_keeps_its_text_and_has_no_id(
+def test_a_line_of_json_that_does_not_parse_keeps_its_text_and_a_torn_one_has_no_id(
     tmp_path: Path, rows_of: Rows
 ) -> None:
-    lines = ['{"schedule_id": "a"}', '{"schedule_id": "b", "headers": 5}', '{"schedule_id": "c', "rubbish"]
+    lines = [
+        '{"schedule_id": "a", "delay": "0"}',
+        '{"schedule_id": "b", "headers": 5}',
+        '{"schedule_id": "c',
+        "rubbish",
+    ]
     write(tmp_path / "in" / "1.json", "\n".join(lines) + "\n")
     good, *bad = rows_of(source("json", tmp_path / "in"))
     assert (good.schedule_id, good._corrupt_record) == ("a", None)
-    assert [row.schedule_id for row in bad] == [None] * 3
+    assert [(row.schedule_id, row._misread_columns) for row in bad] == [
+        ("b", "headers = 5, not array<struct<key:string,value:string>>"),
+        (None, None),
+        (None, None),
+    ]
     assert sorted(row._corrupt_record for row in bad) == sorted(lines[1:])
+
+
+def test_a_value_that_is_not_of_its_columns_type_names_the_column_and_the_line_keeps_its_id(
+    tmp_path: Path, rows_of: Rows
+) -> None:
+    lines = [
+        '{"schedule_id": "a", "seq": "abc", "delay": "0"}',
+        '{"schedule_id": "b", "seq": 7, "delay": "0", "deliver_at": "soon", "headers": {"k": 5}}',
+        '{"schedule_id": "c", "seq": 8, "delay": "0"}',
+        '{"schedule_id": "d", "seq": "torn',
+    ]
+    write(tmp_path / "j" / "1.json", "\n".join(lines) + "\n")
+    ddl = "schedule_id STRING, seq BIGINT, delay STRING, deliver_at TIMESTAMP, headers ARRAY<STRUCT<key: STRING, value: STRING>>"
+    a, b, c, torn = rows_of(source("json", tmp_path / "j", schema=ddl))
+    assert (a.schedule_id, a._misread_columns, a._corrupt_record) == ("a", "seq = abc, not bigint", lines[0])
+    assert b._misread_columns == (
+        'deliver_at = soon, not timestamp; headers = {"k":5}, not array<struct<key:string,value:string>>'
+    )
+    assert (b.schedule_id, b.seq) == ("b", 7)
+    assert (c.schedule_id, c._misread_columns, c._corrupt_record) == ("c", None, None)
+    assert (torn.schedule_id, torn._misread_columns, torn._corrupt_record) == (None, None, lines[3])
+    (tmp_path / "checkpoint").rename(tmp_path / "used")
+    write(tmp_path / "c" / "1.csv", "schedule_id;seq;delay\na;abc;0\nb;7;0\nc\n")
+    csv = source(
+        "csv", tmp_path / "c", schema="schedule_id STRING, seq BIGINT, delay STRING", options={"sep": ";"}
+    )
+    a, b, torn = rows_of(csv)
+    assert (a.schedule_id, a._misread_columns) == ("a", "seq = abc, not bigint")
+    assert (b.schedule_id, b._misread_columns, b.seq) == ("b", None, 7)
+    assert (torn.schedule_id, torn._misread_columns, torn._corrupt_record) == (None, None, "c")
 
 
 def test_csv_takes_its_columns_from_the_header_and_a_torn_line_has_no_id(
@@ -160,6 +199,29 @@ def test_files_without_schedule_id_are_refused_with_what_was_found(
             read_commands(spark, source(format_, tmp_path / name))
         assert str(caught.value).startswith("the source has no column schedule_id")
         assert str(caught.value).endswith(f"hint: found: {found}")
+
+
+def test_lines_of_json_that_all_lack_a_due_time_are_refused_unless_they_cancel(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    cancel = '{"schedule_id": "a", "op": "Cancel", "note": "x"}\n'
+    write(tmp_path / "in" / "1.json", cancel)
+    read_commands(spark, source("json", tmp_path / "in"))
+    write(tmp_path / "in" / "2.json", '{"schedule_id": "b", "dealy": "1m"}\n{"schedule_id": "c"}\n')
+    with pytest.raises(ContractError) as caught:
+        read_commands(spark, source("json", tmp_path / "in"))
+    assert str(caught.value) == (
+        "the commands have no column with a due time: columns found = 'dealy, schedule_id'; "
+        "rule: a column deliver_at or delay; hint: rename dealy to delay"
+    )
+    write(tmp_path / "in" / "3.json", '{"schedule_id": "d", "delay": "1m"}\n')
+    read_commands(spark, source("json", tmp_path / "in"))
+
+
+def test_the_hint_names_the_column_that_is_nearly_the_id(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "in" / "1.csv", "scheduleId,delay\na,0\n")
+    with pytest.raises(ContractError, match=r"found: scheduleId, delay; rename scheduleId to schedule_id$"):
+        read_commands(spark, source("csv", tmp_path / "in"))
 
 
 @pytest.mark.parametrize("ddl", ["schedule_id", "INT", "schedule_id STRIN", "(("])

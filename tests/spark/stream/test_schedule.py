@@ -234,6 +234,15 @@ def test_a_setting_out_of_its_bounds_is_refused_by_name(
     assert fault.value.field == field
 
 
+def test_a_frame_without_a_column_for_the_due_time_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    misspelt = read_files(spark, tmp_path / "in").withColumnRenamed("deliver_at", "deliver_time")
+    with pytest.raises(
+        ContractError, match=r"no column with a due time: .*hint: rename deliver_time to deliver_at"
+    ):
+        schedule(misspelt, wheel=WHEEL, clock=EventClock())
+
+
 def test_a_frame_that_does_not_stream_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ContractError, match="streaming frame"):
         schedule(spark.range(1), wheel=WHEEL, clock=EventClock(), contract=Contract())

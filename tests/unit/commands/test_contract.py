@@ -1,4 +1,4 @@
-"""A contract that cannot work is refused where it is made."""
+"""A contract that cannot work is refused where it is made, and so are commands without a column for the due time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from wheel_udf.commands.contract import Contract
-from wheel_udf.common.errors import ConfigError, ConfigErrors
+from wheel_udf.commands.parse import require_due_column
+from wheel_udf.common.errors import ConfigError, ConfigErrors, ContractError
 
 
 def test_a_contract_without_arguments_limits_nothing() -> None:
@@ -65,3 +66,30 @@ def test_all_faults_are_told_at_once() -> None:
         "destinations",
         "destinations",
     ]
+
+
+@pytest.mark.parametrize(
+    ("names", "hint"),
+    [
+        (["schedule_id", "dealy"], "rename dealy to delay"),
+        (["schedule_id", "deliverAt", "destination"], "rename deliverAt to deliver_at"),
+        (["schedule_id", "deliver_time"], "rename deliver_time to deliver_at"),
+        (["schedule_id", "at"], "for cancels alone add a column delay of nulls"),
+    ],
+)
+def test_commands_without_a_column_for_the_due_time_are_refused_and_the_closest_is_named(
+    names: list[str], hint: str
+) -> None:
+    with pytest.raises(ContractError) as caught:
+        require_due_column([*names, "source_coordinates", "_corrupt_record"])
+    assert str(caught.value) == (
+        f"the commands have no column with a due time: columns found = '{', '.join(names)}'; "
+        f"rule: a column deliver_at or delay; hint: {hint}"
+    )
+
+
+def test_a_column_for_the_due_time_may_be_written_in_any_case_but_for_keys_of_json() -> None:
+    require_due_column(["SCHEDULE_ID", "Delay"])
+    require_due_column(["schedule_id", "deliver_at"], exact=True)
+    with pytest.raises(ContractError, match="hint: rename Delay to delay"):
+        require_due_column(["schedule_id", "Delay"], exact=True)

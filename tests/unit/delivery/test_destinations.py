@@ -9,11 +9,12 @@ import pytest
 from wheel_udf.common import is_destination_name
 from wheel_udf.common.errors import ConfigError, SinkError
 from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations
+from wheel_udf.delivery.destinations import Destinations, require_apart
 from wheel_udf.delivery.file_sink import FileSink
 from wheel_udf.delivery.kafka_sink import KafkaSink
 from wheel_udf.platform.places import place_of
 
+TOPIC = KafkaSink({"kafka.bootstrap.servers": "127.0.0.1:9092"}, topic="t")
 TABLES, FILES = DeltaSink("data/tables"), FileSink("data/files")
 
 # Scenario 30, and what else names do to file systems, SQL and logs.
@@ -148,3 +149,36 @@ def test_servers_are_found_whatever_their_case_as_spark_does() -> None:
 def test_the_topic_of_the_rejects_has_a_topics_name(topic: str) -> None:
     with pytest.raises(ConfigError, match="not a topic's name"):
         KafkaSink(SERVERS, topic=topic)
+
+
+@pytest.mark.parametrize(
+    "rejects",
+    [
+        DeltaSink("data/tables"),
+        DeltaSink("data/tables/a_rejects"),
+        DeltaSink("./data//x/../tables/a/"),
+        DeltaSink(str(Path("data/tables/abc/d").absolute())),
+        FileSink(f"file:{Path('data/files/b').absolute()}"),
+        DeltaSink("data"),
+    ],
+)
+def test_rejects_inside_or_above_the_folder_of_a_destination_are_refused(
+    rejects: DeltaSink | FileSink,
+) -> None:
+    destinations = Destinations({"topics": TOPIC, "a*": TABLES, "b*": FILES})
+    with pytest.raises(ConfigError, match=r"share a folder: rejects\.path = .*; rule: neither in nor above"):
+        require_apart(destinations, rejects)
+
+
+@pytest.mark.parametrize(
+    "rejects",
+    [
+        DeltaSink("data/tables2"),
+        DeltaSink("data/tables/rejects"),
+        DeltaSink("rejects"),
+        DeltaSink("s3a://data/tables"),
+        TOPIC,
+    ],
+)
+def test_rejects_beside_the_folders_of_the_destinations_are_good(rejects: DeltaSink | KafkaSink) -> None:
+    require_apart(Destinations({"topics": TOPIC, "a*": TABLES, "b*": FILES}), rejects)

@@ -92,6 +92,57 @@ def test_dry_run_is_the_other_verb_and_until_may_be_left_out(program: Program) -
     assert [(verb, until_ms) for verb, _, until_ms in program.calls] == [("dry-run", None)]
 
 
+@pytest.mark.parametrize(
+    ("clock", "trigger", "warning"),
+    [
+        ("{kind: simulated, start: 1970-01-03, step: 1s}", "9s", "the run ends as soon as nothing is due"),
+        ("{kind: simulated, start: 1970-01-03, step: 1s}", "available-now", "it has no effect"),
+        ("{kind: simulated, instants: [1970-01-03, 1970-01-01]}", "available-now", "it has no effect"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["run", "dry-run"])
+def test_an_until_that_the_clock_has_passed_is_a_warning_of_one_line(
+    program: Program, verb: str, clock: str, trigger: str, warning: str
+) -> None:
+    settings = ("--config", str(program.file), "--set", f"clock={clock}", "--trigger", trigger)
+    assert program(verb, *settings, "--until", "1970-01-02") == 0
+    past = "--until 1970-01-02T00:00:00Z is in the past, the clock of the job is at 1970-01-03T00:00:00Z"
+    assert program.errors == [f"warning: {past}: {warning}"]
+    assert len(program.calls) == 1
+
+
+def test_with_the_processing_clock_the_past_is_that_of_the_wall_clock(program: Program) -> None:
+    settings = ("--config", str(program.file), "--set", "clock={kind: processing}")
+    assert program("run", *settings, "--until", "1970-01-02") == 0
+    (line,) = program.errors
+    assert line.startswith("warning: --until 1970-01-02T00:00:00Z is in the past, the wall clock is at 2")
+    program.err.truncate(0)
+    assert program("run", *settings, "--until", "9999-01-01") == 0
+    assert program.errors == []
+
+
+def test_with_the_event_clock_the_past_is_behind_the_watermark_of_the_checkpoint(
+    program: Program, tmp_path: Path
+) -> None:
+    offsets = tmp_path / "state" / "offsets"
+    offsets.mkdir(parents=True)
+    offsets.joinpath("0").write_text('v1\n{"batchWatermarkMs":0,"batchTimestampMs":9}\n{"a":1}')
+    settings = (
+        "--config",
+        str(program.file),
+        "--set",
+        f"checkpoint={tmp_path / 'state'}",
+        "--until",
+        "1970-01-02",
+    )
+    assert program("run", *settings) == 0
+    assert program.errors == []
+    offsets.joinpath("1").write_text('v1\n{"batchWatermarkMs":86400000,"batchTimestampMs":9}\n{"a":2}')
+    assert program("run", *settings) == 0
+    (line,) = program.errors
+    assert "is in the past, the clock of the job is at 1970-01-02T00:00:00Z" in line
+
+
 def test_overrides_apply_in_order_and_the_trigger_last(program: Program) -> None:
     sets = ["--set", "wheel.size=30", "--set", "wheel.size=40", "--set", "trigger=9 seconds"]
     assert program("run", "--config", str(program.file), *sets, "--trigger", "5 seconds") == 0

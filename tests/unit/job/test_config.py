@@ -142,6 +142,17 @@ def test_a_rule_between_two_sections_is_checked_although_other_settings_of_them_
     ]
 
 
+@pytest.mark.parametrize(
+    "path", ["data/tables", "data/tables/reminders_EWR", "data//tables/reminders_JFK/x/", "data"]
+)
+def test_rejects_in_the_folder_of_a_destination_are_refused(file: Path, path: str) -> None:
+    (fault,) = faults_of(file, f"rejects.path={path}")
+    assert fault == (
+        f"the rejects and a destination share a folder: rejects.path = '{path}'; "
+        "rule: neither in nor above the folder of destinations.reminders_* below data/tables"
+    )
+
+
 def test_a_section_of_no_known_variant_is_checked_for_what_is_wrong_with_all_of_them(file: Path) -> None:
     assert faults_of(file, "source={form: json, path: 5, options: []}", "mode=half", "wheel.size=1") == [
         "not one of the known values: mode = 'half'; rule: one of direct, tiered",

@@ -42,6 +42,7 @@ from wheel_udf.job.models.scheduler import (
     JobConfig as JobConfig,
     SchedulerConfig as SchedulerConfig,
     TieredConfig as TieredConfig,
+    path_of as path_of,
 )
 from wheel_udf.job.models.sink import (
     AnySink as AnySink,

@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from wheel_udf.commands import DEFAULT_PRESET, PRESETS
-from wheel_udf.common import AllowList
+from wheel_udf.common import AllowList, shares_a_folder
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models.bounds import (
     ContractConfig,
@@ -95,6 +95,18 @@ def one_use_of_each(paths: Mapping[tuple[str, ...], str | None]) -> Faults:
             yield fault_at(*location, what="one path with two uses", value=path, rule=rule)
 
 
+@looks_at(rejects="path")
+def _rejects_are_apart(rejects: RejectsConfig, destinations: Mapping[str, AnySink]) -> Faults:
+    own = path_of(rejects)
+    for pattern, sink in destinations.items():
+        other = path_of(sink)
+        if own is not None and other is not None and shares_a_folder(own, pattern, other):
+            rule = f"neither in nor above the folder of destinations.{pattern} below {other}"
+            what = "the rejects and a destination share a folder"
+            yield fault_at("rejects", "path", what=what, value=own, rule=rule)
+            return
+
+
 def path_of(section: object) -> str | None:
     """Returns the path of a section that has one."""
     return getattr(section, "path", None)
@@ -127,7 +139,7 @@ class JobConfig(Section):
     restarts: RestartsConfig = all_defaults(RestartsConfig)
     """New starts of the query after a failure."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (_default_is_allowed,)
+    rules: ClassVar[tuple[Rule, ...]] = (_default_is_allowed, _rejects_are_apart)
 
     @property
     def trigger_ms(self) -> int | None:

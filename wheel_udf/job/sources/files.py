@@ -7,8 +7,16 @@ from typing import Final, TypeVar
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
-from pyspark.sql.types import StringType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    AtomicType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
+from wheel_udf.commands import LONG_JSON, MISREAD, meant, require_due_column
 from wheel_udf.common import ConfigError, ContractError
 from wheel_udf.job.models import DeltaSourceConfig, FileSourceConfig
 
@@ -30,6 +38,7 @@ _JSON_DDL = ", ".join(f"{name} STRING" for name in _TEXT_COLUMNS) + (
 _CSV_DEFAULTS = {"header": "true", "enforceSchema": "false"}
 _MISSING = ("PATH_NOT_FOUND", "DELTA_SCHEMA_NOT_SET", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
 _SAMPLED_LINES = 100
+_LONGEST_VALUE = 60
 _T = TypeVar("_T")
 
 
@@ -38,7 +47,7 @@ def read_files(spark: SparkSession, source: FileSourceConfig) -> DataFrame:
     options = reader_options(source)
     schema = _schema(spark, source, options)
     require_id(schema.names, source)
-    return _with_coordinates(_files(spark, source, options, schema), source)
+    return _with_coordinates(_files(spark, source, options, schema), source, options)
 
 
 def open_files(spark: SparkSession, source: FileSourceConfig, ddl: str | None) -> DataFrame:
@@ -55,7 +64,9 @@ def open_files(spark: SparkSession, source: FileSourceConfig, ddl: str | None) -
     else:
         reader = spark.read.options(**options).format(source.format)
         schema = _inferred(source, reader.load) or StructType()
-    return _with_coordinates(_files(spark, source, options, _with_corrupt_record(source, schema)), source)
+    return _with_coordinates(
+        _files(spark, source, options, _with_corrupt_record(source, schema)), source, options
+    )
 
 
 def _files(
@@ -78,6 +89,8 @@ def reader_options(source: Source) -> dict[str, str]:
         )
     if source.format in ("json", "csv"):
         options["columnNameOfCorruptRecord"] = CORRUPT_RECORD
+    if source.format == "json" and "maxstringlen" not in folded:
+        options |= LONG_JSON
     return options
 
 
@@ -155,10 +168,15 @@ def _check_json_keys(spark: SparkSession, source: FileSourceConfig) -> None:
     if source.options.get("multiLine", "").lower() == "true":
         return
     lines = existing(source, lambda: spark.read.text(source.path)).limit(_SAMPLED_LINES)
-    keys = lines.select(F.explode(F.json_object_keys("value")).alias("key")).distinct()
-    names = sorted(row.key for row in keys.collect())
+    is_cancel = F.lower(F.btrim(F.get_json_object("value", "$.op"))) == "cancel"
+    keys = lines.select(F.explode(F.json_object_keys("value")).alias("key"), is_cancel.alias("is_cancel"))
+    found = keys.groupBy("key").agg(F.min(F.coalesce("is_cancel", F.lit(False))).alias("is_cancel")).collect()
+    names = sorted(row.key for row in found)
     if names:
         require_id(names, source)
+    of_schedules = sorted(row.key for row in found if not row.is_cancel)
+    if of_schedules:
+        require_due_column(of_schedules, exact=True)
 
 
 def require_id(names: Sequence[str], source: Source) -> None:
@@ -172,18 +190,51 @@ def require_id(names: Sequence[str], source: Source) -> None:
             field="source.path",
             value=source.path,
             rule="the columns of the command contract",
-            hint=f"found: {shown}",
+            hint=f"found: {shown}"
+            + (f"; {renamed}" if (renamed := meant(names, ["schedule_id"], ())) else ""),
         )
 
 
-def _with_coordinates(frame: DataFrame, source: FileSourceConfig) -> DataFrame:
+def _with_coordinates(frame: DataFrame, source: FileSourceConfig, options: dict[str, str]) -> DataFrame:
     modified = F.col("_metadata.file_modification_time")
     columns = {COORDINATES: F.col("_metadata.file_path"), "event_time": event_time(frame, modified)}
     if source.format == "parquet":
         columns[COORDINATES] = F.concat_ws("#", "_metadata.file_path", "_metadata.row_index")
-    if CORRUPT_RECORD in frame.columns and "schedule_id" in frame.columns:
-        columns["schedule_id"] = F.when(F.col(CORRUPT_RECORD).isNull(), F.col("schedule_id"))
-    return frame.withColumns(columns)
+    if CORRUPT_RECORD not in frame.columns:
+        return frame.withColumns(columns)
+    misread = _misread(frame, source, options)
+    if "schedule_id" in frame.columns:
+        # Of a line that is torn, a column that was read may be a part of another one.
+        sound = F.col(CORRUPT_RECORD).isNull() | misread.isNotNull()
+        columns["schedule_id"] = F.when(sound, F.col("schedule_id"))
+    return frame.withColumns(columns | {MISREAD: misread})
+
+
+def _misread(frame: DataFrame, source: FileSourceConfig, options: dict[str, str]) -> Column:
+    """The columns of a line that have a value, but not one of their type, with both; null if the line is torn or good."""
+    typed = [
+        field
+        for field in frame.schema
+        if not isinstance(field.dataType, StringType)
+        and (source.format == "json" or isinstance(field.dataType, AtomicType))  # of CSV there are no others
+    ]
+    if not typed:
+        return F.lit(None).cast("string")
+    as_texts = StructType([StructField(field.name, StringType()) for field in frame.schema])
+    line, ddl = F.col(CORRUPT_RECORD), as_texts.toDDL()
+    texts = F.from_json(line, ddl, options) if source.format == "json" else F.from_csv(line, ddl, options)
+    words = [
+        F.when(
+            F.col(f"`{field.name}`").isNull(),
+            F.concat(
+                F.lit(f"{field.name} = "),
+                F.substring(texts.getField(field.name), 1, _LONGEST_VALUE),
+                F.lit(f", not {field.dataType.simpleString()}"),
+            ),
+        )
+        for field in typed
+    ]
+    return F.when(line.isNotNull(), F.nullif(F.concat_ws("; ", *words), F.lit("")))
 
 
 def event_time(frame: DataFrame, written: Column) -> Column:

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from wheel_udf.commands import EVENT_COLUMNS, OPERATION_COLUMNS, RECORD, utc_text
+from wheel_udf.commands import EVENT_COLUMNS, LONG_JSON, MISREAD, OPERATION_COLUMNS, RECORD, utc_text
 from wheel_udf.common import ConfigError, ConfigErrors, WheelError
 from wheel_udf.job.models import (
     DeltaSourceConfig,
@@ -95,7 +95,7 @@ def _read(spark: SparkSession, source: StreamConfig, section: str) -> DataFrame:
         rows = rows.where(chosen | unreadable)
     if not source.columns:
         return json_rows(rows, names) if source.format == "kafka" else rows
-    kept = [name for name in (COORDINATES, CORRUPT_RECORD) if name in rows.columns]
+    kept = [name for name in (COORDINATES, CORRUPT_RECORD, MISREAD) if name in rows.columns]
     columns = {"event_time": time, **given, RECORD: F.struct(*(F.col(f"`{name}`") for name in rows.columns))}
     for name in _NEVER_NULL & given.keys():
         # Null would mean the default, but it is also the result of SQL on a bad value. The text null is neither a rule nor a number.
@@ -168,7 +168,7 @@ def json_rows(rows: DataFrame, names: Sequence[str]) -> DataFrame:
         text of a value that is not an object.
     """
     text = F.col("value").cast("string")
-    given = F.from_json(text, _ddl_of(names, keys="STRING"))
+    given = F.from_json(text, _ddl_of(names, keys="STRING"), {**LONG_JSON})
     is_object = F.coalesce(F.json_object_keys(text).isNotNull(), F.lit(False))
     rows = rows.select(
         given.alias("given"),

@@ -1,0 +1,55 @@
+"""Warns of an ``--until`` that the clock has passed already: the run then ends at once, or as if it had not been given.
+
+::
+
+    clock         where it stands before the run
+    processing    the wall clock
+    simulated     its first instant, or the last one in the checkpoint
+    event         the watermark in the checkpoint (tiered: the clock of the wheel's query); unknown before the first batch
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from wheel_udf.clock import wall_clock_ms
+from wheel_udf.common import CheckpointError, instant_text
+from wheel_udf.job import models
+from wheel_udf.job.models import JobConfig, TieredConfig
+from wheel_udf.platform import planned_offsets, planned_watermark_ms
+
+
+def warning_of(config: JobConfig, until_ms: int) -> str | None:
+    """Returns the warning, or None if ``until`` is not in the past as far as that is known.
+
+    Args:
+        config: The checked config.
+        until_ms: The instant of ``--until`` (UTC epoch ms).
+    """
+    now_ms, name = None, "clock of the job"
+    if config.clock.kind == "processing":
+        now_ms, name = wall_clock_ms(), "wall clock"
+    else:
+        # On other file systems than the local one a checkpoint needs a session; a damaged one is reported by the run.
+        with suppress(CheckpointError):
+            now_ms = _standing_ms(config)
+    if now_ms is None or until_ms > now_ms:
+        return None
+    bounded = config.trigger == models.AVAILABLE_NOW
+    effect = "it has no effect" if bounded else "the run ends as soon as nothing is due"
+    return (
+        f"--until {instant_text(until_ms)} is in the past, the {name} is at {instant_text(now_ms)}: {effect}"
+    )
+
+
+def _standing_ms(config: JobConfig) -> int | None:
+    tiered = isinstance(config, TieredConfig)
+    checkpoint = f"{config.checkpoint}/wheel" if tiered else config.checkpoint
+    clock = config.clock
+    if isinstance(clock, models.EventClockConfig) and not tiered:
+        return planned_watermark_ms(checkpoint)
+    offsets = [offset for offset in planned_offsets(checkpoint) or () if isinstance(offset, dict)]
+    instants = [at for offset in offsets if (at := offset.get("instant_ms")) is not None]
+    if isinstance(clock, models.SimulatedClockConfig):
+        instants += [clock.start_ms] if clock.instants_ms is None else clock.instants_ms[:1]
+    return max((at for at in instants if at is not None), default=None)
