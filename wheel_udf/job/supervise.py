@@ -26,7 +26,7 @@ from wheel_udf.job.compose import SUCCESS, Query, Say, check_config_checkpoint, 
 from wheel_udf.job.models import JobConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
 from wheel_udf.job.restarts import with_restarts
-from wheel_udf.platform import TIERED_PARTS, explain, is_jvm_end, jvm_ignores_sigterm, planned_batch
+from wheel_udf.platform import TIERED_PARTS, explain, is_jvm_end, let_jvm_ignore_sigterm, planned_batch
 
 _POLL_S = 0.2
 _MOST_POLLS = 100
@@ -160,7 +160,8 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
     with session(config.name, config.checkpoint) as spark:
         bounded = config.trigger == models.AVAILABLE_NOW
         supervisor = Supervisor(say, None if bounded else until_ms)
-        with jvm_ignores_sigterm(spark), graceful_signals(supervisor, say):
+        let_jvm_ignore_sigterm(spark)
+        with graceful_signals(supervisor, say):
             try:
                 with_restarts(
                     lambda: _run_once(spark, config, until_ms, supervisor, say),

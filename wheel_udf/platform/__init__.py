@@ -160,7 +160,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.platform.session import (
         build_session as build_session,
-        jvm_ignores_sigterm as jvm_ignores_sigterm,
+        let_jvm_ignore_sigterm as let_jvm_ignore_sigterm,
         stop_session as stop_session,
     )
     from wheel_udf.platform.spark_logs import (
@@ -202,7 +202,7 @@ else:
             "lease": ("Lease",),
             "planned_settings": ("PlannedSettings",),
             "places": ("place_of",),
-            "session": ("build_session", "jvm_ignores_sigterm", "stop_session"),
+            "session": ("build_session", "let_jvm_ignore_sigterm", "stop_session"),
             "spark_logs": (
                 "batch_at",
                 "committed_offsets",

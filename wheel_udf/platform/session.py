@@ -93,26 +93,17 @@ def stop_session(spark: SparkSession) -> None:
             raise
 
 
-@contextmanager
-def jvm_ignores_sigterm(spark: SparkSession) -> Iterator[None]:
-    """Inside, SIGTERM does not end the JVM that this process has started; of SIGINT, pyspark itself does this.
+def let_jvm_ignore_sigterm(spark: SparkSession) -> None:
+    """Lets SIGTERM not end the JVM that this process has started; of SIGINT, pyspark itself does this. It cannot be undone.
 
     ``timeout`` and service managers send the signal to all processes of a job. The JVM would end at once and cut the running batch off; the
     process that has started it can end the run properly. Under spark-submit the JVM is the process that others know, and nothing changes.
     The JVM ends in any case when the process that has started it does.
     """
-    if _is_submitted():
-        yield
-        return
-    with suppress(UnsupportedVersionError), required(JAVA_SIGNALS):
-        signals = java_class(spark, "sun.misc.Signal")
-        ignore = java_class(spark, "sun.misc.SignalHandler").SIG_IGN
-        before = signals.handle(signals("TERM"), ignore)
-    try:
-        yield
-    finally:
-        with suppress(Exception):  # the JVM has ended, or had no such class
-            signals.handle(signals("TERM"), before)
+    if not _is_submitted():
+        with suppress(UnsupportedVersionError), required(JAVA_SIGNALS):
+            signals = java_class(spark, "sun.misc.Signal")
+            signals.handle(signals("TERM"), java_class(spark, "sun.misc.SignalHandler").SIG_IGN)
 
 
 def use_plain_renames(spark: SparkSession, checkpoint: str) -> None:
@@ -249,7 +240,7 @@ def _project_settings() -> dict[str, str]:
     if folder is not None:
         # The path in the file starts at the project's root; the JVM would start it at the current folder.
         logging = (folder / "log4j2.properties").as_uri()
-        settings[_JVM_OPTIONS] = f"-Dlog4j2.configurationFile={logging}"
+        settings[_JVM_OPTIONS] = settings[_JVM_OPTIONS].replace("=conf/log4j2.properties", f"={logging}")
     settings["spark.pyspark.python"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
     return settings
 

@@ -26,7 +26,7 @@ def test_a_delta_table_is_written_and_read_back(spark: SparkSession, tmp_path: P
 
 
 def test_the_settings_of_the_project_file_are_the_sessions(spark: SparkSession) -> None:
-    chosen_by_tests = {"spark.driver.memory", "spark.sql.shuffle.partitions"}
+    chosen_by_tests = {"spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions"}
     paths = {"spark.jars", "spark.driver.extraJavaOptions", "spark.pyspark.python"}
     expected = {
         key: value

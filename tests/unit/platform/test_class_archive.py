@@ -29,7 +29,8 @@ def test_a_local_session_uses_the_archive_beside_its_jars(archive: Path) -> None
     settings = session._local({})
 
     assert f'"-XX:SharedArchiveFile={archive}"' in settings[OPTIONS]
-    assert "-Dlog4j2.configurationFile=" in settings[OPTIONS]
+    assert "-Dlog4j2.configurationFile=file:///" in settings[OPTIONS]
+    assert "-Xss16m" in settings[OPTIONS]
 
 
 def test_without_an_archive_no_option_names_one(archive: Path) -> None:
