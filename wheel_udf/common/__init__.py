@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         StopError as StopError,
         StoreError as StoreError,
         StoreMovedError as StoreMovedError,
+        TransferError as TransferError,
         UnsupportedVersionError as UnsupportedVersionError,
         WheelError as WheelError,
     )
@@ -131,6 +132,7 @@ else:
                 "StopError",
                 "StoreError",
                 "StoreMovedError",
+                "TransferError",
                 "UnsupportedVersionError",
                 "WheelError",
             ),

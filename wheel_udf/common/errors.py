@@ -115,6 +115,10 @@ class ActError(WheelError):
     """An action on pending entries failed."""
 
 
+class TransferError(WheelError):
+    """An export or an import cannot be made."""
+
+
 class StoreMovedError(StoreError):
     """The slot store has changed since the rows were computed (another cursor, or an act); nothing was written."""
 

@@ -26,10 +26,15 @@ from wheel_udf.common.exports import exports
 
 if TYPE_CHECKING:
     from wheel_udf.pending import acts as acts
+    from wheel_udf.pending.audit import (
+        audit as audit,
+        take_over as take_over,
+    )
     from wheel_udf.pending.entries import (
         PendingWork as PendingWork,
         forecast as forecast,
         pending as pending,
+        read_to as read_to,
         stored as stored,
     )
     from wheel_udf.pending.history import (
@@ -38,13 +43,21 @@ if TYPE_CHECKING:
     from wheel_udf.pending.operations import (
         operations_pending as operations_pending,
     )
+    from wheel_udf.pending.state import (
+        from_state as from_state,
+        heads_of as heads_of,
+        in_state as in_state,
+        remembered as remembered,
+    )
 else:
     __getattr__, __dir__ = exports(
         __name__,
         {
-            "entries": ("PendingWork", "forecast", "pending", "stored"),
+            "entries": ("PendingWork", "forecast", "pending", "read_to", "stored"),
+            "audit": ("audit", "take_over"),
             "history": ("history_of",),
             "operations": ("operations_pending",),
+            "state": ("from_state", "heads_of", "in_state", "remembered"),
         },
         modules=("acts",),
     )

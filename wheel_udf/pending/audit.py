@@ -126,6 +126,19 @@ def copy_records(spark: SparkSession, store: SlotStore, newest: Act) -> None:
         )  # fmt: skip
 
 
+def take_over(store: SlotStore, acts: DataFrame) -> None:
+    """Copies the records of another store to a new one, which has no acts yet. Their numbers come before those of the new store.
+
+    Args:
+        store: The new store.
+        acts: The table of :func:`audit`.
+    """
+    last = acts.agg(F.max("batch")).collect()[0][0]
+    if last is not None:
+        earlier = acts.withColumn("batch", F.col("batch") - F.lit(last + 1))
+        earlier.coalesce(1).write.format("delta").mode("overwrite").save(_place(store))
+
+
 def _place(store: SlotStore) -> str:
     return f"{store.path}/_acts"
 

@@ -131,14 +131,14 @@ def _pending_in_store(
 ) -> DataFrame:
     """Returns the rows of the store that are pending, with the store's columns."""
     # The state is read first: an entry that leaves the store afterwards must not be counted twice.
-    read_to, clock_ms = _position(checkpoint)
+    version, clock_ms = read_to(checkpoint)
     head = store.head()
     entries = _entries_at(store, head, ids)
     if clock_ms is None:
         return entries
     by_now = ~is_far_column(F.col("level")) & (F.col("deliver_at_ms") <= clock_ms)
     alive = in_state(spark, checkpoint).select("schedule_id", "seq", "amend")
-    unread = store.added_since(read_to).select(
+    unread = store.added_since(version).select(
         "schedule_id", "seq", F.coalesce("amend", F.lit(0)).alias("amend")
     )
     waiting = entries.where(by_now).join(
@@ -195,16 +195,16 @@ def _winners(rows: DataFrame) -> DataFrame:
     return alone.unionByName(best.where(is_entry).select(alone.columns))
 
 
-def _position(checkpoint: str) -> tuple[int, int | None]:
+def read_to(checkpoint: str) -> tuple[int, int | None]:
     """Returns the version of the store that the wheel's last committed batch has read, and that batch's clock (None before the first batch)."""
     offsets = committed_offsets(checkpoint)
     if offsets is None:
         return -1, None
     table = next(offset for offset in offsets if isinstance(offset, dict) and "reservoirVersion" in offset)
     # Delta's offset is either the next version with a negative index, or the version being read with the number of files read.
-    read_to = int(table["reservoirVersion"]) - (int(table["index"]) < 0)
+    version = int(table["reservoirVersion"]) - (int(table["index"]) < 0)
     instants = (offset.get("instant_ms") for offset in offsets if isinstance(offset, dict))
-    return read_to, max((at for at in instants if at is not None), default=None)
+    return version, max((at for at in instants if at is not None), default=None)
 
 
 # ---- forecast --------------------------------------------------------------------------------------------------------

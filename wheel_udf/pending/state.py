@@ -7,6 +7,7 @@ are decoded in Python workers, shard by shard, as Arrow batches. Cost: O(entries
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions as F
@@ -77,3 +78,14 @@ def clock_of(spark: SparkSession, checkpoint: str) -> int | None:
         return None
     clock_ms: int | None = states.agg(F.max("value.groupState.clock_ms")).collect()[0][0]
     return clock_ms
+
+
+def heads_of(spark: SparkSession, checkpoint: str) -> list[dict[str, Any]]:
+    """Returns the scalars of each shard that has a state: the columns of its row but ``chunks``, and ``key``, its grouping key."""
+    states = _states(spark, checkpoint)
+    if states is None:
+        return []
+    columns = (
+        states.select("key.shard", "value.groupState.*").drop("chunks").withColumnRenamed("shard", "key")
+    )
+    return [row.asDict() for row in columns.collect()]

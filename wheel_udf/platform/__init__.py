@@ -10,6 +10,7 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
     ---------------------------------------------------------------------------------------------------------------
       delta_log  delta_files  delta_transaction      places            Delta tables: read, follow, commit; their places
       identity  lease  spark_logs  planned_settings  files              checkpoints: identity, lock, planned batches
+      move_marks  source_logs                                          checkpoints that move: marks, logs of sources
       session  java  jars  class_archive  class_training               Spark, Java, the jars, a JVM that starts faster
       worker_python  kafka_admin                                       the Python of Spark's workers, Kafka's topics
       cached_columns  failures                                         columns built once, errors in one sentence
@@ -133,13 +134,16 @@ if TYPE_CHECKING:
         quiet_sql as quiet_sql,
     )
     from wheel_udf.platform.files import (
+        json_bytes as json_bytes,
         open_folder as open_folder,
+        parsed_json as parsed_json,
     )
     from wheel_udf.platform.identity import (
         TIERED_PARTS as TIERED_PARTS,
         Identity as Identity,
         check_checkpoint as check_checkpoint,
         check_tiered_folder as check_tiered_folder,
+        identity_of as identity_of,
         open_checkpoint as open_checkpoint,
         require_checkpoint as require_checkpoint,
     )
@@ -152,6 +156,11 @@ if TYPE_CHECKING:
     from wheel_udf.platform.lease import (
         Lease as Lease,
     )
+    from wheel_udf.platform.move_marks import (
+        import_mark as import_mark,
+        mark_exported as mark_exported,
+        mark_import as mark_import,
+    )
     from wheel_udf.platform.places import (
         place_of as place_of,
     )
@@ -162,6 +171,10 @@ if TYPE_CHECKING:
         build_session as build_session,
         let_jvm_ignore_sigterm as let_jvm_ignore_sigterm,
         stop_session as stop_session,
+    )
+    from wheel_udf.platform.source_logs import (
+        source_log as source_log,
+        write_source_log as write_source_log,
     )
     from wheel_udf.platform.spark_logs import (
         batch_at as batch_at,
@@ -188,21 +201,24 @@ else:
             "delta_log": ("Snapshot", "tables_read", "version_at"),
             "delta_transaction": ("NewFiles", "Transaction", "append_once", "begin_transaction"),
             "failures": ("explain", "first_line", "is_jvm_end", "quiet_sql"),
-            "files": ("open_folder",),
+            "files": ("json_bytes", "open_folder", "parsed_json"),
             "identity": (
                 "TIERED_PARTS",
                 "Identity",
                 "check_checkpoint",
                 "check_tiered_folder",
+                "identity_of",
                 "open_checkpoint",
                 "require_checkpoint",
             ),
             "jvm": ("SPARK_ERRORS",),
             "kafka_admin": ("TopicInfo",),
             "lease": ("Lease",),
+            "move_marks": ("import_mark", "mark_exported", "mark_import"),
             "planned_settings": ("PlannedSettings",),
             "places": ("place_of",),
             "session": ("build_session", "let_jvm_ignore_sigterm", "stop_session"),
+            "source_logs": ("source_log", "write_source_log"),
             "spark_logs": (
                 "batch_at",
                 "committed_offsets",

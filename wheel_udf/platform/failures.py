@@ -35,6 +35,7 @@ _USER_FAULTS = (
     errors.GeometryChangedError,
     errors.CheckpointError,
     errors.ActError,
+    errors.TransferError,
 )
 _WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "FOREACH_USER_FUNCTION_ERROR"}
 _OURS = re.compile(r"^(?:\S+: )?wheel_udf\.common\.errors\.(\w+): (.+)", re.MULTILINE)

@@ -1,11 +1,13 @@
 """The identity of a checkpoint: what its first start was given and every later start is compared with.
 
 A checkpoint is a folder. Spark writes ``metadata``, ``offsets/N``, ``commits/N``, ``state/`` and ``sources/`` into it
-(:mod:`wheel_udf.platform.spark_logs`); this package adds three files::
+(:mod:`wheel_udf.platform.spark_logs`); this package adds files of its own::
 
     wheel.json            the identity: geometry, shards, clock, transaction id              written once, at the first start
     wheel-settings.json   settings that change rows, with the first batch they apply to      replaced when they change
     wheel.lease           locked by the process that runs the checkpoint                     freed by the kernel at its end
+    wheel-exported.json   the content has left                                               see wheel_udf.platform.move_marks
+    wheel-import.json     the content comes from another checkpoint                          likewise
 
 The folder of a tiered run holds two checkpoints, ``intake`` and ``wheel``; that of a direct run or of a purgatory is a checkpoint itself. So
 a folder shows its mode, whatever release made it, and a start in another mode is refused.
@@ -34,6 +36,7 @@ from wheel_udf import __version__
 from wheel_udf.common import CheckpointError, GeometryChangedError
 from wheel_udf.platform.files import Folder, json_bytes, open_folder, parsed_json
 from wheel_udf.platform.lease import LEASE_FILE
+from wheel_udf.platform.move_marks import IMPORTED, require_startable
 from wheel_udf.platform.spark_logs import RESTORE, clear_leftovers, require_sound_logs
 from wheel_udf.wheel import FORMAT_VERSION
 
@@ -128,12 +131,20 @@ def check_tiered_folder(path: str) -> None:
         raise CheckpointError(what, field=files.name(), hint="use the folder above it")
     mixed = "; a tiered run that an earlier release started here goes on if its folders intake and wheel are moved to a folder of their own"
     raise _changed(
-        files, [f"mode {mode} there, tiered here"], mixed if names.issuperset(TIERED_PARTS) else ""
+        files,
+        [f"mode {mode} there, tiered here"],
+        more_hint=mixed if names.issuperset(TIERED_PARTS) else "",
     )
 
 
 def open_checkpoint(
-    path: str, *, name: str, wheel_fingerprint: str, shards: int, clock_kind: str
+    path: str,
+    *,
+    name: str,
+    wheel_fingerprint: str,
+    shards: int,
+    clock_kind: str,
+    importing: str | None = None,
 ) -> Identity:
     """Returns the identity of a checkpoint: made at the first start, compared at every later one.
 
@@ -145,15 +156,17 @@ def open_checkpoint(
         wheel_fingerprint: From :meth:`wheel_udf.wheel.geometry.Wheel.fingerprint`.
         shards: Number of shards.
         clock_kind: Kind of clock.
+        importing: Id of the export that is being imported; None at a start.
 
     Raises:
         GeometryChangedError: The checkpoint was made with other values or in another mode; all differences are named, with both values.
-        CheckpointError: The checkpoint is damaged, foreign, or a checkpoint of Spark without ``wheel.json``.
+        CheckpointError: The checkpoint is damaged, foreign, or a checkpoint of Spark without ``wheel.json``; or its content was exported, or its
+            import has not finished.
     """
     files = open_folder(path)
     app_id = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:100]}-{uuid.uuid4().hex}"
     asked = Identity(FORMAT_VERSION, wheel_fingerprint, shards, clock_kind, app_id, __version__)
-    stored = _compared(files, asked)
+    stored = _compared(files, asked, importing)
     if stored is None:
         files.replace(_IDENTITY, json_bytes(asdict(asked)))
         return asked
@@ -161,8 +174,28 @@ def open_checkpoint(
     return stored
 
 
-def _compared(files: Folder, asked: Identity) -> Identity | None:
+def identity_of(path: str) -> Identity:
+    """Returns the identity of a checkpoint that has one. Compares nothing but the format, and creates nothing.
+
+    Raises:
+        CheckpointError: There is none, or it is damaged.
+        GeometryChangedError: It is of another format version.
+    """
+    files = open_folder(path)
+    content = files.read(_IDENTITY)
+    if content is None:
+        raise CheckpointError("there is no checkpoint of this package", field=files.name(_IDENTITY))
+    stored = _identity(files, content)
+    if stored.format_version != FORMAT_VERSION:
+        raise _changed(
+            files, [f"format version {stored.format_version} there, {FORMAT_VERSION} here"], stored
+        )
+    return stored
+
+
+def _compared(files: Folder, asked: Identity, importing: str | None = None) -> Identity | None:
     """Returns the stored identity after comparing it; None in a folder for a first start."""
+    require_startable(files, importing)
     content = files.read(_IDENTITY)
     if content is not None:
         stored = _identity(files, content)
@@ -200,18 +233,24 @@ def _require_same(files: Folder, stored: Identity, asked: Identity) -> None:
         if getattr(stored, name) != getattr(asked, name)
     ]
     if differences:
-        raise _changed(files, differences)
+        raise _changed(files, differences, stored)
 
 
-def _changed(files: Folder, differences: list[str], more_hint: str = "") -> GeometryChangedError:
+def _changed(
+    files: Folder, differences: list[str], stored: Identity | None = None, more_hint: str = ""
+) -> GeometryChangedError:
     what = f"the checkpoint was made with other settings ({'; '.join(differences)})"
-    hint = f"use the settings it was made with, or a new checkpoint folder{more_hint}"
+    other_format = stored is not None and stored.format_version != FORMAT_VERSION
+    way = f"wheel-udf export of release {stored.package_version}" if stored and other_format else "export"
+    hint = f"use the settings it was made with; or move its content into a new checkpoint: {way}, then import{more_hint}"
     return GeometryChangedError(what, field=files.name(), hint=hint)
 
 
 def _require_unused(files: Folder) -> None:
     found = sorted(
-        name for name in files.names() if name != LEASE_FILE and not name.startswith(f".{_IDENTITY}")
+        name
+        for name in files.names()
+        if name not in (LEASE_FILE, IMPORTED) and not name.startswith((f".{_IDENTITY}", f".{IMPORTED}"))
     )
     if found:
         raise _not_ours(files, found)

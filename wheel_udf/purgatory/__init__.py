@@ -27,6 +27,7 @@ generations    extends joins and heartbeats, rest, next generation
 future_events  rows whose time the clock has not passed
 state          schemas, format version, state of a shard
 inspect        lists the operations of a stored state
+seed           the state of a shard made anew from its rows, for another geometry or number of shards
 reference      the classic interface: :class:`Purgatory`, :class:`DelayedOperation`
 =============  ==================================================================================================
 
@@ -53,6 +54,11 @@ if TYPE_CHECKING:
         Outcome as Outcome,
         Purgatory as Purgatory,
     )
+    from wheel_udf.purgatory.seed import (
+        KINDS as KINDS,
+        rows_of_text as rows_of_text,
+        seeded as seeded,
+    )
     from wheel_udf.purgatory.settle import (
         OUTCOME_SCHEMA as OUTCOME_SCHEMA,
     )
@@ -64,6 +70,7 @@ if TYPE_CHECKING:
         EVENT_SCHEMA as EVENT_SCHEMA,
         REQUEST_SCHEMA as REQUEST_SCHEMA,
         SUM as SUM,
+        WATCH_FORMAT_VERSION as WATCH_FORMAT_VERSION,
         WATCH_STATE_COLUMNS as WATCH_STATE_COLUMNS,
         WatchState as WatchState,
         hashes_of as hashes_of,
@@ -80,6 +87,7 @@ else:
         {
             "inspect": ("LOOK_SCHEMA", "operations_of_text"),
             "reference": ("DelayedOperation", "Outcome", "Purgatory"),
+            "seed": ("KINDS", "rows_of_text", "seeded"),
             "settle": ("OUTCOME_SCHEMA",),
             "state": (
                 "BEAT",
@@ -89,6 +97,7 @@ else:
                 "EVENT_SCHEMA",
                 "REQUEST_SCHEMA",
                 "SUM",
+                "WATCH_FORMAT_VERSION",
                 "WATCH_STATE_COLUMNS",
                 "WatchState",
                 "hashes_of",

@@ -17,7 +17,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
 
 from wheel_udf.common import StoreError
-from wheel_udf.platform import FileList, Snapshot, delta_log as tables, is_addition
+from wheel_udf.platform import FileList, Snapshot, delta_log as tables, is_addition, partition_of, stats_of
 from wheel_udf.store.head import CLOCK, CURSOR, DROP, Head, Partition
 from wheel_udf.store.layout import NEAR, StoreLayout
 from wheel_udf.store.table import PARTITIONED_BY, STORE_SCHEMA
@@ -78,6 +78,15 @@ class StoreReader:
                 for action in actions
                 if is_addition(action) and action["dataChange"]
             ]
+        )
+
+    def near_rows_since(self, version: int) -> int:
+        """Returns how many near rows were added after a version; from the log, without reading data."""
+        return sum(
+            int(stats_of(action)["numRecords"])
+            for _, actions in tables.commits_after(self.spark, self.path, version)
+            for action in actions
+            if is_addition(action) and action["dataChange"] and partition_of(action)[0] == NEAR
         )
 
     def near_stream(self) -> DataFrame:

@@ -183,5 +183,5 @@ def _require_same(path: str, what: str, there: str, here: str) -> None:
             field=path,
             value=there,
             rule=here,
-            hint="use the old setting, or begin an empty store at another place",
+            hint="use the old setting; or export the job with the release and settings that it was made with, and import it into a new store",
         )

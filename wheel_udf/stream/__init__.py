@@ -23,6 +23,9 @@ worker               in the Python worker: splits a shard's rows by kind, derive
 wheel_worker         in the Python worker of ``schedule``: state, :func:`wheel_udf.wheel.advance`, output rows
 watch_worker         in the Python worker of ``watch``: state, :func:`wheel_udf.purgatory.advance`, output rows
 status_row           columns of a status row, declared once
+seed_query           the query of the first batch of a moved checkpoint (:mod:`wheel_udf.transfer`)
+seed_worker          in its Python worker: rows of a shard in, its state out
+source_positions     stands in for the sources in that batch
 frame_facts          which operator made a frame, with which geometry: metadata of the column ``kind``
 outputs              selects rows of a kind from a frame
 ===================  ==================================================================================================
@@ -32,7 +35,7 @@ Out: one streaming DataFrame whose column ``kind`` is ``fired``, ``missed``, ``o
     ``status``.
 
 May import: common, wheel, purgatory, platform, clock, commands; pyspark. The files that run on executors
-(sharding, worker, wheel_worker, watch_worker, status_row) import numpy, pandas and pyarrow only, and pyspark
+(sharding, worker, wheel_worker, watch_worker, seed_worker, status_row) import numpy, pandas and pyarrow only, and pyspark
 inside functions only.
 """
 
@@ -60,9 +63,20 @@ if TYPE_CHECKING:
         schedule as schedule,
         schedule_stored as schedule_stored,
     )
+    from wheel_udf.stream.seed_query import (
+        WatchSeedWorker as WatchSeedWorker,
+        WheelSeedWorker as WheelSeedWorker,
+        parcels as parcels,
+        seeding as seeding,
+        stand_ins as stand_ins,
+    )
     from wheel_udf.stream.sharded_query import (
         DEFAULT_MEMORY_MS as DEFAULT_MEMORY_MS,
         clocked as clocked,
+    )
+    from wheel_udf.stream.sharding import (
+        shard_keys as shard_keys,
+        shard_of_id as shard_of_id,
     )
     from wheel_udf.stream.status_row import (
         ShardStatus as ShardStatus,
@@ -77,7 +91,9 @@ else:
             "frame_facts": ("FrameFacts", "facts_of"),
             "outputs": ("fired", "leaving", "outcomes", "refused", "rejects", "status", "status_class"),
             "schedule_operator": ("schedule", "schedule_stored"),
+            "seed_query": ("WatchSeedWorker", "WheelSeedWorker", "parcels", "seeding", "stand_ins"),
             "sharded_query": ("DEFAULT_MEMORY_MS", "clocked"),
+            "sharding": ("shard_keys", "shard_of_id"),
             "status_row": ("ShardStatus",),
             "watch_operator": ("watch",),
         },

@@ -18,11 +18,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
-from pyspark.sql.datasource import DataSourceRegistration
+from pyspark.sql.datasource import DataSource, DataSourceRegistration
 
 from wheel_udf.clock import CLOCK_FORMAT, Clock, ClockSource, EventClock, HintBoard, StoreClock, clock_options
 from wheel_udf.stream.sharding import key_of_shard
@@ -45,7 +45,7 @@ def with_clock_rows(rows: DataFrame, clock: Clock | StoreClock, shards: int, boa
         board: Where the shards post their answers.
     """
     spark = rows.sparkSession
-    _register_clock(spark)
+    register(spark, ClockSource)
     ticks = spark.readStream.format(CLOCK_FORMAT).options(**clock_options(clock, shards, board.folder)).load()
     instant = F.coalesce(F.col("instant_ms").cast("string"), F.lit(""))
     own = {
@@ -82,14 +82,15 @@ def no_tick() -> Column:
     return F.lit(None).cast("string").alias("tick")
 
 
-_with_clock: WeakSet[SparkSession] = WeakSet()
+_registered: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 
 
-def _register_clock(spark: SparkSession) -> None:
-    # Spark warns when a source is registered again in a session.
-    if spark not in _with_clock:
-        DataSourceRegistration(_SessionWithPath(spark)).register(ClockSource)  # type: ignore[arg-type]  # all that it uses is there
-        _with_clock.add(spark)
+def register(spark: SparkSession, source: type[DataSource]) -> None:
+    """Registers a source of this package in a session, once: Spark warns when a source is registered again."""
+    known = _registered.setdefault(spark, set())
+    if source.name() not in known:
+        DataSourceRegistration(_SessionWithPath(spark)).register(source)  # type: ignore[arg-type]  # all that it uses is there
+        known.add(source.name())
 
 
 class _ContextWithPath:

@@ -34,6 +34,12 @@ from wheel_udf.common.exports import exports
 if TYPE_CHECKING:
     from wheel_udf.tiered.checks import (
         check_tiered as check_tiered,
+        open_identity as open_identity,
+        require_one_another as require_one_another,
+        wheel_settings as wheel_settings,
+    )
+    from wheel_udf.tiered.rows import (
+        version_rows as version_rows,
     )
     from wheel_udf.tiered.run import (
         TieredRun as TieredRun,
@@ -49,7 +55,8 @@ else:
     __getattr__, __dir__ = exports(
         __name__,
         {
-            "checks": ("check_tiered",),
+            "checks": ("check_tiered", "open_identity", "require_one_another", "wheel_settings"),
+            "rows": ("version_rows",),
             "run": ("TieredRun",),
             "settings": ("TieredWheel",),
             "start": ("Outlet", "start_tiered"),

@@ -48,12 +48,7 @@ def check_tiered(spark: SparkSession, what: TieredWheel, checkpoint: str) -> Non
     """
     check_tiered_folder(checkpoint)
     intake = check_checkpoint(f"{checkpoint}/intake", **_intake_settings(what))
-    wheel = check_checkpoint(
-        f"{checkpoint}/wheel",
-        wheel_fingerprint=fingerprint(what.wheel.fingerprint(), leveled=what.contract.levels is not None),
-        shards=what.shards,
-        clock_kind=StoreClock.kind,
-    )
+    wheel = check_checkpoint(f"{checkpoint}/wheel", **wheel_settings(what))
     _require_both(checkpoint, {"intake": intake, "wheel": wheel})
     store = SlotStore.find(spark, what.store, what.layout)
     require_one_another(store, what.store, checkpoint, intake)
@@ -121,6 +116,15 @@ def _other_store(store: SlotStore | None, checkpoint: str, *, has_rows: bool) ->
     return "another table" if read - {store.table_id} else None
 
 
-def open_identity(checkpoint: str, name: str, what: TieredWheel) -> Identity:
-    """Opens the checkpoint of the intake, or creates it."""
-    return open_checkpoint(f"{checkpoint}/intake", name=name, **_intake_settings(what))
+def open_identity(checkpoint: str, name: str, what: TieredWheel, importing: str | None = None) -> Identity:
+    """Opens the checkpoint of the intake, or creates it; `importing` is the id of an export that is being imported."""
+    return open_checkpoint(f"{checkpoint}/intake", name=name, importing=importing, **_intake_settings(what))
+
+
+def wheel_settings(what: TieredWheel) -> dict[str, Any]:
+    """The settings that the checkpoint of the wheel's query is recognised by; arguments of ``open_checkpoint``."""
+    return {
+        "wheel_fingerprint": fingerprint(what.wheel.fingerprint(), leveled=what.contract.levels is not None),
+        "shards": what.shards,
+        "clock_kind": StoreClock.kind,
+    }

@@ -38,6 +38,7 @@ versions                  the fold: which commands win, how each of them ends. I
                           ``known`` (what is known of an id), ``ambiguous``, ``late_acts``, ``settle`` (outcomes),
                           ``store_reports``
 memory                    what is remembered of ended ids, and for how long
+seed                      the state of a shard made anew from its rows, for another geometry or number of shards
 limits, shard_limits      back-pressure: the bounds on pending entries; how many of them a shard holds
 delay_levels              delay levels (5s 10s 30s ...): not levels of the wheel
 lateness                  the histogram of latenesses
@@ -128,6 +129,11 @@ if TYPE_CHECKING:
         asked_ms as asked_ms,
         without as without,
     )
+    from wheel_udf.wheel.seed import (
+        Seed as Seed,
+        runs_of as runs_of,
+        seeded as seeded,
+    )
     from wheel_udf.wheel.shard_state import (
         FORMAT_VERSION as FORMAT_VERSION,
         HEAD_COLUMNS as HEAD_COLUMNS,
@@ -186,6 +192,7 @@ else:
                 "asked_ms",
                 "without",
             ),
+            "seed": ("Seed", "runs_of", "seeded"),
             "shard_state": ("FORMAT_VERSION", "HEAD_COLUMNS", "STATE_COLUMNS", "Kept", "ShardState"),
             "step": ("Step", "advance"),
         },

@@ -249,5 +249,5 @@ def refuse_other(what: str, stored: object, wanted: object) -> None:
             field="stored",
             value=stored,
             rule=f"now asked for: {wanted!r}",
-            hint="go on with the stored one, or start with a new checkpoint",
+            hint="go on with the stored one; or export the checkpoint with the release that made it, and import it into a new one",
         )

@@ -1,0 +1,112 @@
+"""What a checkpoint at rest holds: the leases that keep it at rest, its tables, the positions of its sources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from wheel_udf.clock import is_clock_offset
+from wheel_udf.common import TransferError
+from wheel_udf.pending import PendingWork, from_state, in_state, remembered
+from wheel_udf.platform import Identity, Lease, committed_offsets, identity_of, last_committed, planned_batch
+from wheel_udf.purgatory import KINDS, rows_of_text
+from wheel_udf.wheel import ENTRY_SCHEMA, MEMORY_SCHEMA
+
+ENTRIES: Final = "entries"
+MEMORY: Final = "memory"
+ACTS: Final = "acts"
+SOURCES: Final = "sources"
+
+SCHEMAS: Final[Mapping[str, pa.Schema]] = {
+    ENTRIES: ENTRY_SCHEMA,
+    MEMORY: MEMORY_SCHEMA,
+    **{name: kind.schema for name, kind in KINDS.items()},
+}
+"""The columns of each table but the acts."""
+
+FINISH: Final = "run the job once more with --trigger available-now, which finishes it"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of commands, operations or events.
+
+    Attributes:
+        number: Its place in the query, from 0.
+        position: Its offset after the last committed batch, as JSON; None if it had none.
+    """
+
+    number: int
+    position: Any
+
+
+@contextmanager
+def at_rest(work: PendingWork) -> Iterator[Identity]:
+    """Inside, no process can start the job; the identity of the query that holds the state.
+
+    Raises:
+        CheckpointError: There is no checkpoint, or it is damaged.
+        GeometryChangedError: It is of another format.
+        LeaseError: The job runs.
+        TransferError: A planned batch is not committed, or no batch was.
+    """
+    parts = parts_of(work)
+    identities = [identity_of(part) for part in parts]
+    with ExitStack() as leases:
+        if work.store is not None:
+            leases.enter_context(Lease(f"{work.store.path}/_wheel"))
+        for part in parts:
+            leases.enter_context(Lease(part))
+        for part in parts:
+            _require_finished(part)
+        yield identities[-1]
+
+
+def parts_of(work: PendingWork) -> Sequence[str]:
+    """The checkpoints of a job's queries; the last one has the state, the first one the sources."""
+    return [work.checkpoint] if work.store is None else [f"{work.checkpoint}/intake", work.query]
+
+
+def _require_finished(part: str) -> None:
+    if last_committed(part) is None:
+        raise TransferError(
+            "the checkpoint has no committed batch, so there is nothing to move",
+            field=part,
+            hint="begin with a new checkpoint",
+        )
+    planned = planned_batch(part)
+    if planned is not None:
+        raise TransferError(
+            "a batch is planned and not committed; tables may have a part of its rows",
+            field=part,
+            value=f"batch {planned}",
+            hint=FINISH,
+        )
+
+
+def sources_of(part: str) -> list[Source]:
+    """The sources of a query, without the clock."""
+    offsets = committed_offsets(part) or []
+    return [
+        Source(number, position)
+        for number, position in enumerate(offsets)
+        if position is None or not is_clock_offset(json.dumps(position))
+    ]
+
+
+def tables_of(spark: SparkSession, checkpoint: str, *, purgatory: bool) -> dict[str, DataFrame]:
+    """The rows in the state of a query, by kind."""
+    if not purgatory:
+        return {ENTRIES: in_state(spark, checkpoint), MEMORY: remembered(spark, checkpoint)}
+    return {name: from_state(spark, checkpoint, _of_kind(name), kind.schema) for name, kind in KINDS.items()}
+
+
+def _of_kind(name: str) -> Callable[[str], pa.Table]:
+    return partial(rows_of_text, name)

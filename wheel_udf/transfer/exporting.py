@@ -1,0 +1,162 @@
+"""Exports a job at rest: :func:`export_job`.
+
+::
+
+    leases taken, all batches committed --> tables, acts, logs of sources --> account compared --> manifest --> mark in the checkpoint
+
+An export that is killed leaves a folder without a manifest; the same export again overwrites it. One that is killed before the mark is complete; said
+again, it only marks.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from wheel_udf.common import WATCH_COUNTS, WHEEL_COUNTS, TransferError
+from wheel_udf.pending import PendingWork, audit, heads_of
+from wheel_udf.platform import (
+    Identity,
+    identity_of,
+    last_committed,
+    mark_exported,
+    open_folder,
+    source_log,
+    write_source_log,
+)
+from wheel_udf.transfer.content import (
+    ACTS,
+    ENTRIES,
+    MEMORY,
+    SCHEMAS,
+    SOURCES,
+    Source,
+    at_rest,
+    parts_of,
+    sources_of,
+    tables_of,
+)
+from wheel_udf.transfer.manifest import Manifest, find_manifest, write_manifest
+from wheel_udf.transfer.settled import Settled, settle
+
+
+def export_job(spark: SparkSession, work: PendingWork, folder: str, *, keep: bool = False) -> Manifest:
+    """Writes all that a job at rest holds into a folder.
+
+    Args:
+        spark: A session.
+        work: Checkpoint and store of the job; of a purgatory the checkpoint.
+        folder: A new folder, or that of an unfinished export.
+        keep: Leave the old checkpoint as it is. Without it, the checkpoint refuses to start, so that nothing is delivered twice.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        LeaseError: The job runs.
+        CheckpointError: There is no checkpoint, or it is damaged.
+        GeometryChangedError: It is of another format.
+        TransferError: Something is unfinished, or the folder holds another export or something else.
+    """
+    with at_rest(work) as identity:
+        parts = parts_of(work)
+        batch = last_committed(parts[-1])
+        assert batch is not None, "something was committed"
+        manifest = _found(folder, identity, batch) or _write(spark, work, folder, identity, batch)
+        if not keep:
+            for part in parts:
+                mark_exported(part, manifest.export_id, folder)
+    return manifest
+
+
+def _found(folder: str, identity: Identity, batch: int) -> Manifest | None:
+    """The manifest of a complete export of just this; None if the folder is new, or holds an unfinished one."""
+    manifest = find_manifest(folder)
+    if manifest is not None and (manifest.app_id, manifest.batch) != (identity.app_id, batch):
+        raise TransferError(
+            "the folder holds another export",
+            field=folder,
+            value=f"of {manifest.app_id}, batch {manifest.batch}",
+            rule=f"empty, or of {identity.app_id}, batch {batch}",
+            hint="use a new folder",
+        )
+    return manifest
+
+
+def _write(spark: SparkSession, work: PendingWork, folder: str, identity: Identity, batch: int) -> Manifest:
+    _require_unused(folder)
+    purgatory = identity.mode == "purgatory"
+    heads = heads_of(spark, work.query)
+    tables = tables_of(spark, work.query, purgatory=purgatory)
+    settled = None if work.store is None else settle(work, heads, identity.shards)
+    if settled is not None and work.store is not None:
+        tables[ENTRIES] = tables[ENTRIES].unionByName(settled.entries)
+        tables[MEMORY] = tables[MEMORY].unionByName(settled.ended)
+        tables[ACTS] = audit(spark, work.store)
+    rows = {name: _written(table, f"{folder}/{name}") for name, table in tables.items()}
+    sources = sources_of(parts_of(work)[0])
+    _copy_logs(parts_of(work)[0], sources, folder)
+    manifest = Manifest(
+        export_id=uuid.uuid4().hex,
+        mode="tiered" if work.store is not None else identity.mode,
+        wheel=identity.wheel,
+        shards=identity.shards,
+        clock=identity_of(parts_of(work)[0]).clock,
+        app_id=identity.app_id,
+        batch=batch,
+        clock_ms=max((head["clock_ms"] for head in heads if head["clock_ms"] is not None), default=None),
+        counts=_counts(heads, settled, WATCH_COUNTS if purgatory else WHEEL_COUNTS),
+        rows=rows,
+        positions=[source.position for source in sources],
+    )
+    _require_account(manifest, heads, settled, folder)
+    if settled is not None:
+        settled.close()
+    write_manifest(folder, manifest)
+    return manifest
+
+
+def _written(table: DataFrame, place: str) -> int:
+    table.write.mode("overwrite").parquet(place)
+    return table.sparkSession.read.schema(table.schema).parquet(place).count()
+
+
+def _counts(
+    heads: Sequence[Mapping[str, Any]], settled: Settled | None, names: Sequence[str]
+) -> dict[str, int]:
+    more = {} if settled is None else settled.counts
+    return {name: sum(int(head[name]) for head in heads) + more.get(name, 0) for name in names}
+
+
+def _require_unused(folder: str) -> None:
+    """Refuses a folder with anything but an unfinished export."""
+    names = {name for name in open_folder(folder).names() if not name.startswith(".")}
+    if names - {*SCHEMAS, ACTS, SOURCES}:
+        raise TransferError(
+            "the folder is not empty", field=folder, value=sorted(names), rule="a new folder for an export"
+        )
+
+
+def _copy_logs(part: str, sources: Sequence[Source], folder: str) -> None:
+    for place, source in enumerate(sources):
+        if isinstance(source.position, dict) and "logOffset" in source.position:
+            write_source_log(folder, place, dict(source_log(part, source.number)))
+
+
+def _require_account(
+    manifest: Manifest, heads: Sequence[Mapping[str, Any]], settled: Settled | None, folder: str
+) -> None:
+    """Refuses an export in which an entry would be lost: what is pending and what was settled is what the shards have counted."""
+    told = sum(int(head["pending"]) + int(head.get("far") or 0) for head in heads)
+    expected = told - (0 if settled is None else settled.gone)
+    if manifest.pending != expected:
+        raise TransferError(
+            "the export does not hold what is pending",
+            field=folder,
+            value=f"{manifest.pending} pending",
+            rule=f"{expected}",
+            hint="the checkpoint or the store is damaged",
+        )

@@ -1,0 +1,284 @@
+"""Begins a new checkpoint from an export: :func:`import_direct`, :func:`import_watch`; the tiered mode: :mod:`wheel_udf.transfer.into_store`.
+
+::
+
+    mark (not done) --> identity --> logs of sources --> batch 0 by the seed query --> pending and counts compared --> mark (done)
+
+Each step finds what an earlier try has done, so an import that was killed is said again. Until the last step a start is refused.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from wheel_udf.clock import Clock
+from wheel_udf.common import TransferError
+from wheel_udf.delivery import ONCE, start_with
+from wheel_udf.platform import (
+    Lease,
+    import_mark,
+    last_planned,
+    mark_import,
+    open_checkpoint,
+    source_log,
+    write_source_log,
+)
+from wheel_udf.purgatory import KINDS, WATCH_STATE_COLUMNS, watch_fingerprint
+from wheel_udf.stream import WatchSeedWorker, WheelSeedWorker, parcels, seeding, stand_ins
+from wheel_udf.transfer.content import ENTRIES, MEMORY, SCHEMAS
+from wheel_udf.transfer.manifest import Manifest, read_manifest
+from wheel_udf.transfer.seeds import seeds_of
+from wheel_udf.wheel import IN_STORE, STATE_COLUMNS, Seed, Wheel, fingerprint
+
+FIRST_CLOCK: Final = {"wheel_clock": 0}
+"""The position of a clock before its first tick."""
+
+
+def import_direct(
+    spark: SparkSession,
+    folder: str,
+    *,
+    checkpoint: str,
+    wheel: Wheel,
+    clock: Clock,
+    shards: int = 4,
+    leveled: bool = False,
+    name: str = "wheel",
+) -> Manifest:
+    """Begins a checkpoint of the direct mode.
+
+    Args:
+        spark: A session, with the settings that the job will have: the first batch fixes some of them.
+        folder: The export, of a direct or a tiered job.
+        checkpoint: A new folder, or that of an unfinished import of the same export.
+        wheel: As for :func:`~wheel_udf.stream.schedule_operator.schedule`, like `clock` and `shards`.
+        clock: Its kind is fixed by the import.
+        shards: Number of shards.
+        leveled: Whether the contract has delay levels.
+        name: As for :func:`~wheel_udf.delivery.query.deliver`.
+
+    Returns:
+        The manifest of the export.
+
+    Raises:
+        TransferError: There is no such export, it is one of a purgatory, or the checkpoint is in use.
+        LeaseError: The checkpoint is in use.
+        CheckpointError: The checkpoint is damaged or foreign.
+        GeometryChangedError: An unfinished import was begun with other settings.
+    """
+    manifest = read_manifest(folder)
+    require_kind(manifest, folder, purgatory=False)
+    identity: dict[str, Any] = {
+        "wheel_fingerprint": fingerprint(wheel.fingerprint(), leveled=leveled),
+        "shards": shards,
+        "clock_kind": clock.kind,
+    }
+    with beginning(manifest, folder, [checkpoint]) as is_new:
+        if is_new:
+            open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
+            entries, memory = table_of(spark, folder, ENTRIES), table_of(spark, folder, MEMORY)
+            # Here there is no store: an entry that was in one is in the state now.
+            memory = memory.where(memory["status"] != IN_STORE)
+            seed_wheel(
+                spark,
+                manifest,
+                folder,
+                checkpoint,
+                wheel=wheel,
+                seeds=seeds_of(manifest, shards, memory),
+                entries=entries,
+                memory=memory,
+            )
+    return manifest
+
+
+def import_watch(
+    spark: SparkSession,
+    folder: str,
+    *,
+    checkpoint: str,
+    wheel: Wheel,
+    clock: Clock,
+    shards: int = 4,
+    name: str = "wheel",
+) -> Manifest:
+    """Begins a checkpoint of a purgatory; arguments, result and errors are those of :func:`import_direct`."""
+    manifest = read_manifest(folder)
+    require_kind(manifest, folder, purgatory=True)
+    identity: dict[str, Any] = {
+        "wheel_fingerprint": watch_fingerprint(wheel.fingerprint()),
+        "shards": shards,
+        "clock_kind": clock.kind,
+    }
+    with beginning(manifest, folder, [checkpoint]) as is_new:
+        if is_new:
+            open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
+            packed = [
+                parcels(table_of(spark, folder, kind), kind, SCHEMAS[kind], by="group", shards=shards)
+                for kind in KINDS
+            ]
+            copy_logs(manifest, folder, checkpoint, first=1)
+            with no_files() as empty:
+                frame = seeding(
+                    reduce(DataFrame.unionByName, packed),
+                    WatchSeedWorker,
+                    WATCH_STATE_COLUMNS,
+                    wheel=wheel,
+                    seeds=seeds_of(manifest, shards),
+                    clock_position=FIRST_CLOCK,
+                    others=stand_ins(spark, manifest.positions, empty),
+                )
+                run_first_batch(frame, checkpoint, expecting(manifest.pending))
+    return manifest
+
+
+def seed_wheel(  # noqa: PLR0913  # what a state is made of
+    spark: SparkSession,
+    manifest: Manifest,
+    folder: str,
+    checkpoint: str,
+    *,
+    wheel: Wheel,
+    seeds: Sequence[Seed],
+    entries: DataFrame,
+    memory: DataFrame,
+    clock_position: Mapping[str, Any] = FIRST_CLOCK,
+    positions: Sequence[Any] | None = None,
+) -> None:
+    """Runs the first batch of a query of ``schedule``.
+
+    Args:
+        spark: A session.
+        manifest: Of the export.
+        folder: The export.
+        checkpoint: Of the query.
+        wheel: The geometry.
+        seeds: Of each shard.
+        entries: What the state is to hold.
+        memory: What it is to remember.
+        clock_position: Where the clock begins.
+        positions: Where the other sources begin; None: at the positions of the export.
+    """
+    if positions is None:
+        copy_logs(manifest, folder, checkpoint, first=1)
+    packed = [
+        parcels(rows, kind, SCHEMAS[kind], by="schedule_id", shards=len(seeds))
+        for kind, rows in ((ENTRIES, entries), (MEMORY, memory))
+    ]
+    with no_files() as empty:
+        frame = seeding(
+            packed[0].unionByName(packed[1]),
+            WheelSeedWorker,
+            STATE_COLUMNS,
+            wheel=wheel,
+            seeds=seeds,
+            clock_position=clock_position,
+            others=stand_ins(spark, manifest.positions if positions is None else positions, empty),
+        )
+        run_first_batch(frame, checkpoint, expecting(manifest.pending))
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+
+def require_kind(manifest: Manifest, folder: str, *, purgatory: bool) -> None:
+    """Refuses the export of a purgatory where that of a wheel is expected, and the other way round."""
+    if manifest.is_purgatory != purgatory:
+        raise TransferError(
+            "the export is of another kind of job",
+            field=folder,
+            value=manifest.mode,
+            rule="purgatory" if purgatory else "direct or tiered",
+        )
+
+
+@contextmanager
+def beginning(manifest: Manifest, folder: str, parts: Sequence[str]) -> Iterator[bool]:
+    """Inside, the checkpoints are being imported: leases taken, marked. Yields False if the import is done already.
+
+    Raises:
+        TransferError: One of them holds something else.
+    """
+    leases: list[Lease] = []
+    try:
+        leases.extend(Lease(part).acquire() for part in parts)
+        marks = [import_mark(part) for part in parts]
+        for part, mark in zip(parts, marks, strict=True):
+            other = mark is not None and mark.export_id != manifest.export_id
+            if other or (mark is None and last_planned(part) is not None):
+                raise TransferError(
+                    "the checkpoint is in use",
+                    field=part,
+                    value="another import" if other else "a job that has started",
+                    rule="a new folder",
+                )
+        done = all(mark is not None and mark.done for mark in marks)
+        if not done:
+            for part in parts:
+                mark_import(part, manifest.export_id, folder, done=False)
+        yield not done
+        for part in parts:
+            mark_import(part, manifest.export_id, folder, done=True)
+    finally:
+        for lease in leases:
+            lease.close()
+
+
+def table_of(spark: SparkSession, folder: str, name: str) -> DataFrame:
+    """A table of an export."""
+    return spark.read.schema(from_arrow_schema(SCHEMAS[name])).parquet(f"{folder}/{name}")
+
+
+def copy_logs(manifest: Manifest, folder: str, checkpoint: str, *, first: int) -> None:
+    """Copies the logs of the sources into a checkpoint, where the first of them has the number `first`."""
+    for place in range(len(manifest.positions)):
+        write_source_log(checkpoint, first + place, dict(source_log(folder, place)))
+
+
+@contextmanager
+def no_files() -> Iterator[str]:
+    """A folder without files."""
+    with tempfile.TemporaryDirectory(prefix="wheel-import-") as folder:
+        yield folder
+
+
+def run_first_batch(
+    frame: DataFrame, checkpoint: str, check: Callable[[DataFrame, int], None] | None = None
+) -> None:
+    """Runs batch 0 of a new checkpoint, or repeats it; does nothing if it is committed.
+
+    Args:
+        frame: The streaming frame.
+        checkpoint: Its checkpoint.
+        check: Called with the batch before it is committed.
+    """
+    writer = frame.writeStream.option("checkpointLocation", checkpoint)
+    start_with(writer.foreachBatch(check or _nothing), ONCE).awaitTermination()
+
+
+def expecting(pending: int) -> Callable[[DataFrame, int], None]:
+    """Returns a check of the first batch: the shards hold that many entries, near and far."""
+
+    def check(batch: DataFrame, _number: int) -> None:
+        held = sum(row["pending"] + row["far"] for row in batch.collect())
+        if held != pending:
+            raise TransferError(
+                "the import does not hold what was exported",
+                field="pending",
+                value=held,
+                rule=str(pending),
+                hint="the export is damaged: make it again",
+            )
+
+    return check
+
+
+def _nothing(_batch: DataFrame, _number: int) -> None:
+    """An intake's first batch has no rows."""

@@ -1,0 +1,169 @@
+"""Begins a new checkpoint of the tiered mode, with its slot store, from an export: :func:`import_tiered`.
+
+::
+
+    cursor = that of the new layout for the export's clock
+
+    entry due before the cursor    near row of the store, and the state of its shard
+    entry due later                its slot of the store; the state counts it as far
+    memory                         the state of its shard, and a mark in the store: an older version that comes later, and is far, loses against it
+    acts                           the table of acts of the store
+
+    store    one commit: all rows, cursor, clock; the stream of near rows begins after it
+    wheel    batch 0: the states; its clock stands where the export's did
+    intake   batch 0: the positions of the sources
+
+A far entry from the direct mode, where it was known as long as it was pending, is remembered as one of the store, as if it had just come.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession, functions as F
+
+from wheel_udf.clock import EventClock
+from wheel_udf.pending import take_over
+from wheel_udf.platform import Lease, open_checkpoint
+from wheel_udf.store import MARKS, NEAR, SlotStore, id_hash, position_after, stored_rows
+from wheel_udf.stream import stand_ins
+from wheel_udf.tiered import TieredWheel, open_identity, require_one_another, version_rows, wheel_settings
+from wheel_udf.transfer.content import ACTS, ENTRIES, MEMORY
+from wheel_udf.transfer.importing import (
+    beginning,
+    copy_logs,
+    no_files,
+    require_kind,
+    run_first_batch,
+    seed_wheel,
+    table_of,
+)
+from wheel_udf.transfer.manifest import Manifest, read_manifest
+from wheel_udf.transfer.seeds import seeds_of
+from wheel_udf.wheel import COMMAND, FAR, IN_STORE, SCHEDULE
+
+_NO_MARK: Final = (IN_STORE,)
+
+
+def import_tiered(
+    spark: SparkSession, folder: str, what: TieredWheel, *, checkpoint: str, name: str = "wheel"
+) -> Manifest:
+    """Begins a checkpoint and a store of the tiered mode.
+
+    Args:
+        spark: A session, with the settings that the job will have.
+        folder: The export, of a direct or a tiered job.
+        what: Layout, store, clock and shards, as for :func:`~wheel_udf.tiered.start.start_tiered`; the store must be new.
+        checkpoint: A new folder, or that of an unfinished import of the same export.
+        name: As for ``start_tiered``.
+
+    Returns:
+        The manifest of the export.
+
+    Raises:
+        TransferError, LeaseError, CheckpointError, GeometryChangedError: As :func:`~wheel_udf.transfer.importing.import_direct`.
+        StoreError: The store belongs to another job, or cannot be used.
+    """
+    manifest = read_manifest(folder)
+    require_kind(manifest, folder, purgatory=False)
+    parts = [f"{checkpoint}/intake", f"{checkpoint}/wheel"]
+    with Lease(f"{what.store}/_wheel"), beginning(manifest, folder, parts) as is_new:
+        if is_new:
+            _begin(spark, manifest, folder, what, checkpoint, name)
+    return manifest
+
+
+def _begin(
+    spark: SparkSession, manifest: Manifest, folder: str, what: TieredWheel, checkpoint: str, name: str
+) -> None:
+    intake = open_identity(checkpoint, name, what, manifest.export_id)
+    store = SlotStore.open(spark, what.store, what.layout, create=True, keep_ms=what.keep_ms)
+    require_one_another(store, what.store, checkpoint, intake)
+    entries, memory = table_of(spark, folder, ENTRIES), table_of(spark, folder, MEMORY)
+    cursor_ms = None if manifest.clock_ms is None else what.layout.cursor_of(manifest.clock_ms)
+    done = store.append(
+        None if cursor_ms is None else _rows(store, entries, memory, cursor_ms),
+        app_id=f"{intake.app_id}-import",
+        batch_id=0,
+        cursor_ms=cursor_ms,
+        clock_ms=manifest.clock_ms if isinstance(what.clock, EventClock) else None,
+    )
+    if ACTS in manifest.rows:
+        take_over(store, spark.read.parquet(f"{folder}/{ACTS}"))
+    is_far = F.col("deliver_at_ms") >= F.lit(cursor_ms).cast("long")
+    far = entries.where(is_far)
+    if manifest.mode == "direct":
+        memory = memory.unionByName(_known(far, manifest.clock_ms))
+    open_checkpoint(f"{checkpoint}/wheel", name=name, importing=manifest.export_id, **wheel_settings(what))
+    seed_wheel(
+        spark,
+        manifest,
+        folder,
+        f"{checkpoint}/wheel",
+        wheel=what.wheel,
+        seeds=seeds_of(manifest, what.shards, memory, far),
+        entries=entries.where(~is_far),
+        memory=memory,
+        clock_position=_clock_position(manifest.clock_ms, done.version),
+        positions=[position_after(store.table_id, done.version)],
+    )
+    copy_logs(manifest, folder, f"{checkpoint}/intake", first=0)
+    with no_files() as empty:
+        frames = stand_ins(spark, manifest.positions, empty)
+        run_first_batch(_union(frames), f"{checkpoint}/intake")
+
+
+def _clock_position(clock_ms: int | None, version: int) -> dict[str, Any]:
+    instant = {} if clock_ms is None else {"instant_ms": clock_ms}
+    return {"wheel_clock": 1, **instant, "version": version}
+
+
+def _rows(store: SlotStore, entries: DataFrame, memory: DataFrame, cursor_ms: int) -> DataFrame:
+    """The rows of the store: entries in their places, and marks of what is remembered."""
+    nothing = F.lit(None)
+    texts = {name: nothing.cast("string") for name in ("error_code", "error_message", "record")}
+    commands = entries.withColumns(
+        {
+            "op": F.lit(SCHEDULE).cast("byte"),
+            "seq_given": F.lit(True),
+            "event_time_ms": nothing.cast("long"),
+            **texts,
+        }
+    )
+    placed = stored_rows(commands, store.layout, cursor_ms=cursor_ms, arrived=0)
+    # The wheel is told of them by its state.
+    placed = placed.where(F.col("act") != FAR)
+    versions = memory.where(~F.col("status").isin(*_NO_MARK)).select(
+        "schedule_id",
+        id_hash(F.col("schedule_id")).alias("id_hash"),
+        "seq",
+        F.shiftright("rank", 1).alias("amend"),
+        (F.col("rank") % 2).alias("op"),
+    )
+    marks = version_rows(
+        versions.distinct(),
+        level=MARKS,
+        slot=store.layout.slot_of(NEAR, cursor_ms - 1, cursor_ms),
+        act=F.lit(COMMAND),
+        version=("seq", "amend", "op"),
+    )
+    return placed.unionByName(marks)
+
+
+def _known(far: DataFrame, clock_ms: int | None) -> DataFrame:
+    """Memory records of entries in the store."""
+    return far.select(
+        "schedule_id",
+        "seq",
+        (2 * F.col("amend")).cast("int").alias("rank"),
+        F.lit(IN_STORE).cast("byte").alias("status"),
+        F.lit(None).cast("long").alias("deliver_at_ms"),
+        F.lit(clock_ms).cast("long").alias("ended_at_ms"),
+    )
+
+
+def _union(frames: list[DataFrame]) -> DataFrame:
+    first, *others = frames
+    for other in others:
+        first = first.unionByName(other)
+    return first

@@ -1,0 +1,110 @@
+"""The manifest of an export: its format, the account, the clock, the positions of the sources.
+
+``manifest.json`` is written last, so a folder with one is a whole export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from wheel_udf import __version__
+from wheel_udf.common import TransferError
+from wheel_udf.platform import json_bytes, open_folder, parsed_json
+
+FORMAT_VERSION: Final = 1
+"""Raised when the tables or the manifest change; an import reads this one."""
+
+_FILE: Final = "manifest.json"
+_PENDING: Final = ("entries", "operations", "held")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What an export holds.
+
+    Attributes:
+        format: Version of its format.
+        package_version: The release that made it.
+        export_id: A random id.
+        mode: ``direct``, ``tiered`` or ``purgatory``.
+        wheel: Fingerprint of the geometry.
+        shards: Number of shards.
+        clock: Kind of clock.
+        app_id: Id of the checkpoint's transactions.
+        batch: Its last committed batch.
+        clock_ms: Its latest clock (UTC epoch ms); None if it has none.
+        counts: Rows by outcome since the beginning, all shards together.
+        rows: Number of rows of each table.
+        positions: Where each source of commands stands, in the order of the query, as Spark's log has it; None: nothing was read of it.
+    """
+
+    format: int = FORMAT_VERSION
+    package_version: str = __version__
+    export_id: str
+    mode: str
+    wheel: str
+    shards: int
+    clock: str
+    app_id: str
+    batch: int
+    clock_ms: int | None
+    counts: Mapping[str, int]
+    rows: Mapping[str, int]
+    positions: Sequence[Any]
+
+    @property
+    def pending(self) -> int:
+        """Number of pending entries, or operations."""
+        return sum(self.rows.get(name, 0) for name in _PENDING)
+
+    @property
+    def is_purgatory(self) -> bool:
+        """Whether it is that of a purgatory."""
+        return self.mode == "purgatory"
+
+
+def write_manifest(folder: str, manifest: Manifest) -> None:
+    """Writes the manifest; with it the export is complete."""
+    open_folder(folder).replace(_FILE, json_bytes(asdict(manifest)))
+
+
+def find_manifest(folder: str) -> Manifest | None:
+    """The manifest of a folder; None if it has none.
+
+    Raises:
+        TransferError: It is damaged or of another format.
+    """
+    content = open_folder(folder).read(_FILE)
+    if content is None:
+        return None
+    found = parsed_json(content)
+    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
+        raise TransferError("the manifest of the export is damaged", field=f"{folder}/{_FILE}")
+    if found["format"] != FORMAT_VERSION:
+        raise TransferError(
+            "the export is of another format",
+            field=f"{folder}/{_FILE}",
+            value=found["format"],
+            rule=str(FORMAT_VERSION),
+            hint=f"release {found.get('package_version')} made it and can import it",
+        )
+    names = {field.name for field in fields(Manifest)}
+    if not names <= found.keys():
+        raise TransferError("the manifest of the export is damaged", field=f"{folder}/{_FILE}")
+    return Manifest(**{name: found[name] for name in names})
+
+
+def read_manifest(folder: str) -> Manifest:
+    """The manifest of an export.
+
+    Raises:
+        TransferError: There is none, or it is damaged or of another format.
+    """
+    manifest = find_manifest(folder)
+    if manifest is None:
+        raise TransferError(
+            "there is no complete export here", field=f"{folder}/{_FILE}", hint="run the export again"
+        )
+    return manifest

@@ -1,0 +1,143 @@
+"""Settles a slot store for an export: which of its far entries are pending, and what became of the others.
+
+While a job runs, a far entry that a higher version has ended stays in its slot, and the wheel counts its end at the hand-over. An export cannot
+wait for that: it makes the comparison of the hand-over (:func:`wheel_udf.store.versions.verdicts`) for all slots at once and counts the ends as the
+wheel would::
+
+    verdict            count                     and
+    none               pending                   an entry of the export
+    GONE_SUPERSEDED    superseded
+    GONE_DUPLICATE     duplicate
+    GONE_CANCELLED     cancelled                 a waiting CANCEL of the shard becomes applied; its id is remembered as ended
+
+Near rows are in the state already. Rows that the wheel has not read are refused: only it can count them.
+
+Cost: one pass over the id hashes of the store, as a hand-over of everything would take.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, functions as F
+
+from wheel_udf.common import TransferError
+from wheel_udf.pending import PendingWork, read_to
+from wheel_udf.store import SlotStore, is_far_column, verdicts
+from wheel_udf.stream import shard_keys, shard_of_id
+from wheel_udf.transfer.content import FINISH
+from wheel_udf.wheel import (
+    ENDED,
+    ENTRY_SCHEMA,
+    GONE_CANCELLED,
+    GONE_DUPLICATE,
+    GONE_SUPERSEDED,
+    MEMORY_SCHEMA,
+)
+
+_OUTCOME_OF = {GONE_CANCELLED: "cancelled", GONE_SUPERSEDED: "superseded", GONE_DUPLICATE: "duplicate"}
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The far entries of a store.
+
+    Attributes:
+        entries: Those that are pending, with the columns of ``ENTRY_SCHEMA``.
+        ended: What is to be remembered of ids whose entry a CANCEL has ended, with the columns of ``MEMORY_SCHEMA``.
+        counts: How much each outcome rises.
+        cached: The cached frames that they are computed from.
+    """
+
+    entries: DataFrame
+    ended: DataFrame
+    counts: Mapping[str, int]
+    cached: Sequence[DataFrame]
+
+    @property
+    def gone(self) -> int:
+        """Number of entries that have ended."""
+        return sum(self.counts.get(outcome, 0) for outcome in _OUTCOME_OF.values())
+
+    def close(self) -> None:
+        """Releases the cached frames."""
+        for frame in self.cached:
+            frame.unpersist()
+
+
+def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int) -> Settled:
+    """Settles the store of a job at rest.
+
+    Args:
+        work: The job.
+        heads: The scalars of each shard's state.
+        shards: Number of shards.
+
+    Raises:
+        TransferError: The wheel has not read all of the store, or its count of far entries is another.
+    """
+    store = work.store
+    assert store is not None, "tiered mode"
+    version, clock_ms = read_to(work.query)
+    unread = store.near_rows_since(version)
+    if unread:
+        raise TransferError(
+            "the wheel has not read all rows of the store",
+            field=store.path,
+            value=f"{unread} rows",
+            hint=FINISH,
+        )
+    far, others = _far_and_others(store)
+    there, told = far.count(), sum(head["far"] for head in heads)
+    if there != told:
+        raise TransferError(
+            "the store does not hold what the wheel was told of",
+            field=store.path,
+            value=f"{there} far entries",
+            rule=f"{told}",
+            hint="another writer has changed the store: restore it from a copy",
+        )
+    gone = verdicts(far, others).persist()
+    by_shard = gone.groupBy(shard_of_id(F.col("schedule_id"), shards).alias("shard"), "act").count().collect()
+    keys = shard_keys(shards)
+    waiting = {keys.index(head["key"]): int(head["waiting"]) for head in heads}
+    counts: Counter[str] = Counter()
+    for row in by_shard:
+        counts[_OUTCOME_OF[row["act"]]] += row["count"]
+        if row["act"] == GONE_CANCELLED:
+            met = min(row["count"], max(waiting.get(row["shard"], 0), 0))
+            counts.update(applied=met, waiting=-met)
+    left = far.join(F.broadcast(gone.select("uid")), "uid", "left_anti") if by_shard else far
+    return Settled(_entries(left), _ended(gone, clock_ms), counts, (far, gone))
+
+
+def _far_and_others(store: SlotStore) -> tuple[DataFrame, DataFrame]:
+    head = store.head()
+    rows = store.rows(version=head.version)
+    is_far = is_far_column(F.col("level"))
+    if head.cursor_ms is not None:
+        # Leaves out what was handed over and is not dropped yet.
+        is_far &= F.col("deliver_at_ms") >= head.cursor_ms
+    far = rows.where(is_far).withColumn("uid", F.monotonically_increasing_id()).persist()
+    return far, rows.where(~is_far_column(F.col("level")))
+
+
+def _entries(rows: DataFrame) -> DataFrame:
+    amend = F.coalesce("amend", F.lit(0)).cast("int").alias("amend")
+    return rows.select(*(amend if name == "amend" else name for name in ENTRY_SCHEMA.names))
+
+
+def _ended(gone: DataFrame, clock_ms: int | None) -> DataFrame:
+    columns = {
+        "schedule_id": F.col("schedule_id"),
+        "seq": F.col("seq"),
+        "rank": (2 * F.col("amend") + F.col("op")).cast("int"),
+        "status": F.lit(ENDED).cast("byte"),
+        "deliver_at_ms": F.lit(None).cast("long"),
+        "ended_at_ms": F.lit(clock_ms).cast("long"),
+    }
+    cancelled = gone.where(F.col("act") == GONE_CANCELLED)
+    return cancelled.select(*(columns[name].alias(name) for name in MEMORY_SCHEMA.names))
