@@ -27,7 +27,6 @@ from wheel_udf.common.exports import exports
 if TYPE_CHECKING:
     from wheel_udf.pending import acts as acts
     from wheel_udf.pending.audit import (
-        audit as audit,
         take_over as take_over,
     )
     from wheel_udf.pending.entries import (
@@ -54,7 +53,7 @@ else:
         __name__,
         {
             "entries": ("PendingWork", "forecast", "pending", "read_to", "stored"),
-            "audit": ("audit", "take_over"),
+            "audit": ("take_over",),
             "history": ("history_of",),
             "operations": ("operations_pending",),
             "state": ("from_state", "heads_of", "in_state", "remembered"),

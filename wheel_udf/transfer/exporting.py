@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.common import WATCH_COUNTS, WHEEL_COUNTS, TransferError
-from wheel_udf.pending import PendingWork, audit, heads_of
+from wheel_udf.pending import PendingWork, acts, heads_of
 from wheel_udf.platform import (
     Identity,
     identity_of,
@@ -95,7 +95,7 @@ def _write(spark: SparkSession, work: PendingWork, folder: str, identity: Identi
     if settled is not None and work.store is not None:
         tables[ENTRIES] = tables[ENTRIES].unionByName(settled.entries)
         tables[MEMORY] = tables[MEMORY].unionByName(settled.ended)
-        tables[ACTS] = audit(spark, work.store)
+        tables[ACTS] = acts.audit(spark, work.store)
     rows = {name: _written(table, f"{folder}/{name}") for name, table in tables.items()}
     sources = sources_of(parts_of(work)[0])
     _copy_logs(parts_of(work)[0], sources, folder)

@@ -67,6 +67,9 @@ def import_tiered(
     manifest = read_manifest(folder)
     require_kind(manifest, folder, purgatory=False)
     parts = [f"{checkpoint}/intake", f"{checkpoint}/wheel"]
+    Lease(f"{what.store}/_wheel").require_free()
+    # Before the lease, which leaves a file: a store is created in an empty place only.
+    SlotStore.open(spark, what.store, what.layout, create=True, keep_ms=what.keep_ms)
     with Lease(f"{what.store}/_wheel"), beginning(manifest, folder, parts) as is_new:
         if is_new:
             _begin(spark, manifest, folder, what, checkpoint, name)
@@ -77,7 +80,7 @@ def _begin(
     spark: SparkSession, manifest: Manifest, folder: str, what: TieredWheel, checkpoint: str, name: str
 ) -> None:
     intake = open_identity(checkpoint, name, what, manifest.export_id)
-    store = SlotStore.open(spark, what.store, what.layout, create=True, keep_ms=what.keep_ms)
+    store = SlotStore.open(spark, what.store, what.layout, create=False)
     require_one_another(store, what.store, checkpoint, intake)
     entries, memory = table_of(spark, folder, ENTRIES), table_of(spark, folder, MEMORY)
     cursor_ms = None if manifest.clock_ms is None else what.layout.cursor_of(manifest.clock_ms)
