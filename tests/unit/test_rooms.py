@@ -29,6 +29,7 @@ ROOMS = (
     "store",
     "pending",
     "tiered",
+    "transfer",
     "job",
     "testing",
 )
@@ -47,6 +48,8 @@ ON_EXECUTORS = (
     "wheel_udf.stream.worker",
     "wheel_udf.stream.wheel_worker",
     "wheel_udf.stream.watch_worker",
+    "wheel_udf.stream.seed_worker",
+    "wheel_udf.purgatory.seed",
     "wheel_udf.store.layout",
 )
 LIBRARIES_ON_EXECUTORS = {"numpy", "pandas", "pyarrow"}

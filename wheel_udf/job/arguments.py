@@ -25,13 +25,18 @@ PENDING_VERBS: Final = {
     "move": "gives pending entries another due time",
     "reroute": "gives pending entries another destination",
 }
+MOVE_VERBS: Final = {
+    "export": "writes all that a stopped job holds into a folder: pending, remembered, counted, its place in the source",
+    "import": "begins a new checkpoint (and store) from such a folder: other shards, wheel, mode, clock, release or path",
+}
 CONF_VERB: Final = {"conf": "lists, prints or copies the example configs that come with the package"}
-VERBS: Final = RUN_VERBS | PENDING_VERBS | CONF_VERB
+VERBS: Final = RUN_VERBS | PENDING_VERBS | MOVE_VERBS | CONF_VERB
 
 _TASKS: Final[Mapping[str, tuple[str, ...]]] = {
     "run a job": ("run", "dry-run"),
     "look at pending entries": ("pending", "forecast", "history", "acts"),
     "change pending entries (mode tiered)": ("cancel", "move", "reroute"),
+    "move a job": ("export", "import"),
     "start from an example": ("conf",),
 }
 
@@ -58,7 +63,7 @@ it is stopped. With an interval, an idle wheel runs a batch each clock.heartbeat
 _EPILOG: Final = f"""\
 kinds of config: a scheduler has a section source. A purgatory has the sections operations and events: operations
 wait for events until they are complete, cancelled or expired ({PROGRAM} conf unpaid_orders). A purgatory has the
-verbs run, dry-run and pending. An outcome is decided when the clock has passed its instant, so --until has to be
+verbs run, dry-run, pending, export and import. An outcome is decided when the clock has passed its instant, so --until has to be
 later than the last instant that matters.
 
 {_UNTIL}
@@ -147,6 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_run_verbs(verbs)
     _add_pending_verbs(verbs)
+    _add_move_verbs(verbs)
     conf = verbs.add_parser("conf", description=_sentence("conf"), allow_abbrev=False)
     conf.add_argument("name", nargs="?", metavar="NAME", help="prints this file, such as scheduler")
     conf.add_argument(
@@ -266,3 +272,18 @@ def _add_pending_verbs(verbs: _Verbs[argparse.ArgumentParser]) -> None:
         help="the new due time: \"timestamp'2026-01-01 10:00:00'\", 'deliver_at + interval 1 hour'",
     )
     add("reroute", which, dry).add_argument("--to", required=True, metavar="NAME", help="the new destination")
+
+
+def _add_move_verbs(verbs: _Verbs[argparse.ArgumentParser]) -> None:
+    config = _of_config()
+    leaving, coming = (
+        verbs.add_parser(name, parents=[config], description=_sentence(name), allow_abbrev=False)
+        for name in MOVE_VERBS
+    )
+    leaving.add_argument("--to", dest="folder", required=True, metavar="FOLDER", help="a new folder")
+    leaving.add_argument(
+        "--keep",
+        action="store_true",
+        help="leaves the old checkpoint as it is; else it refuses to start, so that nothing is delivered twice",
+    )
+    coming.add_argument("--from", dest="folder", required=True, metavar="FOLDER", help="that of an export")

@@ -4,6 +4,7 @@
 
     wheel-udf run | dry-run --config FILE [--set a.b=c]... [--trigger T] [--until INSTANT]     supervise, dry_run
     wheel-udf pending | forecast | history | acts | cancel | move | reroute --config FILE ...  verbs
+    wheel-udf export --to FOLDER | import --from FOLDER  --config FILE                         moves
     wheel-udf conf [NAME] [--copy FOLDER]                                                      examples
 
 ``python -m wheel_udf`` and ``spark-submit jobs/delay_scheduler.py`` take the same arguments (:mod:`wheel_udf.job.arguments`).
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from wheel_udf.common import ConfigErrors, hide
-from wheel_udf.job.arguments import PENDING_VERBS, parse
+from wheel_udf.job.arguments import MOVE_VERBS, PENDING_VERBS, parse
 
 if TYPE_CHECKING:
     from wheel_udf.job.models import JobConfig
@@ -105,6 +106,10 @@ def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn:
         from wheel_udf.job.verbs import execute
 
         return execute(config, arguments, say)
+    if arguments.verb in MOVE_VERBS:
+        from wheel_udf.job import moves
+
+        return moves.execute(config, arguments, say)
     chosen = verbs or _verbs()
     verb = chosen.run if arguments.verb == "run" else chosen.dry_run
     if arguments.until is not None:

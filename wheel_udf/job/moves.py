@@ -1,0 +1,125 @@
+"""The verbs export and import: a job at rest leaves its checkpoint and store, and begins in new ones.
+
+::
+
+    wheel-udf export --config OLD.yml --to FOLDER [--keep]
+    wheel-udf import --config NEW.yml --from FOLDER
+
+The config of the export names the old checkpoint (and store), that of the import the new one, with the geometry, shards, mode, clock and paths
+that the job is to have. See :mod:`wheel_udf.transfer`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from wheel_udf.common import TransferError, instant_text
+from wheel_udf.job.compose import clock_of, session, tiered_wheel_of
+from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
+from wheel_udf.pending import PendingWork
+from wheel_udf.store import SlotStore
+from wheel_udf.transfer import (
+    Manifest,
+    export_job,
+    import_direct,
+    import_tiered,
+    import_watch,
+    read_manifest,
+)
+
+Say = Callable[[str], None]
+
+
+def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
+    """Executes ``export`` or ``import``.
+
+    Args:
+        config: The checked config of the job.
+        asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
+        say: Takes the lines.
+
+    Returns:
+        0.
+
+    Raises:
+        WheelError: The job cannot be moved; see :mod:`wheel_udf.transfer`.
+    """
+    # With the session that a run has: the first batch of a checkpoint fixes some of its settings.
+    with session(config.name, config.checkpoint) as spark:
+        if asked.verb == "export":
+            _export(spark, config, asked.folder, say, keep=asked.keep)
+        else:
+            _import(spark, config, asked.folder, say)
+    return 0
+
+
+def _export(spark: SparkSession, config: JobConfig, folder: str, say: Say, *, keep: bool) -> None:
+    store = None
+    if isinstance(config, TieredConfig):
+        store = SlotStore.open(spark, config.store.path, config.wheel.layout(), create=False)
+    manifest = export_job(spark, PendingWork(config.checkpoint, store), folder, keep=keep)
+    say(f"exported {folder}")
+    _say_content(manifest, say)
+    say(
+        "the old checkpoint is left as it is: do not run both jobs"
+        if keep
+        else "the old checkpoint does not start any more"
+    )
+
+
+def _import(spark: SparkSession, config: JobConfig, folder: str, say: Say) -> None:
+    _require_same_sources(config, read_manifest(folder), folder)
+    manifest = _imported(spark, config, folder)
+    say(f"imported {folder} into {config.checkpoint}")
+    _say_content(manifest, say)
+
+
+def _imported(spark: SparkSession, config: JobConfig, folder: str) -> Manifest:
+    if isinstance(config, TieredConfig):
+        what = tiered_wheel_of(config, until_ms=None)
+        return import_tiered(spark, folder, what, checkpoint=config.checkpoint, name=config.name)
+    begins = {
+        "checkpoint": config.checkpoint,
+        "wheel": config.wheel.wheel(),
+        "clock": clock_of(config.clock, until_ms=None),
+        "shards": config.wheel.shards,
+        "name": config.name,
+    }
+    if isinstance(config, PurgatoryConfig):
+        return import_watch(spark, folder, **begins)  # type: ignore[arg-type]  # values by name
+    assert isinstance(config, SchedulerConfig), "there are two kinds"
+    return import_direct(spark, folder, leveled=config.levels is not None, **begins)  # type: ignore[arg-type]  # likewise
+
+
+def _require_same_sources(config: JobConfig, manifest: Manifest, folder: str) -> None:
+    """Refuses a config with another number of sources: each needs a position."""
+    there, here = len(manifest.positions), _sources(config)
+    if there != here:
+        raise TransferError(
+            "the job reads another number of sources",
+            field=folder,
+            value=there,
+            rule=str(here),
+            hint="keep the sources, and the topics of delay levels, of the old config",
+        )
+
+
+def _sources(config: JobConfig) -> int:
+    if isinstance(config, PurgatoryConfig):
+        return 2
+    assert isinstance(config, SchedulerConfig), "there are two kinds"
+    return 1 + (0 if config.levels is None else len(config.levels.topics))
+
+
+def _say_content(manifest: Manifest, say: Say) -> None:
+    ended = {name: count for name, count in manifest.counts.items() if count}
+    counted = ", ".join(f"{count:,} {name}" for name, count in ended.items()) or "nothing"
+    tables = ", ".join(f"{count:,} {name}" for name, count in manifest.rows.items())
+    say(f"  account   {manifest.pending:,} pending; counted so far: {counted}")
+    say(f"  rows      {tables}")
+    say(f"  clock     {instant_text(manifest.clock_ms)}")
+    for position in manifest.positions:
+        say(f"  source    goes on at {position}")
