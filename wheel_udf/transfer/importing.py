@@ -92,7 +92,7 @@ def import_direct(
                 folder,
                 checkpoint,
                 wheel=wheel,
-                seeds=seeds_of(manifest, shards, memory),
+                seeds=seeds_of(manifest, shards, entries=entries, memory=memory),
                 entries=entries,
                 memory=memory,
             )

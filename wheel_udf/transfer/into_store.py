@@ -104,7 +104,7 @@ def _begin(
         folder,
         f"{checkpoint}/wheel",
         wheel=what.wheel,
-        seeds=seeds_of(manifest, what.shards, memory, far),
+        seeds=seeds_of(manifest, what.shards, entries=entries, memory=memory, far=far),
         entries=entries.where(~is_far),
         memory=memory,
         clock_position=_clock_position(manifest.clock_ms, done.version),

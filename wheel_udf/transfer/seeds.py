@@ -24,17 +24,25 @@ _NO_LEVEL = -1
 
 
 def seeds_of(
-    manifest: Manifest, shards: int, memory: DataFrame | None = None, far: DataFrame | None = None
+    manifest: Manifest,
+    shards: int,
+    *,
+    entries: DataFrame | None = None,
+    memory: DataFrame | None = None,
+    far: DataFrame | None = None,
 ) -> list[Seed]:
     """The seed of each shard.
 
     Args:
         manifest: Of the export.
         shards: The new number of shards.
+        entries: All pending entries of a wheel; None for a purgatory.
         memory: The memory records of a wheel; None for a purgatory.
         far: The entries that are in the store; None without a store.
     """
-    waiting = {} if memory is None else _waiting(memory, shards)
+    waiting: dict[int, int] = {}
+    if manifest.counts.get("waiting", 0) and entries is not None and memory is not None:
+        waiting = _waiting(entries, memory, shards)
     shares = shared(manifest.counts, waiting, shards)
     levels = {} if far is None else _far_levels(far, shards)
     return [
@@ -49,19 +57,29 @@ def seeds_of(
 
 
 def shared(counts: Mapping[str, int], waiting: Mapping[int, int], shards: int) -> list[dict[str, int]]:
-    """The counts of each shard; their sum is `counts`."""
-    own = [{"waiting": waiting.get(shard, 0)} if "waiting" in counts else {} for shard in range(shards)]
-    rest = counts.get("waiting", 0) - sum(waiting.values())
-    own[0] = {**counts, **own[0]}
-    if "waiting" in counts:
-        own[0]["waiting"] += rest
+    """The counts of each shard; their sum is `counts`, and none is negative.
+
+    Args:
+        counts: Of all shards.
+        waiting: Number of remembered CANCELs that wait, by shard.
+        shards: Number of shards.
+    """
+    if "waiting" not in counts:
+        return [dict(counts), *({} for _ in range(1, shards))]
+    left = counts["waiting"]
+    own = []
+    for shard in range(shards):
+        here = min(waiting.get(shard, 0), left)
+        own.append({"waiting": here})
+        left -= here
+    own[0] = {**counts, "waiting": own[0]["waiting"] + left}
     return own
 
 
-def _waiting(memory: DataFrame, shards: int) -> dict[int, int]:
-    # A CANCEL that was met later has a second record of the same version.
-    newest = memory.groupBy("schedule_id", "seq", "rank").agg(F.max("status").alias("status"))
-    found = newest.where(F.col("status") == WAITING).select("schedule_id").distinct()
+def _waiting(entries: DataFrame, memory: DataFrame, shards: int) -> dict[int, int]:
+    """Number of ids by shard of which the newest that is known is a CANCEL that waits."""
+    newest = memory.groupBy("schedule_id").agg(F.max(F.struct("seq", "rank", "status")).alias("newest"))
+    found = newest.where(F.col("newest.status") == WAITING).join(entries, "schedule_id", "left_anti")
     shard = shard_of_id(F.col("schedule_id"), shards).alias("shard")
     return {row["shard"]: row["count"] for row in found.groupBy(shard).count().collect()}
 
