@@ -52,6 +52,9 @@ names the version in which it was read. Where a class or method is missing, the 
     offsets/N, commits/N, metadata (v1,     which batch is planned and which   a checkpoint with another format
     v2) (spark_logs)                        is committed, whether a batch      is refused as damaged
                                             holds input
+    sources/N of a source of files,         a moved job goes on reading where  an import cannot keep the position
+    offsets of sources by their order       the old one stopped                of a source of files
+    (source_logs)
     error classes and 'Caused by' in the    one sentence for the user instead  the sentence is longer or less
     texts of exceptions, logger             of a stack trace                   exact; a page of JSON in the log
     SQLQueryContextLogger (failures)                                           for SQL that cannot be used -> the
@@ -87,9 +90,10 @@ names the version in which it was read. Where a class or method is missing, the 
     DeltaOperations.Delete, Optimize,       data
     CreateTable; SQLMetrics
     (delta_transaction)
-    reservoirId in the offsets of a Delta   which table a checkpoint reads     another slot store at the same
-    source (delta_log)                                                         path is not noticed before the run
-                                                                               -> Delta's own check when the
+    the offsets of a Delta source           which table a checkpoint reads;    another slot store at the same
+    (delta_log)                             where the wheel of an imported     path is not noticed before the
+                                            tiered job begins to read its      run; no import into the tiered
+                                            store                              mode -> Delta's own check when the
                                                                                query starts
 """
 

@@ -209,6 +209,17 @@ def tables_read(offsets: Iterable[Any]) -> set[str]:
     }
 
 
+def position_after(table_id: str, version: int) -> dict[str, Any]:
+    """The offset of a stream over a table that has read all its versions up to this one, as Delta writes it into a checkpoint."""
+    return {
+        "sourceVersion": 1,
+        "reservoirId": table_id,
+        "reservoirVersion": version + 1,
+        "index": -1,
+        "isStartingVersion": False,
+    }
+
+
 @required(DELTA_CHANGES)
 def commits_after(spark: SparkSession, place: str, version: int) -> list[tuple[int, list[dict[str, Any]]]]:
     """The commits after a version, by rising version: all their actions, as JSON has their fields."""

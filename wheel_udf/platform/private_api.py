@@ -110,6 +110,14 @@ CHECKPOINT_FORMAT: Final = PrivateApi(
     instead=None,
     read_in=SPARK,
 )
+SOURCE_LOGS: Final = PrivateApi(
+    name="sources/N of a source of files, offsets of sources by their order",
+    used_in="source_logs",
+    why="a moved job goes on reading where the old one stopped",
+    risk="an import cannot keep the position of a source of files",
+    instead=None,
+    read_in=SPARK,
+)
 ERROR_TEXTS: Final = PrivateApi(
     name="error classes and 'Caused by' in the texts of exceptions, logger SQLQueryContextLogger",
     used_in="failures",
@@ -186,10 +194,10 @@ DELTA_COMMITS: Final = PrivateApi(
 )
 
 DELTA_OFFSETS: Final = PrivateApi(
-    name="reservoirId in the offsets of a Delta source",
+    name="the offsets of a Delta source",
     used_in="delta_log",
-    why="which table a checkpoint reads",
-    risk="another slot store at the same path is not noticed before the run",
+    why="which table a checkpoint reads; where the wheel of an imported tiered job begins to read its store",
+    risk="another slot store at the same path is not noticed before the run; no import into the tiered mode",
     instead="Delta's own check when the query starts",
     read_in=DELTA,
 )
@@ -203,6 +211,7 @@ PRIVATE_APIS: Final = (
     CHECKPOINT_FILES,
     PLAIN_RENAMES,
     CHECKPOINT_FORMAT,
+    SOURCE_LOGS,
     ERROR_TEXTS,
     JAVA_SIGNALS,
     IVY,

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         ClockOf as ClockOf,
         Head as Head,
         Partition as Partition,
-        position_after as position_after,
     )
     from wheel_udf.store.intake import (
         id_hash as id_hash,
@@ -69,7 +68,7 @@ else:
             "intake": ("id_hash", "stored_rows"),
             "layout": ("INBOX", "MARKS", "NEAR", "StoreLayout", "is_far", "is_far_column"),
             "slot_store": ("SlotStore",),
-            "head": ("Appended", "CURSOR", "ClockOf", "Head", "Partition", "position_after"),
+            "head": ("Appended", "CURSOR", "ClockOf", "Head", "Partition"),
             "table": ("DEFAULT_KEEP_MS", "STORE_SCHEMA"),
             "versions": ("VERSION", "verdicts", "with_version"),
         },

@@ -119,14 +119,3 @@ def moved_marks(marks: Mapping[str, int], to: Mapping[str, int | None]) -> dict[
         for name, value in to.items()
         if value is not None and (name not in marks or value > marks[name])
     }
-
-
-def position_after(table_id: str, version: int) -> dict[str, Any]:
-    """Returns the offset of a stream over the table that has read all versions up to this one, as Delta writes it into a checkpoint."""
-    return {
-        "sourceVersion": 1,
-        "reservoirId": table_id,
-        "reservoirVersion": version + 1,
-        "index": -1,
-        "isStartingVersion": False,
-    }

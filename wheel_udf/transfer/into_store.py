@@ -24,8 +24,8 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.clock import EventClock
 from wheel_udf.pending import take_over
-from wheel_udf.platform import Lease, open_checkpoint
-from wheel_udf.store import MARKS, NEAR, SlotStore, id_hash, position_after, stored_rows
+from wheel_udf.platform import Lease, delta_log, open_checkpoint
+from wheel_udf.store import MARKS, NEAR, SlotStore, id_hash, stored_rows
 from wheel_udf.stream import stand_ins
 from wheel_udf.tiered import TieredWheel, open_identity, require_one_another, version_rows, wheel_settings
 from wheel_udf.transfer.content import ACTS, ENTRIES, MEMORY
@@ -108,7 +108,7 @@ def _begin(
         entries=entries.where(~is_far),
         memory=memory,
         clock_position=_clock_position(manifest.clock_ms, done.version),
-        positions=[position_after(store.table_id, done.version)],
+        positions=[delta_log.position_after(store.table_id, done.version)],
     )
     copy_logs(manifest, folder, f"{checkpoint}/intake", first=0)
     with no_files() as empty:

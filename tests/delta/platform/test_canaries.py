@@ -34,6 +34,7 @@ from wheel_udf.platform.jvm import (
     scala_some,
 )
 from wheel_udf.platform.private_api import PRIVATE_APIS, PrivateApi
+from wheel_udf.platform.source_logs import source_log
 from wheel_udf.platform.spark_logs import batch_at, committed_offsets, input_moved, planned_batch
 
 Canary = Callable[[SparkSession, str], None]
@@ -162,6 +163,21 @@ def checkpoint_logs(spark: SparkSession, table: str) -> None:
     assert "id" in json.loads(Path(checkpoint, "metadata").read_text(encoding="utf-8"))
 
 
+@canary(api.SOURCE_LOGS)
+def _source_logs(spark: SparkSession, table: str) -> None:
+    folder = Path(table).parent / "files"
+    (folder / "in").mkdir(parents=True)
+    (folder / "in" / "1.txt").write_text("a line")
+    lines = spark.readStream.text(str(folder / "in")).writeStream.format("noop")
+    query = lines.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    ((name, log),) = source_log(str(folder / "checkpoint"), 0)
+    version, entry = log.decode().splitlines()
+    assert (name, version, json.loads(entry)["batchId"]) == ("0", "v1", 0)
+    assert json.loads(entry)["path"].endswith("/in/1.txt")
+    assert committed_offsets(str(folder / "checkpoint")) == [{"logOffset": 0}]
+
+
 @canary(api.ERROR_TEXTS)
 def error_texts(spark: SparkSession, _: str) -> None:
     failing = spark.range(1).rdd.map(_fail)
@@ -264,8 +280,9 @@ def delta_offsets(spark: SparkSession, table: str) -> None:
         .start()
         .awaitTermination(120)
     )
-    read = delta_log.tables_read(committed_offsets(checkpoint) or ())
-    assert read == {delta_log.log_snapshot(spark, table).table_id}
+    now, offsets = delta_log.log_snapshot(spark, table), committed_offsets(checkpoint)
+    assert delta_log.tables_read(offsets or ()) == {now.table_id}
+    assert offsets == [delta_log.position_after(now.table_id, now.version)]
 
 
 @canary(api.DELTA_COMMITS)
