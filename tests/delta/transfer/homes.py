@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.spark.streams import add_files, at_ms, read_files
-from wheel_udf.clock import EventClock
+from wheel_udf.clock import EventClock, ProcessingClock
 from wheel_udf.delivery import DeltaSink, Destinations, deliver
 from wheel_udf.pending import PendingWork
 from wheel_udf.store import SlotStore, StoreLayout
@@ -23,20 +24,24 @@ if TYPE_CHECKING:
 
 SMALL = Wheel(tick_ms=1_000, size=20, levels=4)
 WIDE = Wheel(tick_ms=500, size=8, levels=6)
+EVENT = EventClock(max_ahead_ms=None)
+Clock = EventClock | ProcessingClock
 
 
 class Home:
-    """A place where the job lives for a while: mode, geometry, shards, checkpoint, store."""
+    """A place where the job lives for a while: mode, geometry, shards, clock, checkpoint, store."""
 
-    def __init__(self, job: Job, name: str, wheel: Wheel, shards: int, *, tiered: bool) -> None:
-        self.job, self.wheel, self.shards, self.tiered = job, wheel, shards, tiered
+    def __init__(
+        self, job: Job, name: str, wheel: Wheel, shards: int, *, tiered: bool, clock: Clock = EVENT
+    ) -> None:
+        self.job, self.wheel, self.shards, self.tiered, self.clock = job, wheel, shards, tiered, clock
         self.checkpoint, self.store = job.place(name), job.place(f"{name}-store")
 
     def run(self, until_s: int | None = None) -> None:
         start = self._start_tiered if self.tiered else self._start_direct
-        start(EventClock(max_ahead_ms=None, until_ms=None if until_s is None else at_ms(until_s)))
+        start(replace(self.clock, until_ms=None if until_s is None else at_ms(until_s)))
 
-    def _start_direct(self, clock: EventClock) -> None:
+    def _start_direct(self, clock: Clock) -> None:
         frame = schedule(self.job.commands(), wheel=self.wheel, clock=clock, shards=self.shards)
         deliver(
             frame,
@@ -47,7 +52,7 @@ class Home:
             on_batch=self.job.note,
         ).awaitTermination()
 
-    def _start_tiered(self, clock: EventClock) -> None:
+    def _start_tiered(self, clock: Clock) -> None:
         start_tiered(
             self.job.commands(),
             self.what(clock),
@@ -57,7 +62,7 @@ class Home:
             on_batch=self.job.note,
         ).awaitTermination()
 
-    def what(self, clock: EventClock) -> TieredWheel:
+    def what(self, clock: Clock) -> TieredWheel:
         layout = StoreLayout(self.wheel, state_levels=1)
         return TieredWheel(layout=layout, store=self.store, clock=clock, shards=self.shards)
 
@@ -74,14 +79,14 @@ class Home:
     def come_from(self, old: Home) -> Manifest:
         folder = f"{old.checkpoint}-export"
         if self.tiered:
-            what = self.what(EventClock(max_ahead_ms=None))
+            what = self.what(self.clock)
             return import_tiered(self.job.spark, folder, what, checkpoint=self.checkpoint)
         return import_direct(
             self.job.spark,
             folder,
             checkpoint=self.checkpoint,
             wheel=self.wheel,
-            clock=EventClock(),
+            clock=self.clock,
             shards=self.shards,
         )
 
