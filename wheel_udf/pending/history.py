@@ -156,7 +156,9 @@ def _acts(spark: SparkSession, store: SlotStore, rows: list[Row]) -> dict[int | 
 
 
 def _command(what: str, row: Row, act: Row | None, *about: Any) -> Event:
-    by_act = act is None and (act_of(row.arrived) is not None or row.event_time_ms is None)
+    # An entry that was imported has no event time, either.
+    unknown = row.event_time_ms is None and (row.op == CANCEL or bool(row.amend))
+    by_act = act is None and (act_of(row.arrived) is not None or unknown)
     event = Event(row.event_time_ms, what + (" by an act" if by_act else ""), *about)
     if act is None:
         return event

@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
+from wheel_udf.platform import require_worker_python
 from wheel_udf.stream.clock_rows import register
 from wheel_udf.stream.seed_worker import (
     PARCEL_TYPE,
@@ -96,6 +97,7 @@ def seeding(
         others: The :func:`stand_ins` of the other sources, in the order of the query.
     """
     spark, shards = content.sparkSession, len(seeds)
+    require_worker_python(spark)
     register(spark, PositionSource)
     ticks = _stand_in(spark, clock_position, shards)
     touched = ticks.select(key_of_shard(F.col("number"), shards).alias("shard"))

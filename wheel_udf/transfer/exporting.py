@@ -91,7 +91,7 @@ def _write(spark: SparkSession, work: PendingWork, folder: str, identity: Identi
     purgatory = identity.mode == "purgatory"
     heads = heads_of(spark, work.query)
     tables = tables_of(spark, work.query, purgatory=purgatory)
-    settled = None if work.store is None else settle(work, heads, identity.shards)
+    settled = None if work.store is None else settle(work, heads, identity.shards, tables[MEMORY])
     if settled is not None and work.store is not None:
         tables[ENTRIES] = tables[ENTRIES].unionByName(settled.entries)
         tables[MEMORY] = tables[MEMORY].unionByName(settled.ended)

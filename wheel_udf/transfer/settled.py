@@ -9,6 +9,7 @@ wheel would::
     GONE_SUPERSEDED    superseded
     GONE_DUPLICATE     duplicate
     GONE_CANCELLED     cancelled                 a waiting CANCEL of the shard becomes applied; its id is remembered as ended
+    none, a late act   superseded                the wheel remembers that the entry had fired (wheel_udf.wheel.late_acts)
 
 Near rows are in the state already. Rows that the wheel has not read are refused: only it can count them.
 
@@ -32,6 +33,7 @@ from wheel_udf.transfer.content import FINISH
 from wheel_udf.wheel import (
     ENDED,
     ENTRY_SCHEMA,
+    FIRED,
     GONE_CANCELLED,
     GONE_DUPLICATE,
     GONE_SUPERSEDED,
@@ -68,13 +70,14 @@ class Settled:
             frame.unpersist()
 
 
-def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int) -> Settled:
+def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int, memory: DataFrame) -> Settled:
     """Settles the store of a job at rest.
 
     Args:
         work: The job.
         heads: The scalars of each shard's state.
         shards: Number of shards.
+        memory: What the shards remember, ``MEMORY_SCHEMA``.
 
     Raises:
         TransferError: The wheel has not read all of the store, or its count of far entries is another.
@@ -111,7 +114,26 @@ def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int) -
             met = min(row["count"], max(waiting.get(row["shard"], 0), 0))
             counts.update(applied=met, waiting=-met)
     left = far.join(F.broadcast(gone.select("uid")), "uid", "left_anti") if by_shard else far
+    late = _late_acts(left, memory, clock_ms)
+    revived = late.count()
+    if revived:
+        counts["superseded"] += revived
+        left = left.join(F.broadcast(late), "uid", "left_anti")
     return Settled(_entries(left), _ended(gone, clock_ms), counts, (far, gone))
+
+
+def _late_acts(far: DataFrame, memory: DataFrame, clock_ms: int | None) -> DataFrame:
+    """The far entries that an act has made of entries that had fired: the wheel remembers their end at their due time, ahead of the clock."""
+    known = memory.where(
+        (F.col("status") == FIRED) & (F.col("rank") % 2 == 1) & (F.col("ended_at_ms") > F.lit(clock_ms))
+    ).select(
+        "schedule_id",
+        "seq",
+        F.shiftright("rank", 1).alias("amend"),
+        F.col("ended_at_ms").alias("deliver_at_ms"),
+    )
+    keys = ["schedule_id", "seq", "amend", "deliver_at_ms"]
+    return far.where("amend > 0").join(F.broadcast(known), keys, "left_semi").select("uid")
 
 
 def _far_and_others(store: SlotStore) -> tuple[DataFrame, DataFrame]:
