@@ -107,7 +107,7 @@ def _write(spark: SparkSession, work: PendingWork, folder: str, identity: Identi
         clock=identity_of(parts_of(work)[0]).clock,
         app_id=identity.app_id,
         batch=batch,
-        clock_ms=max((head["clock_ms"] for head in heads if head["clock_ms"] is not None), default=None),
+        clock_ms=_clock_ms(heads, work),
         counts=_counts(heads, settled, WATCH_COUNTS if purgatory else WHEEL_COUNTS),
         rows=rows,
         positions=[source.position for source in sources],
@@ -117,6 +117,14 @@ def _write(spark: SparkSession, work: PendingWork, folder: str, identity: Identi
         settled.close()
     write_manifest(folder, manifest)
     return manifest
+
+
+def _clock_ms(heads: Sequence[Mapping[str, Any]], work: PendingWork) -> int | None:
+    """The latest clock of any shard; with a store, not before the clock that its commands have made."""
+    clocks = [head["clock_ms"] for head in heads]
+    if work.store is not None:
+        clocks.append(work.store.head().clock_ms)
+    return max((clock_ms for clock_ms in clocks if clock_ms is not None), default=None)
 
 
 def _written(table: DataFrame, place: str) -> int:
