@@ -85,6 +85,21 @@ def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int, m
     store = work.store
     assert store is not None, "tiered mode"
     version, clock_ms = read_to(work.query)
+    _require_read(store, version)
+    far, others = _far_and_others(store)
+    _require_told(store, far, heads)
+    gone = verdicts(far, others).persist()
+    counts = _ends(gone, heads, shards)
+    left = far.join(F.broadcast(gone.select("uid")), "uid", "left_anti") if counts else far
+    late = _late_acts(left, memory, clock_ms)
+    revived = late.count()
+    if revived:
+        counts["superseded"] += revived
+        left = left.join(F.broadcast(late), "uid", "left_anti")
+    return Settled(_entries(left), _ended(gone, clock_ms), counts, (far, gone))
+
+
+def _require_read(store: SlotStore, version: int) -> None:
     unread = store.near_rows_since(version)
     if unread:
         raise TransferError(
@@ -93,7 +108,9 @@ def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int, m
             value=f"{unread} rows",
             hint=FINISH,
         )
-    far, others = _far_and_others(store)
+
+
+def _require_told(store: SlotStore, far: DataFrame, heads: Sequence[Mapping[str, Any]]) -> None:
     there, told = far.count(), sum(head["far"] for head in heads)
     if there != told:
         raise TransferError(
@@ -103,23 +120,20 @@ def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int, m
             rule=f"{told}",
             hint="another writer has changed the store: restore it from a copy",
         )
-    gone = verdicts(far, others).persist()
-    by_shard = gone.groupBy(shard_of_id(F.col("schedule_id"), shards).alias("shard"), "act").count().collect()
+
+
+def _ends(gone: DataFrame, heads: Sequence[Mapping[str, Any]], shards: int) -> Counter[str]:
+    """Counts the ends as the shards would; empty if nothing has ended."""
     keys = shard_keys(shards)
     waiting = {keys.index(head["key"]): int(head["waiting"]) for head in heads}
+    shard = shard_of_id(F.col("schedule_id"), shards).alias("shard")
     counts: Counter[str] = Counter()
-    for row in by_shard:
+    for row in gone.groupBy(shard, "act").count().collect():
         counts[_OUTCOME_OF[row["act"]]] += row["count"]
         if row["act"] == GONE_CANCELLED:
             met = min(row["count"], max(waiting.get(row["shard"], 0), 0))
             counts.update(applied=met, waiting=-met)
-    left = far.join(F.broadcast(gone.select("uid")), "uid", "left_anti") if by_shard else far
-    late = _late_acts(left, memory, clock_ms)
-    revived = late.count()
-    if revived:
-        counts["superseded"] += revived
-        left = left.join(F.broadcast(late), "uid", "left_anti")
-    return Settled(_entries(left), _ended(gone, clock_ms), counts, (far, gone))
+    return counts
 
 
 def _late_acts(far: DataFrame, memory: DataFrame, clock_ms: int | None) -> DataFrame:
