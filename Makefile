@@ -31,10 +31,10 @@ setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when py
 
 # Two processes: one JVM each keeps one core busy with planning; a third one made the whole slower.
 test: $(STAMP) ## run the tests (ARGS=... is passed to pytest)
-	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 --ignore=tests/faults --ignore=tests/cluster $(ARGS)
+	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 --ignore=tests/faults --ignore=tests/cluster --ignore=tests/delta/transfer $(ARGS)
 
-faults: $(STAMP) ## kill drivers and executors and check what was delivered (ARGS=... is passed to pytest)
-	@$(PY) -m pytest --numprocesses=2 --dist=worksteal --durations=10 tests/faults tests/cluster $(ARGS)
+faults: $(STAMP) ## kill drivers and executors, move jobs, and check what was delivered (ARGS=... is passed to pytest)
+	@$(PY) -m pytest --numprocesses=2 --dist=worksteal --durations=10 tests/faults tests/cluster tests/delta/transfer $(ARGS)
 
 lint: $(STAMP) ## check code (ruff, mypy --strict) and documentation (links, versions)
 	@$(PY) -m ruff check .
