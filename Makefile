@@ -29,12 +29,15 @@ help: ## print this list
 
 setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when pyproject.toml, conf/constraints.txt or conf/ivy.xml change)
 
+# What `make faults` runs and `make test` does not: processes that are killed, jobs that move from one checkpoint to another.
+APART := tests/faults tests/cluster tests/delta/transfer tests/delta/golden tests/kafka/job/test_moves.py
+
 # Two processes: one JVM each keeps one core busy with planning; a third one made the whole slower.
 test: $(STAMP) ## run the tests (ARGS=... is passed to pytest)
-	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 --ignore=tests/faults --ignore=tests/cluster --ignore=tests/delta/transfer $(ARGS)
+	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 $(addprefix --ignore=,$(APART)) $(ARGS)
 
 faults: $(STAMP) ## kill drivers and executors, move jobs, and check what was delivered (ARGS=... is passed to pytest)
-	@$(PY) -m pytest --numprocesses=2 --dist=worksteal --durations=10 tests/faults tests/cluster tests/delta/transfer $(ARGS)
+	@$(PY) -m pytest --numprocesses=2 --dist=worksteal --durations=10 $(APART) $(ARGS)
 
 lint: $(STAMP) ## check code (ruff, mypy --strict) and documentation (links, versions)
 	@$(PY) -m ruff check .

@@ -120,12 +120,9 @@ def test_a_frame_is_asked_for_what_it_has(spark: SparkSession, tmp_path: Path) -
     frame = watch(operations, events, wheel=WHEEL, clock=UNTIL)
     with pytest.raises(ContractError, match=r"a frame of watch\(\) has outcomes.*outcomes\(frame\)"):
         fired(frame)
+    commands = operations.withColumnsRenamed({"op_id": "schedule_id", "deadline": "deliver_at"})
     with pytest.raises(ContractError, match=r"has firings and no outcomes.*fired\(frame\)"):
-        outcomes(
-            schedule(
-                operations.withColumn("schedule_id", F.col("op_id")).drop("op_id"), wheel=WHEEL, clock=UNTIL
-            )
-        )
+        outcomes(schedule(commands, wheel=WHEEL, clock=UNTIL))
     with pytest.raises(ContractError, match="the operations have no column group, deadline"):
         watch(operations.drop("group", "deadline"), events, wheel=WHEEL, clock=UNTIL)
     with pytest.raises(ContractError, match=r"a column of the events has a type .*: amount = 'timestamp'"):
