@@ -55,15 +55,18 @@ def build() -> Path:
         f'"-XX:ArchiveClassesAtExit={fresh}" {_QUIET}',
     ]
     # Java writes the archive when it ends, which is later than its Python; until then it holds the pipe.
-    run = subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=_LONGEST_S
-    )
-    if run.returncode != 0 or not fresh.is_file():
-        raise SessionError(
-            "the class archive was not made",
-            field=str(file),
-            value=(run.stderr or run.stdout).strip()[-500:],
-            hint="sessions start without it, a few seconds later",
+    try:
+        run = subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=_LONGEST_S
         )
+    except subprocess.TimeoutExpired:
+        raise _not_made(file, f"no end after {_LONGEST_S} s") from None
+    if run.returncode != 0 or not fresh.is_file():
+        raise _not_made(file, (run.stderr or run.stdout).strip()[-500:])
     fresh.replace(file)
     return file
+
+
+def _not_made(file: Path, why: str) -> SessionError:
+    hint = "sessions start without it, a few seconds later"
+    return SessionError("the class archive was not made", field=str(file), value=why, hint=hint)

@@ -69,6 +69,19 @@ def test_a_session_on_a_cluster_keeps_the_conf_folder(archive: Path) -> None:
         assert os.environ["SPARK_CONF_DIR"] == str(jars.conf_folder())
 
 
+def test_a_build_that_does_not_end_says_so(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program))
+    monkeypatch.setattr(class_archive, "_LONGEST_S", 0.1)
+
+    with pytest.raises(SessionError, match=r"not made.*no end after"):
+        class_archive.build()
+
+
 def test_a_build_that_fails_says_why_and_leaves_no_archive(
     archive: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
