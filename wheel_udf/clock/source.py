@@ -247,10 +247,9 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if len(answers) < self.shards or isinstance(self.clock, SimulatedClock):
             return start
-        latest_ms, now_ms = max(a.clock_ms for a in answers.values()), self._now_ms(answers)
-        if (now_ms is not None and now_ms >= latest_ms) or min(
-            a.clock_ms for a in answers.values()
-        ) == latest_ms:
+        instants, now_ms = {answer.clock_ms for answer in answers.values()}, self._now_ms(answers)
+        latest_ms = max(instants)
+        if len(instants) == 1 or (now_ms is not None and now_ms >= latest_ms):
             return start
         return {_MARK: start[_MARK] + 1, "instant_ms": latest_ms}
 

@@ -22,8 +22,10 @@ from wheel_udf.delivery import BatchReport, DeltaSink, Destinations, FileSink, K
 from wheel_udf.job import models
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.sources import LevelTopic, read_both, read_commands
+from wheel_udf.pending import PendingWork
 from wheel_udf.platform import build_session, check_checkpoint, kafka_admin, stop_session
 from wheel_udf.purgatory import watch_fingerprint
+from wheel_udf.store import SlotStore
 from wheel_udf.stream import schedule, watch
 from wheel_udf.tiered import Outlet, TieredRun, TieredWheel, check_tiered, start_tiered
 from wheel_udf.wheel import Limits, delay_levels
@@ -261,6 +263,14 @@ def identity_of(config: JobConfig) -> dict[str, Any]:
         "shards": config.wheel.shards,
         "clock_kind": config.clock.kind,
     }
+
+
+def pending_work_of(spark: SparkSession, config: JobConfig) -> PendingWork:
+    """Returns where the pending work of a job is; its store, in the tiered mode, must exist."""
+    if not isinstance(config, TieredConfig):
+        return PendingWork(config.checkpoint)
+    store = SlotStore.open(spark, config.store.path, config.wheel.layout(), create=False)
+    return PendingWork(config.checkpoint, store, contract_of(config))
 
 
 @contextmanager

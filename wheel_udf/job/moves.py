@@ -17,10 +17,8 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 
 from wheel_udf.common import TransferError, instant_text
-from wheel_udf.job.compose import clock_of, session, tiered_wheel_of
+from wheel_udf.job.compose import clock_of, pending_work_of, session, tiered_wheel_of
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
-from wheel_udf.pending import PendingWork
-from wheel_udf.store import SlotStore
 from wheel_udf.transfer import (
     Manifest,
     export_job,
@@ -57,10 +55,7 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
 
 
 def _export(spark: SparkSession, config: JobConfig, folder: str, say: Say, *, keep: bool) -> None:
-    store = None
-    if isinstance(config, TieredConfig):
-        store = SlotStore.open(spark, config.store.path, config.wheel.layout(), create=False)
-    manifest = export_job(spark, PendingWork(config.checkpoint, store), folder, keep=keep)
+    manifest = export_job(spark, pending_work_of(spark, config), folder, keep=keep)
     say(f"exported {folder}")
     _say_content(manifest, say)
     say(

@@ -26,11 +26,10 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from wheel_udf.common import ActError, ConfigError, instant_text_ms
-from wheel_udf.job.compose import contract_of, destinations_of, session, sink_of
-from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.compose import destinations_of, pending_work_of, session, sink_of
+from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig
 from wheel_udf.pending import PendingWork, acts, forecast, history_of, operations_pending, pending, stored
 from wheel_udf.platform import quiet_sql
-from wheel_udf.store import SlotStore
 
 Say = Callable[[str], None]
 _DAY_MS = 86_400_000
@@ -72,7 +71,7 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
 
 
 def _of_scheduler(spark: SparkSession, config: SchedulerConfig, asked: argparse.Namespace, say: Say) -> None:
-    work = _work(spark, config)
+    work = pending_work_of(spark, config)
     match asked.verb:
         case "pending":
             _list(spark, work, asked, say)
@@ -103,13 +102,6 @@ def _list_operations(
 
 def _payload(asked: argparse.Namespace) -> list[Column]:
     return [F.col(name).cast("string").alias(name) for name in ("key", "value")] if asked.payload else []
-
-
-def _work(spark: SparkSession, config: SchedulerConfig) -> PendingWork:
-    if not isinstance(config, TieredConfig):
-        return PendingWork(config.checkpoint)
-    store = SlotStore.open(spark, config.store.path, config.wheel.layout(), create=False)
-    return PendingWork(config.checkpoint, store, contract_of(config))
 
 
 def _picked(asked: argparse.Namespace) -> acts.Picked:

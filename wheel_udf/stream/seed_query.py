@@ -19,7 +19,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions as F
-from pyspark.sql.streaming.state import GroupStateTimeout
 
 from wheel_udf.platform import require_worker_python
 from wheel_udf.stream.clock_rows import register
@@ -31,7 +30,7 @@ from wheel_udf.stream.seed_worker import (
     WheelSeedWorker,
     packer,
 )
-from wheel_udf.stream.sharded_query import shard_column
+from wheel_udf.stream.sharded_query import by_shard, shard_column
 from wheel_udf.stream.sharding import key_of_shard, shard_keys
 from wheel_udf.stream.source_positions import POSITION_FORMAT, PositionSource
 from wheel_udf.wheel import Seed, Wheel
@@ -105,14 +104,4 @@ def seeding(
     nothing = (F.lit(None).cast("string").alias("kind"), F.lit(None).cast("binary").alias("parcel"))
     silent = [other.select(F.col("number").alias("shard"), *nothing) for other in others]
     function = worker(wheel=wheel, shards=shards, keys=shard_keys(shards), seeds=tuple(seeds))
-    return (
-        reduce(DataFrame.unionByName, silent, rows)
-        .groupBy("shard")
-        .applyInPandasWithState(
-            function,
-            outputStructType=SEEDED_TYPE,
-            stateStructType=", ".join(f"{name} {kind}" for name, kind in state_columns.items()),
-            outputMode="append",
-            timeoutConf=GroupStateTimeout.NoTimeout,
-        )
-    )
+    return by_shard(reduce(DataFrame.unionByName, silent, rows), function, SEEDED_TYPE, state_columns)

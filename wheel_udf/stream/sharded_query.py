@@ -81,16 +81,24 @@ def stepped(
         board_folder=str(board.folder) if _is_local(rows.sparkSession) else None,
         **settings,
     )
-    return (
-        with_clock_rows(rows, clock, facts.shards, board)
-        .groupBy("shard")
-        .applyInPandasWithState(
-            function,
-            outputStructType=output_type,
-            stateStructType=", ".join(f"{name} {kind}" for name, kind in state_columns.items()),
-            outputMode="append",
-            timeoutConf=GroupStateTimeout.NoTimeout,
-        )
+    return by_shard(with_clock_rows(rows, clock, facts.shards, board), function, output_type, state_columns)
+
+
+def by_shard(rows: DataFrame, function: Any, output_type: str, state_columns: Mapping[str, str]) -> DataFrame:
+    """Passes rows with a column ``shard`` through a stateful function, one group for each shard.
+
+    Args:
+        rows: The rows.
+        function: A worker; one call of it is one batch of one shard.
+        output_type: Columns of the output, as DDL.
+        state_columns: Columns of a shard's state, name and Spark type.
+    """
+    return rows.groupBy("shard").applyInPandasWithState(
+        function,
+        outputStructType=output_type,
+        stateStructType=", ".join(f"{name} {kind}" for name, kind in state_columns.items()),
+        outputMode="append",
+        timeoutConf=GroupStateTimeout.NoTimeout,
     )
 
 

@@ -18,13 +18,14 @@ A far entry from the direct mode, where it was known as long as it was pending, 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import reduce
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.clock import EventClock
 from wheel_udf.pending import take_over
-from wheel_udf.platform import Lease, delta_log, open_checkpoint
+from wheel_udf.platform import TIERED_PARTS, Lease, delta_log, open_checkpoint
 from wheel_udf.store import MARKS, NEAR, SlotStore, id_hash, stored_rows
 from wheel_udf.stream import stand_ins
 from wheel_udf.tiered import TieredWheel, open_identity, require_one_another, version_rows, wheel_settings
@@ -41,8 +42,6 @@ from wheel_udf.transfer.importing import (
 from wheel_udf.transfer.manifest import Manifest, read_manifest
 from wheel_udf.transfer.seeds import seeds_of
 from wheel_udf.wheel import COMMAND, FAR, IN_STORE, SCHEDULE
-
-_NO_MARK: Final = (IN_STORE,)
 
 
 def import_tiered(
@@ -66,7 +65,7 @@ def import_tiered(
     """
     manifest = read_manifest(folder)
     require_kind(manifest, folder, purgatory=False)
-    parts = [f"{checkpoint}/intake", f"{checkpoint}/wheel"]
+    parts = [f"{checkpoint}/{part}" for part in TIERED_PARTS]
     Lease(f"{what.store}/_wheel").require_free()
     # Before the lease, which leaves a file: a store is created in an empty place only.
     SlotStore.open(spark, what.store, what.layout, create=True, keep_ms=what.keep_ms)
@@ -113,7 +112,7 @@ def _begin(
     copy_logs(manifest, folder, f"{checkpoint}/intake", first=0)
     with no_files() as empty:
         frames = stand_ins(spark, manifest.positions, empty)
-        run_first_batch(_union(frames), f"{checkpoint}/intake")
+        run_first_batch(reduce(DataFrame.unionByName, frames), f"{checkpoint}/intake")
 
 
 def _clock_position(clock_ms: int | None, version: int) -> dict[str, Any]:
@@ -136,7 +135,7 @@ def _rows(store: SlotStore, entries: DataFrame, memory: DataFrame, cursor_ms: in
     placed = stored_rows(commands, store.layout, cursor_ms=cursor_ms, arrived=0)
     # The wheel is told of them by its state.
     placed = placed.where(F.col("act") != FAR)
-    versions = memory.where(~F.col("status").isin(*_NO_MARK)).select(
+    versions = memory.where(F.col("status") != IN_STORE).select(
         "schedule_id",
         id_hash(F.col("schedule_id")).alias("id_hash"),
         "seq",
@@ -163,10 +162,3 @@ def _known(far: DataFrame, clock_ms: int | None) -> DataFrame:
         F.lit(None).cast("long").alias("deliver_at_ms"),
         F.lit(clock_ms).cast("long").alias("ended_at_ms"),
     )
-
-
-def _union(frames: list[DataFrame]) -> DataFrame:
-    first, *others = frames
-    for other in others:
-        first = first.unionByName(other)
-    return first

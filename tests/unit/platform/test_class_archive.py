@@ -69,13 +69,18 @@ def test_a_session_on_a_cluster_keeps_the_conf_folder(archive: Path) -> None:
         assert os.environ["SPARK_CONF_DIR"] == str(jars.conf_folder())
 
 
+def python_is(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    """Puts a shell script in the place of the running Python."""
+    program = folder / "python"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program))
+
+
 def test_a_build_that_does_not_end_says_so(
     archive: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    program = tmp_path / "python"
-    program.write_text("#!/bin/sh\nexec sleep 60\n")
-    program.chmod(0o755)
-    monkeypatch.setattr("sys.executable", str(program))
+    python_is(monkeypatch, tmp_path, "exec sleep 60")
     monkeypatch.setattr(class_archive, "_LONGEST_S", 0.1)
 
     with pytest.raises(SessionError, match=r"not made.*no end after"):
@@ -85,10 +90,7 @@ def test_a_build_that_does_not_end_says_so(
 def test_a_build_that_fails_says_why_and_leaves_no_archive(
     archive: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    program = tmp_path / "python"
-    program.write_text("#!/bin/sh\necho no memory >&2\nexit 1\n")
-    program.chmod(0o755)
-    monkeypatch.setattr("sys.executable", str(program))
+    python_is(monkeypatch, tmp_path, "echo no memory >&2\nexit 1")
 
     with pytest.raises(SessionError, match=r"not made.*no memory.*start without it"):
         class_archive.build()

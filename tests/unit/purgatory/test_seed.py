@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from hypothesis import given, settings, strategies as st
 
 from tests.unit.purgatory.shard import Shard
-from tests.unit.purgatory.test_step_property import EVENTS, requests, through_batches, tie
+from tests.unit.purgatory.test_step_property import (
+    IN_TIME,
+    assert_decided,
+    through_batches,
+    tie,
+)
 from tests.unit.purgatory.watch_model import Event, Outcome, Request, outcomes_of
 from wheel_udf.purgatory.seed import KINDS, rows_of_text, seeded
 from wheel_udf.purgatory.state import WatchState
@@ -15,38 +21,33 @@ from wheel_udf.wheel.seed import Seed
 WHEELS = (Wheel(tick_ms=1, size=4, levels=3), Wheel(tick_ms=3, size=7, levels=2))
 
 
+def rows_in(state: WatchState) -> dict[str, pa.Table]:
+    """All rows of a shard, by kind."""
+    return {
+        kind: rows_of_text(kind, state.text) if state.text else KINDS[kind].schema.empty_table()
+        for kind in KINDS
+    }
+
+
 class MovingShard(Shard):
     """A shard that moves to another geometry after each batch."""
 
     def batch(self, clock: int, *rows: Request | Event) -> list[Outcome]:
         found = super().batch(clock, *rows)
         before = self.state
-        content = {
-            kind: rows_of_text(kind, before.text) if before.text else KINDS[kind].schema.empty_table()
-            for kind in KINDS
-        }
+        content = rows_in(before)
         assert sum(table.num_rows for table in content.values()) == sum(
             chunk.rows for chunk in before.chunks if before.text
         )
         there = seeded(WatchState(WHEELS[1]), Seed(before.clock_ms, before.counts), content)
-        back = {
-            kind: rows_of_text(kind, there.text) if there.text else KINDS[kind].schema.empty_table()
-            for kind in KINDS
-        }
-        self.state = seeded(WatchState(WHEELS[0]), Seed(there.clock_ms, there.counts), back)
+        self.state = seeded(WatchState(WHEELS[0]), Seed(there.clock_ms, there.counts), rows_in(there))
         scalars = "clock_ms", "next_due_ms", "pending", "resting", "ahead", "counts"
         assert all(getattr(self.state, name) == getattr(before, name) for name in scalars)
         return found
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    st.lists(requests(), max_size=5),
-    st.lists(EVENTS, max_size=14),
-    st.lists(st.integers(0, 45), max_size=6),
-    st.sampled_from([(0, 0), (0, 7), (3, 3), (3, 10)]),
-    st.data(),
-)
+@given(*IN_TIME)
 def test_a_purgatory_that_moves_after_each_batch_decides_as_the_model_does(
     operations: list[Request],
     events: list[Event],
@@ -57,9 +58,4 @@ def test_a_purgatory_that_moves_after_each_batch_decides_as_the_model_does(
     lookback, memory = lookback_and_memory
     shard = MovingShard(lookback=lookback, memory=memory)
     through_batches(operations, events, clocks, shard, data)
-
-    model = outcomes_of(operations, events, 200, lookback, memory, tie)
-    assert sorted(shard.outcomes, key=repr) == sorted(model, key=repr)
-    begun = sum(o.generation == 1 for o in shard.outcomes)
-    assert begun + shard.state.counts["duplicate"] == len(operations)
-    assert shard.state.pending == 0
+    assert_decided(shard, outcomes_of(operations, events, 200, lookback, memory, tie), operations)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings, strategies as st
 
 from tests.unit.purgatory.shard import Shard, requests_of
-from tests.unit.purgatory.watch_model import BEAT, SUM, Event, Request, outcomes_of
+from tests.unit.purgatory.watch_model import BEAT, SUM, Event, Outcome, Request, outcomes_of
 from wheel_udf.purgatory.identity import claims_of, content_of
 
 KEYS = ("a", "b", "c", "d")
@@ -41,6 +41,14 @@ def tie(request: Request) -> int:
     return int(content_of(claims_of(requests_of([request])))[0])
 
 
+def assert_decided(shard: Shard, model: list[Outcome], operations: list[Request]) -> None:
+    """The shard has decided what the model says, all of it, and has counted every operation."""
+    assert sorted(shard.outcomes, key=repr) == sorted(model, key=repr)
+    begun = sum(o.generation == 1 for o in shard.outcomes)
+    assert begun + shard.state.counts["duplicate"] == len(operations)
+    assert shard.state.pending == 0
+
+
 def through_batches(
     operations: list[Request],
     events: list[Event],
@@ -73,21 +81,21 @@ def test_the_outcomes_do_not_depend_on_where_batches_end(
     shard = Shard(lookback=lookback, memory=None)
     through_batches(operations, events, clocks, shard, data)
 
-    model = outcomes_of(operations, events, 200, lookback, tie=tie)
-    assert sorted(shard.outcomes, key=repr) == sorted(model, key=repr)
-    begun = sum(o.generation == 1 for o in shard.outcomes)
-    assert begun + shard.state.counts["duplicate"] == len(operations)
-    assert shard.state.pending == 0
+    assert_decided(shard, outcomes_of(operations, events, 200, lookback, tie=tie), operations)
 
 
-@settings(max_examples=250, deadline=None)
-@given(
+IN_TIME = (
     st.lists(requests(), max_size=5),
     st.lists(EVENTS, max_size=14),
     st.lists(st.integers(0, 45), max_size=6),
     st.sampled_from([(0, 0), (0, 7), (3, 3), (3, 10)]),
     st.data(),
 )
+"""Operations, events, clocks, lookback and memory, batches: nothing is forgotten that is still needed."""
+
+
+@settings(max_examples=250, deadline=None)
+@given(*IN_TIME)
 def test_what_is_remembered_is_enough_for_rows_that_are_in_time(
     operations: list[Request],
     events: list[Event],
@@ -98,8 +106,4 @@ def test_what_is_remembered_is_enough_for_rows_that_are_in_time(
     lookback, memory = lookback_and_memory
     shard = Shard(lookback=lookback, memory=memory)
     through_batches(operations, events, clocks, shard, data)
-    model = outcomes_of(operations, events, 200, lookback, memory, tie)
-    assert sorted(shard.outcomes, key=repr) == sorted(model, key=repr)
-    begun = sum(o.generation == 1 for o in shard.outcomes)
-    assert begun + shard.state.counts["duplicate"] == len(operations)
-    assert shard.state.pending == 0
+    assert_decided(shard, outcomes_of(operations, events, 200, lookback, memory, tie), operations)
