@@ -29,8 +29,8 @@ help: ## print this list
 
 setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when pyproject.toml, conf/constraints.txt or conf/ivy.xml change)
 
-# What `make faults` runs and `make test` does not: processes that are killed, jobs that move from one checkpoint to another.
-APART := tests/faults tests/cluster tests/delta/transfer tests/delta/golden tests/kafka/job/test_moves.py
+# What `make faults` runs and `make test` does not: processes that are killed or submitted, jobs that move from one checkpoint to another.
+APART := tests/faults tests/cluster tests/delta/transfer tests/delta/golden tests/kafka/job/test_moves.py tests/kafka/job/test_secrets.py
 
 # Two processes: one JVM each keeps one core busy with planning; a third one made the whole slower.
 test: $(STAMP) ## run the tests (ARGS=... is passed to pytest)

@@ -11,6 +11,7 @@ Pure pandas: frames in, lines of text and a PNG out.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,14 +51,16 @@ def summary_counts(lines: Sequence[str]) -> dict[str, dict[str, int]]:
     """The wheel's own account, from the last summary in the job's output.
 
     Returns:
-        `schedules` and `cancels`, each outcome to its count; empty where no summary was printed.
+        `schedules` and `cancels`, each outcome to its count; empty where no summary was printed. With a slot store, what is near and what is
+        far are added up as `pending`.
     """
     told: dict[str, dict[str, int]] = {}
     for line in lines:
         if found := _SUMMARY_LINE.match(line):
-            told[found[1]] = {
-                name: int(count.replace(",", "")) for count, name in _SUMMARY_TERM.findall(found[2])
-            }
+            counts: Counter[str] = Counter()
+            for count, name in _SUMMARY_TERM.findall(found[2]):
+                counts["pending" if name in ("near", "far") else name] += int(count.replace(",", ""))
+            told[found[1]] = dict(counts)
     return told
 
 

@@ -7,7 +7,7 @@ from wheel_udf.delivery.report import BatchReport
 
 
 def progress_line(report: BatchReport) -> str:
-    """Formats one aligned line about a batch: in, fired, pending, lateness, clock and watermark.
+    """Formats one aligned line about a batch: in, fired, pending (with a slot store: near and far), lateness, clock and watermark.
 
     Example::
 
@@ -19,13 +19,13 @@ def progress_line(report: BatchReport) -> str:
     Unusual counts (rejected, missed, undeliverable rows, a backlog over the limit) are added only if they are not 0, the use of limits only if
     there are limits, and the pending entries of each delay level only if there are levels.
     """
-    word = "data time after due" if report.in_data_time else "lateness"
+    span = "data time after due" if report.in_data_time else "lateness"
     parts = [
         f"batch {report.batch_id:>5}",
         f"in {report.received:>8,}",
         f"ended {report.decided:>8,}" if report.purgatory else f"fired {report.fired:>8,}",
-        f"pending {report.pending:>9,}",
-        f"{word} p50 {span_text(report.lateness.quantile(0.5)):>7} p99 {span_text(report.lateness.quantile(0.99)):>7}",
+        " ".join(f"{word} {count:>9,}" for word, count in report.waiting.items()),
+        f"{span} p50 {span_text(report.lateness.quantile(0.5)):>7} p99 {span_text(report.lateness.quantile(0.99)):>7}",
         f"clock {instant_text(report.clock_ms):<20}",
         f"watermark {instant_text(report.watermark_ms):<20}",
     ]

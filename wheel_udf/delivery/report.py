@@ -38,8 +38,9 @@ class BatchReport:
         missed: Rows released after their ``max_lateness``, which go to the rejects.
         rejected: Commands that this batch rejected.
         undeliverable: Fired rows that a sink refused, which go to the rejects.
-        pending: Entries pending after this batch, over all shards. In the tiered mode including far ones; a far entry that was replaced or
-            cancelled counts until the store has ended it.
+        pending: Entries that wait after this batch, over all shards: in Spark's state, and those of `far`. Exact where `far` is None.
+        far: Of these, the rows in the slot store; None without a store. A far entry that was replaced or cancelled counts until its window is
+            handed over, and only then has an outcome. :func:`wheel_udf.pending.pending` leaves it out at once.
         next_due_ms: Due time of the earliest pending entry (UTC epoch ms); None if nothing is pending.
         clock_ms: The wheel's clock after this batch (UTC epoch ms); None while it has none.
         watermark_ms: The event-time watermark that this batch ran with (UTC epoch ms); None without one.
@@ -86,11 +87,21 @@ class BatchReport:
     purgatory: bool = False
     decided: int = 0
     clock_kind: str = "processing"
+    far: int | None = None
 
     @property
     def in_data_time(self) -> bool:
         """Whether the wheel's clock, and so `lateness`, follows the data instead of the wall clock."""
         return self.clock_kind in ("event", "simulated")
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """What has no outcome yet, by the words of the progress line: ``pending``; with a slot store ``near`` and ``far``."""
+        return (
+            {"pending": self.pending}
+            if self.far is None
+            else {"near": self.pending - self.far, "far": self.far}
+        )
 
     @property
     def accounts(self) -> dict[str, tuple[str, ...]]:
@@ -137,6 +148,7 @@ def report_of(
         ambiguous=total_of(statuses, "ambiguous_now"),
         undeliverable=undeliverable,
         pending=total_of(shards, "pending") + total_of(shards, "far"),
+        far=total_of(shards, "far") if facts.stored else None,
         levels=_by_level([getattr(row, "levels", {}) for row in shards]),
         next_due_ms=next_due_ms,
         clock_ms=clock_ms,

@@ -10,6 +10,8 @@
       clock       2026-01-01T10:00:00Z, next due 2026-01-01T10:05:00Z
       identities  every command accounted for: yes; cancelled = applied: yes
 
+In the tiered mode ``2 near + 5 far`` stands for ``7 pending``: see :attr:`BatchReport.far`.
+
 Under an event or simulated clock a batch spans any amount of the data's time, and an entry is released at the end of that span. The line
 about lateness then reads::
 
@@ -146,7 +148,7 @@ class Summary:
         for title, outcomes in report.accounts.items():
             # The counts of cancels are named without the prefix that distinguishes them from those of schedules.
             counted = {key.removeprefix(f"{title[:-1]}_"): self._count(key) for key in outcomes}
-            waiting = {} if lines else {"pending": report.pending}
+            waiting = {} if lines else report.waiting
             lines.append(_account(title, waiting | counted))
         if more := self._count("generations"):
             lines.append(f"  {more:,} of these outcomes are of a further generation of a join or heartbeat")

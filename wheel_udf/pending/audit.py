@@ -10,7 +10,8 @@ also copies the records that are not copied yet to a table::
 
     audit() = _acts + records that are not copied yet
 
-A copy that fails is logged, and the next act makes it. Two copies at once may write a record twice; :func:`audit` returns it once.
+A copy that fails is logged, and the next act makes it. The table's transaction ``acts`` is the number of the last act that it has; a table
+without one is of an earlier release. A record that is there twice is returned once by :func:`audit`.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common import ActError
-from wheel_udf.platform import SPARK_ERRORS, delta_log as tables, first_line
+from wheel_udf.platform import SPARK_ERRORS, append_once, delta_log as tables, first_line
 from wheel_udf.store import SlotStore
 
 AUDIT_SCHEMA: Final = (
     "at timestamp, act string, by string, picked string, change string, rows long, batch long"
 )
 _KEY: Final = "wheel_udf.act"
+_MARK: Final = "acts"
+"""Transactions of the table of records: the number of the last act that was copied, and all before it."""
 
 _log = logging.getLogger(__name__)
 
@@ -113,11 +116,11 @@ def copy_records(spark: SparkSession, store: SlotStore, newest: Act) -> None:
         newest: The record of the act just committed.
     """
     try:
-        _, there = _copied(spark, store)
-        acts = [newest] if there >= set(range(newest.batch)) else _in_log(spark, store)
-        missing = [act for act in acts if act.batch not in there]
-        if missing:
-            _frame(spark, missing).coalesce(1).write.format("delta").mode("append").save(_place(store))
+        missing = [newest]
+        if newest.batch != _last_copied(spark, store) + 1:
+            _, there = _copied(spark, store)
+            missing = [act for act in _in_log(spark, store) if act.batch not in there]
+        _append(spark, store, missing, newest.batch)
     except Exception as error:  # noqa: BLE001  # whatever it is, the act is done
         why = first_line(str(error))
         _log.warning(
@@ -157,6 +160,23 @@ def _copied(spark: SparkSession, store: SlotStore) -> tuple[DataFrame, set[int]]
             field=place,
             hint="acts go on being recorded in the store's history: restore the table, or move it away",
         ) from None
+
+
+def _last_copied(spark: SparkSession, store: SlotStore) -> int:
+    """The number of the last act in the table, by its log alone; -1 if the log does not say."""
+    place = _place(store)
+    marks = tables.snapshot(spark, place).transactions() if tables.has_log(spark, place) else {}
+    return marks.get(_MARK, -1)
+
+
+def _append(spark: SparkSession, store: SlotStore, acts: list[Act], last: int) -> None:
+    """Adds records to the table, which then has all up to the last; does nothing if another copy was first."""
+    place, rows = _place(store), _frame(spark, acts).coalesce(1)
+    if tables.has_log(spark, place):
+        append_once(rows, place, rows.schema, (), app_id=_MARK, batch_id=last)
+    else:
+        mark = {"txnAppId": _MARK, "txnVersion": str(last)}
+        rows.write.format("delta").mode("append").options(**mark).save(place)
 
 
 def _in_log(spark: SparkSession, store: SlotStore) -> list[Act]:

@@ -41,6 +41,7 @@ _PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSys
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _METRICS = "spark.metrics.conf"
+_CLASS_PATH = "spark.driver.extraClassPath"
 _SETUP_HINT = "run `make setup`, or `python -m wheel_udf.platform.jars` in this environment"
 _SUBMIT_HINT = "give spark-submit --properties-file conf/spark-defaults.conf, or SPARK_CONF_DIR=conf"
 
@@ -220,11 +221,14 @@ def _local(given: Mapping[str, str]) -> dict[str, str]:
 def _of_local_mode(settings: Mapping[str, str]) -> dict[str, str]:
     """Where the one JVM finds its metrics' file and its class archive, unless that is set."""
     folder = jars.conf_folder()
-    metrics = {} if folder is None or _METRICS in settings else {_METRICS: str(folder / "metrics.properties")}
+    found = {} if folder is None or _METRICS in settings else {_METRICS: str(folder / "metrics.properties")}
+    if settings["spark.jars"] and _CLASS_PATH not in settings:
+        # On the class path of the JVM itself, Delta's classes are in the archive too.
+        found[_CLASS_PATH] = settings["spark.jars"].replace(",", os.pathsep)
     options = settings.get(_JVM_OPTIONS, "")
     if "SharedArchiveFile" in options or "ArchiveClassesAtExit" in options:
-        return metrics
-    return {**metrics, _JVM_OPTIONS: f"{options} {class_archive.options()}".strip()}
+        return found
+    return {**found, _JVM_OPTIONS: f"{options} {class_archive.options()}".strip()}
 
 
 def _is_ours(folder: Path) -> bool:

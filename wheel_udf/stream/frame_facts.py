@@ -42,6 +42,7 @@ class FrameFacts:
         clock: Kind of clock.
         board: Folder of the hint board.
         leveled: Whether there are delay levels, so that the frame has two more columns.
+        stored: Whether far entries wait in a slot store.
     """
 
     operator: Operator
@@ -50,6 +51,7 @@ class FrameFacts:
     clock: str
     board: str
     leveled: bool = False
+    stored: bool = False
 
     @property
     def is_purgatory(self) -> bool:

@@ -139,16 +139,17 @@ def schedule_stored(
     check_settings(near, shards, memory_ms, limit)
     return _through_the_wheel(
         _stored_rows(near, shards, leveled=leveled),
-        _facts(wheel, clock, shards, leveled=leveled),
+        _facts(wheel, clock, shards, leveled=leveled, stored=True),
         wheel=wheel,
         clock=clock,
         memory_ms=memory_ms,
         limit=limit,
-        stored=True,
     )
 
 
-def _facts(wheel: Wheel, clock: Clock | StoreClock, shards: int, *, leveled: bool) -> FrameFacts:
+def _facts(
+    wheel: Wheel, clock: Clock | StoreClock, shards: int, *, leveled: bool, stored: bool = False
+) -> FrameFacts:
     return FrameFacts(
         operator=Operator.SCHEDULE,
         wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
@@ -156,6 +157,7 @@ def _facts(wheel: Wheel, clock: Clock | StoreClock, shards: int, *, leveled: boo
         clock=clock.kind,
         board=str(HintBoard().folder),
         leveled=leveled,
+        stored=stored,
     )
 
 
@@ -168,7 +170,6 @@ def _through_the_wheel(
     memory_ms: int | None,
     limit: int | None,
     limits: Limits | None = None,
-    stored: bool = False,
 ) -> DataFrame:
     """Passes command rows and clock rows, by shard, through the wheel; the public frame."""
     released = stepped(
@@ -181,7 +182,7 @@ def _through_the_wheel(
         output_type=LEVELED_OUTPUT_TYPE if facts.leveled else OUTPUT_TYPE,
         state_columns=STATE_COLUMNS,
         limit=limit,
-        stored=stored,
+        stored=facts.stored,
         limits=limits or Limits(),
         leveled=facts.leveled,
     )

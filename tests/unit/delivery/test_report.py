@@ -132,6 +132,16 @@ def test_the_line_tells_what_is_pending_by_level_where_there_are_levels() -> Non
     assert "levels" not in progress_line(report())
 
 
+def test_beside_a_store_the_line_and_the_account_tell_near_and_far_apart() -> None:
+    held = report(pending=356, far=340, counts={"fired": 4, "superseded": 1})
+    assert "| fired        0 | near        16 far       340 | lateness" in progress_line(held)
+    summary = Summary()
+    summary.add(held)
+    assert "  schedules   361 = 16 near + 340 far + 4 fired + 0 missed" in summary.render()
+    nothing = replace(held, pending=0, far=0)
+    assert nothing.waiting == {"near": 0, "far": 0}
+
+
 def test_what_is_unusual_is_added_to_the_line() -> None:
     line = progress_line(report(rejected=3, missed=2, undeliverable=1_000, backlog=True))
     assert line.endswith("| rejected 3 | missed 2 | undeliverable 1,000 | backlog over the limit")

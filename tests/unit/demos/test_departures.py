@@ -381,6 +381,11 @@ def test_the_account_is_a_table() -> None:
     ]
 
 
+def test_what_is_near_and_what_is_far_is_pending() -> None:
+    told = summary_counts(["  schedules   10 = 2 near + 5 far + 3 fired"])
+    assert told == {"schedules": {"pending": 7, "fired": 3}}
+
+
 def test_the_wheels_own_counts_come_from_the_last_summary() -> None:
     lines = [
         "batch 1 | in 10,000 | fired 9,000",

@@ -284,7 +284,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(moves)
 def test_a_wheel_beside_a_store_fires_what_a_wheel_fires_that_holds_everything(
     moves: list[tuple[list[Row], int, int]],
