@@ -20,9 +20,9 @@ from types import MappingProxyType
 from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.common import StoreError, StoreMovedError
-from wheel_udf.store import CURSOR, INBOX, Appended, ClockOf, Partition, SlotStore, stored_rows
+from wheel_udf.store import CURSOR, INBOX, Appended, ClockOf, Head, Partition, SlotStore, stored_rows
 from wheel_udf.tiered import hand_over, retirement
-from wheel_udf.tiered.hand_over import HandedOver
+from wheel_udf.tiered.hand_over import HandedOver, Moving
 from wheel_udf.tiered.pressure import Pressure
 
 _PLACED_AT_ONCE_ROWS = 50_000
@@ -148,10 +148,7 @@ class Keeper:
         self.require_untouched()
         with self._lock:
             self._placing_ms = cursor_ms
-        self._empty_inbox()
-        head = self.store.head()
-        reached = self._reached(cursor_ms)
-        moved = hand_over.prepare(self.store, head, reached, cursor_ms)
+        head, reached, moved = self._prepare(cursor_ms)
         # The intake waits only for the check of what has come meanwhile and for the commit.
         with self._lock:
             for _ in range(_MOST_TRIES):
@@ -167,16 +164,19 @@ class Keeper:
                     if moved:
                         moved.close()
                 self._look_at_intake()
-                self._empty_inbox()
-                head = self.store.head()
-                reached = self._reached(cursor_ms)
-                moved = hand_over.prepare(self.store, head, reached, cursor_ms)
+                head, reached, moved = self._prepare(cursor_ms)
             else:
                 raise StoreError(
                     f"the hand-over gave up after {_MOST_TRIES} conflicting commits", field=self.store.path
                 )
         self._drop(reached, head.version)
         return HandedOver(cursor_ms, len(reached), sum(partition.rows for partition in reached))
+
+    def _prepare(self, cursor_ms: int) -> tuple[Head, list[Partition], Moving | None]:
+        """The store as it is now, the partitions that a cursor reaches, and what is in them; None if they hold nothing."""
+        self._empty_inbox()
+        head, reached = self.store.head(), self._reached(cursor_ms)
+        return head, reached, hand_over.prepare(self.store, head, reached, cursor_ms)
 
     def _look_at_intake(self) -> None:
         """Reads from the log how far the intake is.
