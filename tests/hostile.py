@@ -58,9 +58,9 @@ def mangled(*samples: bytes) -> st.SearchStrategy[bytes]:
 
 
 def mangled_at_random(make: Random, samples: list[bytes]) -> bytes:
-    """The same for rows that a test makes by the thousand, from a seed."""
+    """The same for rows that a test makes by the thousand, from a seed: one value of five is damaged."""
     sample = make.choice(samples)
-    start, kind = make.randrange(len(sample) + 1), make.randrange(6)
+    start, kind = make.randrange(len(sample) + 1), make.randrange(25)
     if kind == 0:
         return make.randbytes(make.randrange(30))
     if kind == 1:
