@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from datetime import UTC, datetime
@@ -259,3 +260,14 @@ def test_headers_of_nothing_to_a_mebibyte_pass_or_are_oversize(spark: SparkSessi
     assert passed_on[:2] == [0, 1]
     assert passed_on[7:10] == [1_000, 1_024, 100_000], "a reject keeps its headers, too"
     assert [len(row.record) < 2_000 for row in rows if row.error_code == "oversize"] == [True] * 3
+
+
+def test_the_record_of_an_oversize_value_of_json_is_slim_and_its_payload_is_in_its_columns(
+    spark: SparkSession,
+) -> None:
+    value = b'{"schedule_id": "a", "delay": "1s", "destination": "orders", "value": "' + b"x" * MIB + b'"}'
+    (row,) = of_records(spark, "json", [record(0, b"k", value, [("h", b"v")])])
+
+    assert (row.error_code, row.value, row.key) == ("oversize", b"x" * MIB, b"k")
+    assert json.loads(row.record).keys() >= {"schedule_id", "delay", "destination", "kafka"}
+    assert json.loads(row.record)["kafka"].keys() == {"topic", "partition", "offset", "timestamp"}
