@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from tests.unit.wheel.test_versions_with_store import Tiered
-from wheel_udf.common import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from wheel_udf.testing import commands_table, rows_of
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.shard_state import ShardState
