@@ -132,6 +132,7 @@ def test_a_backlog_over_the_limit_drains_oldest_first_without_new_data(
 ) -> None:
     add_files(tmp_path / "in", [due(f"id{n}", n, 0) for n in (5, 3, 1, 4, 2)])
     clock = EventClock(until_ms=at_ms(100))
+    # One shard: several share the limit, and each has its own oldest.
     rows = run(
         schedule(read_files(spark, tmp_path / "in"), wheel=WHEEL, clock=clock, shards=1, limit=2),
         tmp_path / "checkpoint",

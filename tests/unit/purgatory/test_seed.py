@@ -46,7 +46,7 @@ class MovingShard(Shard):
         return found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(*IN_TIME)
 def test_a_purgatory_that_moves_after_each_batch_decides_as_the_model_does(
     operations: list[Request],

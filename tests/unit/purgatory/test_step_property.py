@@ -80,7 +80,7 @@ def through_batches(
         assert all(o.at < clock for o in shard.outcomes[decided:])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(requests(), max_size=5),
     st.lists(EVENTS, max_size=14),
@@ -107,7 +107,7 @@ IN_TIME = (
 """Operations, events, clocks, lookback and memory, batches: nothing is forgotten that is still needed."""
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(*IN_TIME)
 def test_what_is_remembered_is_enough_for_rows_that_are_in_time(
     operations: list[Request],

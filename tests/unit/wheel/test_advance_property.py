@@ -58,7 +58,7 @@ PAYLOADS = tuple(
     )
 )
 
-thorough = settings(max_examples=150)
+thorough = settings(max_examples=100)
 wheels = st.builds(
     Wheel,
     tick_ms=st.sampled_from((1, 7, 10, 1000)) | st.integers(1, 1000),

@@ -184,7 +184,7 @@ commands = st.lists(
 bounds = st.none() | st.integers(1, 6)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(st.integers(-1, 3), commands), min_size=1, max_size=5),
     st.builds(Limits, bounds, bounds, bounds, st.just(1.0) | st.floats(0.1, 0.9)),

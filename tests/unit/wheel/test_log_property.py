@@ -142,7 +142,7 @@ def adds_up(state: ShardState, batches: list[list[Record]], *, stored: bool = Fa
     assert min(state.counts.values()) >= 0
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(log=logs, wheel=st.sampled_from(WHEELS), whole=st.booleans(), make=chance)
 def test_a_log_whole_or_compacted_read_in_any_order_and_in_any_batches_fires_what_a_fold_leaves(
     log: list[Record], wheel: Wheel, make: Random, *, whole: bool
