@@ -1,11 +1,10 @@
 """Skew in one shard: nearly all commands for one id, and a great many entries due in one second. Memory stays bounded and the others progress.
 
-Sizes are for a test of seconds; ``python tests/unit/wheel/test_skew.py 1000000`` runs the same with a million.
+200,000 rows here; ``tests/faults/test_skew.py`` runs the same with a million.
 """
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -156,12 +155,3 @@ def test_a_step_of_a_backlog_takes_memory_for_what_is_left_and_not_for_what_is_g
     assert peaks == sorted(peaks, reverse=True)
     assert peaks[0] < 5 * flood.nbytes
     assert peaks[-1] < peaks[0] / 2
-
-
-if __name__ == "__main__":
-    for test in (
-        test_nine_of_ten_commands_on_one_id_cost_no_more_than_one_entry_and_starve_nobody,
-        test_a_flood_due_in_one_second_leaves_in_bounded_batches_and_lets_earlier_and_later_ones_through,
-        test_a_step_of_a_backlog_takes_memory_for_what_is_left_and_not_for_what_is_gone,
-    ):
-        test(int(sys.argv[1]))
