@@ -32,7 +32,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-_ID: Final = re.compile(r"[0-9A-Za-z-]+")
+_ID: Final = re.compile(r"[0-9A-Za-z-]{1,100}")
 _SHARD: Final = re.compile(r"[0-9]{1,9}")
 _INT64: Final = range(-(2**63), 2**63)
 

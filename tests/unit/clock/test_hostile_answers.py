@@ -43,10 +43,11 @@ def asked(folder: Path, link: bytes, answer: bytes, published: bytes) -> tuple[A
     return found
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(mangled(b'{"query_id": "query"}'), mangled(text(ANSWER)), mangled(text(PUBLISHED)))
 @example(DEEP, DEEP, DEEP)
 @example(b'{"query_id": "../outside"}', text(ANSWER), text(PUBLISHED))
+@example(b'{"query_id": "' + b"9" * 5_000 + b'"}', text(ANSWER), text(PUBLISHED))
 def test_any_bytes_in_the_files_of_the_board_are_an_answer_or_none(
     link: bytes, answer: bytes, published: bytes
 ) -> None:
