@@ -48,7 +48,7 @@ def run_wheel(spark: SparkSession, kafka: KafkaWorld, tmp_path: Path) -> Iterato
         scheduled = schedule(
             read_commands(spark, source(kafka, *topics, **options), preset=preset),
             wheel=Wheel(tick_ms=1_000, size=20, levels=4),
-            shards=2,
+            shards=1,
             clock=EventClock(max_ahead_ms=None, until_ms=UNTIL_MS),
         )
         return _written(scheduled, tmp_path / "checkpoint", tmp_path / "rows")
@@ -128,7 +128,7 @@ def test_a_compacted_topic_fires_what_a_fold_over_it_leaves_over_gaps_bad_record
         "scheduler-target-key": b"tk",
     }
     job = {
-        "wheel": {"shards": 2},
+        "wheel": {"shards": 1},
         "clock": {"kind": "event"},
         "source": source(
             kafka, topic, **{"kafka.isolation.level": "read_committed", "maxOffsetsPerTrigger": "4"}
@@ -285,7 +285,7 @@ def test_the_intake_of_a_level_pauses_alone_and_goes_on_where_it_was(
         clock = EventClock(max_ahead_ms=None, until_ms=UNTIL_MS)
         contract = Contract(levels=FixedLevels())
         wheel = Wheel(tick_ms=1_000, size=20, levels=4)
-        scheduled = schedule(commands, wheel=wheel, shards=2, clock=clock, contract=contract)
+        scheduled = schedule(commands, wheel=wheel, shards=1, clock=clock, contract=contract)
         return _written(scheduled, tmp_path / "checkpoint", tmp_path / "rows")
 
     def out(*, paused: bool) -> list[tuple[Any, ...]]:
