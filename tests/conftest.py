@@ -44,9 +44,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 # The project's own settings (conf/spark-defaults.conf) hold in tests too. These are what a test machine needs on top.
 SPARK_SETTINGS: dict[str, str | float | bool] = {
-    # A test's batch costs by the task, not by the row: 7 % less CPU than with two. Shards are groups in one task as well as in two; runs in
-    # processes of their own (tests/faults, tests/cluster, the jobs) have more.
-    "spark.sql.shuffle.partitions": 1,
+    # Two, as shards have to work in several tasks. Not more: a test's batch costs by the task, not by the row (two cost 7 % more CPU than one).
+    "spark.sql.shuffle.partitions": 2,
     # Leave room for the tests beside it; no test holds more than a few thousand rows.
     "spark.driver.memory": "1g",
     # Nothing on the network: a laptop changes its address while the tests run.

@@ -8,7 +8,7 @@ does this.) The last answer of each shard is a small file, replaced atomically::
     <folder>/runs/<run>                  query that a run of the clock source belongs to
     <folder>/stores/<token>.json         progress of the keeper of a slot store (see Published)
 
-A missing answer, or one of another query, counts as "due now": losing the board costs a tick and nothing
+A missing or damaged answer, or one of another query, counts as "due now": losing the board costs a tick and nothing
 else. So the folder need not outlive the driver: each driver has one of its own, with a random name, that only
 its user can enter. A folder that another user owns or can write to is refused: with forged answers, that user
 could delay deliveries.
@@ -27,12 +27,14 @@ import stat
 import tempfile
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-_ID: Final = re.compile(r"[0-9A-Za-z-]+")
+_ID: Final = re.compile(r"[0-9A-Za-z-]{1,100}")
+_SHARD: Final = re.compile(r"[0-9]{1,9}")
+_INT64: Final = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,16 @@ class Published:
     until_ms: int | None = None
 
 
+@dataclass(frozen=True)
+class _Link:
+    """The query that a run of the clock source belongs to."""
+
+    query_id: str
+
+
+_Record = TypeVar("_Record", Answer, Published, _Link)
+
+
 class HintBoard:
     """A folder of small files in which shards post their answers for the clock source.
 
@@ -96,23 +108,18 @@ class HintBoard:
 
     def answers(self, run: str) -> dict[int, Answer]:
         """The answers of the query that a run of the source belongs to; empty while that query is not known."""
-        try:
-            query_id = json.loads((self.folder / "runs" / run).read_text())["query_id"]
-            files = list((self.folder / query_id).glob("*.json"))
-            return {int(file.stem): Answer(**json.loads(file.read_text())) for file in files}
-        except FileNotFoundError:
-            return {}
+        query_id = self._query_of(run)
+        files = list((self.folder / query_id).glob("*.json")) if query_id else []
+        found = {int(file.stem): _read(file, Answer) for file in files if _SHARD.fullmatch(file.stem)}
+        return {shard: answer for shard, answer in found.items() if answer is not None}
 
     def publish(self, token: str, published: Published) -> None:
         """Writes the progress of a store's keeper for the clock of its wheel query."""
         self._replace(self.folder / "stores" / f"{token}.json", asdict(published))
 
     def published(self, token: str) -> Published | None:
-        """What was published last; None before the first time."""
-        try:
-            return Published(**json.loads((self.folder / "stores" / f"{token}.json").read_text()))
-        except FileNotFoundError:
-            return None
+        """What was published last; None before the first time, and if it is damaged."""
+        return _read(self.folder / "stores" / f"{token}.json", Published)
 
     def withdraw(self, token: str) -> None:
         """Removes what was published."""
@@ -120,13 +127,15 @@ class HintBoard:
 
     def forget(self, run: str) -> None:
         """Removes the files of a run that has ended."""
-        link = self.folder / "runs" / run
-        if not link.exists():
-            return
-        query_id = json.loads(link.read_text())["query_id"]
-        if _ID.fullmatch(query_id):  # a name below the folder, and no path out of it
+        query_id = self._query_of(run)
+        if query_id:
             shutil.rmtree(self.folder / query_id, ignore_errors=True)
-        link.unlink(missing_ok=True)
+        (self.folder / "runs" / run).unlink(missing_ok=True)
+
+    def _query_of(self, run: str) -> str | None:
+        """The query of a run; None if it is not known, or its name is a path out of the folder."""
+        link = _read(self.folder / "runs" / run, _Link)
+        return link.query_id if link and _ID.fullmatch(link.query_id) else None
 
     def _replace(self, path: Path, content: Mapping[str, Any]) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -135,6 +144,24 @@ class HintBoard:
         draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         draft.write_text(json.dumps(content))
         draft.replace(path)
+
+
+def _read(path: Path, kind: type[_Record]) -> _Record | None:
+    """The record in a file; None if there is none, or if it is damaged."""
+    try:
+        record = kind(**json.loads(path.read_bytes()))
+    except (FileNotFoundError, ValueError, TypeError, RecursionError):
+        return None
+    is_sound = all(_fits(getattr(record, field.name), str(field.type)) for field in fields(kind))
+    return record if is_sound else None
+
+
+def _fits(value: object, kind: str) -> bool:
+    if value is None:
+        return kind.endswith("| None")
+    if isinstance(value, bool) or not isinstance(value, int):
+        return type(value).__name__ == kind
+    return kind.startswith("int") and value in _INT64
 
 
 @cache

@@ -98,6 +98,7 @@ _NAMES: Final = (
     ),
     *("max_lateness", SOURCE, _SOURCE_SEQ, UNREADABLE, MISREAD),
 )
+_PAYLOAD: Final = ("key", "value", "headers")
 _NOT_RECORDED: Final = (SOURCE, _SOURCE_SEQ, MISREAD)
 _COMPILED_COLUMNS: Final = 20
 """Widest frame that Spark compiles whole: every column makes its methods longer (:mod:`wheel_udf.commands.generated_code`)."""
@@ -263,7 +264,7 @@ def _rejection(given: Inputs, original: list[Input], message: Column, contract: 
     record = record_of(original, *_NOT_RECORDED)
     if contract.max_value_bytes is not None:
         # Each copy of a row of many MiB counts: the columns of the reject keep the payload, so the record need not.
-        slim = record_of(original, *_NOT_RECORDED, "key", "value", "headers")
+        slim = record_of([_without_payload(each) for each in original], *_NOT_RECORDED, *_PAYLOAD)
         record = F.when(payload_bytes(given) > contract.max_value_bytes, slim).otherwise(record)
     source = F.make_valid_utf8(given[SOURCE].read(read.text)) if SOURCE in given else read.null("string")
     return [
@@ -272,3 +273,12 @@ def _rejection(given: Inputs, original: list[Input], message: Column, contract: 
         interpreted(record, code.isNotNull()).alias("record"),
         (source if _SOURCE_SEQ in given else F.when(code.isNotNull(), source)).alias("source"),
     ]
+
+
+def _without_payload(each: Input) -> Input:
+    """The column ``kafka`` of :mod:`wheel_udf.commands.kafka_presets` without the parts that the columns of the payload hold."""
+    if each.name != "kafka" or not isinstance(each.kind, T.StructType) or "offset" not in each.kind.names:
+        return each
+    kept = [field for field in each.kind if field.name not in _PAYLOAD]
+    slim = F.struct(*(each.column.getField(field.name).alias(field.name) for field in kept))
+    return each._replace(column=slim, kind=T.StructType(kept))

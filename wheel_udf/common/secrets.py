@@ -34,7 +34,9 @@ SHORTEST: Final = 4
 """Values of fewer characters are not searched for in running text."""
 
 _NAME: Final = re.compile(r"password|secret|token|jaas|credential|keystore\.key$", re.IGNORECASE)
-_PART: Final = re.compile(r"""([\w.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
+_PART: Final = re.compile(
+    r"""(?<![\w.-])([\w.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
+)
 _PLACEHOLDER: Final = re.compile(r"\$\{(env|file):([^}]*)\}")
 
 _known: set[str] = set()

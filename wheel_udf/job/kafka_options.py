@@ -98,7 +98,7 @@ def option(options: Mapping[str, Any], name: str) -> str | None:
 
 def offsets_of(text: str) -> Offsets:
     """Reads JSON such as ``{"topic": {"0": 23}}``; raises ValueError for other texts."""
-    parsed = json.loads(text)
+    parsed = _json(text)
     if not isinstance(parsed, dict) or not all(isinstance(places, dict) for places in parsed.values()):
         raise ValueError(text)
     offsets = [offset for places in parsed.values() for offset in places.values()]
@@ -112,11 +112,18 @@ def offsets_of(text: str) -> Offsets:
 
 def assigned_partitions(text: str) -> dict[str, list[int]]:
     """Reads JSON such as ``{"topic": [0, 1]}``; raises ValueError for other texts."""
-    parsed = json.loads(text)
+    parsed = _json(text)
     good = isinstance(parsed, dict) and parsed
     if not good or not all(isinstance(numbers, list) and numbers for numbers in parsed.values()):
         raise ValueError(text)
     return {topic: [_partition(str(number)) for number in numbers] for topic, numbers in parsed.items()}
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:  # brackets a thousand deep
+        raise ValueError(text) from None
 
 
 def _partition(text: str) -> int:

@@ -63,7 +63,7 @@ class Picked:
         where: SQL over :data:`~wheel_udf.pending.entries.PENDING_COLUMNS`; None for any.
 
     Raises:
-        ActError: Neither is given. To select all entries, say ``where="true"``.
+        ActError: Neither is given, or one is not UTF-8. To select all entries, say ``where="true"``.
     """
 
     ids: Sequence[str] | None = None
@@ -77,6 +77,9 @@ class Picked:
                 rule="at least one of ids and where",
                 hint="where: true selects all pending entries",
             )
+        for each in self.ids or ():
+            _require_utf8("id", each)
+        _require_utf8("where", self.where)
 
     def of(self, rows: DataFrame, id_column: str = "schedule_id") -> DataFrame:
         """Returns the selected rows of a table whose ids are in `id_column`.
@@ -193,6 +196,14 @@ class _Change:
         return rows.select(*(column.alias(name) for name, column in columns.items()))
 
 
+def _require_utf8(field: str, text: str | None) -> None:
+    """Refuses what a shell passes on for bytes that are not UTF-8: it cannot be sent to the JVM."""
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError:
+        raise ActError("not a text", field=field, value=text, rule="UTF-8") from None
+
+
 def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, *, dry_run: bool) -> int:
     store = work.store
     if store is None:
@@ -203,6 +214,7 @@ def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change
             rule="tiered",
             hint="send a CANCEL, or the id with a higher seq, as a command",
         )
+    _require_utf8("to", change.due)
     rows = picked.of(pending(spark, work, ids=picked.ids))
     try:
         chosen = change.of(rows, _clock_ms(store)).persist()

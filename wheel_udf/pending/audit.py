@@ -21,7 +21,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Final
 
@@ -29,7 +29,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common import ActError
-from wheel_udf.platform import SPARK_ERRORS, append_once, delta_log as tables, first_line
+from wheel_udf.platform import SPARK_ERRORS, append_once, delta_log as tables, first_line, parsed_json
 from wheel_udf.store import SlotStore
 
 AUDIT_SCHEMA: Final = (
@@ -70,10 +70,22 @@ class Act:
 
     @classmethod
     def of_text(cls, text: str | None) -> Act | None:
-        """The record in a commit's metadata; None if it holds none."""
-        if text is None or _KEY not in text:
+        """The record in a commit's metadata; None if it holds none.
+
+        Raises:
+            ActError: It holds one that this release cannot read.
+        """
+        noted = parsed_json((text or "").encode(errors="replace"))
+        if not isinstance(noted, dict) or _KEY not in noted:
             return None
-        return cls(**json.loads(text)[_KEY])
+        record, kinds = (
+            noted[_KEY],
+            {field.name: int if field.type == "int" else str for field in fields(cls)},
+        )
+        is_sound = isinstance(record, dict) and record.keys() == kinds.keys()
+        if not is_sound or not all(type(record[name]) is kind for name, kind in kinds.items()):
+            raise ActError("the record of an act cannot be read", field="userMetadata", value=text)
+        return cls(**record)
 
 
 def arrived_by(batch: int) -> int:
@@ -98,7 +110,7 @@ def audit(spark: SparkSession, store: SlotStore) -> DataFrame:
     """Returns all acts on a store, one row each (:data:`AUDIT_SCHEMA`).
 
     Raises:
-        ActError: The table of records cannot be read.
+        ActError: The table of records, or one in the history of the store, cannot be read.
     """
     copied, batches = _copied(spark, store)
     last = max(store.last_acts(), default=None)

@@ -209,7 +209,7 @@ def parsed_json(content: bytes) -> Any:
     """The JSON value of a file's content; None if it is not JSON."""
     try:
         return json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):  # brackets a thousand deep
         return None
 
 

@@ -144,7 +144,7 @@ def _lock(handle: int, file: Path) -> None:
 def _holder(handle: int) -> dict[str, Any] | None:
     """What the holder wrote into the file; None in the moment between its lock and its note."""
     noted = parsed_json(os.pread(handle, 4096, 0))
-    return noted if isinstance(noted, dict) else None
+    return noted if isinstance(noted, dict) and noted.keys() >= {"pid", "host"} else None
 
 
 def _this_process() -> dict[str, Any]:

@@ -69,7 +69,8 @@ def planned_watermark_ms(path: str) -> int | None:
         return None
     metadata = (files.read(f"offsets/{newest}") or b"").split(b"\n")[1:2]
     found = parsed_json(metadata[0]) if metadata else None
-    return (found.get("batchWatermarkMs") or None) if isinstance(found, dict) else None
+    watermark_ms = found.get("batchWatermarkMs") if isinstance(found, dict) else None
+    return watermark_ms or None if isinstance(watermark_ms, int) else None
 
 
 def _offsets_of_newest(path: str, log: str) -> list[Any] | None:
@@ -85,13 +86,13 @@ def batch_at(path: str, instant_ms: int) -> int | None:
     """The newest committed batch that had been planned by an instant (UTC epoch ms); None before the first one.
 
     Raises:
-        CheckpointError: The record of batches does not go back so far.
+        CheckpointError: The record of batches does not go back so far, or is damaged.
     """
     files = open_folder(path)
-    committed = sorted(int(name) for name in files.names("commits") if name.isdigit())
+    committed = sorted(int(name) for name in files.names("commits") if name.isdecimal())
     for batch in reversed(committed):
         content = files.read(f"offsets/{batch}")
-        if content is not None and _planned_ms(content) <= instant_ms:
+        if content is not None and _planned_ms(files, batch, content) <= instant_ms:
             return batch
     if committed and committed[0] > 0:
         raise CheckpointError(
@@ -103,9 +104,13 @@ def batch_at(path: str, instant_ms: int) -> int | None:
     return None
 
 
-def _planned_ms(content: bytes) -> int:
+def _planned_ms(files: Folder, batch_id: int, content: bytes) -> int:
     """When a batch was planned: the second line of its record is JSON with the time."""
-    return int(json.loads(content.decode().splitlines()[1])["batchTimestampMs"])
+    metadata = parsed_json(content.split(b"\n")[1]) if b"\n" in content else None
+    planned_ms = metadata.get("batchTimestampMs") if isinstance(metadata, dict) else None
+    if not isinstance(planned_ms, int):
+        raise _torn(files, batch_id, "it has no time")
+    return planned_ms
 
 
 def input_moved(path: str, batch_id: int, is_clock: Callable[[str], bool]) -> bool:
@@ -236,6 +241,6 @@ def _value(text: str | None) -> object:
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

@@ -91,9 +91,27 @@ def find_manifest(folder: str) -> Manifest | None:
             hint=f"release {found.get('package_version')} made it and can import it",
         )
     names = {field.name for field in fields(Manifest)}
-    if not names <= found.keys():
+    if not names <= found.keys() or not _is_sound(found):
         raise TransferError("the manifest of the export is damaged", field=f"{folder}/{_FILE}")
     return Manifest(**{name: found[name] for name in names})
+
+
+def _is_sound(found: Mapping[str, Any]) -> bool:
+    texts = ("package_version", "export_id", "mode", "wheel", "clock", "app_id")
+    return (
+        all(isinstance(found[name], str) for name in texts)
+        and _are_counts(found["shards"], found["batch"])
+        and isinstance(found["clock_ms"], int | None)
+        and all(
+            isinstance(found[name], dict) and _are_counts(*found[name].values())
+            for name in ("counts", "rows")
+        )
+        and isinstance(found["positions"], list)
+    )
+
+
+def _are_counts(*values: object) -> bool:
+    return all(isinstance(value, int) and not isinstance(value, bool) for value in values)
 
 
 def read_manifest(folder: str) -> Manifest:

@@ -43,7 +43,7 @@ class Reminders:
         )
         self.config = check(
             {
-                "wheel": {"shards": 1},
+                "wheel": {"shards": 2},
                 "clock": {"kind": "event"},
                 "source": {"format": "delta", "path": self.path, "options": {"readChangeFeed": True}},
                 "contract": {"max_delay": "unlimited"},

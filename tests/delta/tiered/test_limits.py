@@ -79,6 +79,7 @@ def test_the_direct_wheel_rejects_what_finds_no_room(spark: SparkSession, tmp_pa
     commands = read_files(spark, tmp_path / "in")
     to = outlet(tmp_path)
     deliver(
+        # One shard: several would share the limits, each a part.
         schedule(commands, wheel=GEOMETRY, clock=EVENTS, shards=1, limits=LIMITS),
         destinations=to.destinations,
         rejects=to.rejects,

@@ -44,7 +44,7 @@ def test_records_are_read_once_over_a_move(spark: SparkSession, kafka: KafkaWorl
     _say(tmp_path, config, "export", "--to", str(tmp_path / "export"))
 
     config["checkpoint"] = str(tmp_path / "new")
-    config["wheel"] = {"shards": 1}
+    config["wheel"] = {"shards": 1}  # the export had more
     told = _say(tmp_path, config, "import", "--from", str(tmp_path / "export"))
     assert f"goes on at {{'{topic}': {{'0': " in told
     kafka.produce(topic, [said("e", "2024-01-01T00:00:09Z", "2024-01-01T00:00:05Z")])

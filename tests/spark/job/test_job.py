@@ -38,7 +38,7 @@ class Job:
 
     def configure(self, **changes: Any) -> None:
         settings = {
-            "wheel": {"shards": 1},
+            "wheel": {"shards": 2},
             "clock": {"kind": "event"},
             "source": {"format": "json", "path": str(self.folder / "in")},
             "contract": {"max_delay": "unlimited", "default_destination": "t"},
@@ -252,8 +252,8 @@ def test_dry_run_names_all_destinations_that_cannot_be_written(job: Job) -> None
 def test_another_geometry_is_refused_with_both_values(job: Job, verb: str) -> None:
     job.send(COMMANDS)
     assert job("run") == 0
-    assert job(verb, "--set", "wheel.size=60", "--set", "wheel.shards=2") == 2
-    for value in ("size=20", "size=60", "shards 1 there, 2 here"):
+    assert job(verb, "--set", "wheel.size=60", "--set", "wheel.shards=3") == 2
+    for value in ("size=20", "size=60", "shards 2 there, 3 here"):
         assert value in job.err
     assert job.err.startswith("error: ")
     assert "Traceback" not in job.err

@@ -58,7 +58,7 @@ def test_a_second_call_returns_the_running_session_with_only_its_own_settings_ad
 
 
 def test_what_one_test_sets_the_next_does_not_see(spark: SparkSession) -> None:
-    assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
 def test_the_jvm_of_a_session_uses_the_class_archive(spark: SparkSession) -> None:

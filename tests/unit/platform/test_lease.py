@@ -84,8 +84,8 @@ def test_a_lease_is_not_taken_twice_and_given_back_once(tmp_path: Path) -> None:
     lease.close()
     lease.close()
     assert (tmp_path / "wheel.lease").read_text() == ""
-    with Lease(f"file:{tmp_path}"):
-        pass
+    with Lease(f"file:{tmp_path}") as again:
+        assert again.is_held
 
 
 @pytest.mark.usefixtures("impatient")
@@ -107,8 +107,8 @@ def test_an_error_inside_gives_the_lease_back(tmp_path: Path) -> None:
 
 
 def test_no_lease_is_taken_where_the_local_kernel_cannot_lock() -> None:
-    with Lease("s3a://bucket/checkpoint"), Lease("s3a://bucket/checkpoint"):
-        pass
+    with Lease("s3a://bucket/checkpoint") as one, Lease("s3a://bucket/checkpoint") as other:
+        assert (one.is_held, other.is_held) == (False, False)
 
 
 # --- the lease of a query ---------------------------------------------------------------------------------------------
@@ -138,8 +138,8 @@ def test_the_end_of_a_query_gives_its_lease_back_so_that_the_next_start_has_it(
     query = Query()
     Lease(str(tmp_path)).acquire().close_after(query)
     query.stop(fault)
-    with Lease(str(tmp_path)):  # at once: it waits for the thread of the ended query
-        pass
+    with Lease(str(tmp_path)) as lease:  # at once: it waits for the thread of the ended query
+        assert lease.is_held
 
 
 @pytest.mark.usefixtures("impatient")

@@ -9,10 +9,10 @@ from tests.unit.purgatory.shard import Shard
 from tests.unit.purgatory.test_step_property import (
     IN_TIME,
     assert_decided,
+    models_of,
     through_batches,
-    tie,
 )
-from tests.unit.purgatory.watch_model import Event, Outcome, Request, outcomes_of
+from tests.unit.purgatory.watch_model import Event, Outcome, Request
 from wheel_udf.purgatory.seed import KINDS, rows_of_text, seeded
 from wheel_udf.purgatory.state import WatchState
 from wheel_udf.wheel.geometry import Wheel
@@ -46,7 +46,7 @@ class MovingShard(Shard):
         return found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(*IN_TIME)
 def test_a_purgatory_that_moves_after_each_batch_decides_as_the_model_does(
     operations: list[Request],
@@ -58,4 +58,4 @@ def test_a_purgatory_that_moves_after_each_batch_decides_as_the_model_does(
     lookback, memory = lookback_and_memory
     shard = MovingShard(lookback=lookback, memory=memory)
     through_batches(operations, events, clocks, shard, data)
-    assert_decided(shard, outcomes_of(operations, events, 200, lookback, memory, tie), operations)
+    assert_decided(shard, models_of(operations, events, lookback, memory), operations)

@@ -69,14 +69,14 @@ def outcomes_of(
     clock: int,
     lookback: int = 0,
     memory: float = math.inf,
-    tie: Callable[[Request], int] = hash,
+    tie: Callable[[Request, int], int | None] = lambda _, default: default,
 ) -> list[Outcome]:
     """What has been decided when the clock has come there. Of an id, the earliest is meant, and then the first that begins when the id is free again; `tie`
     orders those of one time and deadline.
     """
     taken: dict[tuple[str, str], float] = {}
     found: list[Outcome] = []
-    for request in sorted(requests, key=lambda r: (r.time, r.deadline, tie(r))):
+    for request in sorted(requests, key=lambda r: (r.time, r.deadline, tie(r, 0))):
         name = request.group, request.op_id
         if request.time > taken.get(name, -math.inf):
             lived, taken[name] = _lived(request, events, clock, lookback, memory)

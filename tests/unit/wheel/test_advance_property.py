@@ -22,11 +22,12 @@ from hypothesis import event, given, settings, strategies as st
 
 from tests.unit.wheel.heap_model import (
     CANCEL,
+    CANCEL_OUTCOMES,
     ENTRY_COLUMNS,
     SCHEDULE,
+    SCHEDULE_OUTCOMES,
     HeapModel,
 )
-from wheel_udf.common import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from wheel_udf.testing import commands_table, rows_of
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.shard_state import ShardState
@@ -57,7 +58,7 @@ PAYLOADS = tuple(
     )
 )
 
-thorough = settings(max_examples=150)
+thorough = settings(max_examples=100)
 wheels = st.builds(
     Wheel,
     tick_ms=st.sampled_from((1, 7, 10, 1000)) | st.integers(1, 1000),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from wheel_udf.common import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
+from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from wheel_udf.testing import commands_table, rows_of
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.limits import Held, Limits, judge
@@ -184,7 +184,7 @@ commands = st.lists(
 bounds = st.none() | st.integers(1, 6)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(st.integers(-1, 3), commands), min_size=1, max_size=5),
     st.builds(Limits, bounds, bounds, bounds, st.just(1.0) | st.floats(0.1, 0.9)),

@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from tests.unit.wheel.test_versions_with_store import Tiered
-from wheel_udf.common import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from wheel_udf.testing import commands_table, rows_of
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.shard_state import ShardState
@@ -142,7 +142,7 @@ def adds_up(state: ShardState, batches: list[list[Record]], *, stored: bool = Fa
     assert min(state.counts.values()) >= 0
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(log=logs, wheel=st.sampled_from(WHEELS), whole=st.booleans(), make=chance)
 def test_a_log_whole_or_compacted_read_in_any_order_and_in_any_batches_fires_what_a_fold_leaves(
     log: list[Record], wheel: Wheel, make: Random, *, whole: bool

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from wheel_udf.common import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
+from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from wheel_udf.testing import commands_table, rows_of
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.rows import CANCEL, FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED, SCHEDULE
