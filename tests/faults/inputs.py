@@ -67,7 +67,7 @@ def _changed(rng: random.Random, pending: dict[str, dict[str, Any]], name: str, 
         due_at = at(now_s + rng.randint(2, 3_500))
         pending[name] = row | {"seq": row["seq"] + 1, "deliver_at": due_at, "event_time": at(now_s)}
         return pending[name]
-    return row | {"seq": row["seq"] - (kind == "older"), "event_time": at(now_s)}
+    return row | {"seq": 4 if kind == "older" else row["seq"], "event_time": at(now_s)}
 
 
 # ---- acts -------------------------------------------------------------------------------------------------------------
