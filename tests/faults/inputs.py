@@ -32,8 +32,9 @@ def files(seed: int, count: int, where: tuple[str, str] = ("left", "right")) -> 
     """Files of commands: new ids, rows past due, higher, lower and equal versions, cancels, moves, a bad row each; in the first one rows for acts."""
     rng, pending = random.Random(seed), {}  # type: random.Random, dict[str, dict[str, Any]]
     made = [_file(rng, number, where, pending) for number in range(count)]
+    # A reroute sends them to the first destination.
     made[0] += [
-        due(f"act{act}-{row}", end_s(count) - 300 + row, 0, destination=where[row % 2])
+        due(f"act{act}-{row}", end_s(count) - 300 + row, 0, destination=where[1])
         for act in range(9)
         for row in range(ACT_ROWS)
     ]

@@ -43,9 +43,8 @@ def kinds(fired: list[dict[str, Any]], seed: int = 1) -> list[str]:
     return sorted({fault.split(":")[0] for fault in ledger_faults(commands, fired, REJECTED, COUNT)})
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_right_run_has_no_fault_and_nothing_undecided(seed: int) -> None:
-    assert kinds(released(files(seed, COUNT)), seed) == []
+def test_a_right_run_has_no_fault_and_nothing_undecided() -> None:
+    assert [seed for seed in range(30) if kinds(released(files(seed, COUNT)), seed)] == []
 
 
 def test_a_row_that_is_missing_twice_early_or_cancelled_is_found() -> None:
