@@ -56,7 +56,6 @@ class Running:
         files: How many files of input there are in the end.
         where: The two destinations.
         kafka: Bootstrap servers, if the second one is a topic.
-        home: Where the job is: 1 after it has moved.
         done: The commands that acts came to.
     """
 
@@ -65,7 +64,6 @@ class Running:
     files: int = 0
     where: tuple[str, str] = ("left", "right")
     kafka: str | None = None
-    home: int = 0
     done: list[dict[str, Any]] = field(default_factory=list)
     _given: int = 0
     _acts: int = 0
@@ -138,12 +136,8 @@ class Running:
 
     def end(self) -> None:
         """The last start: the move, if the job is to move, the rest of the input, and on to the end of time."""
-        if self._moving:
-            end = self.start("move")
-            assert end.code == 0, f"{end}\n{self.log()}"
-            self.home = 1
         self.give()
-        end = self.start("finish")
+        end = self.start(*["move"] * self._moving, "finish")
         assert end.code == 0, f"{end}\n{self.log()}"
 
     def faults(self) -> list[str]:

@@ -86,7 +86,6 @@ class Order:
         folder: Of the chain.
         mode: Of the job.
         files: How many files of input there are in the end.
-        home: Where the job is.
         kafka: Bootstrap servers, if one of the destinations is a topic.
         todo: ``run`` (to the end of the input), ``act N``, ``move``, ``finish`` (to the end of time).
     """
@@ -94,7 +93,6 @@ class Order:
     folder: str
     mode: str
     files: int
-    home: int = 0
     kafka: str | None = None
     todo: list[str] = field(default_factory=list)
 

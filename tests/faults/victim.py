@@ -36,7 +36,6 @@ def main(order: Order) -> None:
         Path(order.folder),
         order.mode,
         order.files,
-        order.home,
         sink=lambda path: hooks.TrappedSink(path, create=True),
         source=hooks.trapped_source,
         kafka=order.kafka,
