@@ -88,7 +88,7 @@ class Running:
         """Runs a victim to its end."""
         trap = Trap(str(self.folder), point, times, self.chain.seed, fault)
         trap.arm()
-        order = Order(str(self.folder), self.chain.mode, self.files, self.home, self.kafka, todo=list(todo))
+        order = Order(str(self.folder), self.chain.mode, self.files, self.kafka, todo=list(todo))
         with (self.folder / "log").open("ab") as log:
             victim = subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.victim", json.dumps(asdict(order))],
