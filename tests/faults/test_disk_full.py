@@ -26,10 +26,10 @@ PHASES = (
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """All modes and phases, or three phases of one."""
+    """All modes and phases, or two phases of one."""
     if "mode" in metafunc.fixturenames:
         few = metafunc.config.getoption("--share") < 1
-        cases = [(DIRECT, PHASES[:3])] if few else [(mode, PHASES) for mode in MODES]
+        cases = [(DIRECT, PHASES[:2])] if few else [(mode, PHASES) for mode in MODES]
         metafunc.parametrize(("mode", "phases"), cases, ids=[mode for mode, _ in cases])
 
 
