@@ -26,6 +26,7 @@ help: ## print this list
 	@echo
 	@echo "  make setup PYTHON=/path/to/python3.12    use this interpreter"
 	@echo "  make test ARGS='tests/unit -k wheel'     run some of the tests"
+	@echo "  make faults ARGS=--share=0.1             a tenth of the crash matrix, with each point once (what CI runs)"
 
 setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when pyproject.toml, conf/constraints.txt or conf/ivy.xml change)
 

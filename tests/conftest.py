@@ -58,6 +58,12 @@ SPARK_SETTINGS: dict[str, str | float | bool] = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How much of the crash matrix runs."""
+    what = "less than 1: only a tenth of the crash matrix (tests/faults), with each point once"
+    parser.addoption("--share", type=float, default=1.0, help=what)
+
+
 _FOLDERS = ("unit", "faults", "cluster", "kafka", "delta", "spark")
 
 

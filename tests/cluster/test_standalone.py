@@ -7,18 +7,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.cluster.standalone import Cluster
 from tests.faults.checker import faults_of
-from tests.faults.world import END_S, files
+from tests.faults.inputs import end_s, files
 from tests.spark.streams import add_files, at
 from wheel_udf.platform import jars
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 ROOT = Path(__file__).parents[2]
+FILES = 4
 CONFIG = """
 name: cluster
 wheel: {tick: 1 second, size: 20, levels: 6, shards: 2}
@@ -48,7 +45,7 @@ def _submit(cluster: Cluster, folder: Path) -> subprocess.Popen[str]:
     command += ["--properties-file", str(ROOT / "conf" / "spark-defaults.conf")]
     command += ["--py-files", str(folder / "wheel_udf.zip")]
     command += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-    until = at(END_S).isoformat()
+    until = at(end_s(FILES)).isoformat()
     command += [str(ROOT / "jobs" / "delay_scheduler.py"), "run", "--config", str(folder / "job.yml")]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     with (folder / "log").open("w") as log:
@@ -62,10 +59,9 @@ def _submit(cluster: Cluster, folder: Path) -> subprocess.Popen[str]:
         )
 
 
-def test_the_same_job_runs_on_a_cluster_and_survives_the_death_of_an_executor(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    add_files(tmp_path / "in", *files())
+def test_the_same_job_runs_on_a_cluster_and_survives_the_death_of_an_executor(tmp_path: Path) -> None:
+    commands = files(seed=1, count=FILES)
+    add_files(tmp_path / "in", *commands)
     (tmp_path / "job.yml").write_text(CONFIG.replace("FOLDER", str(tmp_path)))
     built = [
         sys.executable,
@@ -93,4 +89,4 @@ def test_the_same_job_runs_on_a_cluster_and_survives_the_death_of_an_executor(
         assert job.returncode == 0, "".join(said) + log[-5_000:]
     assert "Lost executor" in log or "exited" in log or "Removed" in log, log[-3_000:]
     assert any("every command accounted for: yes" in line for line in said)
-    assert faults_of(spark, tmp_path) == []
+    assert faults_of(tmp_path, [row for rows in commands for row in rows], FILES) == []

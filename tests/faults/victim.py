@@ -1,73 +1,99 @@
-"""A driver that kills itself, hard, at a crash point of its third batch: ``python -m tests.faults.victim FOLDER POINT RUN``."""
+"""A process of a chain: ``python -m tests.faults.victim ORDER``, where ORDER is an :class:`~tests.faults.points.Order` as JSON.
+
+It does what it is told, one after the other, until its trap strikes or all is done. Why it failed is its last line on stdout.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-import signal
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.faults.world import start
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import FIRED, Shape
-from wheel_udf.pending.entries import PendingWork, pending
-from wheel_udf.platform.session import build_session
+from tests.faults import hooks
+from tests.faults.inputs import act_of
+from tests.faults.points import TIERED, Order
+from tests.faults.trap import Trap, members
+from tests.faults.workers import WORKERS, kill_workers
+from tests.faults.world import SETTINGS, Job
+from wheel_udf.pending import acts
+from wheel_udf.platform import build_session, explain
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from wheel_udf.delivery.report import BatchReport
-
-POINTS = ("before the first table", "between two tables", "before the rejects", "before the commit log")
-SETTINGS: dict[str, str | float | bool] = {
-    "spark.sql.shuffle.partitions": 2,
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-}
-_BATCH = 2
-_PENDING_THEN = 60
-"""After the batches 0 and 1, the last that the first victim has committed."""
+    from pyspark.sql import SparkSession
 
 
-def die() -> None:
-    """No handler, no flush, no goodbye."""
-    os.kill(os.getpid(), signal.SIGKILL)
+_TRIES = 4
 
 
-class DeadlySink(DeltaSink):
-    """A Delta sink that kills the driver before, or after, it writes."""
+def main(order: Order) -> None:
+    """Does it all."""
+    hooks.put_traps()
+    trap = Trap.of_environment()
+    job = Job(
+        Path(order.folder),
+        order.mode,
+        order.files,
+        sink=lambda path: hooks.TrappedSink(path, create=True),
+        source=hooks.trapped_source,
+        kafka=order.kafka,
+        on_batch=hooks.on_batch,
+    )
+    spark = build_session("victim", master="local[2, 4]", conf=SETTINGS, checkpoint=job.checkpoint)
+    for what in order.todo:
+        _do(what, spark, job, trap)
 
-    point = ""
 
-    def write(
-        self, frame: DataFrame, destination: str | None, *, app_id: str, batch_id: int, shape: Shape = FIRED
-    ) -> None:
-        """Writes, unless this is the moment to die."""
-        here = batch_id == _BATCH
-        if here and (self.point == POINTS[0] or (self.point == POINTS[2] and destination is None)):
-            die()
-        super().write(frame, destination, app_id=app_id, batch_id=batch_id, shape=shape)
-        if here and self.point == POINTS[1]:
-            die()
+def _do(what: str, spark: SparkSession, job: Job, trap: Trap) -> None:
+    name, _, number = what.partition(" ")
+    if name == "move":
+        job.move(spark)
+    elif name == "act":
+        _act(int(number), spark, job)
+    else:
+        intake = trap.point.endswith("of the intake") and job.mode == TIERED
+        query = Path(job.checkpoint, "intake") if intake else Path(job.state_query)
+        trap.watch(query, 1.2 * trap.times if trap.point == "at any moment" else 0.003)
+        if trap.point == WORKERS:
+            threading.Thread(target=kill_workers, args=(trap,), daemon=True).start()
+        _run(spark, job, to_the_end=name == "finish")
 
 
-def main(folder: str, point: str, run: str) -> None:
-    """Runs until the crash point."""
-    DeadlySink.point = point
+def _run(spark: SparkSession, job: Job, *, to_the_end: bool) -> None:
+    """Runs the job; after a failure that may be over a moment later again, as the command does."""
+    for tries in range(_TRIES):
+        try:
+            job.start(spark, to_the_end=to_the_end).awaitTermination()
+        except Exception as error:
+            if Trap.of_environment().point != WORKERS or not explain(error).transient or tries == _TRIES - 1:
+                raise
+        else:
+            return
 
-    def on_batch(report: BatchReport) -> None:
-        if report.batch_id == _BATCH and point == POINTS[3]:
-            die()
 
-    spark = build_session("victim", master="local[2]", conf=SETTINGS, checkpoint=folder)
-    if (run, point) == ("wheel", POINTS[1]):
-        # A state store is read where no stream has run yet: Spark does not make what that needs by itself.
-        assert pending(spark, PendingWork(f"{folder}/checkpoint")).count() == _PENDING_THEN
-    start(
-        spark, Path(folder), run, sink=lambda path: DeadlySink(path, create=True), on_batch=on_batch
-    ).awaitTermination()
+def _act(number: int, spark: SparkSession, job: Job) -> None:
+    name, to = act_of(number, job.files)
+    picked = acts.Picked(where=f"schedule_id like 'act{number}-%'")
+    change = {} if to is None else {"to": to}
+    getattr(acts, name)(spark, job.work(spark), picked, **change)
+
+
+def _leave(code: int) -> None:
+    """Ends at once, and the JVM with it: with a full disk it might never end by itself."""
+    sys.stdout.flush()
+    for process in members(os.getsid(0)):
+        if process != os.getpid():
+            os.kill(process, 9)
+    os._exit(code)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(Order(**json.loads(sys.argv[1])))
+    except Exception as error:  # noqa: BLE001  # whatever it was, it is reported
+        failure = explain(error)
+        print(json.dumps({"sentence": failure.sentence, "transient": failure.transient}))  # noqa: T201  # its report
+        _leave(failure.exit_code)
+    _leave(0)

@@ -1,129 +1,139 @@
-"""The run that is killed and taken up again: input, wheel and sinks, the same in the victim's process and in the test's."""
+"""The job that is killed and started again: input, wheel and sinks, the same in all processes of a chain."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.spark.streams import at_ms, cancel, due, read_files
-from tests.spark.watches import event, operation, read_rows
+from tests.faults.inputs import end_s
+from tests.faults.points import PURGATORY, TIERED
+from tests.spark.streams import at_ms, read_files
+from tests.spark.watches import read_rows
 from wheel_udf.clock import EventClock
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations, Sink
-from wheel_udf.delivery.query import deliver
-from wheel_udf.store.layout import StoreLayout
-from wheel_udf.stream.schedule_operator import schedule
-from wheel_udf.stream.watch_operator import watch
-from wheel_udf.tiered.run import TieredRun
-from wheel_udf.tiered.settings import TieredWheel
-from wheel_udf.tiered.start import Outlet, start_tiered
-from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.delivery import DeltaSink, Destinations, KafkaSink, Sink, deliver
+from wheel_udf.pending import PendingWork
+from wheel_udf.store import SlotStore, StoreLayout
+from wheel_udf.stream import schedule, watch
+from wheel_udf.tiered import Outlet, TieredWheel, start_tiered
+from wheel_udf.transfer import export_job, import_direct, import_tiered, import_watch
+from wheel_udf.wheel import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
-    from wheel_udf.delivery.report import BatchReport
+    from wheel_udf.delivery import BatchReport
 
-END_S = 9_000
-WHERE = ("left", "right")
+WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
+SHARDS = 3
+SETTINGS: dict[str, str | float | bool] = {
+    "spark.sql.shuffle.partitions": 2,
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.parquet.compression.codec": "uncompressed",
+    # A second less for each start: a victim lives for seconds.
+    "spark.python.daemon.module": "tests.faults.daemon",
+    # Old entries of the logs and old files of the state go at once, and snapshots are made: the clean-up is a point, too.
+    "spark.sql.streaming.minBatchesToRetain": 2,
+    "spark.sql.streaming.stateStore.maintenanceInterval": "1s",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": 2,
+}
 
 
-def files() -> list[list[dict[str, Any]]]:
-    """Four files: schedules, later versions, cancels, past due rows; two destinations; one bad row in each.
+def _same(frame: DataFrame) -> DataFrame:
+    return frame
 
-    The clock of the third batch is the latest time said in the second file, 1000: there all of `near` fire, into both tables.
+
+@dataclass
+class Job:
+    """One job of a chain, in one process.
+
+    Attributes:
+        folder: Of the chain: input, sinks, and the job's homes, checkpoint and store each.
+        mode: Of :data:`~tests.faults.points.MODES`.
+        files: How many files of input there are in the end.
+        home: 0, or 1 after the job has moved.
+        sink: Makes the sink of tables, and that of the rejects.
+        source: What is done to each frame of the input.
+        kafka: Bootstrap servers: all destinations but ``left`` are topics there. None: all are tables.
+        on_batch: Called after each batch.
     """
-    near = [due(f"near{n:02}", 500 + 10 * n, 0, destination=WHERE[n % 2]) for n in range(40)]
-    far = [due(f"far{n:02}", 2_500 + 10 * n, 0, destination=WHERE[n % 2]) for n in range(20)]
-    moved = [due(f"far{n:02}", 4_000 + n, 1_000, seq=2, destination=WHERE[n % 2]) for n in range(0, 20, 4)]
-    called_off = [cancel(f"far{n:02}", 2_000, seq=3) for n in range(1, 20, 4)]
-    past_due = [due(f"late{n}", 10, 3_000, destination=WHERE[n % 2]) for n in range(6)]
-    batches = ((0, [*near, *far]), (1_000, moved), (2_000, called_off), (3_000, past_due))
-    return [[*rows, due(None, 1, said_s)] for said_s, rows in batches]
 
+    folder: Path
+    mode: str
+    files: int
+    home: int = 0
+    sink: Callable[[str], Sink] = lambda path: DeltaSink(path, create=True)
+    source: Callable[[DataFrame], DataFrame] = _same
+    kafka: str | None = None
+    on_batch: Callable[[BatchReport], None] | None = None
 
-def scheduled(spark: SparkSession, folder: Path) -> DataFrame:
-    """The wheel over all of :func:`files`."""
-    return schedule(
-        read_files(spark, folder / "in"),
-        wheel=Wheel(tick_ms=1_000, size=20, levels=6),
-        clock=EventClock(until_ms=at_ms(END_S)),
-        shards=2,
-    )
+    def place(self, name: str) -> str:
+        return str(self.folder / name)
 
+    @property
+    def checkpoint(self) -> str:
+        return self.place(f"checkpoint{self.home}")
 
-def watched_files() -> list[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
-    """Four pairs of files: 60 operations of ten minutes in two destinations, of which some have their event, some are cancelled; one bad row in each.
+    @property
+    def store(self) -> str:
+        return self.place(f"store{self.home}")
 
-    The clock of the third batch is 1000: there all of the first 40 have ended, into both tables.
-    """
-    early = [
-        operation(f"op{n:02}", n, f"k{n:02}", destination=WHERE[n % 2], deadline="10 m") for n in range(40)
-    ]
-    late = [
-        operation(f"op{n:02}", 900, f"k{n:02}", destination=WHERE[n % 2], deadline="10 m")
-        for n in range(40, 60)
-    ]
-    paid = [event(f"k{n:02}", 100 + n) for n in range(0, 60, 3)]
-    called_off = [event(f"op{n:02}", 200 + n, op="CANCEL_OPERATION") for n in range(1, 40, 3)]
-    bad = [operation(None, 0, "k")]
-    return [
-        (early + bad, []),
-        (bad, paid),
-        (late + bad, [*called_off, event("nobody", 1_000)]),
-        (bad, [event("k59", 1_100)]),
-    ]
+    @property
+    def state_query(self) -> str:
+        """Checkpoint of the query with the state, which also writes the sinks."""
+        return f"{self.checkpoint}/wheel" if self.mode == TIERED else self.checkpoint
 
+    def clock(self, *, to_the_end: bool) -> EventClock:
+        return EventClock(until_ms=at_ms(end_s(self.files)) if to_the_end else None)
 
-def watched(spark: SparkSession, folder: Path) -> DataFrame:
-    """The purgatory over all of :func:`watched_files`."""
-    return watch(
-        *read_rows(spark, folder),
-        wheel=Wheel(tick_ms=1_000, size=20, levels=4),
-        clock=EventClock(until_ms=at_ms(END_S)),
-        shards=2,
-    )
+    def layout(self) -> StoreLayout:
+        return StoreLayout(WHEEL, state_levels=1)
 
+    def what(self, clock: EventClock) -> TieredWheel:
+        return TieredWheel(layout=self.layout(), store=self.store, clock=clock, shards=SHARDS)
 
-FRAMES = {"wheel": scheduled, "purgatory": watched}
+    def work(self, spark: SparkSession) -> PendingWork:
+        if self.mode != TIERED:
+            return PendingWork(self.checkpoint)
+        return PendingWork(self.checkpoint, SlotStore.open(spark, self.store, self.layout(), create=False))
 
+    def start(self, spark: SparkSession, *, to_the_end: bool) -> Any:
+        """Starts the job over all its input; with its clock to the end it ends there, else with the input."""
+        clock = self.clock(to_the_end=to_the_end)
+        wanted: dict[str, Any] = {"trigger": "available-now", "checkpoint": self.checkpoint}
+        wanted["on_batch"] = self.on_batch
+        tables, rejects = self._destinations(), self.sink(self.place("rejects"))
+        if self.mode == TIERED:
+            commands = self.source(read_files(spark, self.folder / "in"))
+            return start_tiered(commands, self.what(clock), outlet=Outlet(tables, rejects), **wanted)
+        return deliver(self._frame(spark, clock), destinations=tables, rejects=rejects, **wanted)
 
-def start(
-    spark: SparkSession,
-    folder: Path,
-    run: str = "wheel",
-    *,
-    sink: Callable[[str], Sink] = lambda path: DeltaSink(path, create=True),
-    on_batch: Callable[[BatchReport], None] | None = None,
-) -> StreamingQuery:
-    """Starts one of :data:`FRAMES` over all its input."""
-    return deliver(
-        FRAMES[run](spark, folder),
-        destinations=Destinations({"*": sink(str(folder / "tables"))}),
-        rejects=sink(str(folder / "rejects")),
-        checkpoint=str(folder / "checkpoint"),
-        trigger="available-now",
-        on_batch=on_batch,
-    )
+    def _destinations(self) -> Destinations:
+        tables = self.sink(self.place("tables"))
+        if self.kafka is None:
+            return Destinations({"*": tables})
+        topics = KafkaSink({"kafka.bootstrap.servers": self.kafka}, create=True)
+        return Destinations({"left": tables, "*": topics})
 
+    def _frame(self, spark: SparkSession, clock: EventClock) -> DataFrame:
+        if self.mode == PURGATORY:
+            rows = [self.source(frame) for frame in read_rows(spark, self.folder)]
+            return watch(*rows, wheel=WHEEL, clock=clock, shards=SHARDS)
+        commands = self.source(read_files(spark, self.folder / "in"))
+        return schedule(commands, wheel=WHEEL, clock=clock, shards=SHARDS)
 
-def start_tiered_run(spark: SparkSession, folder: Path) -> TieredRun:
-    """Starts the same over a slot store: windows of 20 s."""
-    return start_tiered(
-        read_files(spark, folder / "in"),
-        TieredWheel(
-            layout=StoreLayout(Wheel(tick_ms=1_000, size=20, levels=4), state_levels=1),
-            store=str(folder / "store"),
-            clock=EventClock(until_ms=at_ms(END_S)),
-            shards=2,
-        ),
-        outlet=Outlet(
-            Destinations({"*": DeltaSink(str(folder / "tables"), create=True)}),
-            DeltaSink(str(folder / "rejects"), create=True),
-        ),
-        checkpoint=str(folder / "checkpoint"),
-        trigger="available-now",
-    )
+    def move(self, spark: SparkSession) -> None:
+        """Exports the job at rest and imports it at its next home; said again, it goes on where it stopped."""
+        export = self.place("export")
+        export_job(spark, self.work(spark), export)
+        self.home += 1
+        clock = self.clock(to_the_end=False)
+        if self.mode == TIERED:
+            import_tiered(spark, export, self.what(clock), checkpoint=self.checkpoint)
+            return
+        bring = import_watch if self.mode == PURGATORY else import_direct
+        bring(spark, export, checkpoint=self.checkpoint, wheel=WHEEL, clock=clock, shards=SHARDS)

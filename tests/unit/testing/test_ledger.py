@@ -452,6 +452,12 @@ def test_a_command_as_an_act_has_changed_it_is_a_version_of_its_own() -> None:
     assert found(commands, [out("a", 200)])[0] == {"superseded": 1, "lost": 1}
 
 
+def test_a_row_that_an_act_has_not_changed_may_be_that_of_the_act() -> None:
+    commands = [asked("a", 200), asked("a", 200, read_ms=100, amend=1)]
+    assert found(commands, [out("a", 200)]) == ({}, 0)
+    assert found(commands, [])[0] == {"lost": 1}
+
+
 def test_an_act_that_came_after_the_firing_must_not_fire() -> None:
     for act in (
         asked("a", 500, read_ms=300, amend=1),

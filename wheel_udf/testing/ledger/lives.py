@@ -45,15 +45,15 @@ class Lives:
         return [each for each in self._commands if each.version == version]
 
     def beaten_by(self, copies: Sequence[Command], at_ms: float, read_by_ms: float | None = None) -> str:
-        """What has beaten all of these copies of one version for certain, in words; empty if there is no such version.
+        """What has beaten all of these copies for certain, in words; empty if there is no such version.
 
         Args:
-            copies: Of one version.
+            copies: Those that a row can come from; of several versions (an act may change nothing that shows) the highest counts.
             at_ms: When it was released, or could be at the earliest.
             read_by_ms: When it was read at the latest; the default is `at_ms`.
         """
         read_by_ms = at_ms if read_by_ms is None else read_by_ms
-        version = copies[0].version
+        version = _highest(copies)
         for other in self._higher(version):
             if (
                 self._is_before(other.read_by_ms, at_ms)
@@ -104,7 +104,7 @@ class Lives:
 
     def is_open(self, copies: Sequence[Command], at_ms: int) -> bool:
         """Whether a row that was released, rightly as far as is known, could also have been ended before."""
-        version = copies[0].version
+        version = _highest(copies)
         return any(
             other.read_from_ms <= at_ms and not all(self._is_harmless(other, copy) for copy in copies)
             for other in self._higher(version)
@@ -174,3 +174,7 @@ class Lives:
             for each in self._commands
             if not each.is_cancel and not command.is_cancel
         )
+
+
+def _highest(copies: Sequence[Command]) -> Version | None:
+    return max((copy.version for copy in copies if copy.version is not None), default=None)
