@@ -47,7 +47,7 @@ class JobProcess:
             self._job = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env=os.environ | environment,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"} | environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

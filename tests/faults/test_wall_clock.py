@@ -1,6 +1,7 @@
 """A machine whose wall clock is set by an hour and by a day, forwards and backwards, while a job runs; it sleeps, too, and lives in New York.
 
-The clock is the one that Python and the JVM read: ``libfaketime`` is loaded into both and adds what is in a file to the real time.
+``libfaketime`` is loaded into all Python processes and adds what is in a file to the real time. The wheel's clock is theirs: the source of the
+ticks is Python. The JVM keeps the real time, because it takes minutes to start under the library; it reads no wall clock for the wheel.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class Machine:
             LD_PRELOAD=str(next(vendored)),
             FAKETIME_TIMESTAMP_FILE=str(self.folder / "ahead"),
             FAKETIME_CACHE_DURATION="1",
+            FAKETIME_SKIP_CMDS="java",
             # Threads wait by the monotonic clock, which nobody can set.
             FAKETIME_DONT_FAKE_MONOTONIC="1",
             TZ="America/New_York",
