@@ -9,6 +9,7 @@
                                  +--> replay: a planned batch keeps its settings
                                  +--> dry_run: everything that can be checked before a run
                                  +--> verbs: pending, forecast, history, acts; cancel, move, reroute
+                                 +--> moves: export, import; repair: a damaged checkpoint
     command line --> cli (all verbs; console command wheel-udf)
 
 In: a YAML file (:mod:`~wheel_udf.job.models` has its sections, ``conf/schema`` their JSON Schema) and the arguments of the command line.

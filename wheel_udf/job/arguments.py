@@ -29,14 +29,18 @@ MOVE_VERBS: Final = {
     "export": "writes all that a stopped job holds into a folder: pending, remembered, counted, its place in the source",
     "import": "begins a new checkpoint (and store) from such a folder: other shards, wheel, mode, clock, release or path",
 }
+REPAIR_VERB: Final = {
+    "repair": "finds what is damaged in the checkpoint of a stopped job, and repairs what can be proved harmless"
+}
 CONF_VERB: Final = {"conf": "lists, prints or copies the example configs that come with the package"}
-VERBS: Final = RUN_VERBS | PENDING_VERBS | MOVE_VERBS | CONF_VERB
+VERBS: Final = RUN_VERBS | PENDING_VERBS | MOVE_VERBS | REPAIR_VERB | CONF_VERB
 
 _TASKS: Final[Mapping[str, tuple[str, ...]]] = {
     "run a job": ("run", "dry-run"),
     "look at pending entries": ("pending", "forecast", "history", "acts"),
     "change pending entries (mode tiered)": ("cancel", "move", "reroute"),
     "move a job": ("export", "import"),
+    "repair a job": ("repair",),
     "start from an example": ("conf",),
 }
 
@@ -63,7 +67,7 @@ it is stopped. With an interval, an idle wheel runs a batch each clock.heartbeat
 _EPILOG: Final = f"""\
 kinds of config: a scheduler has a section source. A purgatory has the sections operations and events: operations
 wait for events until they are complete, cancelled or expired ({PROGRAM} conf unpaid_orders). A purgatory has the
-verbs run, dry-run, pending, export and import. An outcome is decided when the clock has passed its instant, so --until has to be
+verbs run, dry-run, pending, export, import and repair. An outcome is decided when the clock has passed its instant, so --until has to be
 later than the last instant that matters.
 
 {_UNTIL}
@@ -72,7 +76,7 @@ secrets: ${{env:NAME}} and ${{file:/path}} in any text of the config are replace
 exit codes:
   0  success; also after SIGINT (Ctrl-C) or SIGTERM, when the running batch has finished and the summary is printed.
      Under spark-submit such a signal ends the JVM at once, with 130 or 143; the next start repeats the batch
-  1  the run failed (Spark, a sink, the checkpoint is in use, anything unexpected)
+  1  the run failed (Spark, a sink, the checkpoint is in use, anything unexpected); repair: something cannot be repaired
   2  an error in usage, config, command contract or checkpoint: change something before the next start
 
 examples:
@@ -153,6 +157,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_run_verbs(verbs)
     _add_pending_verbs(verbs)
     _add_move_verbs(verbs)
+    repair = verbs.add_parser(
+        "repair", parents=[_of_config()], description=_sentence("repair"), allow_abbrev=False
+    )
+    repair.add_argument("--dry-run", action="store_true", help="says what would be done and changes nothing")
     conf = verbs.add_parser("conf", description=_sentence("conf"), allow_abbrev=False)
     conf.add_argument("name", nargs="?", metavar="NAME", help="prints this file, such as scheduler")
     conf.add_argument(

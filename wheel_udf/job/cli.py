@@ -5,6 +5,7 @@
     wheel-udf run | dry-run --config FILE [--set a.b=c]... [--trigger T] [--until INSTANT]     supervise, dry_run
     wheel-udf pending | forecast | history | acts | cancel | move | reroute --config FILE ...  verbs
     wheel-udf export --to FOLDER | import --from FOLDER  --config FILE                         moves
+    wheel-udf repair --config FILE [--dry-run]                                                 repair
     wheel-udf conf [NAME] [--copy FOLDER]                                                      examples
 
 ``python -m wheel_udf`` and ``spark-submit jobs/delay_scheduler.py`` take the same arguments (:mod:`wheel_udf.job.arguments`).
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from wheel_udf.common import ConfigErrors, hide
-from wheel_udf.job.arguments import MOVE_VERBS, PENDING_VERBS, parse
+from wheel_udf.job.arguments import MOVE_VERBS, PENDING_VERBS, REPAIR_VERB, parse
 
 if TYPE_CHECKING:
     from wheel_udf.job.models import JobConfig
@@ -56,7 +57,7 @@ def main(
         err: Where errors go; default standard error.
 
     Returns:
-        The exit code: 0 success, 1 the run failed, 2 something to change (usage, config, contract, checkpoint).
+        The exit code: 0 success, 1 the run failed (or cannot be repaired), 2 something to change (usage, config, contract, checkpoint).
     """
     try:
         arguments = parse(argv)
@@ -110,6 +111,10 @@ def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn:
         from wheel_udf.job import moves
 
         return moves.execute(config, arguments, say)
+    if arguments.verb in REPAIR_VERB:
+        from wheel_udf.job import repair
+
+        return repair.execute(config, arguments, say)
     chosen = verbs or _verbs()
     verb = chosen.run if arguments.verb == "run" else chosen.dry_run
     if arguments.until is not None:

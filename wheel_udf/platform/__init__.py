@@ -11,6 +11,7 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
       delta_log  delta_files  delta_transaction      places            Delta tables: read, follow, commit; their places
       identity  lease  spark_logs  planned_settings  files              checkpoints: identity, lock, planned batches
       move_marks  source_logs                                          checkpoints that move: marks, logs of sources
+      repair  inspection  state_files  checksums                       checkpoints that are damaged
       session  java  jars  class_archive  class_training               Spark, Java, the jars, a JVM that starts faster
       worker_python  kafka_admin                                       the Python of Spark's workers, Kafka's topics
       cached_columns  failures                                         columns built once, errors in one sentence
@@ -55,6 +56,9 @@ names the version in which it was read. Where a class or method is missing, the 
     sources/N of a source of files,         a moved job goes on reading where  an import cannot keep the position
     offsets of sources by their order       the old one stopped                of a source of files
     (source_logs)
+    state/O/P/V_ID.changelog, .zip, .crc,   which version of the state is      damage of the state is found only
+    stateUniqueIds in commits               damaged, and which batch reads it  by the run that reads it
+    (state_files)
     error classes and 'Caused by' in the    one sentence for the user instead  the sentence is longer or less
     texts of exceptions, logger             of a stack trace                   exact; a page of JSON in the log
     SQLQueryContextLogger (failures)                                           for SQL that cannot be used -> the
@@ -139,6 +143,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.platform.files import (
         json_bytes as json_bytes,
+        local_folder as local_folder,
         open_folder as open_folder,
         parsed_json as parsed_json,
     )
@@ -150,6 +155,9 @@ if TYPE_CHECKING:
         identity_of as identity_of,
         open_checkpoint as open_checkpoint,
         require_checkpoint as require_checkpoint,
+    )
+    from wheel_udf.platform.inspection import (
+        Inspection as Inspection,
     )
     from wheel_udf.platform.jvm import (
         SPARK_ERRORS as SPARK_ERRORS,
@@ -170,6 +178,12 @@ if TYPE_CHECKING:
     )
     from wheel_udf.platform.planned_settings import (
         PlannedSettings as PlannedSettings,
+    )
+    from wheel_udf.platform.repair import (
+        Decision as Decision,
+        Evidence as Evidence,
+        apply_repair as apply_repair,
+        decide_repair as decide_repair,
     )
     from wheel_udf.platform.session import (
         build_session as build_session,
@@ -205,7 +219,7 @@ else:
             "delta_log": ("Snapshot", "tables_read", "version_at"),
             "delta_transaction": ("NewFiles", "Transaction", "append_once", "begin_transaction"),
             "failures": ("explain", "first_line", "is_jvm_end", "quiet_sql"),
-            "files": ("json_bytes", "open_folder", "parsed_json"),
+            "files": ("json_bytes", "local_folder", "open_folder", "parsed_json"),
             "identity": (
                 "TIERED_PARTS",
                 "Identity",
@@ -215,12 +229,14 @@ else:
                 "open_checkpoint",
                 "require_checkpoint",
             ),
+            "inspection": ("Inspection",),
             "jvm": ("SPARK_ERRORS",),
             "kafka_admin": ("TopicInfo",),
             "lease": ("Lease",),
             "move_marks": ("import_mark", "mark_exported", "mark_import"),
             "planned_settings": ("PlannedSettings",),
             "places": ("place_of",),
+            "repair": ("Decision", "Evidence", "apply_repair", "decide_repair"),
             "session": ("build_session", "let_jvm_ignore_sigterm", "stop_session"),
             "source_logs": ("source_log", "write_source_log"),
             "spark_logs": (

@@ -6,7 +6,7 @@ one message. The sentence that matters is the innermost::
     [STREAM_FAILED] ... [FOREACH_BATCH_USER_FUNCTION_ERROR] ... Traceback ... wheel_udf.common.errors.SinkError: the table is gone: ...
                                                                               '--------------- this one ---------------'
 
-The first of these that is found: an error of this package; a file or table of the source that Spark could not read (named, with a hint);
+The first of these that is found: an error of this package; a damaged file of the checkpoint (named, with the verb that repairs); a file or table of the source that Spark could not read (named, with a hint);
 an error of Kafka's client (with a hint); the last error class of Spark and the last ``Caused by``; the first line. Secrets are hidden in all
 of them.
 
@@ -27,6 +27,8 @@ from wheel_udf.common import errors, hide
 
 RUN_FAILED = 1
 USER_FAULT = 2
+REPAIR = "wheel-udf repair --dry-run says whether it can be repaired; else restore the folder from a copy"
+"""What to do about a damaged checkpoint."""
 
 _USER_FAULTS = (
     errors.ConfigError,
@@ -77,6 +79,13 @@ _STAYS_WRONG = ("UnknownTopic", "Authentication", "Authorization", "ConfigExcept
 _DAMAGED_STATE = re.compile(
     r"\[(?:CANNOT_LOAD_STATE_STORE|STATE_STORE|CHECKPOINT|STATE_DATA_SOURCE)[A-Z0-9_.]*\]"
 )
+_DAMAGED_FILE = re.compile(
+    r"Checksum error: (?:file:)?(.+?) at \d+ exp:"
+    r"|Checksum verification failed, the file may be corrupted\. File: (?:file:)?([^\n]+)"
+    r"|Error reading streaming state file of (?:file:)?(.+?) does not exist"
+)
+_UNREADABLE_STATE = re.compile(r"\[CANNOT_LOAD_STATE_STORE\.(?!\w*OUT_OF_MEMORY|UNRELEASED)")
+_OF_A_CHECKPOINT = re.compile(r"/(?:metadata|(?:offsets|commits|sources|state)/\d+(?:/.+)?)$")
 _TRANSIENT = ("SinkError",)  # destinations that did not answer; those that are gone cost a few tries
 _SPARK_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: ([^\n]+)", re.MULTILINE)
@@ -131,7 +140,13 @@ def _explained(error: BaseException) -> Failure:
     if not _is_of_spark(error):
         return Failure(f"{type(error).__name__}: {first_line(str(error))}", RUN_FAILED)
     text = str(error).split("=== Streaming Query ===")[0]
-    return _of_ours(text) or _of_a_source(text) or _of_kafka(text) or _of_spark(text, type(error).__name__)
+    return (
+        _of_ours(text)
+        or _of_a_checkpoint(text)
+        or _of_a_source(text)
+        or _of_kafka(text)
+        or _of_spark(text, type(error).__name__)
+    )
 
 
 def _of_kind(kind: type[BaseException], sentence: str) -> Failure:
@@ -146,6 +161,20 @@ def _of_ours(text: str) -> Failure | None:
     name, sentence = found[-1]
     kind = getattr(errors, name, errors.WheelError)
     return _of_kind(kind, _without_sqlstate(sentence))
+
+
+def _of_a_checkpoint(text: str) -> Failure | None:
+    """A damaged file that Spark has read from the checkpoint; or a state that it could not load, if it does not say which file was damaged."""
+    found = _DAMAGED_FILE.search(text)
+    file = next((name.strip() for name in found.groups() if name), None) if found else None
+    if file is not None and _OF_A_CHECKPOINT.search(file):
+        fault = errors.CheckpointError("a file of the checkpoint is damaged", field=file, hint=REPAIR)
+    elif _UNREADABLE_STATE.search(text) and "No space left" not in text:
+        why = _of_spark(text, "").sentence
+        fault = errors.CheckpointError(f"the state in the checkpoint cannot be loaded ({why})", hint=REPAIR)
+    else:
+        return None
+    return Failure(str(fault), USER_FAULT)
 
 
 def _of_a_source(text: str) -> Failure | None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from wheel_udf.common import CheckpointError
+from wheel_udf.platform.failures import REPAIR
 from wheel_udf.platform.files import json_bytes, open_folder, parsed_json
-from wheel_udf.platform.spark_logs import RESTORE
 
 _SETTINGS: Final = "wheel-settings.json"
 
@@ -57,7 +57,7 @@ class PlannedSettings:
         entries = parsed_json(content) if content is not None else []
         if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
             raise CheckpointError(
-                "the journal of settings is damaged", field=self._files.name(_SETTINGS), hint=RESTORE
+                "the journal of settings is damaged", field=self._files.name(_SETTINGS), hint=REPAIR
             )
         return entries
 

@@ -118,6 +118,14 @@ SOURCE_LOGS: Final = PrivateApi(
     instead=None,
     read_in=SPARK,
 )
+STATE_FILES: Final = PrivateApi(
+    name="state/O/P/V_ID.changelog, .zip, .crc, stateUniqueIds in commits",
+    used_in="state_files",
+    why="which version of the state is damaged, and which batch reads it",
+    risk="damage of the state is found only by the run that reads it",
+    instead=None,
+    read_in=SPARK,
+)
 ERROR_TEXTS: Final = PrivateApi(
     name="error classes and 'Caused by' in the texts of exceptions, logger SQLQueryContextLogger",
     used_in="failures",
@@ -212,6 +220,7 @@ PRIVATE_APIS: Final = (
     PLAIN_RENAMES,
     CHECKPOINT_FORMAT,
     SOURCE_LOGS,
+    STATE_FILES,
     ERROR_TEXTS,
     JAVA_SIGNALS,
     IVY,

@@ -19,18 +19,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from wheel_udf.common import CheckpointError
+from wheel_udf.platform.failures import REPAIR
 from wheel_udf.platform.files import Folder, local_folder, open_folder, parsed_json
 
 RESTORE: Final = (
     "restore the folder from a copy; a new checkpoint folder reads the input again and delivers it again"
-)
-_REPLAY: Final = "delete it and its .crc file: the batch replays, and Delta tables skip what they have of it"
-_REPLAN: Final = (
-    "if the batch has written to no table, delete it and its .crc file: the batch is planned again; "
-    "else restore the folder from a copy"
-)
-_NEW_ID: Final = (
-    'write the file by hand, {"id":"<any new UUID>"}: nothing that the wheel keeps depends on the old one'
 )
 
 
@@ -53,12 +46,12 @@ def last_committed(path: str) -> int | None:
 
 def committed_offsets(path: str) -> list[Any] | None:
     """Where the sources stood after the newest committed batch, as JSON values; None before the first one."""
-    return _offsets_of_newest(path, "commits")
+    return _of_newest(path, "commits")
 
 
 def planned_offsets(path: str) -> list[Any] | None:
     """Where the sources stand after the newest planned batch, as JSON values; None before the first one."""
-    return _offsets_of_newest(path, "offsets")
+    return _of_newest(path, "offsets")
 
 
 def planned_watermark_ms(path: str) -> int | None:
@@ -73,12 +66,12 @@ def planned_watermark_ms(path: str) -> int | None:
     return watermark_ms or None if isinstance(watermark_ms, int) else None
 
 
-def _offsets_of_newest(path: str, log: str) -> list[Any] | None:
+def _of_newest(path: str, log: str) -> list[Any] | None:
     files = open_folder(path)
     newest = _newest(files, log)
     if newest is None:
         return None
-    offsets = _offsets(files, newest, files.read(f"offsets/{newest}") or b"")
+    offsets = parsed_offsets(files, newest, files.read(f"offsets/{newest}") or b"")
     return [_value(text) for text in offsets.values()]
 
 
@@ -131,11 +124,11 @@ def input_moved(path: str, batch_id: int, is_clock: Callable[[str], bool]) -> bo
     content = files.read(f"offsets/{batch_id}")
     if content is None:
         raise CheckpointError(
-            "the plan of a batch is missing", field=files.name(f"offsets/{batch_id}"), hint=RESTORE
+            "the plan of a batch is missing", field=files.name(f"offsets/{batch_id}"), hint=REPAIR
         )
-    now = _offsets(files, batch_id, content)
+    now = parsed_offsets(files, batch_id, content)
     earlier = files.read(f"offsets/{batch_id - 1}")
-    before = _offsets(files, batch_id - 1, earlier) if earlier is not None else {}
+    before = parsed_offsets(files, batch_id - 1, earlier) if earlier is not None else {}
     return any(
         text is not None and not is_clock(text) and _value(text) != _value(before.get(source))
         for source, text in now.items()
@@ -148,22 +141,26 @@ def require_sound_logs(files: Folder) -> None:
     if planned is None:
         if committed is not None or files.names("state"):
             raise CheckpointError(
-                "the log of planned batches is gone", field=files.name("offsets"), hint=RESTORE
+                "the log of planned batches is gone", field=files.name("offsets"), hint=REPAIR
             )
         return
     identity = files.read("metadata")
-    if identity is None or not _has_id(identity):
+    if identity is None or not has_id(identity):
         what = "the id of the query is missing" if identity is None else "the id of the query is damaged"
-        raise CheckpointError(what, field=files.name("metadata"), hint=_NEW_ID)
+        raise CheckpointError(what, field=files.name("metadata"), hint=REPAIR)
     if committed is not None:
         _require_sound_commit(files, committed)
-    _require_sound_offsets(files, planned)
+    require_sound_offsets(files, planned)
     if (-1 if committed is None else committed) not in (planned, planned - 1):
         what = f"the newest planned batch is {planned} and the newest committed one is {committed}"
-        raise CheckpointError(what, field=files.name(), rule="committed = planned, or one less", hint=RESTORE)
+        raise CheckpointError(what, field=files.name(), rule="committed = planned, or one less", hint=REPAIR)
+    if planned > 0 and files.read(f"offsets/{planned - 1}") is None:
+        field = files.name(f"offsets/{planned - 1}")
+        raise CheckpointError("the plan of a batch is missing", field=field, hint=REPAIR)
 
 
-def _has_id(metadata: bytes) -> bool:
+def has_id(metadata: bytes) -> bool:
+    """Whether the content of ``metadata`` is the id of a query."""
     found = parsed_json(metadata)
     return isinstance(found, dict) and "id" in found
 
@@ -180,7 +177,7 @@ def clear_leftovers(path: str, files: Folder) -> None:
         f"{log}/{name}" for log in ("offsets", "commits") for name in files.names(log) if name.startswith(".")
     ]
     metadata = files.read("metadata")
-    if metadata is not None and not _has_id(metadata):
+    if metadata is not None and not has_id(metadata):
         left += sorted({"metadata", ".metadata.crc"}.intersection(files.names()))
     folder = local_folder(path)
     if left and folder is None:  # without a lease: another process may be writing them
@@ -192,22 +189,35 @@ def clear_leftovers(path: str, files: Folder) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
+def parsed_commit(content: bytes) -> dict[str, Any] | None:
+    """The commit of a batch; None if it is damaged."""
+    head, _, body = content.partition(b"\n")
+    found = parsed_json(body) if re.fullmatch(rb"v[0-9]+", head) else None
+    return found if isinstance(found, dict) else None
+
+
 def _require_sound_commit(files: Folder, batch_id: int) -> None:
     name = f"commits/{batch_id}"
-    head, _, body = (files.read(name) or b"").partition(b"\n")
-    if not re.fullmatch(rb"v[0-9]+", head) or not isinstance(parsed_json(body), dict):
-        raise CheckpointError("the commit of a batch is damaged", field=files.name(name), hint=_REPLAY)
+    if parsed_commit(files.read(name) or b"") is None:
+        raise CheckpointError("the commit of a batch is damaged", field=files.name(name), hint=REPAIR)
 
 
-def _require_sound_offsets(files: Folder, batch_id: int) -> None:
-    now = _offsets(files, batch_id, files.read(f"offsets/{batch_id}") or b"")
+def require_sound_offsets(files: Folder, batch_id: int) -> None:
+    """Refuses the plan of a batch that cannot be read, or that lacks a source of the batch before.
+
+    Raises:
+        CheckpointError: Likewise.
+    """
+    now = parsed_offsets(files, batch_id, files.read(f"offsets/{batch_id}") or b"")
     earlier = files.read(f"offsets/{batch_id - 1}")
-    missing = _offsets(files, batch_id - 1, earlier).keys() - now.keys() if earlier is not None else set()
+    missing = (
+        parsed_offsets(files, batch_id - 1, earlier).keys() - now.keys() if earlier is not None else set()
+    )
     if missing:
         raise _torn(files, batch_id, f"it lacks sources {sorted(missing)} of the batch before")
 
 
-def _offsets(files: Folder, batch_id: int, content: bytes) -> dict[str, str | None]:
+def parsed_offsets(files: Folder, batch_id: int, content: bytes) -> dict[str, str | None]:
     """The offsets of a planned batch as texts, by source; None where a source has none yet."""
     try:
         version, metadata, *lines = content.decode().split("\n")
@@ -226,7 +236,7 @@ def _offsets(files: Folder, batch_id: int, content: bytes) -> dict[str, str | No
 
 def _torn(files: Folder, batch_id: int, why: str) -> CheckpointError:
     field = files.name(f"offsets/{batch_id}")
-    return CheckpointError(f"the plan of a batch is damaged, {why}", field=field, hint=_REPLAN)
+    return CheckpointError(f"the plan of a batch is damaged, {why}", field=field, hint=REPAIR)
 
 
 def _newest(files: Folder, log: str) -> int | None:

@@ -1,0 +1,245 @@
+"""The verb repair: finds what is damaged in the checkpoint of a stopped job, and repairs what can be proved harmless.
+
+::
+
+    wheel-udf repair --config FILE [--dry-run]
+
+    checkpoint data/checkpoints/orders: batch 4 is planned, 3 the newest committed one
+      table      data/tables/orders_to_close holds batches up to 3
+      damaged    state/0/1/4_6b0c.changelog: it does not match its checksum
+      repair     batch 3 is repeated with the rows of its plan: tables skip what they have of it
+      repair     batch 4 is planned anew: nothing was delivered of it
+    repaired: start the job again. What was taken out (6 files) is in data/checkpoints/orders-repaired-2026-01-01T10-00-00.000Z
+
+The decision: :mod:`wheel_udf.platform.repair`. This module brings what is known outside the checkpoint: the newest transaction of each table, of
+today's config and of the recorded one; destinations without transactions; options with which a source leaves out what is gone. If one part of a
+tiered checkpoint cannot be repaired, the other is left as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from wheel_udf.clock import wall_clock_ms
+from wheel_udf.common import AllowList, instant_text_ms
+from wheel_udf.job.compose import session
+from wheel_udf.job.kafka_options import option
+from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
+from wheel_udf.platform import (
+    TIERED_PARTS,
+    Decision,
+    Evidence,
+    Inspection,
+    Lease,
+    PlannedSettings,
+    apply_repair,
+    decide_repair,
+    delta_log,
+    identity_of,
+    last_committed,
+    last_planned,
+    local_folder,
+    open_folder,
+    place_of,
+    require_checkpoint,
+)
+
+SUCCESS: Final = 0
+DAMAGED: Final = 1
+
+_FORGETS: Final = "delta.setTransactionRetentionDuration"
+_SKIPS: Final = {"failOnDataLoss": "false", "ignoreMissingFiles": "true", "ignoreCorruptFiles": "true"}
+
+Say = Callable[[str], None]
+SinkPlace = tuple[str | None, str, str | None]
+"""(pattern of destinations, or None for the rejects; kind of sink; path)."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The checkpoint of one query, and what is to be done with it."""
+
+    path: str
+    found: Inspection
+    evidence: Evidence
+    decision: Decision
+
+
+def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
+    """Executes the verb.
+
+    Args:
+        config: The checked config of the job.
+        asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
+        say: Takes the lines.
+
+    Returns:
+        0 if nothing was damaged or all was repaired (dry run: can be repaired), 1 if something cannot be repaired.
+
+    Raises:
+        LeaseError: The job runs.
+        CheckpointError: There is no checkpoint, or its identity is damaged.
+    """
+    paths = _paths(config)
+    with session(config.name, config.checkpoint) as spark, ExitStack() as leases:
+        for path in [*([f"{config.store.path}/_wheel"] if isinstance(config, TieredConfig) else []), *paths]:
+            if asked.dry_run:
+                Lease(path).require_free()
+            else:
+                leases.enter_context(Lease(path))
+        parts = [_part(spark, config, path) for path in paths]
+        for part in parts:
+            for line in lines_of(part):
+                say(line)
+        return _finish(parts, say, dry_run=asked.dry_run)
+
+
+def _paths(config: JobConfig) -> list[str]:
+    """The checkpoints of the queries that were started."""
+    require_checkpoint(config.checkpoint)
+    if not isinstance(config, TieredConfig):
+        return [config.checkpoint]
+    parts = [f"{config.checkpoint}/{part}" for part in TIERED_PARTS]
+    return [part for part in parts if open_folder(part).names()]
+
+
+def _part(spark: SparkSession, config: JobConfig, path: str) -> Part:
+    app_id = identity_of(path).app_id
+    found = Inspection(path)
+    if isinstance(config, TieredConfig) and path.endswith(f"/{TIERED_PARTS[0]}"):
+        evidence = Evidence(_held(spark, [(config.store.path, f"{app_id}-intake")]))
+    else:
+        evidence = _evidence(spark, config, path, app_id)
+    return Part(path, found, evidence, decide_repair(found, evidence))
+
+
+# --- what is known outside the checkpoint -----------------------------------------------------------------------------
+
+
+def _evidence(spark: SparkSession, config: JobConfig, path: str, app_id: str) -> Evidence:
+    sinks = set(sink_places(config)) | set(_recorded_places(path))
+    tables = {
+        (place, app_id if pattern is not None else f"{app_id}-rejects")
+        for pattern, kind, root in sinks
+        if kind == "delta" and root is not None
+        for place in _tables_of(pattern, root)
+    }
+    kept = sorted(each for each in tables if delta_log.has_log(spark, each[0]))
+    blind = {f"{kind} {root or pattern or ''}".rstrip() for pattern, kind, root in sinks if kind != "delta"}
+    blind |= {place for place, _ in kept if _FORGETS in delta_log.snapshot(spark, place).properties()}
+    return Evidence(_held(spark, kept), sorted(blind), repeat_risk(config))
+
+
+def sink_places(config: JobConfig) -> Iterator[SinkPlace]:
+    """Yields the places that a config writes to."""
+    for pattern, sink in config.destinations.items():
+        yield pattern, sink.sink, sink.place
+    yield None, config.rejects.sink, config.rejects.place
+
+
+def _recorded_places(path: str) -> Iterator[SinkPlace]:
+    """Yields the places that the newest batches were planned to write to."""
+    for batch in {last_planned(path), last_committed(path)} - {None}:
+        try:
+            settings = PlannedSettings(path).settings_of(int(batch or 0)) or {}
+        except Exception:  # noqa: BLE001  # a damaged journal is found by the inspection
+            return
+        for pattern, kind, root in settings.get("destinations", ()):
+            yield pattern, kind, root
+        if "rejects" in settings:
+            kind, root = settings["rejects"]
+            yield None, kind, root
+
+
+def _tables_of(pattern: str | None, root: str) -> Iterable[str]:
+    """The places of the tables that exist for a pattern, as far as they can be tables."""
+    if pattern is None:
+        return [place_of(root, None)]
+    allowed = AllowList([pattern])
+    return [place_of(root, name) for name in open_folder(root).names() if allowed.first(name) is not None]
+
+
+def _held(spark: SparkSession, tables: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """Place of each table to the newest batch that it holds."""
+    found: dict[str, int] = {}
+    for place, app_id in tables:
+        if delta_log.has_log(spark, place):
+            batch = delta_log.snapshot(spark, place).transactions().get(app_id)
+            if batch is not None:
+                found[place] = max(batch, found.get(place, batch))
+    return found
+
+
+def repeat_risk(config: JobConfig) -> str | None:
+    """Returns why a repeated batch may read fewer rows than at first, as a clause; None if its source would fail instead."""
+    if isinstance(config, PurgatoryConfig):
+        options = {"operations": config.operations.options, "events": config.events.options}
+    else:
+        assert isinstance(config, SchedulerConfig), "there are two kinds"
+        options = {"source": config.source.options}
+    for name, given in options.items():
+        for key, value in _SKIPS.items():
+            if str(option(given, key)).lower() == value:
+                return f"{name}.options.{key}: {value} lets Spark leave out what is gone from the source"
+    return None
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
+def lines_of(part: Part) -> Iterator[str]:
+    """Yields what was found in a part, and what is to be done."""
+    found, decision = part.found, part.decision
+    yield f"checkpoint {part.path}: {_batches(found)}"
+    for place, batch in part.evidence.held.items():
+        yield f"  table      {place} holds batches up to {batch}"
+    for place in part.evidence.blind:
+        yield f"  no batches {place} does not show which batches it holds"
+    for each in decision.damage:
+        yield f"  damaged    {each.name}: {each.what}"
+    for each in decision.harmless:
+        yield f"  not needed {each.name}: {each.what}; no start reads it"
+    if found.state.unchecked:
+        yield f"  unchecked  {found.state.unchecked} files of the state have no checksum"
+    for step in decision.steps:
+        yield f"  repair     {step}"
+    for refusal in decision.refusals:
+        yield f"  no repair  {refusal}"
+
+
+def _batches(found: Inspection) -> str:
+    planned, committed = max(found.plans, default=None), max(found.commits, default=None)
+    if planned is None and committed is None:
+        return "no batch yet"
+    if planned == committed:
+        return f"batch {planned} is the newest, and committed"
+    newest = "none" if committed is None else str(committed)
+    return f"batch {'none' if planned is None else planned} is the newest planned one, {newest} the newest committed one"
+
+
+def _finish(parts: list[Part], say: Say, *, dry_run: bool) -> int:
+    decisions = [part.decision for part in parts]
+    if any(each.refusals for each in decisions):
+        say("not repaired: nothing was changed")
+        return DAMAGED
+    if all(each.is_sound for each in decisions):
+        say("nothing to repair")
+        return SUCCESS
+    if dry_run:
+        say("dry run: nothing was changed; without --dry-run it is repaired as described")
+        return SUCCESS
+    stamp = instant_text_ms(wall_clock_ms()).replace(":", "-")
+    for part in parts:
+        if not part.decision.is_sound:
+            folder = local_folder(part.path)
+            aside = Path(f"{folder or part.path}-repaired-{stamp}")
+            count = apply_repair(part.path, part.decision, aside)
+            say(f"repaired: start the job again. A copy of what was taken out ({count} files) is in {aside}")
+    return SUCCESS
