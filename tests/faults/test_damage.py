@@ -15,9 +15,7 @@ from tests.faults.points import DIRECT, MODES, TIERED, Chain, Kill
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ADVICE = re.compile(r"restore|delete|repair")
-_FILE_OF_STATE = re.compile(r"/state/0/\d+/\w+")
-"""Spark names the damaged file of the state itself; the hint what to do about it comes with the verb that repairs it."""
+_ADVICE = re.compile(r"hint: .*(?:restore|delete|wheel-udf repair)")
 
 
 def _newest(query: Path, log: str) -> int:
@@ -63,8 +61,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _says_what_to_do(end: End) -> bool:
-    said = _ADVICE.search(end.sentence) or _FILE_OF_STATE.search(end.sentence)
-    return end.code > 0 and not end.transient and said is not None
+    return end.code > 0 and not end.transient and _ADVICE.search(end.sentence) is not None
 
 
 def test_a_damaged_checkpoint_is_refused_with_what_to_do_or_costs_no_row(mode: str, tmp_path: Path) -> None:
