@@ -16,12 +16,14 @@ import pytest
 from pyspark.errors.exceptions import base
 from pyspark.sql import SparkSession, functions as F, types as T
 
+from tests.unit.platform.damaged import flip
 from wheel_udf.platform import delta_log, jars, private_api as api, session
 from wheel_udf.platform.cached_columns import Prepared
 from wheel_udf.platform.delta_files import File, FileList
 from wheel_udf.platform.delta_transaction import begin_transaction
 from wheel_udf.platform.failures import explain, quiet_sql
 from wheel_udf.platform.files import _HadoopFolder
+from wheel_udf.platform.inspection import Inspection
 from wheel_udf.platform.jvm import (
     has_class,
     java_class,
@@ -36,6 +38,7 @@ from wheel_udf.platform.jvm import (
 from wheel_udf.platform.private_api import PRIVATE_APIS, PrivateApi
 from wheel_udf.platform.source_logs import source_log
 from wheel_udf.platform.spark_logs import batch_at, committed_offsets, input_moved, planned_batch
+from wheel_udf.platform.state_files import StateDamage
 
 Canary = Callable[[SparkSession, str], None]
 CANARIES: dict[str, Canary] = {}
@@ -176,6 +179,27 @@ def _source_logs(spark: SparkSession, table: str) -> None:
     assert (name, version, json.loads(entry)["batchId"]) == ("0", "v1", 0)
     assert json.loads(entry)["path"].endswith("/in/1.txt")
     assert committed_offsets(str(folder / "checkpoint")) == [{"logOffset": 0}]
+
+
+@canary(api.STATE_FILES)
+def state_files(spark: SparkSession, table: str) -> None:
+    folder = Path(table).parent / "state of a query"
+    (folder / "in").mkdir(parents=True)
+    (folder / "in" / "1.txt").write_text("a line", encoding="utf-8")
+    lines = spark.readStream.text(str(folder / "in")).dropDuplicates(["value"]).writeStream.format("noop")
+    query = lines.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    found = Inspection(str(folder / "checkpoint"))
+    newest = max(found.commits)
+    ((place, listed),) = found.state.partitions.items()
+    assert (place, found.state.ids[newest]) == ("state/0/0", {"0": [[listed[0].writer]]})
+    assert (listed[0].version, listed[0].is_changes) == (newest + 1, True)
+    assert (found.state.unchecked, found.damage, found.irreplaceable) == (0, (), ())
+    for hidden in (folder / "checkpoint" / place).glob(".*.crc"):
+        hidden.unlink()  # Hadoop's: those of Spark are left
+    flip(folder / "checkpoint" / listed[0].name)
+    damage = Inspection(str(folder / "checkpoint")).state.damage(newest + 1)
+    assert damage == StateDamage(listed[0].name, "it does not match its checksum", newest + 1)
 
 
 @canary(api.ERROR_TEXTS)

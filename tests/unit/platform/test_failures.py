@@ -195,3 +195,71 @@ def test_an_error_of_sql_after_a_verb_is_logged_and_not_a_type_error_of_the_logg
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (run.returncode, "TypeError" in run.stderr, "no column x" in run.stderr) == (0, False, True)
+
+
+HINT = "wheel-udf repair --dry-run says whether it can be repaired; else restore the folder from a copy"
+STATE_FILE = "/data/my job/state/0/0/4_678f.changelog"
+
+
+@pytest.mark.parametrize(
+    ("text", "file"),
+    [
+        (
+            (
+                f"[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state. SQLSTATE: 58030\n\tat X\nCaused by: "
+                f"org.apache.hadoop.fs.ChecksumException: Checksum error: file:{STATE_FILE} at 1024 exp: 162 got: -112\n\tat Y"
+            ),
+            STATE_FILE,
+        ),
+        (
+            (
+                "[CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED] Checksum verification failed, the file may be corrupted. "
+                f"File: file:{STATE_FILE}\nExpected (file size: 9, checksum: 1), Computed (file size: 4, checksum: 2)."
+            ),
+            STATE_FILE,
+        ),
+        (
+            (
+                "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_STREAMING_STATE_FILE] An error occurred during loading state. Error reading streaming "
+                f"state file of file:{STATE_FILE} does not exist. If the stream job is restarted with a new state operation, please ..."
+            ),
+            STATE_FILE,
+        ),
+        (
+            "Checksum error: file:/data/job/commits/3 at 0 exp: 525 got: 174 SQLSTATE: XXKST",
+            "/data/job/commits/3",
+        ),
+        ("Checksum error: file:/data/job/metadata at 0 exp: 194 got: 739", "/data/job/metadata"),
+    ],
+)
+def test_a_damaged_file_of_the_checkpoint_is_named_with_the_verb_that_repairs(text: str, file: str) -> None:
+    failure = explain(StreamingQueryException(text))
+    assert failure.sentence == f"a file of the checkpoint is damaged: {file}; hint: {HINT}"
+    assert (failure.exit_code, failure.transient) == (2, False)
+
+
+def test_a_state_that_cannot_be_read_is_damage_even_if_spark_names_no_file() -> None:
+    text = (
+        "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state. SQLSTATE: 58030\n\tat X\n"
+        "Caused by: java.io.IOException: Stream is corrupted\n\tat Y"
+    )
+    failure = explain(StreamingQueryException(text))
+    assert failure.sentence == (
+        "the state in the checkpoint cannot be loaded (An error occurred during loading state: Stream is corrupted): "
+        f"hint: {HINT}"
+    )
+    assert (failure.exit_code, failure.transient) == (2, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error.\nCaused by: java.io.IOException: No space left on device\n",
+        "[CANNOT_LOAD_STATE_STORE.ROCKSDB_STORE_PROVIDER_OUT_OF_MEMORY] Could not load.\n",
+        "Checksum error: file:/in/1.json at 0 exp: 525 got: 174",
+    ],
+)
+def test_what_a_repair_cannot_help_does_not_name_it(text: str) -> None:
+    failure = explain(StreamingQueryException(text))
+    assert "repair" not in failure.sentence
+    assert failure.exit_code == 1
