@@ -1,0 +1,172 @@
+"""The table and the picture of a soak."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.soak.analysis import ERRORS, Trend, trend
+
+UNITS = {
+    "batch": "ms",
+    "intake batch": "ms",
+    "pending": "",
+    "state rows": "",
+    "state memory": "MiB",
+    "state files": "MiB",
+    "checkpoint files": "",
+    "scratch files": "",
+    "store files": "",
+    "driver memory": "MiB",
+    "worker memory": "MiB",
+    "JVM memory": "MiB",
+    "JVM heap": "MiB",
+    "driver handles": "",
+    "worker handles": "",
+    "JVM handles": "",
+    "JVM threads": "",
+}
+"""The figures, in the order of the table."""
+
+PANELS = {
+    "batch time, ms": ("batch", "intake batch"),
+    "pending entries": ("pending",),
+    "rows of state": ("state rows",),
+    "state, MiB": ("state memory", "state files"),
+    "number of files": ("checkpoint files", "scratch files", "store files"),
+    "memory, MiB": ("JVM memory", "JVM heap", "worker memory", "driver memory"),
+    "handles, threads": ("JVM handles", "JVM threads", "worker handles", "driver handles"),
+}
+
+Series = tuple[list[float], list[float]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One figure of one mode; without a `trend` there were too few samples."""
+
+    mode: str
+    figure: str
+    trend: Trend | None
+    grows: bool
+
+
+def read_samples(file: Path) -> dict[tuple[str, str], Series]:
+    """The series of each mode and figure: seconds and values."""
+    found: dict[tuple[str, str], Series] = defaultdict(lambda: ([], []))
+    with file.open(encoding="utf-8") as lines:
+        for line in lines:
+            sample = json.loads(line)
+            mode, second = sample.pop("mode"), sample.pop("s")
+            for figure, value in sample.items():
+                times, values = found[mode, figure]
+                times.append(second)
+                values.append(value)
+    return found
+
+
+def results_of(
+    samples: dict[tuple[str, str], Series], warm_s: float, share: float, modes: Sequence[str]
+) -> list[Result]:
+    """The trend of each figure behind the warm-up, by mode and in the order of :data:`UNITS`."""
+    found = []
+    for mode in modes:
+        for figure in UNITS:
+            if (mode, figure) in samples:
+                times, values = after(samples[mode, figure], warm_s)
+                line = trend(times, values)
+                found.append(Result(mode, figure, line, line is not None and line.grows(share)))
+    return found
+
+
+def after(series: Series, from_s: float) -> Series:
+    """The part of a series from an instant on."""
+    kept = [(at, value) for at, value in zip(*series, strict=True) if at >= from_s]
+    return [at for at, _ in kept], [value for _, value in kept]
+
+
+def table(results: Iterable[Result], share: float) -> str:
+    """The table, a line a figure."""
+    head = f"{'mode':<10}{'figure':<24}{'samples':>8}{'mean':>11}{'slope per hour':>16}{'+- error':>11}{'rise':>8}  verdict"
+    lines = [head, "-" * len(head)]
+    lines += [_line(result) for result in results]
+    lines.append(
+        f"grows: slope - {ERRORS:.0f} errors > 0, the line rises by more than {share:.0%} of the mean, and from each quarter to the next"
+    )
+    return "\n".join(lines)
+
+
+def _line(result: Result) -> str:
+    unit = UNITS[result.figure]
+    name = f"{result.mode:<10}{result.figure + (f', {unit}' if unit else ''):<24}"
+    if result.trend is None:
+        return f"{name}{'too few samples':>19}"
+    line = result.trend
+    figures = (
+        f"{line.samples:>8,}{line.mean:>11,.1f}{line.slope:>+16,.1f}{line.error:>11,.1f}{line.rise:>+8.1%}"
+    )
+    return f"{name}{figures}  {_verdict(result.grows, line)}"
+
+
+def _verdict(grows: bool, line: Trend) -> str:
+    if grows:
+        return "GROWS"
+    if line.slope + ERRORS * line.error < 0:
+        return "falls"
+    return "level" if not line.is_rising else "rises, too little to count"
+
+
+def draw(
+    file: Path,
+    samples: dict[tuple[str, str], Series],
+    results: Sequence[Result],
+    modes: Sequence[str],
+    warm_s: float,
+) -> None:
+    """The picture: a column for each mode, a row for each kind of figure, the fitted lines over what was measured."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update({"font.size": 13, "axes.titlesize": 16})
+    size = (6.2 * len(modes) + 1, 3.1 * len(PANELS))
+    figure, grid = plt.subplots(len(PANELS), len(modes), figsize=size, sharex="col", squeeze=False)
+    lines = {(each.mode, each.figure): each for each in results}
+    for column, mode in enumerate(modes):
+        grid[0][column].set_title(mode)
+        for row, (label, figures) in enumerate(PANELS.items()):
+            axes = grid[row][column]
+            for number, name in enumerate(figures):
+                if (mode, name) in samples:
+                    _draw_series(axes, samples[mode, name], lines[mode, name], f"C{number}", warm_s)
+            axes.axvspan(0, warm_s, color="0.92", zorder=0)
+            axes.set_ylim(bottom=0)
+            axes.margins(x=0.01)
+            axes.grid(visible=True, color="0.88")
+            axes.legend(loc="lower right", fontsize=11, framealpha=0.85)
+            if column == 0:
+                axes.set_ylabel(label)
+        grid[-1][column].set_xlabel("seconds of feeding (grey: warm-up)")
+    figure.align_ylabels()
+    figure.tight_layout()
+    figure.savefig(file, dpi=80)
+    plt.close(figure)
+
+
+def _draw_series(axes: Any, series: Series, result: Result, colour: str, warm_s: float) -> None:
+    times, values = series
+    name = f"{result.figure}{': GROWS' if result.grows else ''}"
+    marker = "." if len(times) < 400 else None
+    axes.plot(times, values, color=colour, linewidth=1, marker=marker, markersize=4, alpha=0.55, label=name)
+    line, (measured, _) = result.trend, after(series, warm_s)
+    if line is not None:
+        middle = sum(measured) / len(measured)
+        ends = [measured[0], measured[-1]]
+        axes.plot(
+            ends, [line.mean + line.slope / 3_600 * (at - middle) for at in ends], color=colour, linewidth=2.5
+        )
