@@ -23,6 +23,7 @@ feeder     writes them as files, one a second
 runs       starts a mode, and stops it when nothing waits any more
 sampler    what is measured, once a second, as JSON lines
 analysis   slopes, their errors, and what counts as growth; pure
+reading    when each file was read, from the batches
 verify     whether the output is right: the ledger, the purgatory's outcomes
 report     the table and the picture
 =========  ==================================================================

@@ -61,13 +61,16 @@ def _run(modes: list[str], plan: Plan, out: Path) -> bool:
     work, scratch = out / "work", out / "scratch"
     settings = SETTINGS | {"spark.driver.defaultJavaOptions": plan.java, "spark.local.dir": str(scratch)}
     spark = build_session("soak", master="local[2, 4]", conf=settings, checkpoint=str(work))
-    book, right = Book(out / "samples.jsonl"), True
+    # A batch without new files archives those of the batch before once more, and warns that they are gone.
+    spark.sparkContext.setLogLevel("ERROR")
+    samples = out / "samples.jsonl"
+    book, right = Book(samples), True
     try:
         spark.streams.addListener(Listener(book))
         soak = Soak(spark, work, scratch, plan, book)
         for mode in modes:
             ended = soak.run(mode, say)
-            fine, text = verify(ended, plan.memory_s)
+            fine, text = verify(ended, samples, plan.memory_s)
             right &= fine
             say(f"{mode}: {text}")
     finally:
@@ -91,8 +94,8 @@ def main(given: list[str] | None = None) -> int:
     )
     right = _run(asked.modes, plan, out)
     samples = report.read_samples(out / "samples.jsonl")
-    results = report.results_of(samples, plan.warm_s, plan.share, asked.modes)
-    report.draw(out / "soak.png", samples, results, asked.modes, plan.warm_s)
+    results = report.results_of(samples, plan, asked.modes)
+    report.draw(out / "soak.png", samples, results, asked.modes, plan)
     print(f"\n{report.table(results, plan.share)}\n\nsamples: {out}/samples.jsonl, picture: {out}/soak.png")
     growing = [each for each in results if each.grows]
     undecided = [each for each in results if each.trend is None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -50,10 +51,13 @@ def now_ms() -> int:
 
 
 def write(folder: Path, number: int, what: str, rows: list[Row]) -> None:
-    """Writes a file under a hidden name, then renames it, so that Spark never reads half of it."""
-    hidden, file = folder / f".{number:06}.parquet", folder / f"{number:06}.parquet"
+    """Writes a file under a hidden name, then renames it, so that Spark never reads half of it; and notes when it was there."""
+    place = folder / "in" / what
+    hidden, file = place / f".{number:06}.parquet", place / f"{number:06}.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[what]), hidden)
     hidden.rename(file)
+    with (folder / "written.jsonl").open("a", encoding="utf-8") as notes:
+        notes.write(json.dumps([f"{what}/{file.name}", now_ms()]) + "\n")
 
 
 class Feeder:
@@ -90,7 +94,7 @@ class Feeder:
         try:
             while not self._end.wait(max(0.0, began_s + second - time.monotonic())):
                 for name, rows in self._rows(second, now_ms()).items():
-                    write(self._folder / "in" / name, second, name, rows)
+                    write(self._folder, second, name, rows)
                 second += 1
         except BaseException as fault:  # noqa: BLE001  # raised by stop()
             self._fault = fault

@@ -21,9 +21,10 @@ SETTINGS: dict[str, str | float | bool] = {
     # A heap of a fixed size, all of it touched at the start: resident memory then grows only with what is outside the heap, and the heap
     # itself is measured by what a full collection leaves.
     "spark.driver.memory": "1g",
-    # By default 100 batches, 60 s and 10 minutes: retention is to have begun before the warm-up ends, so that a count of files is level if,
-    # and only if, files are deleted.
-    "spark.sql.streaming.minBatchesToRetain": 10,
+    # By default 100 batches, 10 deltas, 60 s and 10 minutes: retention is to have begun before the warm-up ends, so that the number of files is
+    # level if, and only if, files are deleted. State is deleted in steps of a snapshot beyond what is retained.
+    "spark.sql.streaming.minBatchesToRetain": 4,
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": 3,
     "spark.sql.streaming.stateStore.maintenanceInterval": "5s",
     "spark.sql.streaming.fileSource.log.cleanupDelay": "5s",
     # By default 1,000, which a batch a second would fill in 17 minutes; nothing here looks back.

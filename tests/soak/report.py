@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.soak.analysis import ERRORS, Trend, trend
+from tests.soak.plan import Plan
 
 UNITS = {
     "batch": "ms",
@@ -69,23 +70,20 @@ def read_samples(file: Path) -> dict[tuple[str, str], Series]:
     return found
 
 
-def results_of(
-    samples: dict[tuple[str, str], Series], warm_s: float, share: float, modes: Sequence[str]
-) -> list[Result]:
-    """The trend of each figure behind the warm-up, by mode and in the order of :data:`UNITS`."""
+def results_of(samples: dict[tuple[str, str], Series], plan: Plan, modes: Sequence[str]) -> list[Result]:
+    """The trend of each figure over what is measured, by mode and in the order of :data:`UNITS`."""
     found = []
     for mode in modes:
         for figure in UNITS:
             if (mode, figure) in samples:
-                times, values = after(samples[mode, figure], warm_s)
-                line = trend(times, values)
-                found.append(Result(mode, figure, line, line is not None and line.grows(share)))
+                line = trend(*between(samples[mode, figure], plan.warm_s, plan.feed_s))
+                found.append(Result(mode, figure, line, line is not None and line.grows(plan.share)))
     return found
 
 
-def after(series: Series, from_s: float) -> Series:
-    """The part of a series from an instant on."""
-    kept = [(at, value) for at, value in zip(*series, strict=True) if at >= from_s]
+def between(series: Series, from_s: float, to_s: float) -> Series:
+    """The part of a series between two instants."""
+    kept = [(at, value) for at, value in zip(*series, strict=True) if from_s <= at <= to_s]
     return [at for at, _ in kept], [value for _, value in kept]
 
 
@@ -125,7 +123,7 @@ def draw(
     samples: dict[tuple[str, str], Series],
     results: Sequence[Result],
     modes: Sequence[str],
-    warm_s: float,
+    plan: Plan,
 ) -> None:
     """The picture: a column for each mode, a row for each kind of figure, the fitted lines over what was measured."""
     import matplotlib as mpl
@@ -143,8 +141,8 @@ def draw(
             axes = grid[row][column]
             for number, name in enumerate(figures):
                 if (mode, name) in samples:
-                    _draw_series(axes, samples[mode, name], lines[mode, name], f"C{number}", warm_s)
-            axes.axvspan(0, warm_s, color="0.92", zorder=0)
+                    _draw_series(axes, samples[mode, name], lines[mode, name], f"C{number}", plan)
+            axes.axvspan(0, plan.warm_s, color="0.92", zorder=0)
             axes.set_ylim(bottom=0)
             axes.margins(x=0.01)
             axes.grid(visible=True, color="0.88")
@@ -158,12 +156,12 @@ def draw(
     plt.close(figure)
 
 
-def _draw_series(axes: Any, series: Series, result: Result, colour: str, warm_s: float) -> None:
-    times, values = series
+def _draw_series(axes: Any, series: Series, result: Result, colour: str, plan: Plan) -> None:
+    times, values = between(series, 0, plan.feed_s)
     name = f"{result.figure}{': GROWS' if result.grows else ''}"
     marker = "." if len(times) < 400 else None
     axes.plot(times, values, color=colour, linewidth=1, marker=marker, markersize=4, alpha=0.55, label=name)
-    line, (measured, _) = result.trend, after(series, warm_s)
+    line, (measured, _) = result.trend, between(series, plan.warm_s, plan.feed_s)
     if line is not None:
         middle = sum(measured) / len(measured)
         ends = [measured[0], measured[-1]]

@@ -51,17 +51,15 @@ class Ended:
 
     Attributes:
         mode: Which.
-        folder: With its input (``in``, ``archive``), ``tables`` and ``rejects``.
+        folder: With its input (``in``, ``archive``, ``written.jsonl``), ``tables`` and ``rejects``.
         report: The last report.
         until_ms: What was due by then must be out.
-        read_within_ms: Longest time from an event time to the clock of the batch that has read it.
     """
 
     mode: str
     folder: Path
     report: BatchReport
     until_ms: int
-    read_within_ms: int
 
 
 class Soak:
@@ -93,8 +91,6 @@ class Soak:
             self._wait(query, lambda: False, self.plan.feed_s)
             feeder.stop()
             sampler.stop()
-            longest_ms = sum(self.book.longest_ms.values())
-            self.book.end()
             fed_ms = now_ms()
             self._wait(query, lambda: False, self.plan.drain_s)
             empty = self._wait(query, lambda: _pending(reports) == 0, _PATIENCE_S)
@@ -103,11 +99,11 @@ class Soak:
             )
         finally:
             query.stop()
+            self.book.end()
         report = reports[0]
         assert report is not None, "the first batch has reported"
         until_ms = fed_ms + int(self.plan.delay_s[1] * 1_000)
-        # Twice: a file waits for the batch in progress and for the next trigger; a repetition is a second old when it is written.
-        return Ended(mode, folder, report, until_ms, 2 * (longest_ms + TRIGGER_S * 1_000) + 2_000)
+        return Ended(mode, folder, report, until_ms)
 
     def _wait(self, query: Any, over: Callable[[], bool], at_most_s: float) -> bool:
         """Waits; whether it is over. A query that has failed raises its error."""
@@ -116,7 +112,7 @@ class Soak:
             left_s = until_s - time.monotonic()
             if left_s <= 0:
                 return False
-            query.awaitTermination(min(0.2, left_s))
+            query.awaitTermination(max(0.01, min(0.2, left_s)))
             assert query.isActive, "a query of a soak ends only by an error, which is raised here"
         return True
 

@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,11 @@ class Book:
     def __init__(self, file: Path) -> None:
         self._file = file.open("w", encoding="utf-8")
         self._lock, self._mode, self._began_s = threading.Lock(), "", 0.0
-        self.longest_ms: dict[str, int] = {}
 
     def begin(self, mode: str) -> None:
         """The mode is fed from now on."""
         with self._lock:
-            self._mode, self._began_s, self.longest_ms = mode, time.monotonic(), {}
+            self._mode, self._began_s = mode, time.monotonic()
 
     def end(self) -> None:
         """What comes now is of no mode."""
@@ -49,11 +49,6 @@ class Book:
                 line = {"mode": self._mode, "s": round(time.monotonic() - self._began_s, 2), **figures}
                 self._file.write(json.dumps(line) + "\n")
                 self._file.flush()
-
-    def took(self, query: str, batch_ms: int) -> None:
-        """Notes the longest batch of each query."""
-        with self._lock:
-            self.longest_ms[query] = max(batch_ms, self.longest_ms.get(query, 0))
 
     def close(self) -> None:
         """Closes the file."""
@@ -75,12 +70,12 @@ class Listener(StreamingQueryListener):
         batch_ms = progress.durationMs.get("triggerExecution", 0)
         if "addBatch" not in progress.durationMs:
             return  # a look for input that has found none
-        self._book.took(progress.name, batch_ms)
+        began_ms = int(datetime.fromisoformat(progress.timestamp).timestamp() * 1_000 + 0.5)
         if progress.name.endswith("-intake"):
-            self._book.add({"intake batch": batch_ms})
+            self._book.add({"intake batch": batch_ms, "began_ms": began_ms})
             return
         states = progress.stateOperators
-        figures: dict[str, float] = {"batch": batch_ms}
+        figures: dict[str, float] = {"batch": batch_ms, "began_ms": began_ms}
         if states:
             figures["state rows"] = sum(each.numRowsTotal for each in states)
             figures["state memory"] = sum(each.memoryUsedBytes for each in states) / MIB

@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.soak.reading import input_of, queries_of, read_by
 from tests.soak.runs import Ended
 from wheel_udf.testing import ledger
 
 
-def verify(ended: Ended, memory_s: float) -> tuple[bool, str]:
+def verify(ended: Ended, samples: Path, memory_s: float) -> tuple[bool, str]:
     """Whether a mode was right, and the lines that say so."""
-    return _outcomes(ended) if ended.mode == "purgatory" else _ledger(ended, memory_s)
+    queries = queries_of(samples, ended.mode)
+
+    def by(written_ms: int) -> int | None:
+        return read_by(written_ms, queries)
+
+    return _outcomes(ended, by) if ended.mode == "purgatory" else _ledger(ended, by, memory_s)
 
 
-def gathered(folder: Path, name: str) -> Path:
-    """The folder with all input files of a source: Spark archives each below the path that it had."""
-    place = folder / "input" / name
-    place.mkdir(parents=True)
-    for file in [
-        *(folder / "archive").rglob(f"in/{name}/*.parquet"),
-        *(folder / "in" / name).glob("*.parquet"),
-    ]:
-        if not file.name.startswith("."):
-            file.rename(place / file.name)
-    return place
-
-
-def _ledger(ended: Ended, memory_s: float) -> tuple[bool, str]:
-    rules = ledger.Rules(
-        until_ms=ended.until_ms,
-        memory_ms=int(memory_s * 1_000),
-        read_within_ms=ended.read_within_ms,
-        in_order=True,
-    )
+def _ledger(ended: Ended, by: Callable[[int], int | None], memory_s: float) -> tuple[bool, str]:
+    rules = ledger.Rules(until_ms=ended.until_ms, memory_ms=int(memory_s * 1_000), in_order=True)
     report = ledger.check(
-        ledger.read_files(gathered(ended.folder, "commands")),
+        input_of(ended.folder, "commands", by),
         ledger.read_delta(ended.folder / "tables"),
         ledger.read_delta(ended.folder / "rejects"),
         rules=rules,
@@ -47,13 +36,12 @@ def _ledger(ended: Ended, memory_s: float) -> tuple[bool, str]:
     return report.ok, str(report)
 
 
-def _outcomes(ended: Ended) -> tuple[bool, str]:
+def _outcomes(ended: Ended, by: Callable[[int], int | None]) -> tuple[bool, str]:
     folder = ended.folder
-    asked = ledger.read_files(gathered(folder, "operations")).to_pylist()
-    said = ledger.read_files(gathered(folder, "events")).to_pylist()
+    asked, said = (input_of(folder, name, by).to_pylist() for name in ("operations", "events"))
     found = ledger.read_delta(folder / "tables").to_pylist()
     rejects = ledger.read_delta(folder / "rejects").num_rows
-    faults = outcome_faults(asked, said, found, ended.read_within_ms)
+    faults = outcome_faults(asked, said, found)
     bad = sum(row["op_id"] is None for row in asked)
     if rejects != bad:
         faults.append(f"rejects: {rejects:,} of {bad:,} bad operations")
@@ -83,7 +71,6 @@ def outcome_faults(
     asked: Iterable[Mapping[str, Any]],
     said: Iterable[Mapping[str, Any]],
     found: Iterable[Mapping[str, Any]],
-    read_within_ms: int,
 ) -> list[str]:
     """What is wrong with the outcomes of operations that wait for all of their keys, each of which has one event at most.
 
@@ -92,16 +79,13 @@ def outcome_faults(
 
     Args:
         asked: The operations; `deadline` is ``"<n> ms"``.
-        said: The events and cancels; no operation has both.
+        said: The events and cancels, with `read_by_ms` (None: not known); no operation has both.
         found: The outcomes.
-        read_within_ms: Longest time from an event time to the clock of the batch that has read it.
 
     Returns:
         One line for each fault.
     """
-    spoken: dict[str, list[int]] = defaultdict(list)
-    for row in said:
-        spoken[row["key"]].append(_ms(row["event_time"]))
+    spoken = {row["key"]: (_ms(row["event_time"]), row["read_by_ms"] or math.inf) for row in said}
     outcomes: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in found:
         outcomes[row["op_id"]].append(row)
@@ -114,23 +98,28 @@ def outcome_faults(
         if len(ends) != 1:
             faults.append(f"{name}: {len(ends)} outcomes")
             continue
-        faults += [f"{name}: {fault}" for fault in _faults_of(row, spoken, ends[0], read_within_ms)]
+        faults += [f"{name}: {fault}" for fault in _faults_of(row, spoken, ends[0])]
     return faults + [f"{name}: an outcome of no operation" for name in outcomes]
 
 
 def _faults_of(
-    asked: Mapping[str, Any], spoken: Mapping[str, list[int]], end: Mapping[str, Any], read_within_ms: int
+    asked: Mapping[str, Any], spoken: Mapping[str, tuple[int, float]], end: Mapping[str, Any]
 ) -> list[str]:
     deadline_ms = _ms(asked["event_time"]) + int(asked["deadline"].removesuffix(" ms"))
-    keys = [min(spoken.get(key, [deadline_ms + 1])) for key in asked["keys"]]
-    ended_at = {"completed": max(keys), "cancelled": min(spoken.get(asked["op_id"], [deadline_ms + 1]))}
-    right = {name for name, at_ms in ended_at.items() if at_ms <= deadline_ms}
-    if all(ended_at[name] + read_within_ms > deadline_ms for name in right):
+    never = (deadline_ms + 1, math.inf)
+    ways = {"completed": asked["keys"], "cancelled": [asked["op_id"]]}
+    told = {name: [spoken.get(key, never) for key in keys] for name, keys in ways.items()}
+    right = {name for name, rows in told.items() if all(at_ms <= deadline_ms for at_ms, _ in rows)}
+    if all(read_ms > deadline_ms for name in right for _, read_ms in [max(told[name], key=_read)]):
         right.add("expired")
     faults = [] if end["outcome"] in right else [f"{end['outcome']} instead of {' or '.join(sorted(right))}"]
     if end["outcome"] == "expired" and _ms(end["decided_at"]) <= deadline_ms:
         faults.append("expired before its deadline had passed")
     return faults
+
+
+def _read(row: tuple[int, float]) -> float:
+    return row[1]
 
 
 def _ms(instant: Any) -> int:

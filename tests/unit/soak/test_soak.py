@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.soak.analysis import trend
+from tests.soak.feeder import make_folders, write
 from tests.soak.plan import plan_of
+from tests.soak.reading import input_of, queries_of, read_by
 from tests.soak.report import Result, read_samples, results_of, table
 from tests.soak.sampler import LiveFiles, below, files_below
-from tests.soak.traffic import Traffic, event, operation
+from tests.soak.traffic import Traffic, command, event, operation
 from tests.soak.verify import outcome_faults
 
 if TYPE_CHECKING:
@@ -71,6 +73,13 @@ def asked(*keys: str) -> dict[str, Any]:
     return operation("op1", "g1", list(keys), NOW_MS, "5000 ms")
 
 
+def told(key: str, ms: int, read_ms: int | None = None) -> dict[str, Any]:
+    """An event that was read two seconds later, if nothing else is said."""
+    return event("g1", key, NOW_MS + ms) | {
+        "read_by_ms": NOW_MS + (ms + 2_000 if read_ms is None else read_ms)
+    }
+
+
 def ended(outcome: str, decided_ms: int = 6_000) -> dict[str, Any]:
     return {"op_id": "op1", "outcome": outcome, "decided_at": at(decided_ms)}
 
@@ -87,8 +96,7 @@ def ended(outcome: str, decided_ms: int = 6_000) -> dict[str, Any]:
     ],
 )
 def test_right_outcomes(said: list[tuple[str, int]], outcome: str) -> None:
-    events = [event("g1", key, NOW_MS + ms) for key, ms in said]
-    assert outcome_faults([asked("a")], events, [ended(outcome)], 2_000) == []
+    assert outcome_faults([asked("a")], [told(key, ms) for key, ms in said], [ended(outcome)]) == []
 
 
 @pytest.mark.parametrize(
@@ -104,15 +112,59 @@ def test_right_outcomes(said: list[tuple[str, int]], outcome: str) -> None:
     ],
 )
 def test_wrong_outcomes(said: list[tuple[str, int]], found: list[dict[str, Any]], fault: str) -> None:
-    events = [event("g1", key, NOW_MS + ms) for key, ms in said]
-    assert outcome_faults([asked("a")], events, found, 2_000) == [fault]
+    assert outcome_faults([asked("a")], [told(key, ms) for key, ms in said], found) == [fault]
+
+
+def test_an_event_of_which_it_is_not_known_when_it_was_read_may_have_come_too_late() -> None:
+    unknown = told("a", 1_000) | {"read_by_ms": None}
+    assert outcome_faults([asked("a")], [unknown], [ended("expired")]) == []
+    assert outcome_faults([asked("a")], [unknown], [ended("completed")]) == []
 
 
 def test_an_operation_with_two_keys_is_complete_when_both_had_their_event() -> None:
-    events = [event("g1", "a", NOW_MS + 1_000)]
-    assert outcome_faults([asked("a", "b")], events, [ended("expired")], 2_000) == []
-    both = [*events, event("g1", "b", NOW_MS + 2_000)]
-    assert outcome_faults([asked("a", "b")], both, [ended("completed")], 2_000) == []
+    first, second = told("a", 1_000), told("b", 2_000)
+    assert outcome_faults([asked("a", "b")], [first], [ended("expired")]) == []
+    assert outcome_faults([asked("a", "b")], [first, second], [ended("completed")]) == []
+    assert outcome_faults([asked("a", "b")], [first, second], [ended("expired")]) == [
+        "op1: expired instead of completed"
+    ]
+
+
+def test_a_file_is_read_by_the_end_of_the_first_batch_that_began_after_it() -> None:
+    batches = [(1_000, 1_800), (2_000, 3_500), (4_000, 4_400)]
+    assert [read_by(at_ms, [batches]) for at_ms in (0, 999, 1_000, 2_500, 4_000)] == [
+        1_800, 1_800, 3_500, 4_400, None,
+    ]  # fmt: skip
+    wheel = [(1_500, 2_500), (3_000, 3_200), (3_600, 3_900)]
+    assert [read_by(at_ms, [batches, wheel]) for at_ms in (0, 1_500, 2_500)] == [3_200, 3_900, None]
+
+
+def test_the_batches_of_a_mode_are_those_of_its_intake_and_then_those_of_its_wheel(tmp_path: Path) -> None:
+    file = tmp_path / "samples.jsonl"
+    lines = [
+        {"mode": "tiered", "s": 1, "batch": 300, "began_ms": 100},
+        {"mode": "tiered", "s": 1, "intake batch": 200, "began_ms": 90},
+        {"mode": "tiered", "s": 1, "JVM heap": 1.5},
+        {"mode": "direct", "s": 1, "batch": 5, "began_ms": 7},
+    ]
+    file.write_text("\n".join(json.dumps(line) for line in lines))
+    assert queries_of(file, "tiered") == [[(90, 290)], [(100, 400)]]
+    assert queries_of(file, "direct") == [[(7, 12)]]
+
+
+def test_the_input_is_what_was_written_wherever_it_was_archived(tmp_path: Path) -> None:
+    make_folders(tmp_path, ("commands",))
+    for number in range(2):
+        write(tmp_path, number, "commands", [command(f"id{number}", 1, NOW_MS, at(0))])
+    archived = tmp_path / "archive" / "some" / "in" / "commands"
+    archived.mkdir(parents=True)
+    first = tmp_path / "in" / "commands" / "000000.parquet"
+    first.rename(archived / first.name)
+    rows = input_of(tmp_path, "commands", lambda _: 5).to_pylist()
+    assert [(row["schedule_id"], row["read_by_ms"]) for row in rows] == [("id0", 5), ("id1", 5)]
+    (archived / first.name).unlink()
+    with pytest.raises(AssertionError, match="no longer there"):
+        input_of(tmp_path, "commands", lambda _: 5)
 
 
 def test_live_files_are_those_added_and_not_removed(tmp_path: Path) -> None:
@@ -149,7 +201,7 @@ def test_a_planted_leak_is_the_one_line_of_the_table_that_grows(tmp_path: Path) 
         for second in range(1_800)
     ]
     file.write_text("\n".join(json.dumps(line) for line in lines))
-    results = results_of(read_samples(file), 300, 0.05, ["direct"])
+    results = results_of(read_samples(file), plan_of(30, None, 3), ["direct"])
     assert [(each.figure, each.grows) for each in results] == [("batch", False), ("JVM handles", True)]
     batch, handles = table(results, 0.05).splitlines()[2:4]
     assert batch.endswith("level")
