@@ -86,8 +86,9 @@ def main(given: list[str] | None = None) -> int:
     """Runs and decides; 1 if anything grows, if the output is not right, or if there are too few samples to decide by."""
     asked = _arguments(given)
     out, plan = asked.out.resolve(), asked.plan
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("work", "scratch"):
+        shutil.rmtree(out / name, ignore_errors=True)
     print(
         f"{', '.join(asked.modes)}: {plan.rate} commands a second for {plan.feed_s:.0f} s each, of which {plan.measured_s:.0f} s are measured",
         flush=True,

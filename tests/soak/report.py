@@ -143,10 +143,10 @@ def draw(
                 if (mode, name) in samples:
                     _draw_series(axes, samples[mode, name], lines[mode, name], f"C{number}", plan)
             axes.axvspan(0, plan.warm_s, color="0.92", zorder=0)
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(0, 1.45 * _highest(samples, mode, figures, plan))
             axes.margins(x=0.01)
             axes.grid(visible=True, color="0.88")
-            axes.legend(loc="lower right", fontsize=11, framealpha=0.85)
+            axes.legend(loc="upper left", ncol=2, fontsize=11, framealpha=0.85)
             if column == 0:
                 axes.set_ylabel(label)
         grid[-1][column].set_xlabel("seconds of feeding (grey: warm-up)")
@@ -154,6 +154,12 @@ def draw(
     figure.tight_layout()
     figure.savefig(file, dpi=80)
     plt.close(figure)
+
+
+def _highest(samples: dict[tuple[str, str], Series], mode: str, figures: Sequence[str], plan: Plan) -> float:
+    """The largest value that is measured: the first batches of a warm-up would make all others flat."""
+    measured = [between(samples.get((mode, name), ([], [])), plan.warm_s, plan.feed_s)[1] for name in figures]
+    return max((max(values) for values in measured if values), default=0) or 1
 
 
 def _draw_series(axes: Any, series: Series, result: Result, colour: str, plan: Plan) -> None:
