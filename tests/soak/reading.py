@@ -4,7 +4,8 @@
 
     file written ---.
                     v
-    batches   |--0--|   |--1--|  |--2--|      batch 0 may have found it; the first that began later, 1, has: read by the end of 1
+    batches   |=--0--|   |=--1--|  |=--2--|   batch 0 may have found it; the first that began later, 1, has. = is the planning of a batch, in which
+                                              its clock is read: the file was read by the end of 1's planning
     tiered: that is a batch of the intake; its rows are in the store at its end, and the first batch of the wheel that begins later has them
 """
 
@@ -14,34 +15,45 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-Batches = Sequence[tuple[int, int]]
-"""Beginning and end of each batch of a query, rising, in UTC epoch ms."""
+
+class Batch(NamedTuple):
+    """A batch of a query: its beginning, the end of its planning, and its end, in UTC epoch ms."""
+
+    began_ms: int
+    planned_ms: int
+    ended_ms: int
+
+
+Batches = Sequence[Batch]
+"""The batches of a query, in order."""
 
 
 def read_by(written_ms: int, queries: Sequence[Batches]) -> int | None:
     """When something was read by the last of some queries, each of which reads what the one before it has written; None if it is not known."""
-    at_ms = written_ms
+    at_ms, clock_ms = written_ms, None
     for batches in queries:
-        number = bisect_right(batches, at_ms, key=lambda batch: batch[0])
+        number = bisect_right(batches, at_ms, key=lambda batch: batch.began_ms)
         if number == len(batches):
             return None
-        at_ms = batches[number][1]
-    return at_ms
+        at_ms, clock_ms = batches[number].ended_ms, batches[number].planned_ms
+    return clock_ms
 
 
 def queries_of(samples: Path, mode: str) -> list[Batches]:
     """The batches of a mode's queries, in the order in which they pass rows on."""
-    found: dict[str, list[tuple[int, int]]] = {"intake batch": [], "batch": []}
+    found: dict[str, list[Batch]] = {"intake batch": [], "batch": []}
     with samples.open(encoding="utf-8") as lines:
         for line in lines:
             sample = json.loads(line)
             if sample["mode"] == mode and "began_ms" in sample:
                 query = "intake batch" if "intake batch" in sample else "batch"
-                found[query].append((sample["began_ms"], sample["began_ms"] + sample[query]))
+                began_ms = sample["began_ms"]
+                found[query].append(Batch(began_ms, sample["planned_ms"], began_ms + sample[query]))
     return [sorted(batches) for batches in found.values() if batches]
 
 

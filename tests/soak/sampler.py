@@ -71,11 +71,15 @@ class Listener(StreamingQueryListener):
         if "addBatch" not in progress.durationMs:
             return  # a look for input that has found none
         began_ms = int(datetime.fromisoformat(progress.timestamp).timestamp() * 1_000 + 0.5)
+        planned = {
+            "began_ms": began_ms,
+            "planned_ms": began_ms + progress.durationMs.get("latestOffset", batch_ms),
+        }
         if progress.name.endswith("-intake"):
-            self._book.add({"intake batch": batch_ms, "began_ms": began_ms})
+            self._book.add({"intake batch": batch_ms, **planned})
             return
         states = progress.stateOperators
-        figures: dict[str, float] = {"batch": batch_ms, "began_ms": began_ms}
+        figures: dict[str, float] = {"batch": batch_ms, **planned}
         if states:
             figures["state rows"] = sum(each.numRowsTotal for each in states)
             figures["state memory"] = sum(each.memoryUsedBytes for each in states) / MIB

@@ -83,7 +83,7 @@ class Traffic:
         return command(name, 2, now_ms, _at(now_ms + 1_000 * self._random.uniform(*self._delay_s)))
 
     def _part(self, delay_s: float) -> float:
-        return delay_s * self._random.uniform(0.1, 0.7)
+        return delay_s * self._random.uniform(0.1, 0.5)
 
     # ---- the purgatory -----------------------------------------------------------------------------------------------
 

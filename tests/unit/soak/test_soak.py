@@ -11,7 +11,7 @@ import pytest
 from tests.soak.analysis import trend
 from tests.soak.feeder import make_folders, write
 from tests.soak.plan import plan_of
-from tests.soak.reading import input_of, queries_of, read_by
+from tests.soak.reading import Batch, input_of, queries_of, read_by
 from tests.soak.report import Result, read_samples, results_of, table
 from tests.soak.sampler import LiveFiles, below, files_below
 from tests.soak.traffic import Traffic, command, event, operation
@@ -130,26 +130,30 @@ def test_an_operation_with_two_keys_is_complete_when_both_had_their_event() -> N
     ]
 
 
-def test_a_file_is_read_by_the_end_of_the_first_batch_that_began_after_it() -> None:
-    batches = [(1_000, 1_800), (2_000, 3_500), (4_000, 4_400)]
+def test_a_file_is_read_when_the_first_batch_that_began_after_it_is_planned() -> None:
+    batches = [Batch(1_000, 1_200, 1_800), Batch(2_000, 2_100, 3_500), Batch(4_000, 4_200, 4_400)]
     assert [read_by(at_ms, [batches]) for at_ms in (0, 999, 1_000, 2_500, 4_000)] == [
-        1_800, 1_800, 3_500, 4_400, None,
+        1_200, 1_200, 2_100, 4_200, None,
     ]  # fmt: skip
-    wheel = [(1_500, 2_500), (3_000, 3_200), (3_600, 3_900)]
-    assert [read_by(at_ms, [batches, wheel]) for at_ms in (0, 1_500, 2_500)] == [3_200, 3_900, None]
+
+
+def test_in_the_tiered_mode_the_wheel_reads_what_a_batch_of_the_intake_has_written_at_its_end() -> None:
+    intake = [Batch(1_000, 1_200, 1_800), Batch(2_000, 2_100, 3_500), Batch(4_000, 4_200, 4_400)]
+    wheel = [Batch(1_500, 1_600, 2_500), Batch(3_000, 3_100, 3_200), Batch(3_600, 3_700, 3_900)]
+    assert [read_by(at_ms, [intake, wheel]) for at_ms in (0, 1_500, 2_500)] == [3_100, 3_700, None]
 
 
 def test_the_batches_of_a_mode_are_those_of_its_intake_and_then_those_of_its_wheel(tmp_path: Path) -> None:
     file = tmp_path / "samples.jsonl"
     lines = [
-        {"mode": "tiered", "s": 1, "batch": 300, "began_ms": 100},
-        {"mode": "tiered", "s": 1, "intake batch": 200, "began_ms": 90},
+        {"mode": "tiered", "s": 1, "batch": 300, "began_ms": 100, "planned_ms": 110},
+        {"mode": "tiered", "s": 1, "intake batch": 200, "began_ms": 90, "planned_ms": 95},
         {"mode": "tiered", "s": 1, "JVM heap": 1.5},
-        {"mode": "direct", "s": 1, "batch": 5, "began_ms": 7},
+        {"mode": "direct", "s": 1, "batch": 5, "began_ms": 7, "planned_ms": 8},
     ]
     file.write_text("\n".join(json.dumps(line) for line in lines))
-    assert queries_of(file, "tiered") == [[(90, 290)], [(100, 400)]]
-    assert queries_of(file, "direct") == [[(7, 12)]]
+    assert queries_of(file, "tiered") == [[(90, 95, 290)], [(100, 110, 400)]]
+    assert queries_of(file, "direct") == [[(7, 8, 12)]]
 
 
 def test_the_input_is_what_was_written_wherever_it_was_archived(tmp_path: Path) -> None:
