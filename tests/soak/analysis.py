@@ -10,7 +10,7 @@
 A figure *grows* if all three hold:
 
 1. the slope is more than 3 errors above zero, so it is not chance;
-2. the line rises, over what was measured, by more than a share of the mean, so it matters;
+2. the line rises, over what was measured, by more than a share of the mean and by more than an amount that is the figure's own, so it matters;
 3. from each quarter to the next the mean rises by at least half of what an even rise of that share would give, so it goes on.
 
 Without the first, a noisy figure would fail for nothing. Without the second, one that hardly varies would fail for a rise of a millionth. Without the
@@ -56,9 +56,10 @@ class Trend:
     steady: float
     samples: int
 
-    def grows(self, share: float) -> bool:
-        """Whether the figure grows: beyond chance, by more than this share of the mean, and all the time."""
-        return self.is_rising and self.rise > share and self.steady > share / 8
+    def grows(self, share: float, least: float = 0.0) -> bool:
+        """Whether the figure grows: beyond chance, by more than this share of the mean and this amount, and all the time."""
+        matters = self.rise > share and self.rise * abs(self.mean) > least
+        return self.is_rising and matters and self.steady > share / 8
 
     @property
     def is_rising(self) -> bool:

@@ -29,6 +29,14 @@ SETTINGS: dict[str, str | float | bool] = {
     "spark.sql.streaming.fileSource.log.cleanupDelay": "5s",
     # By default 1,000, which a batch a second would fill in 17 minutes; nothing here looks back.
     "spark.sql.streaming.numRecentProgressUpdates": 10,
+    # By default 1,000 jobs, stages and executions of SQL, each with its plan: Spark keeps them even without its web pages, and the heap would rise
+    # for minutes until it has as many.
+    "spark.ui.retainedJobs": 20,
+    "spark.ui.retainedStages": 20,
+    "spark.ui.retainedTasks": 100,
+    "spark.sql.ui.retainedExecutions": 20,
+    # By default 128 threads, each of which lives for a minute: the pool would fill for as long as the short form lasts.
+    "spark.sql.broadcastExchange.maxThreadThreshold": 8,
     # By default off, since counting costs a read for each write. Here the rows are a figure.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": True,
 }

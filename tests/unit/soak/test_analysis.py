@@ -100,6 +100,8 @@ def test_a_rise_that_is_certain_and_small_is_no_growth() -> None:
     assert line.slope - 3 * line.error > 0
     assert not line.grows(SHARE)
     assert line.grows(0.01)
+    assert line.grows(0.01, least=14.9)
+    assert not line.grows(0.01, least=15)
 
 
 def test_what_falls_does_not_grow() -> None:
