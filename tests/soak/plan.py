@@ -35,6 +35,8 @@ SETTINGS: dict[str, str | float | bool] = {
     "spark.ui.retainedStages": 20,
     "spark.ui.retainedTasks": 100,
     "spark.sql.ui.retainedExecutions": 20,
+    # By default 8 MiB a store, which fill in some minutes.
+    "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB": 1,
     # By default 128 threads, each of which lives for a minute: the pool would fill for as long as the short form lasts.
     "spark.sql.broadcastExchange.maxThreadThreshold": 8,
     # By default off, since counting costs a read for each write. Here the rows are a figure.

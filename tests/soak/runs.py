@@ -43,6 +43,8 @@ _TRIGGER = f"{TRIGGER_S} second"
 _WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
 _SHARDS = 4
 _PATIENCE_S = 60.0
+_LEAST_WINDOW_S = 8
+"""A hand-over takes some seconds. Windows of 3 s were more than two cores could do: the pending entries rose, and a batch of the intake took 15 s."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +147,8 @@ class Soak:
         return deliver(scheduled, destinations=tables, rejects=rejects, on_batch=on_batch, **named)
 
     def _window_s(self) -> int:
-        """A window of a third of the longest delay: most entries are far first, and windows are handed over all the time."""
-        return max(3, int(self.plan.delay_s[1] / 3))
+        """A window of a third of the longest delay, so that many entries are far first, but none that is passed before it has been handed over."""
+        return max(_LEAST_WINDOW_S, int(self.plan.delay_s[1] / 3))
 
 
 def _pending(reports: list[BatchReport | None]) -> int:
