@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 MODES = ("direct", "tiered", "purgatory")
 
-TRIGGER_S = 1
-
 _START_S = 14.0
 """Of the short form: allowance for a mode's start and end, beside feeding and draining."""
 
@@ -37,8 +35,11 @@ SETTINGS: dict[str, str | float | bool] = {
     "spark.sql.ui.retainedExecutions": 20,
     # By default 8 MiB a store, which fill in some minutes.
     "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB": 1,
-    # By default 128 threads, each of which lives for a minute: the pool would fill for as long as the short form lasts.
+    # By default up to 128, 1,024 and 1,024 threads, each of which lives for a minute after its last task: the pools would fill for as long as the
+    # short form lasts.
     "spark.sql.broadcastExchange.maxThreadThreshold": 8,
+    "spark.sql.shuffleExchange.maxThreadThreshold": 8,
+    "spark.sql.resultQueryStage.maxThreadThreshold": 8,
     # By default off, since counting costs a read for each write. Here the rows are a figure.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": True,
 }
@@ -57,6 +58,7 @@ class Plan:
         rate: Commands a second.
         delay_s: Shortest and longest delay of a command.
         memory_s: How long an ended id is remembered.
+        tiered_trigger_s: Trigger of the tiered mode; that of the others is a second.
         collect_every_s: How often the JVM is asked for a full collection, after which the heap is read.
         share: Largest rise over what is measured, as a share of the mean, that is not growth.
         java: Options of the JVM.
@@ -67,6 +69,7 @@ class Plan:
     rate: int
     delay_s: tuple[float, float]
     memory_s: float
+    tiered_trigger_s: int
     collect_every_s: float
     share: float
     java: str
@@ -90,6 +93,7 @@ def long_form(minutes: float) -> Plan:
         rate=200,
         delay_s=(5, 60),
         memory_s=60,
+        tiered_trigger_s=1,
         collect_every_s=30,
         share=0.05,
         java=_FIXED_HEAP,
@@ -109,6 +113,8 @@ def short_form(total_minutes: float, modes: int) -> Plan:
         rate=200,
         delay_s=delay_s,
         memory_s=8,
+        # Two queries and the keeper in turn: with a second, two busy cores do not keep up with windows of 8 s, and longer ones have no far entries.
+        tiered_trigger_s=3,
         collect_every_s=4,
         share=0.10,
         java=_EARLY_STEADY,

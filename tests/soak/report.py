@@ -20,7 +20,7 @@ FIGURES = {
     "state memory": ("MiB", 4),
     "state files": ("MiB", 2),
     "checkpoint files": ("", 30),
-    "scratch files": ("", 50),
+    "scratch files": ("", 200),
     "store files": ("", 10),
     "driver memory": ("MiB", 4),
     "worker memory": ("MiB", 20),
@@ -31,7 +31,8 @@ FIGURES = {
     "JVM handles": ("", 10),
     "JVM threads": ("", 10),
 }
-"""The figures in the order of the table: unit, and the largest rise that never counts: a buffer of RocksDB, a worker more, a snapshot of the state."""
+"""The figures in the order of the table: unit, and the largest rise that never counts: a buffer of RocksDB, a worker more, a snapshot of the state,
+files of shuffles between two collections."""
 
 PANELS = {
     "batch time, ms": ("batch", "intake batch"),

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.soak.feeder import Feeder, make_folders, now_ms
-from tests.soak.plan import TRIGGER_S, Plan
+from tests.soak.plan import Plan
 from tests.soak.sampler import Book, Sampler
 from tests.soak.traffic import Row, Traffic
 from wheel_udf import (
@@ -39,7 +39,6 @@ SOURCES = {
 }
 # An idle wheel would tell only once a minute that nothing is pending any more.
 _CLOCK = ProcessingClock(heartbeat_ms=2_000)
-_TRIGGER = f"{TRIGGER_S} second"
 _WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
 _SHARDS = 4
 _PATIENCE_S = 60.0
@@ -134,7 +133,12 @@ class Soak:
     def _start(self, mode: str, folder: Path, on_batch: Callable[[BatchReport], None]) -> Any:
         tables = Destinations({"*": DeltaSink(str(folder / "tables"), create=True)})
         rejects = DeltaSink(str(folder / "rejects"), create=True)
-        named = {"checkpoint": str(folder / "checkpoint"), "trigger": _TRIGGER, "name": f"soak-{mode}"}
+        trigger_s = self.plan.tiered_trigger_s if mode == "tiered" else 1
+        named = {
+            "checkpoint": str(folder / "checkpoint"),
+            "trigger": f"{trigger_s} seconds",
+            "name": f"soak-{mode}",
+        }
         memory_ms = int(self.plan.memory_s * 1_000)
         frames = [self._read(folder, name) for name in SOURCES[mode]]
         if mode == "tiered":
