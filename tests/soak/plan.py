@@ -86,12 +86,14 @@ class Plan:
 
 
 def long_form(minutes: float) -> Plan:
-    """The soak proper: so many minutes of feeding in each mode. The JVM compiles for some minutes, so the first sixth is not measured."""
+    """The soak proper: so many minutes of feeding in each mode. The first quarter is not measured: the JVM compiles for some minutes, and windows of the
+    tiered mode have to have come and gone.
+    """
     return Plan(
         feed_s=minutes * 60,
-        warm_s=minutes * 10,
+        warm_s=minutes * 15,
         rate=200,
-        delay_s=(5, 60),
+        delay_s=(5, 240),
         memory_s=60,
         tiered_trigger_s=1,
         collect_every_s=30,
@@ -113,7 +115,7 @@ def short_form(total_minutes: float, modes: int) -> Plan:
         rate=200,
         delay_s=delay_s,
         memory_s=8,
-        # Two queries and the keeper in turn: with a second, two busy cores do not keep up with windows of 8 s, and longer ones have no far entries.
+        # Two queries and the keeper share two cores.
         tiered_trigger_s=3,
         collect_every_s=4,
         share=0.10,

@@ -42,8 +42,9 @@ _CLOCK = ProcessingClock(heartbeat_ms=2_000)
 _WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
 _SHARDS = 4
 _PATIENCE_S = 60.0
-_LEAST_WINDOW_S = 8
-"""A hand-over takes some seconds. Windows of 3 s were more than two cores could do: the pending entries rose, and a batch of the intake took 15 s."""
+_LEAST_WINDOW_S = 60
+"""The thread that hands windows over also drops and joins old ones every 10 s, which takes longer than windows of 3 s or 8 s last on two busy cores:
+measured with 8 s, the wheel's clock stood for up to 40 s before a window that had not been handed over."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +152,8 @@ class Soak:
         return deliver(scheduled, destinations=tables, rejects=rejects, on_batch=on_batch, **named)
 
     def _window_s(self) -> int:
-        """A window of a third of the longest delay, so that many entries are far first, but none that is passed before it has been handed over."""
-        return max(_LEAST_WINDOW_S, int(self.plan.delay_s[1] / 3))
+        """A window of half of the longest delay, so that many entries are far first; in the short form all are near."""
+        return max(_LEAST_WINDOW_S, int(self.plan.delay_s[1] / 2))
 
 
 def _pending(reports: list[BatchReport | None]) -> int:

@@ -27,9 +27,9 @@ def at(ms: int) -> datetime:
     return datetime.fromtimestamp((NOW_MS + ms) / 1_000, UTC)
 
 
-def test_thirty_minutes_are_measured_behind_a_warm_up_of_five() -> None:
+def test_thirty_minutes_are_measured_behind_a_warm_up_of_a_quarter() -> None:
     plan = plan_of(30, None, 3)
-    assert (plan.feed_s, plan.warm_s, plan.measured_s) == (1_800, 300, 1_500)
+    assert (plan.feed_s, plan.warm_s, plan.measured_s) == (1_800, 450, 1_350)
     assert plan.warm_s > plan.memory_s + plan.delay_s[1]
 
 
@@ -213,11 +213,11 @@ def test_a_planted_leak_is_the_one_line_of_the_table_that_grows(tmp_path: Path) 
         "direct",
         "JVM",
         "handles",
-        "1,500",
-        "404.5",
+        "1,350",
+        "412.0",
         "+360.0",
         "0.0",
-        "+37.1%",
+        "+32.7%",
         "GROWS",
     ]
 
