@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test faults lint format docs notebooks simulate demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch package clean distclean
+.PHONY: help setup test faults lint format docs notebooks simulate soak demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -60,6 +60,9 @@ notebooks: $(STAMP) ## execute the notebooks and write their rendered .ipynb (AR
 
 simulate: $(STAMP) ## run 20,000 seeds of the simulated protocol and its planted faults (ARGS='--seed 7 --mode tiered': one seed)
 	@$(PY) -m tests.simulation $(or $(ARGS),--seeds 20000 --faults)
+
+soak: $(STAMP) ## run each mode for 30 minutes at a steady rate; nothing may grow (ARGS='--total-minutes 5': all in five minutes)
+	@$(PY) -m tests.soak $(ARGS)
 
 demo: $(STAMP) ## run a year of real departures through the wheel (ARGS=--tiered: with a slot store)
 	@$(PY) -m jobs.demos.departures $(ARGS)

@@ -1,0 +1,116 @@
+"""Runs a soak: ``python -m tests.soak``; see the package.
+
+::
+
+    make soak                                    30 minutes a mode
+    make soak ARGS='--total-minutes 5'           all modes in five minutes, starts included
+    make soak ARGS='--modes tiered --minutes 60'
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from tests.soak import report
+from tests.soak.plan import MODES, SETTINGS, Plan, plan_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def _arguments(given: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.soak", description="Each mode at a steady rate; does anything grow?"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=30, help="of feeding, a mode (default: 30; less than 10: short form)"
+    )
+    parser.add_argument(
+        "--total-minutes", type=float, help="of all modes together, starts included: short form"
+    )
+    parser.add_argument("--modes", default=",".join(MODES), help=f"some of {','.join(MODES)}")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "build" / "soak", help="folder for samples and picture"
+    )
+    asked = parser.parse_args(given)
+    asked.modes = asked.modes.split(",")
+    if unknown := set(asked.modes) - set(MODES):
+        parser.error(f"no such mode: {', '.join(sorted(unknown))}; there are {', '.join(MODES)}")
+    try:
+        asked.plan = plan_of(asked.minutes, asked.total_minutes, len(asked.modes))
+    except ValueError as fault:
+        parser.error(str(fault))
+    return asked
+
+
+def _run(modes: list[str], plan: Plan, out: Path) -> bool:
+    """Runs the modes; whether the output of each is right. The samples are in the folder then."""
+    from tests.soak.runs import Soak
+    from tests.soak.sampler import Book, Listener
+    from tests.soak.verify import verify
+    from wheel_udf import build_session, stop_session
+
+    began_s = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began_s:7.1f} s  {text}", flush=True)
+
+    work, scratch = out / "work", out / "scratch"
+    settings = SETTINGS | {"spark.driver.defaultJavaOptions": plan.java, "spark.local.dir": str(scratch)}
+    spark = build_session("soak", master="local[2, 4]", conf=settings, checkpoint=str(work))
+    # A batch without new files archives those of the batch before once more, and warns that they are gone.
+    spark.sparkContext.setLogLevel("ERROR")
+    samples = out / "samples.jsonl"
+    book, right = Book(samples), True
+    try:
+        spark.streams.addListener(Listener(book))
+        soak = Soak(spark, work, scratch, plan, book)
+        for mode in modes:
+            ended = soak.run(mode, say)
+            fine, text = verify(ended, samples, plan.memory_s)
+            right &= fine
+            say(f"{mode}: {text}")
+    finally:
+        stop_session(spark)
+        book.close()
+    for folder in (work, scratch):
+        if right:
+            shutil.rmtree(folder, ignore_errors=True)
+    return right
+
+
+def main(given: list[str] | None = None) -> int:
+    """Runs and decides; 1 if anything grows, if the output is not right, or if there are too few samples to decide by."""
+    asked = _arguments(given)
+    out, plan = asked.out.resolve(), asked.plan
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("work", "scratch"):
+        shutil.rmtree(out / name, ignore_errors=True)
+    print(
+        f"{', '.join(asked.modes)}: {plan.rate} commands a second for {plan.feed_s:.0f} s each, of which {plan.measured_s:.0f} s are measured",
+        flush=True,
+    )
+    right = _run(asked.modes, plan, out)
+    samples = report.read_samples(out / "samples.jsonl")
+    results = report.results_of(samples, plan, asked.modes)
+    report.draw(out / "soak.png", samples, results, asked.modes, plan)
+    print(f"\n{report.table(results, plan.share)}\n\nsamples: {out}/samples.jsonl, picture: {out}/soak.png")
+    growing = [each for each in results if each.grows]
+    undecided = [each for each in results if each.trend is None]
+    for each in growing:
+        print(f"{each.mode}: {each.figure} grows")
+    for each in undecided:
+        print(f"{each.mode}: {each.figure} has too few samples")
+    print(
+        "nothing grows, and the output is right"
+        if right and not growing and not undecided
+        else "the soak has FAILED"
+    )
+    return 0 if right and not growing and not undecided else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
