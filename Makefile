@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test faults lint format docs notebooks simulate soak demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch package clean distclean
+.PHONY: help setup test test-jobs faults lint format docs notebooks simulate soak demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -30,15 +30,19 @@ help: ## print this list
 
 setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when pyproject.toml, conf/constraints.txt or conf/ivy.xml change)
 
-# What `make faults` runs and `make test` does not: processes that are killed or submitted, jobs that move from one checkpoint to another.
-APART := tests/faults tests/cluster tests/delta/transfer tests/delta/golden tests/kafka/job/test_moves.py tests/kafka/job/test_secrets.py
+# What `make test` leaves out: jobs from end to end, with restarts and moves; processes that are killed or submitted.
+JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/golden tests/delta/tiered/test_tiered.py
+FAULTS := tests/faults tests/cluster
 
 # Two processes: one JVM each keeps one core busy with planning; a third one made the whole slower.
 test: $(STAMP) ## run the tests (ARGS=... is passed to pytest)
-	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 $(addprefix --ignore=,$(APART)) $(ARGS)
+	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 $(addprefix --ignore=,$(JOBS) $(FAULTS)) $(ARGS)
 
-faults: $(STAMP) ## kill drivers and executors, move jobs, and check what was delivered (ARGS=... is passed to pytest)
-	@$(PY) -m pytest --numprocesses=2 --dist=worksteal --durations=10 $(APART) $(ARGS)
+test-jobs: $(STAMP) ## run the tests of whole jobs: configs, restarts, moves, golden checkpoints (ARGS=... is passed to pytest)
+	@$(PY) -m pytest --numprocesses=2 --dist=worksteal --durations=10 $(JOBS) $(ARGS)
+
+faults: $(STAMP) ## kill drivers, workers and executors, and check what was delivered (ARGS=... is passed to pytest)
+	@$(PY) -m pytest --numprocesses=2 --dist=worksteal --durations=10 $(FAULTS) $(ARGS)
 
 lint: $(STAMP) ## check code (ruff, mypy --strict) and documentation (links, versions)
 	@$(PY) -m ruff check .

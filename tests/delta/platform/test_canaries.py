@@ -186,6 +186,7 @@ def state_files(spark: SparkSession, table: str) -> None:
     folder = Path(table).parent / "state of a query"
     (folder / "in").mkdir(parents=True)
     (folder / "in" / "1.txt").write_text("a line", encoding="utf-8")
+    spark.conf.set("spark.sql.shuffle.partitions", 1)  # one folder of state, which has the line
     lines = spark.readStream.text(str(folder / "in")).dropDuplicates(["value"]).writeStream.format("noop")
     query = lines.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()

@@ -103,7 +103,7 @@ def check_verb(words: list[str]) -> None:
         assert cli.main(words) == 0
         return
     parsed = arguments.parse(words)
-    if parsed.verb in arguments.PENDING_VERBS | arguments.MOVE_VERBS:
+    if parsed.verb in arguments.PENDING_VERBS | arguments.MOVE_VERBS | arguments.REPAIR_VERB:
         assert load(parsed.config, parsed.set).name
         return
     seen: list[JobConfig] = []
