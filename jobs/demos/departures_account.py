@@ -10,8 +10,6 @@ Pure pandas: frames in, lines of text and a PNG out.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ import pandas as pd
 
 from jobs.demos import departures_data
 from wheel_udf.common import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
+from wheel_udf.testing import ledger
 
 TABLES = tuple(f"reminders_{airport}" for airport in departures_data.AIRPORTS)
 FIRED_COLUMNS = (
@@ -27,8 +26,6 @@ FIRED_COLUMNS = (
     *("deliver_at_ms", "fired_at_ms", "lateness_ms", "fire_id", "table"),
 )
 
-_SUMMARY_LINE = re.compile(r"^\s*(schedules|cancels)\s+[\d,]+ = (.+)$")
-_SUMMARY_TERM = re.compile(r"([\d,]+) (\w+)")
 _SCHEDULES = ("pending", *SCHEDULE_OUTCOMES)
 _CANCELS = tuple(outcome.removeprefix("cancel_") for outcome in CANCEL_OUTCOMES)
 
@@ -54,14 +51,11 @@ def summary_counts(lines: Sequence[str]) -> dict[str, dict[str, int]]:
         `schedules` and `cancels`, each outcome to its count; empty where no summary was printed. With a slot store, what is near and what is
         far are added up as `pending`.
     """
-    told: dict[str, dict[str, int]] = {}
-    for line in lines:
-        if found := _SUMMARY_LINE.match(line):
-            counts: Counter[str] = Counter()
-            for count, name in _SUMMARY_TERM.findall(found[2]):
-                counts["pending" if name in ("near", "far") else name] += int(count.replace(",", ""))
-            told[found[1]] = dict(counts)
-    return told
+    told = ledger.account_of_summary(lines)
+    waiting = [told.pop(name) for name in ("pending", "near", "far") if name in told]
+    cancels = {name.removeprefix("cancel_"): told.pop(name) for name in CANCEL_OUTCOMES if name in told}
+    schedules = ({"pending": sum(waiting)} if waiting else {}) | told
+    return {title: counts for title, counts in (("schedules", schedules), ("cancels", cancels)) if counts}
 
 
 def take_account(

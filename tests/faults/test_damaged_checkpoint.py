@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tests.command_line import say
 from tests.unit.platform.damaged import flip, lose
-from wheel_udf.job.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,9 +61,7 @@ class Job:
         (self.folder / "in" / name).write_text("".join(json.dumps(command) + "\n" for command in commands))
 
     def __call__(self, verb: str, *argv: str) -> int:
-        out, err = io.StringIO(), io.StringIO()
-        code = main([verb, "--config", str(self.folder / "job.yml"), *argv], out=out, err=err)
-        self.out, self.err = out.getvalue(), err.getvalue()
+        code, self.out, self.err = say(self.folder / "job.yml", verb, *argv)
         return code
 
     @property

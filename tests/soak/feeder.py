@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.soak.second_by_second import SecondBySecond
 from tests.soak.traffic import Row
 
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -60,7 +60,7 @@ def write(folder: Path, number: int, what: str, rows: list[Row]) -> None:
         notes.write(json.dumps([f"{what}/{file.name}", now_ms()]) + "\n")
 
 
-class Feeder:
+class Feeder(SecondBySecond):
     """Writes files on a thread until it is stopped.
 
     Args:
@@ -69,35 +69,13 @@ class Feeder:
     """
 
     def __init__(self, folder: Path, rows: Callable[[int, int], dict[str, list[Row]]]) -> None:
+        super().__init__("soak-feeder")
         self._folder, self._rows = folder, rows
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._feed, name="soak-feeder", daemon=True)
-        self._fault: BaseException | None = None
 
-    def start(self) -> None:
-        """Begins with second 0."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends after the current file.
-
-        Raises:
-            BaseException: What has ended the thread before.
-        """
-        self._end.set()
-        self._thread.join()
-        if self._fault is not None:
-            raise self._fault
-
-    def _feed(self) -> None:
-        began_s, second = time.monotonic(), 0
-        try:
-            while not self._end.wait(max(0.0, began_s + second - time.monotonic())):
-                for name, rows in self._rows(second, now_ms()).items():
-                    write(self._folder, second, name, rows)
-                second += 1
-        except BaseException as fault:  # noqa: BLE001  # raised by stop()
-            self._fault = fault
+    def do(self, second: int) -> None:
+        """Writes the files of a second."""
+        for name, rows in self._rows(second, now_ms()).items():
+            write(self._folder, second, name, rows)
 
 
 def make_folders(folder: Path, names: tuple[str, ...]) -> None:

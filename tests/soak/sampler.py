@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from tests.soak.second_by_second import SecondBySecond
 from wheel_udf.platform.jvm import java_class
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def handles(pid: int) -> int:
         return 0
 
 
-class Sampler:
+class Sampler(SecondBySecond):
     """Takes the samples of a mode on a thread.
 
     Args:
@@ -179,37 +180,19 @@ class Sampler:
     def __init__(
         self, spark: SparkSession, book: Book, folder: Path, scratch: Path, collect_every_s: float
     ) -> None:
+        super().__init__("soak-sampler")
         self._spark, self._book, self._folder, self._scratch = spark, book, folder, scratch
         self._collect_every_s, self._collected_s = collect_every_s, 0.0
         self._store = LiveFiles(folder / "store") if (folder / "store").exists() else None
-        self._end = threading.Event()
-        self.fault: Exception | None = None
         self.pending: int | None = None
-        self._thread = threading.Thread(target=self._run, name="soak-sampler", daemon=True)
 
-    def start(self) -> None:
-        """Begins."""
-        self._thread.start()
+    def do(self, _second: int) -> None:
+        """Takes a sample."""
+        self._book.add(self._folders() | self._processes() | self._heap())
 
-    def stop(self) -> None:
-        """Ends after the current sample.
-
-        Raises:
-            Exception: What has ended the samples before.
-        """
-        self._end.set()
-        self._thread.join()
-        if self.fault is not None:
-            raise self.fault
-
-    def _run(self) -> None:
-        next_s = time.monotonic()
-        try:
-            while not self._end.wait(max(0.0, next_s - time.monotonic())):
-                self._book.add(self._folders() | self._processes() | self._heap())
-                next_s = max(next_s + 1, time.monotonic())
-        except Exception as fault:  # noqa: BLE001  # raised by stop()
-            self.fault = fault
+    def after(self, at_s: float) -> float:
+        """A second later; at once, if that has passed. What was missed is left out."""
+        return max(at_s + 1, time.monotonic())
 
     def _folders(self) -> dict[str, float]:
         checkpoint = list(files_below(self._folder / "checkpoint"))

@@ -27,14 +27,15 @@ import stat
 import tempfile
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from wheel_udf.common import typed_record
+
 _ID: Final = re.compile(r"[0-9A-Za-z-]{1,100}")
 _SHARD: Final = re.compile(r"[0-9]{1,9}")
-_INT64: Final = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class _Link:
     query_id: str
 
 
-_Record = TypeVar("_Record", Answer, Published, _Link)
+Record = TypeVar("Record", Answer, Published, _Link)
 
 
 class HintBoard:
@@ -146,22 +147,12 @@ class HintBoard:
         draft.replace(path)
 
 
-def _read(path: Path, kind: type[_Record]) -> _Record | None:
+def _read(path: Path, kind: type[Record]) -> Record | None:
     """The record in a file; None if there is none, or if it is damaged."""
     try:
-        record = kind(**json.loads(path.read_bytes()))
-    except (FileNotFoundError, ValueError, TypeError, RecursionError):
+        return typed_record(kind, json.loads(path.read_bytes()))
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
-    is_sound = all(_fits(getattr(record, field.name), str(field.type)) for field in fields(kind))
-    return record if is_sound else None
-
-
-def _fits(value: object, kind: str) -> bool:
-    if value is None:
-        return kind.endswith("| None")
-    if isinstance(value, bool) or not isinstance(value, int):
-        return type(value).__name__ == kind
-    return kind.startswith("int") and value in _INT64
 
 
 @cache

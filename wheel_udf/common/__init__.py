@@ -6,6 +6,7 @@
     names        the rule of destination and topic names; the match of an allow-list
     durations    text such as "10 minutes" or PT10M to ms
     instants     ISO text to UTC epoch ms, and back
+    records      a dataclass from JSON that may be damaged
     paths        whether one folder is inside another
     outcomes     the words of the account: fired, superseded, applied, expired, ...
     secrets      ${env:NAME} and ${file:/path} in a config, and *** in their place in every text
@@ -95,6 +96,9 @@ if TYPE_CHECKING:
     from wheel_udf.common.paths import (
         inside as inside,
     )
+    from wheel_udf.common.records import (
+        typed_record as typed_record,
+    )
     from wheel_udf.common.secrets import (
         HIDDEN as HIDDEN,
         hide as hide,
@@ -162,6 +166,7 @@ else:
                 "Decided",
             ),
             "paths": ("inside",),
+            "records": ("typed_record",),
             "secrets": ("HIDDEN", "hide", "is_secret_name", "redacted", "remember_options", "resolve"),
         },
         modules=("errors",),

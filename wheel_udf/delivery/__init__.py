@@ -39,6 +39,9 @@ from typing import TYPE_CHECKING
 from wheel_udf.common.exports import exports
 
 if TYPE_CHECKING:
+    from wheel_udf.delivery.batch_writer import (
+        rejects_app_id as rejects_app_id,
+    )
     from wheel_udf.delivery.delta_sink import (
         DeltaSink as DeltaSink,
     )
@@ -79,6 +82,7 @@ else:
     __getattr__, __dir__ = exports(
         __name__,
         {
+            "batch_writer": ("rejects_app_id",),
             "delta_sink": ("DeltaSink",),
             "destinations": ("Destinations", "FIRED", "OUTCOME", "Shape", "Sink", "require_apart"),
             "file_sink": ("FileSink",),

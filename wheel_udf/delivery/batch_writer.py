@@ -76,6 +76,11 @@ class _Task:
     run: Callable[[], LeftOut]
 
 
+def rejects_app_id(app_id: str) -> str:
+    """The app id of what a query writes to the rejects: a series of its own, because their table may also be a destination."""
+    return f"{app_id}-rejects"
+
+
 def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of one batch
     fired_rows: DataFrame,
     reject_rows: DataFrame,
@@ -120,8 +125,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     checked = {name: _refusal(spark, sink, name, batch) for name, sink in sinks.items()}
     reasons = {name: reason for name, reason in checked.items() if reason is not None}
     refused = 0
-    # The rejects have their own series of transactions, because their table may also be a destination.
-    series = f"{app_id}-rejects"
+    series = rejects_app_id(app_id)
     if not rejects.holds(spark, None, app_id=series, batch_id=batch_id):
         fired = _with_source(fired_rows)
         usable = {name: sink for name, sink in sinks.items() if sink is not None and name not in reasons}

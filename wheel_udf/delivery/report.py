@@ -133,6 +133,7 @@ def report_of(
     next_due_ms = min((row.next_due_ms for row in shards if row.next_due_ms is not None), default=None)
     clock_ms = max((row.clock_ms for row in shards), default=None)
     watermarks = (row.watermark_ms for row in statuses if row.watermark_ms is not None)
+    far = total_of(shards, "far")
     lateness = LatenessHistogram()
     for row in statuses:
         lateness = lateness.merge(LatenessHistogram.from_json(row.lateness))
@@ -147,8 +148,8 @@ def report_of(
         spread=total_of(statuses, "spread_now"),
         ambiguous=total_of(statuses, "ambiguous_now"),
         undeliverable=undeliverable,
-        pending=total_of(shards, "pending") + total_of(shards, "far"),
-        far=total_of(shards, "far") if facts.stored else None,
+        pending=total_of(shards, "pending") + far,
+        far=far if facts.stored else None,
         levels=_by_level([getattr(row, "levels", {}) for row in shards]),
         next_due_ms=next_due_ms,
         clock_ms=clock_ms,

@@ -12,12 +12,11 @@ that the job is to have. See :mod:`wheel_udf.transfer`.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
 from wheel_udf.common import TransferError, instant_text
-from wheel_udf.job.compose import clock_of, pending_work_of, session, tiered_wheel_of
+from wheel_udf.job.compose import Say, clock_of, pending_work_of, session, tiered_wheel_of
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
 from wheel_udf.transfer import (
     Manifest,
@@ -27,8 +26,6 @@ from wheel_udf.transfer import (
     import_watch,
     read_manifest,
 )
-
-Say = Callable[[str], None]
 
 
 def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:

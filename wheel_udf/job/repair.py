@@ -19,7 +19,7 @@ tiered checkpoint cannot be repaired, the other is left as it is.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,16 +29,20 @@ from pyspark.sql import SparkSession
 
 from wheel_udf.clock import wall_clock_ms
 from wheel_udf.common import AllowList, instant_text_ms
-from wheel_udf.job.compose import session
+from wheel_udf.delivery import rejects_app_id
+from wheel_udf.job.compose import SUCCESS, Say, session
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.replay import places_of
 from wheel_udf.platform import (
+    FORGETS,
     TIERED_PARTS,
     Decision,
     Evidence,
     Inspection,
     Lease,
     PlannedSettings,
+    TableState,
     apply_repair,
     decide_repair,
     delta_log,
@@ -50,16 +54,16 @@ from wheel_udf.platform import (
     place_of,
     require_checkpoint,
 )
+from wheel_udf.store import store_lease
+from wheel_udf.tiered import intake_app_id
 
-SUCCESS: Final = 0
 DAMAGED: Final = 1
 
-_FORGETS: Final = "delta.setTransactionRetentionDuration"
 _SKIPS: Final = {"failOnDataLoss": "false", "ignoreMissingFiles": "true", "ignoreCorruptFiles": "true"}
 
-Say = Callable[[str], None]
 SinkPlace = tuple[str | None, str, str | None]
 """(pattern of destinations, or None for the rejects; kind of sink; path)."""
+States = Mapping[tuple[str, str], TableState]
 
 
 @dataclass(frozen=True)
@@ -89,11 +93,12 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
     """
     paths = _paths(config)
     with session(config.name, config.checkpoint) as spark, ExitStack() as leases:
-        for path in [*([f"{config.store.path}/_wheel"] if isinstance(config, TieredConfig) else []), *paths]:
+        of_store = [store_lease(config.store.path)] if isinstance(config, TieredConfig) else []
+        for lease in [*of_store, *map(Lease, paths)]:
             if asked.dry_run:
-                Lease(path).require_free()
+                lease.require_free()
             else:
-                leases.enter_context(Lease(path))
+                leases.enter_context(lease)
         parts = [_part(spark, config, path) for path in paths]
         for part in parts:
             for line in lines_of(part):
@@ -114,7 +119,7 @@ def _part(spark: SparkSession, config: JobConfig, path: str) -> Part:
     app_id = identity_of(path).app_id
     found = Inspection(path)
     if isinstance(config, TieredConfig) and path.endswith(f"/{TIERED_PARTS[0]}"):
-        evidence = Evidence(_held(spark, [(config.store.path, f"{app_id}-intake")]))
+        evidence = Evidence(_held(_states(spark, [(config.store.path, intake_app_id(app_id))])))
     else:
         evidence = _evidence(spark, config, path, app_id)
     return Part(path, found, evidence, decide_repair(found, evidence))
@@ -126,21 +131,20 @@ def _part(spark: SparkSession, config: JobConfig, path: str) -> Part:
 def _evidence(spark: SparkSession, config: JobConfig, path: str, app_id: str) -> Evidence:
     sinks = set(sink_places(config)) | set(_recorded_places(path))
     tables = {
-        (place, app_id if pattern is not None else f"{app_id}-rejects")
+        (place, app_id if pattern is not None else rejects_app_id(app_id))
         for pattern, kind, root in sinks
         if kind == "delta" and root is not None
         for place in _tables_of(pattern, root)
     }
-    kept = sorted(each for each in tables if delta_log.has_log(spark, each[0]))
+    states = _states(spark, tables)
     blind = {f"{kind} {root or pattern or ''}".rstrip() for pattern, kind, root in sinks if kind != "delta"}
-    blind |= {place for place, _ in kept if _FORGETS in delta_log.snapshot(spark, place).properties()}
-    return Evidence(_held(spark, kept), sorted(blind), repeat_risk(config))
+    blind |= {place for (place, _), state in states.items() if FORGETS in state.properties()}
+    return Evidence(_held(states), sorted(blind), repeat_risk(config))
 
 
 def sink_places(config: JobConfig) -> Iterator[SinkPlace]:
     """Yields the places that a config writes to."""
-    for pattern, sink in config.destinations.items():
-        yield pattern, sink.sink, sink.place
+    yield from places_of(config)
     yield None, config.rejects.sink, config.rejects.place
 
 
@@ -166,14 +170,22 @@ def _tables_of(pattern: str | None, root: str) -> Iterable[str]:
     return [place_of(root, name) for name in open_folder(root).names() if allowed.first(name) is not None]
 
 
-def _held(spark: SparkSession, tables: Iterable[tuple[str, str]]) -> dict[str, int]:
+def _states(spark: SparkSession, tables: Iterable[tuple[str, str]]) -> States:
+    """The state of each table that exists, by its place and the app id of what is written to it."""
+    return {
+        (place, app_id): delta_log.snapshot(spark, place)
+        for place, app_id in sorted(tables)
+        if delta_log.has_log(spark, place)
+    }
+
+
+def _held(states: States) -> dict[str, int]:
     """Place of each table to the newest batch that it holds."""
     found: dict[str, int] = {}
-    for place, app_id in tables:
-        if delta_log.has_log(spark, place):
-            batch = delta_log.snapshot(spark, place).transactions().get(app_id)
-            if batch is not None:
-                found[place] = max(batch, found.get(place, batch))
+    for (place, app_id), state in states.items():
+        batch = state.transactions().get(app_id)
+        if batch is not None:
+            found[place] = max(batch, found.get(place, batch))
     return found
 
 

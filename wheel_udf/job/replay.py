@@ -80,7 +80,7 @@ class RowSettings(BaseModel):
             until_ms=until_ms,
             limits=config.limits,
             levels=config.levels,
-            destinations=_places(config),
+            destinations=places_of(config),
             rejects=(config.rejects.sink, config.rejects.place),
             ending_offsets=kafka_options.option(config.source.options, _ENDING_OFFSETS),
         )
@@ -111,7 +111,8 @@ class RowSettings(BaseModel):
         return settings
 
 
-def _places(config: JobConfig) -> tuple[tuple[str, str, str | None], ...]:
+def places_of(config: JobConfig) -> tuple[tuple[str, str, str | None], ...]:
+    """(name or pattern, sink, path) of each destination."""
     return tuple((name, sink.sink, sink.place) for name, sink in config.destinations.items())
 
 
@@ -126,7 +127,7 @@ def purgatory_settings(config: PurgatoryConfig, until_ms: int | None) -> dict[st
             name: [dict(section.columns), section.where]
             for name, section in (("operations", config.operations), ("events", config.events))
         },
-        "destinations": [list(place) for place in _places(config)],
+        "destinations": [list(place) for place in places_of(config)],
         "rejects": [config.rejects.sink, config.rejects.place],
     }
 

@@ -19,19 +19,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from wheel_udf.common import ActError, ConfigError, instant_text_ms
-from wheel_udf.job.compose import destinations_of, pending_work_of, session, sink_of
+from wheel_udf.job.compose import Say, destinations_of, pending_work_of, session, sink_of
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig
 from wheel_udf.pending import PendingWork, acts, forecast, history_of, operations_pending, pending, stored
 from wheel_udf.platform import quiet_sql
 
-Say = Callable[[str], None]
 _DAY_MS = 86_400_000
 _LAST_DAY = 2_932_896
 """Days from 1970-01-01 to 9999-12-31, where the dates of matplotlib end."""

@@ -21,14 +21,14 @@ import json
 import logging
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.common import ActError
+from wheel_udf.common import ActError, typed_record
 from wheel_udf.platform import SPARK_ERRORS, append_once, delta_log as tables, first_line, parsed_json
 from wheel_udf.store import SlotStore
 
@@ -78,14 +78,10 @@ class Act:
         noted = parsed_json((text or "").encode(errors="replace"))
         if not isinstance(noted, dict) or _KEY not in noted:
             return None
-        record, kinds = (
-            noted[_KEY],
-            {field.name: int if field.type == "int" else str for field in fields(cls)},
-        )
-        is_sound = isinstance(record, dict) and record.keys() == kinds.keys()
-        if not is_sound or not all(type(record[name]) is kind for name, kind in kinds.items()):
+        record = typed_record(cls, noted[_KEY])
+        if record is None:
             raise ActError("the record of an act cannot be read", field="userMetadata", value=text)
-        return cls(**record)
+        return record
 
 
 def arrived_by(batch: int) -> int:

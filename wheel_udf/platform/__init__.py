@@ -129,6 +129,9 @@ if TYPE_CHECKING:
         tables_read as tables_read,
         version_at as version_at,
     )
+    from wheel_udf.platform.delta_public import (
+        FORGETS as FORGETS,
+    )
     from wheel_udf.platform.delta_transaction import (
         NewFiles as NewFiles,
         Transaction as Transaction,
@@ -205,6 +208,7 @@ if TYPE_CHECKING:
         planned_watermark_ms as planned_watermark_ms,
     )
     from wheel_udf.platform.table_state import (
+        TableState as TableState,
         has_batch as has_batch,
     )
     from wheel_udf.platform.worker_python import (
@@ -217,6 +221,7 @@ else:
             "cached_columns": ("Prepared",),
             "delta_files": ("File", "FileList", "is_addition", "partition_of", "stats_of"),
             "delta_log": ("Snapshot", "tables_read", "version_at"),
+            "delta_public": ("FORGETS",),
             "delta_transaction": ("NewFiles", "Transaction", "append_once", "begin_transaction"),
             "failures": ("explain", "first_line", "is_jvm_end", "quiet_sql"),
             "files": ("json_bytes", "local_folder", "open_folder", "parsed_json"),
@@ -249,7 +254,7 @@ else:
                 "planned_offsets",
                 "planned_watermark_ms",
             ),
-            "table_state": ("has_batch",),
+            "table_state": ("TableState", "has_batch"),
             "worker_python": ("require_worker_python",),
         },
         modules=("delta_log", "jars", "java", "kafka_admin"),

@@ -28,7 +28,8 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from wheel_udf.common import SinkError, UnsupportedVersionError
 from wheel_udf.platform.table_state import TableState
 
-_FORGETS: Final = "delta.setTransactionRetentionDuration"
+FORGETS: Final = "delta.setTransactionRetentionDuration"
+"""The property of a table that forgets transactions after a time."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -89,14 +90,14 @@ def append_once(frame: DataFrame, place: str, *, app_id: str, batch_id: int) -> 
     Raises:
         SinkError: The table does not keep transactions for ever.
     """
-    keeps = PublicState(frame.sparkSession, place).properties().get(_FORGETS)
+    keeps = PublicState(frame.sparkSession, place).properties().get(FORGETS)
     if keeps is not None:
         raise SinkError(
             "the table forgets transactions, so a repeated batch could be written twice",
-            field=f"{place}: {_FORGETS}",
+            field=f"{place}: {FORGETS}",
             value=keeps,
             rule="not set, where the table is written through Delta's public writer",
-            hint=f"ALTER TABLE ... UNSET TBLPROPERTIES ({_FORGETS})",
+            hint=f"ALTER TABLE ... UNSET TBLPROPERTIES ({FORGETS})",
         )
     options = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
     frame.write.format("delta").mode("append").options(**options).save(place)

@@ -22,7 +22,7 @@ from wheel_udf.common import CheckpointError
 from wheel_udf.platform.checksums import check_file
 from wheel_udf.platform.files import open_folder, parsed_json
 from wheel_udf.platform.planned_settings import PlannedSettings
-from wheel_udf.platform.spark_logs import has_id, parsed_commit, parsed_offsets
+from wheel_udf.platform.spark_logs import has_id, lacking_sources, parsed_commit, parsed_offsets
 from wheel_udf.platform.state_files import StateFiles, ids_in
 
 _MISSING: Final = "it is missing"
@@ -80,11 +80,9 @@ class Inspection:
             now = parsed_offsets(self.files, batch, content)
         except CheckpointError as error:
             return error.what.partition(", ")[2]
-        lacking: set[str] = set()
         with suppress(CheckpointError):
-            if (before := self.files.read(f"offsets/{batch - 1}")) is not None:
-                lacking = parsed_offsets(self.files, batch - 1, before).keys() - now.keys()
-        return f"it lacks sources {sorted(lacking)} of the batch before" if lacking else None
+            return lacking_sources(self.files, batch, now) or None
+        return None
 
     def _commit_fault(self, batch: int) -> str | None:
         content = self.files.read(f"commits/{batch}") or b""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from wheel_udf.common import CheckpointError
@@ -150,7 +150,7 @@ def require_sound_logs(files: Folder) -> None:
         raise CheckpointError(what, field=files.name("metadata"), hint=REPAIR)
     if committed is not None:
         _require_sound_commit(files, committed)
-    require_sound_offsets(files, planned)
+    _require_sound_offsets(files, planned)
     if (-1 if committed is None else committed) not in (planned, planned - 1):
         what = f"the newest planned batch is {planned} and the newest committed one is {committed}"
         raise CheckpointError(what, field=files.name(), rule="committed = planned, or one less", hint=REPAIR)
@@ -202,19 +202,32 @@ def _require_sound_commit(files: Folder, batch_id: int) -> None:
         raise CheckpointError("the commit of a batch is damaged", field=files.name(name), hint=REPAIR)
 
 
-def require_sound_offsets(files: Folder, batch_id: int) -> None:
+def _require_sound_offsets(files: Folder, batch_id: int) -> None:
     """Refuses the plan of a batch that cannot be read, or that lacks a source of the batch before.
 
     Raises:
         CheckpointError: Likewise.
     """
     now = parsed_offsets(files, batch_id, files.read(f"offsets/{batch_id}") or b"")
+    if lacking := lacking_sources(files, batch_id, now):
+        raise _torn(files, batch_id, lacking)
+
+
+def lacking_sources(files: Folder, batch_id: int, now: Mapping[str, str | None]) -> str:
+    """What a plan lacks of the plan before, as a clause; empty if it lacks nothing.
+
+    Args:
+        files: The checkpoint.
+        batch_id: The batch.
+        now: Its offsets.
+
+    Raises:
+        CheckpointError: The plan before is damaged.
+    """
     earlier = files.read(f"offsets/{batch_id - 1}")
-    missing = (
-        parsed_offsets(files, batch_id - 1, earlier).keys() - now.keys() if earlier is not None else set()
-    )
-    if missing:
-        raise _torn(files, batch_id, f"it lacks sources {sorted(missing)} of the batch before")
+    before = parsed_offsets(files, batch_id - 1, earlier) if earlier is not None else {}
+    missing = before.keys() - now.keys()
+    return f"it lacks sources {sorted(missing)} of the batch before" if missing else ""
 
 
 def parsed_offsets(files: Folder, batch_id: int, content: bytes) -> dict[str, str | None]:

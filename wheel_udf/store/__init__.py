@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from wheel_udf.store.table import (
         DEFAULT_KEEP_MS as DEFAULT_KEEP_MS,
         STORE_SCHEMA as STORE_SCHEMA,
+        store_lease as store_lease,
     )
     from wheel_udf.store.versions import (
         VERSION as VERSION,
@@ -69,7 +70,7 @@ else:
             "layout": ("INBOX", "MARKS", "NEAR", "StoreLayout", "is_far", "is_far_column"),
             "slot_store": ("SlotStore",),
             "head": ("Appended", "CURSOR", "ClockOf", "Head", "Partition"),
-            "table": ("DEFAULT_KEEP_MS", "STORE_SCHEMA"),
+            "table": ("DEFAULT_KEEP_MS", "STORE_SCHEMA", "store_lease"),
             "versions": ("VERSION", "verdicts", "with_version"),
         },
     )

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
         require_one_another as require_one_another,
         wheel_settings as wheel_settings,
     )
+    from wheel_udf.tiered.keeper import (
+        intake_app_id as intake_app_id,
+    )
     from wheel_udf.tiered.rows import (
         version_rows as version_rows,
     )
@@ -56,6 +59,7 @@ else:
         __name__,
         {
             "checks": ("check_tiered", "open_identity", "require_one_another", "wheel_settings"),
+            "keeper": ("intake_app_id",),
             "rows": ("version_rows",),
             "run": ("TieredRun",),
             "settings": ("TieredWheel",),

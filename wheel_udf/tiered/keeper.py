@@ -37,6 +37,11 @@ _SMALL_BYTES = 4_000_000
 """Files below this size are joined: 64 of them fill four files of the size that Spark aims at."""
 
 
+def intake_app_id(app_id: str) -> str:
+    """The app id of what the intake of a job writes to the store."""
+    return f"{app_id}-intake"
+
+
 class Keeper:
     """Writes to one store: the intake's batches, hand-overs and retirements. A store has one keeper, in one process.
 
@@ -57,9 +62,8 @@ class Keeper:
     ) -> None:
         self.store, self.layout = store, store.layout
         self._owner = app_id
-        self._intake_id, self._cascade_id, self._retire_id = (
-            f"{app_id}-{part}" for part in ("intake", "cascade", "retire")
-        )
+        self._intake_id = intake_app_id(app_id)
+        self._cascade_id, self._retire_id = (f"{app_id}-{part}" for part in ("cascade", "retire"))
         self._on_change, self._pressure = on_change, pressure
         self._lock = threading.RLock()
         head = store.head()

@@ -46,7 +46,7 @@ from wheel_udf.delivery import (
 )
 from wheel_udf.pending import PendingWork
 from wheel_udf.platform import Lease
-from wheel_udf.store import SlotStore
+from wheel_udf.store import SlotStore, store_lease
 from wheel_udf.stream import clocked, schedule_stored
 from wheel_udf.tiered.checks import check_tiered, open_identity, require_one_another
 from wheel_udf.tiered.pressure import Pressure
@@ -105,10 +105,10 @@ def start_tiered(
     require_due_column(commands.columns)
     require_apart(outlet.destinations, outlet.rejects)
     parsed = parse_commands(commands, clocked(what.contract, what.clock))
-    Lease(f"{what.store}/_wheel").require_free()
+    store_lease(what.store).require_free()
     check_tiered(spark, what, checkpoint)
     store = SlotStore.open(spark, what.store, what.layout, create=True, keep_ms=what.keep_ms)
-    leases = [Lease(f"{store.path}/_wheel").acquire()]
+    leases = [store_lease(store.path).acquire()]
     try:
         leases.append(Lease(f"{checkpoint}/intake").acquire())
         identity = open_identity(checkpoint, name, what)

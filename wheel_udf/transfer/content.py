@@ -17,6 +17,7 @@ from wheel_udf.common import TransferError
 from wheel_udf.pending import PendingWork, from_state, in_state, remembered
 from wheel_udf.platform import Identity, Lease, committed_offsets, identity_of, last_committed, planned_batch
 from wheel_udf.purgatory import KINDS, rows_of_text
+from wheel_udf.store import store_lease
 from wheel_udf.wheel import ENTRY_SCHEMA, MEMORY_SCHEMA
 
 ENTRIES: Final = "entries"
@@ -61,7 +62,7 @@ def at_rest(work: PendingWork) -> Iterator[Identity]:
     identities = [identity_of(part) for part in parts]
     with ExitStack() as leases:
         if work.store is not None:
-            leases.enter_context(Lease(f"{work.store.path}/_wheel"))
+            leases.enter_context(store_lease(work.store.path))
         for part in parts:
             leases.enter_context(Lease(part))
         for part in parts:

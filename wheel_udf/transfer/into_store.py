@@ -25,8 +25,8 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.clock import EventClock
 from wheel_udf.pending import take_over
-from wheel_udf.platform import TIERED_PARTS, Lease, delta_log, open_checkpoint
-from wheel_udf.store import MARKS, NEAR, SlotStore, id_hash, stored_rows
+from wheel_udf.platform import TIERED_PARTS, delta_log, open_checkpoint
+from wheel_udf.store import MARKS, NEAR, SlotStore, id_hash, store_lease, stored_rows
 from wheel_udf.stream import stand_ins
 from wheel_udf.tiered import TieredWheel, open_identity, require_one_another, version_rows, wheel_settings
 from wheel_udf.transfer.content import ACTS, ENTRIES, MEMORY
@@ -66,10 +66,10 @@ def import_tiered(
     manifest = read_manifest(folder)
     require_kind(manifest, folder, purgatory=False)
     parts = [f"{checkpoint}/{part}" for part in TIERED_PARTS]
-    Lease(f"{what.store}/_wheel").require_free()
+    store_lease(what.store).require_free()
     # Before the lease, which leaves a file: a store is created in an empty place only.
     SlotStore.open(spark, what.store, what.layout, create=True, keep_ms=what.keep_ms)
-    with Lease(f"{what.store}/_wheel"), beginning(manifest, folder, parts) as is_new:
+    with store_lease(what.store), beginning(manifest, folder, parts) as is_new:
         if is_new:
             _begin(spark, manifest, folder, what, checkpoint, name)
     return manifest

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wheel_udf.job.cli import main
+from tests.command_line import say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,12 +39,10 @@ class Case:
 
     def say(self, verb: str, *more: str) -> int:
         """A verb of the command line, on the time of the rows."""
-        out, err = io.StringIO(), io.StringIO()
-        argv = [verb, "--config", str(self.folder / "job.yml"), *more]
+        argv = [*more]
         for setting in ("clock.kind=event", "clock.max_ahead=none", "wheel.shards=2"):
             argv += ["--set", setting]
-        code = main(argv, out=out, err=err)
-        self.out, self.err = out.getvalue(), err.getvalue()
+        code, self.out, self.err = say(self.folder / "job.yml", verb, *argv)
         return code
 
     def table(self, name: str, *columns: str) -> list[tuple[Any, ...]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
-from wheel_udf.job.cli import main
+from tests.command_line import say
 
 
 def ask(folder: Path, verb: str, *arguments: str, **more: Any) -> tuple[int, list[str], list[str]]:
@@ -36,6 +35,5 @@ def ask(folder: Path, verb: str, *arguments: str, **more: Any) -> tuple[int, lis
     }
     file = folder / "job.yml"
     file.write_text(json.dumps(settings | more), encoding="utf-8")
-    out, err = io.StringIO(), io.StringIO()
-    code = main([verb, "--config", str(file), *arguments], out=out, err=err)
-    return code, out.getvalue().splitlines(), err.getvalue().splitlines()
+    code, out, err = say(file, verb, *arguments)
+    return code, out.splitlines(), err.splitlines()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wheel_udf.job.cli import main
+from tests.command_line import say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +57,6 @@ def test_records_are_read_once_over_a_move(spark: SparkSession, kafka: KafkaWorl
 def _say(folder: Path, config: dict[str, Any], verb: str, *more: str) -> str:
     file = folder / "job.yml"
     file.write_text(json.dumps(config))
-    out, err = io.StringIO(), io.StringIO()
-    assert main([verb, "--config", str(file), *more], out=out, err=err) == 0, err.getvalue()
-    return out.getvalue()
+    code, out, err = say(file, verb, *more)
+    assert code == 0, err
+    return out

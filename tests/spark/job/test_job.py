@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from wheel_udf.job.cli import main
+from tests.command_line import say
 
 START = "2013-01-01T00:00:00Z"
 # Event times move the event clock from 00:00:00 to 00:00:30. `far` stays pending unless the clock is run on beyond it.
@@ -54,9 +53,7 @@ class Job:
         (self.folder / "in" / name).write_text("".join(json.dumps(command) + "\n" for command in commands))
 
     def __call__(self, verb: str, *argv: str) -> int:
-        out, err = io.StringIO(), io.StringIO()
-        code = main([verb, "--config", str(self.folder / "job.yml"), *argv], out=out, err=err)
-        self.out, self.err = out.getvalue(), err.getvalue()
+        code, self.out, self.err = say(self.folder / "job.yml", verb, *argv)
         return code
 
     def fired(self) -> list[tuple[str, bytes | None]]:
