@@ -192,8 +192,8 @@ print(jumping.advance(0), "clock at", f"{jumping.clock_ms:,} ms")
 
 # %%
 SETTINGS = {"spark.sql.shuffle.partitions": 1, "spark.log.level": "ERROR"}
-spark = build_session("tour of the wheel", master="local[2]", conf=SETTINGS)
 folder = tempfile.mkdtemp()
+spark = build_session("tour of the wheel", master="local[2]", conf=SETTINGS, checkpoint=folder)
 
 
 def instant(ms: int) -> datetime:

@@ -125,7 +125,7 @@ print(f"{len(commands):,} commands in {number + 1} files")
 
 # %%
 SETTINGS = {"spark.sql.shuffle.partitions": 1, "spark.log.level": "ERROR"}
-spark = build_session("a day of departures", master="local[2]", conf=SETTINGS)
+spark = build_session("a day of departures", master="local[2]", conf=SETTINGS, checkpoint=str(folder))
 UNTIL = pd.Timestamp("2013-04-23T12:00Z")
 
 

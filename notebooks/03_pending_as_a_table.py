@@ -36,8 +36,8 @@ from wheel_udf.tiered import Outlet, TieredWheel, start_tiered
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SETTINGS = {"spark.sql.shuffle.partitions": 1, "spark.log.level": "ERROR"}
-spark = build_session("pending as a table", master="local[2]", conf=SETTINGS)
 folder = tempfile.mkdtemp()
+spark = build_session("pending as a table", master="local[2]", conf=SETTINGS, checkpoint=folder)
 
 # %% [markdown]
 # ## A wheel with two tiers

@@ -38,8 +38,8 @@ def at(seconds: float) -> datetime:
 
 
 SETTINGS = {"spark.sql.shuffle.partitions": 1, "spark.log.level": "ERROR"}
-spark = build_session("the purgatory", master="local[2]", conf=SETTINGS)
 folder = tempfile.mkdtemp()
+spark = build_session("the purgatory", master="local[2]", conf=SETTINGS, checkpoint=folder)
 
 # %% [markdown]
 # ## Operations and events
