@@ -190,7 +190,7 @@ def _count_files(spark: SparkSession, folder: Path, batches: int, say: Callable[
         keeper.tidy()
         if number % 10 == 0:
             keeper.retire(now_ms, memory_ms=300_000)
-            keeper.compact()
+            sum(keeper.compact())
         if number % max(1, batches // 20) == 0:
             partitions = ground.store.partitions()
             log = [file.suffix for file in (Path(ground.store.path) / "_delta_log").iterdir()]

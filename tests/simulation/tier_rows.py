@@ -52,7 +52,7 @@ class StoredRow:
 
     @property
     def version(self) -> tuple[int, int, int]:
-        return self.seq, self.amend, self.op
+        return self.seq, self.op, self.amend
 
     @property
     def has_version(self) -> bool:
@@ -224,7 +224,7 @@ def marks(store: SimulatedStore, head: Head, old: Sequence[Partition], generatio
     }
     return Rows(
         StoredRow(MARKS, generation, name, seq=seq, amend=amend, op=op)
-        for name, seq, amend, op in sorted(kept)
+        for name, seq, op, amend in sorted(kept)
     )
 
 

@@ -30,6 +30,7 @@ from wheel_udf.job.sources import read_both
 from wheel_udf.platform import kafka_admin, last_planned, open_folder, planned_batch
 from wheel_udf.wheel import Wheel, level_name
 
+_LEAST_WINDOW_MS = 60_000
 _WILDCARDS = str.maketrans("*?", "xx")
 
 
@@ -223,8 +224,14 @@ def _mode_text(config: JobConfig) -> str:
     layout = config.wheel.layout()
     return (
         f"tiered: entries due within about {duration_text(layout.window_ms)} are in Spark state, the rest in the slot store {config.store.path}; "
-        "the cost of a batch does not depend on the number pending"
+        f"the cost of a batch does not depend on the number pending{_short_window(layout.window_ms)}"
     )
+
+
+def _short_window(window_ms: int) -> str:
+    if window_ms >= _LEAST_WINDOW_MS:
+        return ""
+    return f"; a window of {duration_text(window_ms)} leaves its hand-over little time: rows can be late by seconds"
 
 
 def geometry_table(wheel: Wheel) -> Iterator[str]:

@@ -173,7 +173,7 @@ def _beaten_ms(row: Row, rows: list[Row]) -> int | None:
 
 
 def _version(row: Row) -> tuple[int, int, int]:
-    return row.seq, row.amend or 0, row.op or 0
+    return row.seq, row.op or 0, row.amend or 0
 
 
 def _way(

@@ -24,7 +24,7 @@ from wheel_udf.store.layout import is_far_column
 from wheel_udf.wheel import CANCEL, COMMAND, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED, SCHEDULE
 
 _ID = ("id_hash", "schedule_id")
-VERSION = ("seq", "amend", "op")
+VERSION = ("seq", "op", "amend")
 """The columns of a version, the most significant first."""
 _HAS_VERSION = (COMMAND, MOVED, GONE_SUPERSEDED, GONE_DUPLICATE)
 """Kinds of rows that have a version of their own. A FAR row repeats that of an entry; a GONE_CANCELLED row has that of a CANCEL."""

@@ -14,7 +14,7 @@ a hand-over is replacing. Times are arguments; :mod:`wheel_udf.tiered.run` suppl
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from pyspark.sql import DataFrame, functions as F
@@ -229,21 +229,19 @@ class Keeper:
         """
         return self._empty_inbox() if self._in_inbox >= _INBOX_FILES else 0
 
-    def compact(self) -> int:
-        """Joins small files of partitions that have many of them.
+    def compact(self) -> Iterator[int]:
+        """Joins small files of partitions that have many of them, one partition after the other as the caller asks for the next.
 
         Each commit of the intake adds a file to near windows, each emptied inbox one to far slots. Large files stay as they are, so the cost
         follows the rows that have come and not the number pending. Streams do not see the change, and a stream that has not read the small files
         yet still finds them.
 
-        Returns:
-            The number of files emptied.
+        Yields:
+            The number of files emptied in a partition.
         """
-        return sum(
-            self.store.join_files(place, paths)
-            for place, paths in self.store.small_files(_SMALL_BYTES).items()
-            if place[0] != INBOX and len(paths) >= _INBOX_FILES
-        )
+        for place, paths in self.store.small_files(_SMALL_BYTES).items():
+            if place[0] != INBOX and len(paths) >= _INBOX_FILES:
+                yield self.store.join_files(place, paths)
 
     def _empty_inbox(self) -> int:
         with self._lock:

@@ -7,7 +7,8 @@
           `-- held by the pause   |                                            |
                       ^           |                                            |
                       `--- supervisor's thread, ten times a second <-----------'
-                           hand over what is near, end a pause, publish, retire and join (every 10 s), end the run
+                           hand over what is near, end a pause, end the run; every 10 s: publish, retire, join files,
+                           in parts, and between two of them it looks again for what is near
 
 The run owns both queries, the thread and the leases. It releases the leases when no part of it runs any more. If :meth:`TieredRun.stop` cannot stop
 a part, it raises an error that names the part.
@@ -18,7 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -176,6 +177,7 @@ class TieredRun:
     def _keep(self) -> None:
         try:
             ended, polls = False, 0
+            tending: Iterator[bool] | None = None
             while not self._end.wait(_POLL_S) and self._runs():
                 if self.input_has_ended and not ended:
                     ended = True
@@ -185,8 +187,10 @@ class TieredRun:
                 if now_ms is not None:
                     self._step(now_ms)
                 polls += 1
-                if polls % _TEND_EVERY_POLLS == 0:
-                    self._tend()
+                if polls % _TEND_EVERY_POLLS == 0 and tending is None:
+                    tending = self._tend()
+                if tending is not None and not next(tending, False):
+                    tending = None
                 if polls % _VACUUM_EVERY_POLLS == 0:
                     self.keeper.store.vacuum()
                 if ended and self._is_done():
@@ -198,13 +202,18 @@ class TieredRun:
         finally:
             self._shut_down()
 
-    def _tend(self) -> None:
-        """The work of every ten seconds."""
+    def _tend(self) -> Iterator[bool]:
+        """The work of every ten seconds, a part for each True. A retirement takes seconds, and so does each partition whose files are joined: a
+        hand-over that waited for all of it would leave the wheel's clock standing at the cursor.
+        """
         # The board is a folder for temporary files. If somebody has emptied it, the wheel's clock stands still until the next commit.
         self._publish(self.keeper)
         self.keeper.require_untouched()
+        yield True
         self._retirements.look(self._last_report, position_of(self.wheel))
-        self.keeper.compact()
+        yield True
+        for _ in self.keeper.compact():
+            yield True
 
     def _runs(self) -> bool:
         """Whether both queries run, or have ended as they should; the failure of one is the failure of the run."""

@@ -78,7 +78,8 @@ def shared(counts: Mapping[str, int], waiting: Mapping[int, int], shards: int) -
 
 def _waiting(entries: DataFrame, memory: DataFrame, shards: int) -> dict[int, int]:
     """Number of ids by shard of which the newest that is known is a CANCEL that waits."""
-    newest = memory.groupBy("schedule_id").agg(F.max(F.struct("seq", "rank", "status")).alias("newest"))
+    version = F.struct("seq", F.col("rank") % 2, F.shiftright("rank", 1), "status")
+    newest = memory.groupBy("schedule_id").agg(F.max(version).alias("newest"))
     found = newest.where(F.col("newest.status") == WAITING).join(entries, "schedule_id", "left_anti")
     shard = shard_of_id(F.col("schedule_id"), shards).alias("shard")
     return {row["shard"]: row["count"] for row in found.groupBy(shard).count().collect()}

@@ -23,7 +23,7 @@ from wheel_udf.common import is_last
 from wheel_udf.wheel.chunks import Chunk
 from wheel_udf.wheel.rows import SCHEDULE, Int64s
 from wheel_udf.wheel.shard_state import ShardState
-from wheel_udf.wheel.version_order import Int8s, Int32s, Objects, is_later, rank_of, without_offset
+from wheel_udf.wheel.version_order import Int8s, Int32s, Objects, is_later, order_of, rank_of, without_offset
 
 NOTHING, WAITING, IN_STORE, ENDED, FIRED, PENDING = range(6)
 """What is known of an id. The ``status`` of a memory record is WAITING (a CANCEL that has met no entry),
@@ -108,12 +108,13 @@ def _look_up_memory(
     if memory_ms is not None:
         fresh = (now_ms - ended_at < memory_ms) | (standing_ms < ended_at)
     # An id may have several records: the highest version counts, and of one version the later status.
-    order = np.lexsort((status, rank, seq, codes))
+    order = np.lexsort((status, order_of(rank), seq, codes))
     order = order[fresh[order]]
     last = order[is_last(codes[order])]
     code = codes[last]
     better = (known.status[code] == NOTHING) | is_later(
-        (seq[last], rank[last], status[last]), (known.seq[code], known.rank[code], known.status[code])
+        (seq[last], order_of(rank[last]), status[last]),
+        (known.seq[code], order_of(known.rank[code]), known.status[code]),
     )
     last, code = last[better], code[better]
     known.status[code], known.seq[code], known.rank[code] = status[last], seq[last], rank[last]

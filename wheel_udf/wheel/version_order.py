@@ -1,12 +1,14 @@
-"""The order of versions: ``(seq, amend, op)``, and the commands of a batch sorted by it.
+"""The order of versions: ``(seq, op, amend)``, and the commands of a batch sorted by it.
 
 ::
 
-    seq  amend  op          rank = 2 * amend + op        order of the versions of an id
-     1     0    SCHEDULE    0                            1
-     1     0    CANCEL      1                            2     a CANCEL is above a SCHEDULE of the same seq
-     1     1    SCHEDULE    2                            3     an act of the project's own API (move, reroute)
-     2     0    SCHEDULE    0                            4     any later command of the producer
+    seq  op        amend    rank = 2 * amend + op        order of the versions of an id
+     1   SCHEDULE    0      0                            1
+     1   SCHEDULE    1      2                            2     an act of the project's own API (move, reroute)
+     1   CANCEL      0      1                            3     a CANCEL is above all that a SCHEDULE of its seq has become
+     2   SCHEDULE    0      0                            4     any later command of the producer
+
+``rank`` is a name for ``(op, amend)``: it is what checkpoints hold. Its order is that of :func:`order_of`.
 
 Commands without a version of their own have Kafka's offset as ``seq``. Offsets of two partitions cannot be
 compared; the fold uses the number all the same, and counts the ids for which this happened
@@ -65,8 +67,13 @@ class Rows:
 
 
 def rank_of(amend: npt.NDArray[np.integer], op: npt.NDArray[np.integer] | int) -> Int32s:
-    """``(amend, op)`` as one number of the same order."""
+    """``(op, amend)`` as one number."""
     return np.asarray(2 * amend.astype(np.int32) + op, dtype=np.int32)
+
+
+def order_of(rank: Int32s) -> Int32s:
+    """A number for each rank, in the order of ``(op, amend)``."""
+    return np.asarray((rank & 1) << 30 | rank >> 1, dtype=np.int32)
 
 
 def is_later(left: Sequence[npt.NDArray[np.generic]], right: Sequence[npt.NDArray[np.generic]]) -> Bools:
@@ -89,7 +96,7 @@ def in_version_order(commands: pa.Table, code: Int64s) -> Rows:
     seq, act = commands["seq"].to_numpy(), commands["act"].to_numpy()
     rank = rank_of(commands["amend"].to_numpy(), commands["op"].to_numpy())
     is_far = act == FAR
-    order = np.lexsort((is_far, rank, seq, code))
+    order = np.lexsort((is_far, order_of(rank), seq, code))
     again = repeats(code[order], seq[order], rank[order])
     if again.any():
         # Of several copies one is kept. Which one must not depend on the order of arrival: a replay may

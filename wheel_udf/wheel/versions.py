@@ -83,7 +83,14 @@ from wheel_udf.wheel.settle import records_of, settle, with_ids
 from wheel_udf.wheel.shard_limits import HeldByShard, ShardLimits
 from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.store_reports import apply_waiting, count_ended, more_far, more_far_by_level
-from wheel_udf.wheel.version_order import Rows, count_spread, in_version_order, is_later, partitions_of
+from wheel_udf.wheel.version_order import (
+    Rows,
+    count_spread,
+    in_version_order,
+    is_later,
+    order_of,
+    partitions_of,
+)
 
 _NONE_REFUSED = COMMAND_SCHEMA.append(pa.field("bound", pa.string())).empty_table()
 
@@ -213,7 +220,7 @@ def _drop_older(rows: Rows, known: Known, counts: Counter[str]) -> tuple[Rows, I
     """Drops versions below the known one; also returns the codes whose waiting CANCEL met its schedule."""
     code = rows.code
     older = (known.status[code] != NOTHING) & is_later(
-        (known.seq[code], known.rank[code]), (rows.seq, rows.rank)
+        (known.seq[code], order_of(known.rank[code])), (rows.seq, order_of(rows.rank))
     )
     met = older & (rows.op == SCHEDULE) & (rows.act != FAR) & (known.status[code] == WAITING)
     matched, first = np.unique(code[met], return_index=True)

@@ -116,19 +116,35 @@ def test_small_batches_wait_in_one_file_each_and_are_placed_together_unseen_by_t
     assert world.keeper.tidy() == 0
 
     # Each of the four commits has left a small file in the near window, too.
-    assert world.keeper.compact() == 4
+    assert sum(world.keeper.compact()) == 4
     assert [p.files for p in world.store.partitions() if p.level == NEAR] == [1]
     assert world.near() == told
-    assert world.keeper.compact() == 0
+    assert sum(world.keeper.compact()) == 0
 
     # The next full inbox brings a second file to a far slot, and two commits two more to the near window.
     for number in (3, 4):
         world.take_in((f"a{number}", "schedule", 1, 9_000))
     assert world.keeper.tidy() == 2
     before = world.rows()
-    assert world.keeper.compact() == 2 + 3
+    assert list(world.keeper.compact()) == [2, 3]
     assert {p.files for p in world.store.partitions()} == {1}
     assert world.rows() == before
+
+
+def test_a_hand_over_comes_between_two_partitions_whose_files_are_joined(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_keeper, "_INBOX_FILES", 2)
+    world.take_in(("first", "schedule", 1, 1), ("b", "schedule", 1, 9_000), ("due", "schedule", 1, 30))
+    world.keeper._empty_inbox()
+    world.take_in(("c", "schedule", 1, 2), ("d", "schedule", 1, 9_000), ("due too", "schedule", 1, 31))
+    world.keeper._empty_inbox()
+    joins = world.keeper.compact()
+    assert next(joins) == 2
+    assert world.keeper.step(at_ms(20)) is not None
+    assert [row[2] for row in world.rows() if row[1] == MOVED] == ["due", "due too"]
+    assert sum(joins) <= 2
+    assert sorted({row[2] for row in world.rows()}) == ["b", "c", "d", "due", "due too", "first"]
 
 
 def test_what_comes_while_the_inbox_is_emptied_stays_in_it(
@@ -311,6 +327,17 @@ def test_a_cancel_in_flight_ends_the_entry_on_its_way_from_the_store_to_the_stat
     assert [row for row in world.rows() if row[1] in (MOVED, GONE_CANCELLED)] == [
         (NEAR, MOVED, "other", 1),
         (NEAR, GONE_CANCELLED, "soon", 2),
+    ]
+
+
+def test_a_cancel_of_its_seq_ends_an_entry_that_someone_has_moved(world: World) -> None:
+    world.take_in(("moved", "schedule", 1, 30))
+    world.act(("moved", "schedule", 1, 31))
+    world.take_in(("moved", "cancel", 1, None))
+    world.keeper.step(at_ms(20))
+    assert [row for row in world.rows() if row[1] in (MOVED, GONE_CANCELLED, GONE_SUPERSEDED)] == [
+        (NEAR, GONE_CANCELLED, "moved", 1),
+        (NEAR, GONE_SUPERSEDED, "moved", 1),
     ]
 
 

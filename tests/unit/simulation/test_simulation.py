@@ -36,7 +36,7 @@ CAUGHT_BY = {
     ("tiered", "placed by an old cursor"): 137,
     ("tiered", "late files are dropped"): 673,
     ("tiered", "no look at news"): 505,
-    ("tiered", "no marks are kept"): 376,
+    ("tiered", "no marks are kept"): 510,
     ("tiered", "the clock passes the cursor"): 0,
     ("tiered", "a batch of the intake is stored again"): 0,
     ("tiered", "an act comes between look and commit"): 178,

@@ -452,6 +452,12 @@ def test_a_command_as_an_act_has_changed_it_is_a_version_of_its_own() -> None:
     assert found(commands, [out("a", 200)])[0] == {"superseded": 1, "lost": 1}
 
 
+def test_a_cancel_of_its_seq_ends_a_command_that_an_act_has_changed() -> None:
+    commands = [asked("a", 200), asked("a", 500, read_ms=100, amend=1), cancel("a", 1, read_ms=150)]
+    assert found(commands, []) == ({}, 0)
+    assert found(commands, [out("a", 500)])[0] == {"after_cancel": 1}
+
+
 def test_a_row_that_an_act_has_not_changed_may_be_that_of_the_act() -> None:
     commands = [asked("a", 200), asked("a", 200, read_ms=100, amend=1)]
     assert found(commands, [out("a", 200)]) == ({}, 0)

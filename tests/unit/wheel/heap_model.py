@@ -7,7 +7,7 @@ real step fast can go wrong here. It is slow on purpose.
 
 One batch, in this order::
 
-    commands of the batch --- in version order (seq, amend, SCHEDULE < CANCEL), copies by content ---> one by one
+    commands of the batch --- in version order (seq, SCHEDULE < CANCEL, amend), copies by content ---> one by one
                                                         |
     clock := max(clock, now) --- release what is due, oldest first, at most `limit`
 
@@ -202,7 +202,7 @@ class HeapModel:
 
 
 def _version(command: Command) -> Version:
-    return command["seq"], 2 * command["amend"] + command["op"]
+    return command["seq"], command["op"], command["amend"]
 
 
 def _release_order(entry: Command) -> tuple[int, bytes, int]:

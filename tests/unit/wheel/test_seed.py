@@ -41,12 +41,12 @@ def moved(state: ShardState, wheel: Wheel, ids: str, counts: dict[str, int]) -> 
 def waiting_of(state: ShardState, ids: str) -> int:
     """How many of these ids have a CANCEL that waits."""
     entries, memory = content(state)
-    known: dict[str, tuple[int, int, int]] = {}
+    known: dict[str, tuple[int, ...]] = {}
     for row in memory.to_pylist():
-        version = (row["seq"], row["rank"], row["status"])
+        version = (row["seq"], row["rank"] % 2, row["rank"] // 2, row["status"])
         known[row["schedule_id"]] = max(version, known.get(row["schedule_id"], version))
     pending = entries["schedule_id"].to_pylist()
-    return sum(known[name][2] == WAITING for name in known if name in ids and name not in pending)
+    return sum(known[name][-1] == WAITING for name in known if name in ids and name not in pending)
 
 
 def command(schedule_id: str, seq: int, op: str, due_ms: int) -> dict[str, Any]:

@@ -181,6 +181,38 @@ def test_an_act_on_an_entry_of_the_wheel_that_was_cancelled_meanwhile_is_late(*,
     assert shard.counts == {"cancelled": 1, "applied": 1, "superseded": 1}
 
 
+@pytest.mark.parametrize("of_wheel", [True, False])
+@pytest.mark.parametrize("batches", ["sac", "s ac", "sa c", "s a c", "s c a", "sc a", "c s a"])
+def test_a_cancel_stands_above_a_moved_entry_of_the_same_seq_in_one_batch_or_several(
+    batches: str, *, of_wheel: bool
+) -> None:
+    rows = {"s": near(1, 9), "a": act(1, 12, of_wheel=of_wheel), "c": cancel(1)}
+    shard = Shard()
+    for names in batches.split():
+        assert shard.batch(1, *(rows[name] for name in names)) == []
+    assert shard.batch(12) == []
+    assert shard.counts == {"cancelled": 1, "applied": 1, "superseded": 1}
+
+
+def test_a_cancel_that_waits_ends_a_moved_entry_of_its_seq_that_comes_from_the_store() -> None:
+    shard = Shard()
+    shard.batch(1, far_act(1, 200, of_wheel=False))
+    shard.batch(2, cancel(1))
+    assert shard.batch(200, moved(1, 200) | {"amend": 1}) == []
+    assert shard.counts == {"cancelled": 1, "applied": 1}
+
+
+def test_the_highest_of_several_remembered_versions_is_found_in_their_order_not_in_that_of_their_ranks() -> (
+    None
+):
+    # The wheel remembers a CANCEL (1, 0), rank 1, and beside it the entry (1, 1), rank 2, that is in the store.
+    shard = Shard()
+    shard.batch(1, cancel(1))
+    shard.batch(2, far_act(1, 200, of_wheel=False))
+    assert shard.batch(3, near(1, 9) | {"amend": 2}) == []
+    assert shard.counts == {"cancelled": 1, "applied": 1}
+
+
 def test_an_act_and_its_entry_in_one_batch_are_no_late_act() -> None:
     shard = Shard(memory_ms=0)
     assert shard.batch(1, near(1, 9), act(1, 12), act(1, 13, amend=2)) == []

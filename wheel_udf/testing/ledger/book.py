@@ -109,9 +109,13 @@ class Book:
                 if number >= len(copies) or not lives.may_start_again(copies, one.at_ms, other.at_ms):
                     yield one, other
         for (one, version, _), (other, other_version, copies) in pairwise(matched):
-            if version[0] == other_version[0] and version != other_version and one.how == other.how == FIRED:
+            if (
+                version.seq == other_version.seq
+                and version != other_version
+                and one.how == other.how == FIRED
+            ):
                 # An act changes what is pending: it starts nothing anew.
-                said = [each for each in by_version if each[0] == version[0] and not each[1]]
+                said = [each for each in by_version if each.seq == version.seq and not each.amend]
                 if len([copy for each in said for copy in lives.copies(each)]) < 2:
                     yield one, other
                     continue
@@ -127,7 +131,7 @@ class Book:
             return
         for version in {each.version for each in accepted if not each.is_cancel and each.version is not None}:
             copies = lives.copies(version)
-            if self._waiting is not None and (copies[0].schedule_id, version[0]) in self._waiting:
+            if self._waiting is not None and (copies[0].schedule_id, version.seq) in self._waiting:
                 self._check_waiting(version, copies, until_ms, lives, is_out=version in released)
             elif version not in released and not (lives.may_be_retry(copies) and copies[0].due_ms in dues):
                 self._check_absent(version, copies, until_ms, lives)
@@ -135,7 +139,7 @@ class Book:
     def _check_waiting(
         self, version: Version, copies: Sequence[Command], until_ms: int, lives: Lives, *, is_out: bool
     ) -> None:
-        name, seq = copies[0].schedule_id, version[0]
+        name, seq = copies[0].schedule_id, version.seq
         if is_out and len(copies) == 1 and not lives.has_acts_on(version):
             self._report.add("not_pending", name, seq, "was released")
         elif lives.must_not_be_out(version):
@@ -152,10 +156,10 @@ class Book:
         where = "in no sink" if is_due else "not pending"
         if lives.must_be_out(version):
             text = f"due {_due_text(copies)}, {where}"
-            self._report.add("lost", copies[0].schedule_id, version[0], text)
+            self._report.add("lost", copies[0].schedule_id, version.seq, text)
         elif any(each.state == GOOD for each in copies) and not lives.must_not_be_out(version):
             text = f"{where}; a higher version may have been read before it was due"
-            self._report.leave_open(copies[0].schedule_id, version[0], text)
+            self._report.leave_open(copies[0].schedule_id, version.seq, text)
 
 
 def _lowest(copies: list[Command]) -> tuple[Version, list[Command]]:

@@ -70,20 +70,20 @@ class Lives:
                 and self._is_before(ended_ms, at_ms)
                 and not any(self._may_forget(ended_ms, None, copy, read_by_ms) for copy in copies)
             ):
-                return f"SCHEDULE {other_version[0]}"
+                return f"SCHEDULE {other_version.seq}"
         return ""
 
     def has_acts_on(self, version: Version) -> bool:
         """Whether there are higher versions of the same seq: of these, a late one is shown as pending until its due time."""
         return any(
-            other.version is not None and other.version[0] == version[0] for other in self._higher(version)
+            other.version is not None and other.version.seq == version.seq for other in self._higher(version)
         )
 
     def may_be_late_act(self, version: Version) -> bool:
         """Whether an act's version may have come after the release of what it was to change: then it changes nothing."""
         read_by_ms = min(copy.read_by_ms for copy in self.copies(version))
-        return bool(version[1]) and any(
-            lower[0] == version[0] and lower < version and not self._is_before(read_by_ms, at_ms)
+        return bool(version.amend) and any(
+            lower.seq == version.seq and lower < version and not self._is_before(read_by_ms, at_ms)
             for lower, at_ms in self._released
         )
 

@@ -24,7 +24,7 @@ def copies_of(row: Release, commands: Sequence[Command], rules: Rules, report: R
     same = [
         each
         for each in commands
-        if not each.is_cancel and (each.version is None or each.version[0] == row.seq)
+        if not each.is_cancel and (each.version is None or each.version.seq == row.seq)
     ]
     accepted = [each for each in same if each.state in (GOOD, OPEN)]
     if not accepted:

@@ -15,7 +15,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from wheel_udf.testing.ledger import texts
 from wheel_udf.testing.ledger.columns import UNREADABLE, Columns, Frame, Headers
@@ -26,11 +26,16 @@ FIRED, MISSED, UNDELIVERABLE = "fired", "missed", "undeliverable"
 NEVER: Final = float("-inf")
 ANY_TIME: Final = float("inf")
 
-Version = tuple[int, int, int]
-"""(seq, amend, 1 for a CANCEL)."""
-
 _OPS: Final = {"": False, "SCHEDULE": False, "REPLACE": False, "CANCEL": True}
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+class Version(NamedTuple):
+    """A version of an id. Versions are ordered like the tuple."""
+
+    seq: int
+    is_cancel: bool
+    amend: int
 
 
 @dataclass(slots=True)
@@ -70,7 +75,7 @@ class Command:
     @property
     def seq(self) -> int | None:
         """Its ``seq``."""
-        return None if self.version is None else self.version[0]
+        return None if self.version is None else self.version.seq
 
 
 @dataclass(slots=True)
@@ -162,7 +167,7 @@ def _command(at: int, row: tuple[Any, ...], rules: Rules) -> Command:
         at=at,
         schedule_id=_named(name),
         is_cancel=is_cancel,
-        version=None if version in (None, UNREADABLE) else (version, amend or 0, int(is_cancel)),
+        version=None if version in (None, UNREADABLE) else Version(version, is_cancel, amend or 0),
         seq_given=seq is not None,
         due_ms=None if is_cancel else due,
         release_ms=None if is_cancel else release,
