@@ -99,7 +99,7 @@ def main(given: list[str] | None = None) -> int:
     report.draw(out / "soak.png", samples, results, asked.modes, plan)
     print(f"\n{report.table(results, plan.share)}\n\nsamples: {out}/samples.jsonl, picture: {out}/soak.png")
     growing = [each for each in results if each.grows]
-    undecided = [each for each in results if each.trend is None]
+    undecided = [each for each in results if each.lacks_samples]
     for each in growing:
         print(f"{each.mode}: {each.figure} grows")
     for each in undecided:

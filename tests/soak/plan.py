@@ -12,6 +12,12 @@ _START_S = 14.0
 _SESSION_S = 25.0
 """Allowance for the start of the session and for the table."""
 
+_LEAST_WINDOW_S = 60
+"""A hand-over takes seconds on two busy cores, and the work that is done between hand-overs does, too."""
+
+_WINDOWS = 4
+"""Near rows are dropped two windows after their own: the number of files is level from then on, if each window brings as many."""
+
 SETTINGS: dict[str, str | float | bool] = {
     # Nothing on the network.
     "spark.driver.host": "127.0.0.1",
@@ -78,6 +84,18 @@ class Plan:
     def measured_s(self) -> float:
         """How long is measured."""
         return self.feed_s - self.warm_s
+
+    @property
+    def window_s(self) -> int:
+        """The window of the tiered mode: half of the longest delay, so that many entries are far first; in the short form all are near."""
+        return max(_LEAST_WINDOW_S, int(self.delay_s[1] / 2))
+
+    @property
+    def undecided(self) -> dict[str, str]:
+        """Figures that cannot be level yet in the time measured, each with the reason."""
+        if self.measured_s >= _WINDOWS * self.window_s:
+            return {}
+        return {"store files": f"decided by {_WINDOWS} windows of {self.window_s} s"}
 
     @property
     def drain_s(self) -> float:

@@ -49,12 +49,26 @@ Series = tuple[list[float], list[float]]
 
 @dataclass(frozen=True)
 class Result:
-    """One figure of one mode; without a `trend` there were too few samples."""
+    """One figure of one mode.
+
+    Attributes:
+        mode: Which.
+        figure: Which.
+        trend: Its line; None with too few samples.
+        grows: Whether it grows.
+        undecided: Why this soak is too short for it; empty if it is not.
+    """
 
     mode: str
     figure: str
     trend: Trend | None
     grows: bool
+    undecided: str = ""
+
+    @property
+    def lacks_samples(self) -> bool:
+        """Whether it should be decided and cannot be."""
+        return self.trend is None and not self.undecided
 
 
 def read_samples(file: Path) -> dict[tuple[str, str], Series]:
@@ -77,8 +91,9 @@ def results_of(samples: dict[tuple[str, str], Series], plan: Plan, modes: Sequen
     for mode in modes:
         for figure, (_, least) in FIGURES.items():
             if (mode, figure) in samples:
-                line = trend(*between(samples[mode, figure], plan.warm_s, plan.feed_s))
-                found.append(Result(mode, figure, line, line is not None and line.grows(plan.share, least)))
+                line, why = trend(*between(samples[mode, figure], plan.warm_s, plan.feed_s)), plan.undecided
+                grows = line is not None and figure not in why and line.grows(plan.share, least)
+                found.append(Result(mode, figure, line, grows, why.get(figure, "")))
     return found
 
 
@@ -108,7 +123,7 @@ def _line(result: Result) -> str:
     figures = (
         f"{line.samples:>8,}{line.mean:>11,.1f}{line.slope:>+16,.1f}{line.error:>11,.1f}{line.rise:>+8.1%}"
     )
-    return f"{name}{figures}  {_verdict(result.grows, line)}"
+    return f"{name}{figures}  {result.undecided or _verdict(result.grows, line)}"
 
 
 def _verdict(grows: bool, line: Trend) -> str:

@@ -42,9 +42,6 @@ _CLOCK = ProcessingClock(heartbeat_ms=2_000)
 _WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
 _SHARDS = 4
 _PATIENCE_S = 60.0
-_LEAST_WINDOW_S = 60
-"""The thread that hands windows over also drops and joins old ones every 10 s, which takes longer than windows of 3 s or 8 s last on two busy cores:
-measured with 8 s, the wheel's clock stood for up to 40 s before a window that had not been handed over."""
 
 
 @dataclass(frozen=True)
@@ -143,17 +140,13 @@ class Soak:
         memory_ms = int(self.plan.memory_s * 1_000)
         frames = [self._read(folder, name) for name in SOURCES[mode]]
         if mode == "tiered":
-            layout = StoreLayout(Wheel(tick_ms=1_000, size=self._window_s(), levels=3), state_levels=1)
+            layout = StoreLayout(Wheel(tick_ms=1_000, size=self.plan.window_s, levels=3), state_levels=1)
             store = str(folder / "store")
             what = TieredWheel(layout=layout, store=store, clock=_CLOCK, shards=_SHARDS, memory_ms=memory_ms)
             return start_tiered(*frames, what, outlet=Outlet(tables, rejects), on_batch=on_batch, **named)
         operator = watch if mode == "purgatory" else schedule
         scheduled = operator(*frames, wheel=_WHEEL, clock=_CLOCK, shards=_SHARDS, memory_ms=memory_ms)
         return deliver(scheduled, destinations=tables, rejects=rejects, on_batch=on_batch, **named)
-
-    def _window_s(self) -> int:
-        """A window of half of the longest delay, so that many entries are far first; in the short form all are near."""
-        return max(_LEAST_WINDOW_S, int(self.plan.delay_s[1] / 2))
 
 
 def _pending(reports: list[BatchReport | None]) -> int:

@@ -225,3 +225,15 @@ def test_a_planted_leak_is_the_one_line_of_the_table_that_grows(tmp_path: Path) 
 def test_the_table_tells_what_has_too_few_samples() -> None:
     few = Result("tiered", "JVM heap", trend([0, 1], [1, 2]), grows=False)
     assert "too few samples" in table([few], 0.05)
+
+
+def test_files_of_the_store_are_decided_only_where_windows_come_and_go(tmp_path: Path) -> None:
+    file = tmp_path / "samples.jsonl"
+    rising = [{"mode": "tiered", "s": second, "store files": 10 * second} for second in range(1_800)]
+    file.write_text("\n".join(json.dumps(line) for line in rising))
+    long, short = (
+        results_of(read_samples(file), plan, ["tiered"])[0]
+        for plan in (plan_of(30, None, 3), plan_of(30, 5, 3))
+    )
+    assert (long.grows, long.undecided, short.grows) == (True, "", False)
+    assert table([short], 0.10).splitlines()[2].endswith("decided by 4 windows of 60 s")
