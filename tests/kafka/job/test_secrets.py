@@ -33,7 +33,7 @@ def config(tmp_path: Path) -> dict[str, Any]:
     # Without kafka.security.protocol the client does not log in: the options are there, and the broker does not ask.
     options = {"kafka.sasl.jaas.config": JAAS, "kafka.ssl.key.password": "${env:WHEEL_CANARY}"}
     return {
-        "wheel": {"shards": 1},
+        "wheel": {"shards": 2},
         "clock": {"kind": "processing"},
         "source": {"format": "kafka", "topics": ["in"], "options": options},
         "destinations": {"out": {"sink": "kafka", "options": options}},
