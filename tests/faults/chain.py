@@ -119,7 +119,7 @@ class Running:
     def _todo(self, point: str) -> list[str]:
         if point in ACTS:
             self._acts += 1
-            return ["run"] * (point == self.chain.kills[0].point) + [f"act {self._acts}"]
+            return [f"act {self._acts}"]
         if point in EXPORTS:
             first, self._moving = not self._moving, True
             return ["run", "move"] if first else ["move"]
