@@ -119,11 +119,16 @@ class Running:
     def _todo(self, point: str) -> list[str]:
         if point in ACTS:
             self._acts += 1
-            return [f"act {self._acts}"]
+            return ["run"] * (not self._is_fed()) + [f"act {self._acts}"]
         if point in EXPORTS:
             first, self._moving = not self._moving, True
             return ["run", "move"] if first else ["move"]
         return ["run"]
+
+    def _is_fed(self) -> bool:
+        """Whether the store has a batch of the intake: the first brings the rows for acts."""
+        log = (self.folder / "store0" / "_delta_log").glob("*.json")
+        return any('-intake"' in commit.read_text(encoding="utf-8") for commit in log)
 
     def _note_act(self) -> None:
         rows = [row for rows in self.commands for row in rows]

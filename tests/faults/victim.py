@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,7 +86,8 @@ def _leave(code: int) -> None:
     sys.stdout.flush()
     for process in members(os.getsid(0)):
         if process != os.getpid():
-            os.kill(process, 9)
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(process, 9)
     os._exit(code)
 
 
