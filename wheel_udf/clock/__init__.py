@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         CLOCK_FORMAT as CLOCK_FORMAT,
         ClockSource as ClockSource,
         is_clock_offset as is_clock_offset,
+        wall_clock_ahead_ms as wall_clock_ahead_ms,
         wall_clock_ms as wall_clock_ms,
     )
 else:
@@ -63,6 +64,12 @@ else:
                 "clock_options",
             ),
             "due_board": ("Answer", "HintBoard", "Published"),
-            "source": ("CLOCK_FORMAT", "ClockSource", "is_clock_offset", "wall_clock_ms"),
+            "source": (
+                "CLOCK_FORMAT",
+                "ClockSource",
+                "is_clock_offset",
+                "wall_clock_ahead_ms",
+                "wall_clock_ms",
+            ),
         },
     )

@@ -289,6 +289,11 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def wall_clock_ahead_ms() -> int:
+    """How far the wall clock is ahead of the monotonic clock. Less than before means that it was set back."""
+    return wall_clock_ms() - _elapsed_ms()
+
+
 def _elapsed_ms() -> int:
     """A monotonic clock, for intervals."""
     return time.monotonic_ns() // 1_000_000

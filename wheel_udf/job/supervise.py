@@ -8,18 +8,22 @@ but under spark-submit the JVM ends at once. The exit code after a batch that wa
 143). The next start repeats that batch. Nothing is lost or delivered twice either way.
 
 After a failure that may be over a moment later, the query starts again: :mod:`wheel_udf.job.restarts`.
+
+Spark waits for the next trigger until the wall clock has reached it. If the wall clock is set back, by a day for example, no batch would run for a
+day. So the query then starts again, from its checkpoint; the clock of the wheel stands meanwhile (:mod:`wheel_udf.clock.source`).
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from pyspark.sql import SparkSession
 
+from wheel_udf.clock import wall_clock_ahead_ms
 from wheel_udf.delivery import ONCE, BatchReport, Summary, progress_line
 from wheel_udf.job import models
 from wheel_udf.job.compose import SUCCESS, Query, Say, check_config_checkpoint, compose, session
@@ -31,6 +35,8 @@ from wheel_udf.platform import TIERED_PARTS, explain, is_jvm_end, let_jvm_ignore
 _POLL_S = 0.2
 _MOST_POLLS = 100
 """How long a batch may take to finish after a signal: 20 s."""
+_LEAST_STEP_BACK_MS = 5_000
+"""After a smaller step back of the wall clock, the query waits until time has passed it: a new start takes as long."""
 
 
 class Supervisor:
@@ -103,8 +109,38 @@ class Supervisor:
         return committed or not query.status["isTriggerActive"]
 
 
-def supervise(query: Query, supervisor: Supervisor) -> None:
+class StepsBack:
+    """Sums up by how much the wall clock is set back.
+
+    Args:
+        ahead_ms: As :func:`~wheel_udf.clock.source.wall_clock_ahead_ms`.
+
+    Attributes:
+        sum_ms: The sum so far.
+    """
+
+    def __init__(self, ahead_ms: Callable[[], int] = wall_clock_ahead_ms) -> None:
+        self._look, self._ahead_ms = ahead_ms, ahead_ms()
+        self.sum_ms = 0
+
+    def look(self) -> None:
+        """Compares the two clocks once more."""
+        before_ms, self._ahead_ms = self._ahead_ms, self._look()
+        step_ms = before_ms - self._ahead_ms
+        if step_ms >= _LEAST_STEP_BACK_MS:
+            self.sum_ms += step_ms
+
+
+def supervise(query: Query, supervisor: Supervisor, steps: StepsBack | None = None) -> int:
     """Waits for the end of a query, and stops it when the supervisor ends the run.
+
+    Args:
+        query: The running query.
+        supervisor: Decides when the run ends.
+        steps: Notices that the wall clock is set back; None for a query that waits for no trigger.
+
+    Returns:
+        0, or by how many ms the wall clock was set back: then the query was stopped between two batches, and has to start again.
 
     Raises:
         StreamingQueryException: The query failed.
@@ -116,7 +152,13 @@ def supervise(query: Query, supervisor: Supervisor) -> None:
         supervisor.cut_off = polls > _MOST_POLLS
         if supervisor.is_over(query) or supervisor.cut_off:
             query.stop()
-            return
+            return 0
+        if steps is not None:
+            steps.look()
+            if steps.sum_ms and not query.status["isTriggerActive"]:
+                query.stop()
+                return steps.sum_ms
+    return 0
 
 
 @contextmanager
@@ -164,7 +206,7 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
         with graceful_signals(supervisor, say):
             try:
                 with_restarts(
-                    lambda: _run_once(spark, config, until_ms, supervisor, say),
+                    lambda: _run_on(spark, config, until_ms, supervisor, say),
                     config.restarts,
                     supervisor,
                     say,
@@ -182,17 +224,29 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
         return _after_a_cut(supervisor.signal, config, say)
 
 
-def _run_once(
+def _run_on(
     spark: SparkSession, config: JobConfig, until_ms: int | None, supervisor: Supervisor, say: Say
 ) -> None:
-    """Starts the query and waits for its end."""
+    """Runs the query to its end, and starts it again whenever the wall clock was set back."""
+    while back_ms := _run_once(spark, config, until_ms, supervisor, say):
+        say(
+            f"the wall clock was set back by {back_ms / 1_000:,.0f} s: the query starts again from its checkpoint"
+        )
+
+
+def _run_once(
+    spark: SparkSession, config: JobConfig, until_ms: int | None, supervisor: Supervisor, say: Say
+) -> int:
+    """Starts the query and waits for its end; returns what :func:`supervise` does."""
     start = compose(spark, config, until_ms)
     check_config_checkpoint(spark, config)
     recorded = note_settings(config, until_ms)
     if recorded is not None:
         _finish_planned_batch(spark, config, recorded, supervisor, say)
-    if not supervisor.wants_end:
-        supervise(start(config.trigger, supervisor.on_batch), supervisor)
+    if supervisor.wants_end:
+        return 0
+    steps = None if config.trigger == models.AVAILABLE_NOW else StepsBack()
+    return supervise(start(config.trigger, supervisor.on_batch), supervisor, steps)
 
 
 def _after_a_cut(number: signal.Signals, config: JobConfig, say: Say) -> int:

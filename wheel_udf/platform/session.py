@@ -42,6 +42,7 @@ _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _METRICS = "spark.metrics.conf"
 _CLASS_PATH = "spark.driver.extraClassPath"
+_HEARTBEAT_TIMEOUT = "spark.storage.blockManagerHeartbeatTimeoutMs"
 _SETUP_HINT = "run `make setup`, or `python -m wheel_udf.platform.jars` in this environment"
 _SUBMIT_HINT = "give spark-submit --properties-file conf/spark-defaults.conf, or SPARK_CONF_DIR=conf"
 
@@ -181,7 +182,7 @@ def _submitted(given: Mapping[str, str]) -> dict[str, str]:
         for key, value in _project_settings().items()
         if key not in told and key not in _FIXED_AT_JVM_START
     }
-    return {**ours, **given}
+    return {**_of_one_jvm({**ours, **told, **given}), **ours, **given}
 
 
 _FIXED_AT_JVM_START = frozenset({"spark.jars", "spark.driver.memory", _JVM_OPTIONS, "spark.pyspark.python"})
@@ -215,7 +216,19 @@ def _local(given: Mapping[str, str]) -> dict[str, str]:
         **(read_defaults(Path(theirs)) if theirs and not _is_ours(Path(theirs)) else {}),
         **given,
     }
-    return settings | _of_local_mode(settings) if settings["spark.master"].startswith("local") else settings
+    if not settings["spark.master"].startswith("local"):
+        return settings
+    return settings | _of_local_mode(settings) | _of_one_jvm(settings)
+
+
+def _of_one_jvm(settings: Mapping[str, str]) -> dict[str, str]:
+    """In local mode the driver is the executor, and never too long without a heartbeat of itself.
+
+    Spark measures heartbeats by the wall clock. If that steps more than two minutes forward (a laptop that has slept, a clock that is set right),
+    Spark may take its only executor for lost, and does not take it back: the JVM ends after 60 failed heartbeats, which is 10 minutes later.
+    """
+    is_one = re.match(r"local(?!-cluster)", settings.get("spark.master", "")) is not None
+    return {_HEARTBEAT_TIMEOUT: "3650d"} if is_one and _HEARTBEAT_TIMEOUT not in settings else {}
 
 
 def _of_local_mode(settings: Mapping[str, str]) -> dict[str, str]:

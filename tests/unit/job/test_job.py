@@ -23,7 +23,7 @@ from wheel_udf.job import compose as job, loader as config
 from wheel_udf.job.dry_run import geometry_table, lateness_text, levels_text, limits_text
 from wheel_udf.job.models import LevelsConfig, SchedulerConfig
 from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
-from wheel_udf.job.supervise import Supervisor, graceful_signals, supervise
+from wheel_udf.job.supervise import StepsBack, Supervisor, graceful_signals, supervise
 from wheel_udf.wheel.geometry import Wheel
 
 SETTINGS: dict[str, Any] = {
@@ -161,6 +161,23 @@ def test_a_batch_that_does_not_finish_after_a_signal_is_cut_off_after_20_s() -> 
     query = Query([lambda _query: supervisor.end_by(signal.SIGTERM), *[nothing] * 200])
     supervise(query, supervisor)
     assert query.stopped_at == 101
+
+
+def test_a_query_is_stopped_after_its_batch_when_the_wall_clock_was_set_back() -> None:
+    def pause(query: Query) -> None:
+        query.status = {"isTriggerActive": False}
+
+    ahead = iter([0, 0, -3_600_000, -3_600_000, -3_600_000])
+    query = Query([nothing, nothing, nothing, pause, nothing])
+    assert supervise(query, Supervisor(lambda _line: None, None), StepsBack(lambda: next(ahead))) == 3_600_000
+    assert query.stopped_at == 4
+
+
+def test_a_step_forward_or_a_small_one_back_does_not_stop_the_query() -> None:
+    ahead = iter([0, 7_200_000, 7_195_001, 7_190_002, 7_190_002])
+    query = Query([*[nothing] * 4, end], status={"isTriggerActive": False})
+    assert supervise(query, Supervisor(lambda _line: None, None), StepsBack(lambda: next(ahead))) == 0
+    assert query.stopped_at is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -174,6 +174,24 @@ def test_the_users_own_conf_folder_wins_over_the_project(
     assert settings["spark.sql.session.timeZone"] == "UTC"
 
 
+@pytest.mark.parametrize(
+    ("given", "timeout"),
+    [
+        ({}, "3650d"),
+        ({"spark.master": "local[2, 4]"}, "3650d"),
+        ({"spark.master": "local-cluster[2,1,1024]"}, None),
+        ({"spark.master": "spark://host:7077"}, None),
+        ({"spark.storage.blockManagerHeartbeatTimeoutMs": "1h"}, "1h"),
+    ],
+)
+def test_only_in_local_mode_a_clock_that_steps_forward_does_not_cost_the_executor(
+    given: dict[str, str], timeout: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    monkeypatch.setattr(java_program, "find_java", lambda: Path("java"))
+    assert session._local(given).get("spark.storage.blockManagerHeartbeatTimeoutMs") == timeout
+
+
 def test_python_and_library_pin_the_same_delta() -> None:
     ivy = (ROOT / "conf" / "ivy.xml").read_text(encoding="utf-8")
     constraints = (ROOT / "conf" / "constraints.txt").read_text(encoding="utf-8")
