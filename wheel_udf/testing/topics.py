@@ -50,7 +50,9 @@ def create_topics(
         try:
             made.result(timeout_s)
         except (KafkaException, TimeoutError) as fault:
-            raise SessionError("the topic cannot be created", field=name, value=str(fault)) from fault
+            raise SessionError(
+                "the topic cannot be created", field=name, value=_said(fault, timeout_s)
+            ) from fault
 
 
 def delete_topics(
@@ -79,7 +81,13 @@ def delete_topics(
         try:
             gone.result(timeout_s)
         except (KafkaException, TimeoutError) as fault:
-            raise SessionError("the topic cannot be deleted", field=name, value=str(fault)) from fault
+            raise SessionError(
+                "the topic cannot be deleted", field=name, value=_said(fault, timeout_s)
+            ) from fault
+
+
+def _said(fault: Exception, timeout_s: float) -> str:
+    return str(fault) or f"no answer within {timeout_s:.0f} s"
 
 
 def _admin(bootstrap: str, client: Mapping[str, str] | None) -> AdminClient:
