@@ -109,7 +109,7 @@ class Running:
 
     def kill(self, kill: Kill) -> None:
         """Starts a victim that has to die at its point."""
-        self.give(files_for(kill))
+        self.give(files_for(kill) or int(not self._given))
         todo = self._todo(kill.point)
         end = self.start(*todo, point=kill.point, times=kill.times)
         assert (end.code, end.mark) == (-signal.SIGKILL, kill.point), f"{kill}: {end}\n{self.log()}"

@@ -31,7 +31,11 @@ def ledger_faults(
     The files are in the order of their event times, which are the clock.
     """
     rules = ledger.Rules(until_ms=at_ms(end_s(files)), in_order=True, read_within_ms=0)
-    report = ledger.check(commands, fired, rejects, rules=rules)
+    return texts_of(ledger.check(commands, fired, rejects, rules=rules))
+
+
+def texts_of(report: ledger.Report) -> list[str]:
+    """What a report has found, and what it leaves open."""
     return [f"{each.kind}: {each}" for each in (*report.findings, *report.examples)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
-from tests.faults.trap import end_session, members
+from tests.faults.trap import end_session, members, send
 from wheel_udf.testing.broker import kill_after_us
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime, timedelta
 
 PATIENCE_S = 180
 _POLL_S = 0.2
@@ -32,6 +34,31 @@ _SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.parquet.compression.codec": "uncompressed",
 }
+
+
+COLUMNS = "schedule_id STRING, seq LONG, deliver_at TIMESTAMP, event_time TIMESTAMP, destination STRING"
+"""Of :func:`rows_due`, as JSON files have them."""
+
+
+def rows_due(name: str, now: datetime, waits: Iterable[timedelta], destination: str) -> list[dict[str, Any]]:
+    """Commands that are said now, each due so long after; their ids are ``name-0`` and so on."""
+    return [
+        {
+            "schedule_id": f"{name}-{number}",
+            "seq": 1,
+            "deliver_at": (now + wait).isoformat(),
+            "event_time": now.isoformat(),
+            "destination": destination,
+        }
+        for number, wait in enumerate(waits)
+    ]
+
+
+def add_json(folder: Path, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Adds a file of commands to the folder ``in``, whole from the first moment."""
+    made = folder / f"{name}.json"
+    made.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    made.rename(folder / "in" / made.name)
 
 
 class JobProcess:
@@ -173,12 +200,12 @@ class JobProcess:
     def _freeze(self) -> bool:
         """Stops what runs (a process may have been started meanwhile); returns whether nothing did."""
         running = [process for process in members(self._process.pid) if _state(process) not in "TZX"]
-        _send(running, signal.SIGSTOP)
+        send(running, signal.SIGSTOP)
         return not running
 
     def thaw(self) -> None:
         """Lets all of its processes go on."""
-        _send(members(self._process.pid), signal.SIGCONT)
+        send(members(self._process.pid), signal.SIGCONT)
 
     def end(self) -> int:
         """Asks it to end, with SIGTERM; returns its exit code."""
@@ -193,14 +220,6 @@ class JobProcess:
 
 def _number(text: str) -> int:
     return int(text.replace(",", ""))
-
-
-def _send(processes: list[int], number: signal.Signals) -> None:
-    for process in processes:
-        try:
-            os.kill(process, number)
-        except ProcessLookupError:
-            continue
 
 
 def _state(process: int) -> str:

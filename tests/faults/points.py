@@ -139,18 +139,13 @@ def _halves(points: list[str]) -> list[list[str]]:
 
 
 def _parts(mode: str, seed: int) -> list[list[str]]:
-    """The points of a mode in an order of this seed, in parts of about the same size. An act is not the first, since it needs a job that has run; each
-    part moves the job at its end.
-    """
+    """The points of a mode in an order of this seed, in parts of about the same size; each part moves the job at its end."""
     rng = random.Random(f"{mode} {seed}")
     running = [point for point in points_of(mode) if point not in EXPORTS]
     moving = list(EXPORTS)
     rng.shuffle(running)
     count = -(-(len(running) + len(moving)) // _KILLS_OF_A_CHAIN)
-    parts = [running[part::count] for part in range(count)]
-    for part in parts:
-        part.insert(0, part.pop(next(place for place, point in enumerate(part) if point not in ACTS)))
-    return [part + moving[number::count] for number, part in enumerate(parts)]
+    return [running[part::count] + moving[part::count] for part in range(count)]
 
 
 def _chain(mode: str, seed: int, points: list[str]) -> Chain:

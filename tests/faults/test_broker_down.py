@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.faults.job_process import JobProcess
+from tests.faults.checker import texts_of
+from tests.faults.job_process import COLUMNS, JobProcess, add_json, rows_due
 from tests.kafka.client import KafkaWorld
 from wheel_udf.testing import LocalKafka, create_topics, ledger
 
@@ -54,10 +55,7 @@ class World:
 
     def config(self, producer: dict[str, str]) -> dict[str, Any]:
         servers = {"kafka.bootstrap.servers": self.client.bootstrap}
-        schema = (
-            "schedule_id STRING, seq LONG, deliver_at TIMESTAMP, event_time TIMESTAMP, destination STRING"
-        )
-        files = {"format": "json", "path": str(self.folder / "in"), "schema": schema}
+        files = {"format": "json", "path": str(self.folder / "in"), "schema": COLUMNS}
         topic = {
             "format": "kafka",
             "topics": [COMMANDS],
@@ -77,23 +75,11 @@ class World:
 
     def send(self, name: str, *waits_s: float) -> None:
         """Sends commands, each due so many seconds from now."""
-        now = datetime.now(UTC)
-        rows = [
-            {
-                "schedule_id": f"{name}-{number}",
-                "seq": 1,
-                "deliver_at": (now + timedelta(seconds=wait_s)).isoformat(),
-                "event_time": now.isoformat(),
-                "destination": OUT,
-            }
-            for number, wait_s in enumerate(waits_s)
-        ]
+        rows = rows_due(name, datetime.now(UTC), (timedelta(seconds=wait_s) for wait_s in waits_s), OUT)
         if self.source == "kafka":
             self.client.produce(COMMANDS, [(None, json.dumps(row)) for row in rows])
         else:
-            made = self.folder / f"{name}.json"
-            made.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-            made.rename(self.folder / "in" / made.name)
+            add_json(self.folder, name, rows)
         self.commands += rows
 
     def delivered(self) -> list[dict[str, Any]]:
@@ -106,8 +92,7 @@ class World:
     def faults(self, fired: list[dict[str, Any]]) -> list[str]:
         """What the ledger checker finds in the sinks of the ended job."""
         rules = ledger.Rules(until_ms=int(time.time() * 1_000))
-        report = ledger.check(self.commands, fired, [], rules=rules)
-        return [f"{each.kind}: {each}" for each in (*report.findings, *report.examples)]
+        return texts_of(ledger.check(self.commands, fired, [], rules=rules))
 
 
 def test_a_broker_killed_in_the_middle_of_a_batch_gets_every_row_once_it_is_back(

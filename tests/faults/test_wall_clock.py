@@ -6,7 +6,6 @@ test's own (:mod:`tests.faults.wall_clock`).
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.faults.job_process import JobProcess
+from tests.faults.checker import texts_of
+from tests.faults.job_process import COLUMNS, JobProcess, add_json, rows_due
 from tests.faults.points import DIRECT, TIERED
 from tests.faults.wall_clock import WallClock
 from wheel_udf.testing import ledger
@@ -50,7 +50,7 @@ def config(folder: Path, mode: str) -> dict[str, Any]:
         "source": {
             "format": "json",
             "path": str(folder / "in"),
-            "schema": "schedule_id STRING, seq LONG, deliver_at TIMESTAMP, event_time TIMESTAMP, destination STRING",
+            "schema": COLUMNS,
         },
         "destinations": {"out": {"sink": "delta", "path": str(folder / "tables"), "create": True}},
         "rejects": {"sink": "delta", "path": str(folder / "rejects"), "create": True},
@@ -72,27 +72,16 @@ class World:
 
     def send(self, name: str, *waits: timedelta) -> list[str]:
         """Adds a file of commands, each due so long after now; returns their ids, ``name-0`` and so on."""
-        now, ids = self.clock.now, [f"{name}-{number}" for number in range(len(waits))]
-        rows = [
-            {
-                "schedule_id": name,
-                "seq": 1,
-                "deliver_at": (now + wait).isoformat(),
-                "event_time": now.isoformat(),
-                "destination": "out",
-            }
-            for name, wait in zip(ids, waits, strict=True)
-        ]
-        made = self.folder / f"{name}.json"
-        made.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        made.rename(self.folder / "in" / made.name)
+        rows = rows_due(name, self.clock.now, waits, "out")
+        add_json(self.folder, name, rows)
         self.commands += rows
-        return ids
+        return [row["schedule_id"] for row in rows]
 
     def send_a_bad_one(self) -> None:
         """Adds a file with a command that goes to the rejects."""
-        (self.folder / "in" / "bad.json").write_text(json.dumps({"schedule_id": None}))
-        self.commands.append({"schedule_id": None})
+        bad = {"schedule_id": None}
+        add_json(self.folder, "bad", [bad])
+        self.commands.append(bad)
 
     def fired(self) -> list[str]:
         """The ids of all rows in the table."""
@@ -102,8 +91,7 @@ class World:
         """What the ledger checker finds in the sinks of the ended job."""
         rules = ledger.Rules(until_ms=int(self.clock.now.timestamp() * 1_000) - 60_000)
         fired, rejects = (ledger.read_delta(self.folder / name) for name in ("tables", "rejects"))
-        report = ledger.check(self.commands, fired, rejects, rules=rules)
-        return [f"{each.kind}: {each}" for each in (*report.findings, *report.examples)]
+        return texts_of(ledger.check(self.commands, fired, rejects, rules=rules))
 
 
 @pytest.fixture

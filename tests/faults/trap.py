@@ -14,9 +14,13 @@ import resource
 import signal
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _VARIABLE = "WHEEL_UDF_TRAP"
 KILL, FILL = "kill", "fill"
@@ -142,11 +146,14 @@ def members(session: int) -> list[int]:
 
 def end_session(session: int) -> None:
     """Kills all processes of a session; no handler, no flush."""
-    for process in members(session):
-        try:
-            os.kill(process, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    send(members(session), signal.SIGKILL)
+
+
+def send(processes: Iterable[int], number: signal.Signals) -> None:
+    """Sends a signal to each of the processes that have not ended."""
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
 
 
 # ---- what files tell --------------------------------------------------------------------------------------------------

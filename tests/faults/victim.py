@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.faults import hooks
 from tests.faults.inputs import act_of
 from tests.faults.points import TIERED, Order
-from tests.faults.trap import Trap, members
+from tests.faults.trap import Trap, members, send
 from tests.faults.workers import WORKERS, kill_workers
 from tests.faults.world import SETTINGS, Job
 from wheel_udf.pending import acts
@@ -84,10 +84,7 @@ def _act(number: int, spark: SparkSession, job: Job) -> None:
 def _leave(code: int) -> None:
     """Ends at once, and the JVM with it: with a full disk it might never end by itself."""
     sys.stdout.flush()
-    for process in members(os.getsid(0)):
-        if process != os.getpid():
-            with suppress(ProcessLookupError):  # it has ended meanwhile
-                os.kill(process, 9)
+    send(members(os.getsid(0))[:-1], signal.SIGKILL)
     os._exit(code)
 
 

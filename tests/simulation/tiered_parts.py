@@ -22,8 +22,6 @@ from wheel_udf.tiered.run import TieredRun
 from wheel_udf.wheel import CANCEL, SCHEDULE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.simulation.delivery_model import Delivery
     from tests.simulation.tiered import TieredWorld
 
@@ -69,7 +67,6 @@ class Parts:
         self._lives = {"i": intake.life(), "w": wheel.life()}
         run.wheel = _Progress(wheel)  # type: ignore[assignment]
         self._polls = 0
-        self._tending: Iterator[bool] | None = None
         self._active: set[str] = set()
 
     def turn(self, actor: str) -> str:
@@ -94,10 +91,7 @@ class Parts:
                 self.run._step(now_ms)
             self._polls += 1
             tends = self._polls % _TEND_EVERY_POLLS == 0
-            if tends and self._tending is None:
-                self._tending = self.run._tend()
-            if self._tending is not None and not next(self._tending, False):
-                self._tending = None
+            self.run._tend(begin=tends)
             done = keeper.store.spark.version != before  # type: ignore[attr-defined]
         except Blocked:
             return "blocked"

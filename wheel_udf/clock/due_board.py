@@ -82,7 +82,7 @@ class _Link:
     query_id: str
 
 
-Record = TypeVar("Record", Answer, Published, _Link)
+_Record = TypeVar("_Record", Answer, Published, _Link)
 
 
 class HintBoard:
@@ -147,7 +147,7 @@ class HintBoard:
         draft.replace(path)
 
 
-def _read(path: Path, kind: type[Record]) -> Record | None:
+def _read(path: Path, kind: type[_Record]) -> _Record | None:
     """The record in a file; None if there is none, or if it is damaged."""
     try:
         return typed_record(kind, json.loads(path.read_bytes()))

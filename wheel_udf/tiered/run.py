@@ -69,6 +69,7 @@ class TieredRun:
         self._over = threading.Event()
         self._fault: BaseException | None = None
         self._last_report: BatchReport | None = None
+        self._tending: Iterator[bool] | None = None
         self.keeper = Keeper(store, app_id=identity.app_id, on_change=self._publish, pressure=pressure)
         self._retirements = Retirements(self.keeper, what.memory_ms, what.history_ms)
         if isinstance(what.clock, ProcessingClock):
@@ -177,7 +178,6 @@ class TieredRun:
     def _keep(self) -> None:
         try:
             ended, polls = False, 0
-            tending: Iterator[bool] | None = None
             while not self._end.wait(_POLL_S) and self._runs():
                 if self.input_has_ended and not ended:
                     ended = True
@@ -187,10 +187,7 @@ class TieredRun:
                 if now_ms is not None:
                     self._step(now_ms)
                 polls += 1
-                if polls % _TEND_EVERY_POLLS == 0 and tending is None:
-                    tending = self._tend()
-                if tending is not None and not next(tending, False):
-                    tending = None
+                self._tend(begin=polls % _TEND_EVERY_POLLS == 0)
                 if polls % _VACUUM_EVERY_POLLS == 0:
                     self.keeper.store.vacuum()
                 if ended and self._is_done():
@@ -202,7 +199,14 @@ class TieredRun:
         finally:
             self._shut_down()
 
-    def _tend(self) -> Iterator[bool]:
+    def _tend(self, *, begin: bool) -> None:
+        """Does the next part of the work of every ten seconds, if any is left, or if it is time to begin it again."""
+        if begin and self._tending is None:
+            self._tending = self._parts_of_tending()
+        if self._tending is not None and not next(self._tending, False):
+            self._tending = None
+
+    def _parts_of_tending(self) -> Iterator[bool]:
         """The work of every ten seconds, a part for each True. A retirement takes seconds, and so does each partition whose files are joined: a
         hand-over that waited for all of it would leave the wheel's clock standing at the cursor.
         """

@@ -30,6 +30,7 @@ Design
     content      what a checkpoint holds, as tables; leases; positions of the sources
     settled      the entries in a slot store that are pending, and what became of the others
     exporting    export_job
+    ranks        the rank of a memory record, as Spark columns
     seeds        the scalars of the new shards
     importing    import_direct, import_watch
     into_store   import_tiered

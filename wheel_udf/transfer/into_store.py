@@ -40,6 +40,7 @@ from wheel_udf.transfer.importing import (
     table_of,
 )
 from wheel_udf.transfer.manifest import Manifest, read_manifest
+from wheel_udf.transfer.ranks import amend_of, op_of, rank_of
 from wheel_udf.transfer.seeds import seeds_of
 from wheel_udf.wheel import COMMAND, FAR, IN_STORE, SCHEDULE
 
@@ -139,8 +140,8 @@ def _rows(store: SlotStore, entries: DataFrame, memory: DataFrame, cursor_ms: in
         "schedule_id",
         id_hash(F.col("schedule_id")).alias("id_hash"),
         "seq",
-        F.shiftright("rank", 1).alias("amend"),
-        (F.col("rank") % 2).alias("op"),
+        amend_of(F.col("rank")).alias("amend"),
+        op_of(F.col("rank")).alias("op"),
     )
     marks = version_rows(
         versions.distinct(),
@@ -157,7 +158,7 @@ def _known(far: DataFrame, clock_ms: int | None) -> DataFrame:
     return far.select(
         "schedule_id",
         "seq",
-        (2 * F.col("amend")).cast("int").alias("rank"),
+        rank_of(F.col("amend"), SCHEDULE).alias("rank"),
         F.lit(IN_STORE).cast("byte").alias("status"),
         F.lit(None).cast("long").alias("deliver_at_ms"),
         F.lit(clock_ms).cast("long").alias("ended_at_ms"),

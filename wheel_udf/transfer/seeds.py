@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.stream import shard_of_id
 from wheel_udf.transfer.manifest import Manifest
+from wheel_udf.transfer.ranks import amend_of, op_of
 from wheel_udf.wheel import WAITING, Seed
 
 _NO_LEVEL = -1
@@ -78,7 +79,8 @@ def shared(counts: Mapping[str, int], waiting: Mapping[int, int], shards: int) -
 
 def _waiting(entries: DataFrame, memory: DataFrame, shards: int) -> dict[int, int]:
     """Number of ids by shard of which the newest that is known is a CANCEL that waits."""
-    version = F.struct("seq", F.col("rank") % 2, F.shiftright("rank", 1), "status")
+    rank = F.col("rank")
+    version = F.struct("seq", op_of(rank), amend_of(rank), "status")
     newest = memory.groupBy("schedule_id").agg(F.max(version).alias("newest"))
     found = newest.where(F.col("newest.status") == WAITING).join(entries, "schedule_id", "left_anti")
     shard = shard_of_id(F.col("schedule_id"), shards).alias("shard")

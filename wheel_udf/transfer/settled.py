@@ -30,7 +30,9 @@ from wheel_udf.pending import PendingWork, read_to
 from wheel_udf.store import SlotStore, is_far_column, verdicts
 from wheel_udf.stream import shard_keys, shard_of_id
 from wheel_udf.transfer.content import FINISH
+from wheel_udf.transfer.ranks import amend_of, op_of, rank_of
 from wheel_udf.wheel import (
+    CANCEL,
     ENDED,
     ENTRY_SCHEMA,
     FIRED,
@@ -139,11 +141,13 @@ def _ends(gone: DataFrame, heads: Sequence[Mapping[str, Any]], shards: int) -> C
 def _late_acts(far: DataFrame, memory: DataFrame, clock_ms: int | None) -> DataFrame:
     """The far entries that an act has made of entries that had fired: the wheel remembers their end at their due time, ahead of the clock."""
     known = memory.where(
-        (F.col("status") == FIRED) & (F.col("rank") % 2 == 1) & (F.col("ended_at_ms") > F.lit(clock_ms))
+        (F.col("status") == FIRED)
+        & (op_of(F.col("rank")) == CANCEL)
+        & (F.col("ended_at_ms") > F.lit(clock_ms))
     ).select(
         "schedule_id",
         "seq",
-        F.shiftright("rank", 1).alias("amend"),
+        amend_of(F.col("rank")).alias("amend"),
         F.col("ended_at_ms").alias("deliver_at_ms"),
     )
     keys = ["schedule_id", "seq", "amend", "deliver_at_ms"]
@@ -170,7 +174,7 @@ def _ended(gone: DataFrame, clock_ms: int | None) -> DataFrame:
     columns = {
         "schedule_id": F.col("schedule_id"),
         "seq": F.col("seq"),
-        "rank": (2 * F.col("amend") + F.col("op")).cast("int"),
+        "rank": rank_of(F.col("amend"), F.col("op")),
         "status": F.lit(ENDED).cast("byte"),
         "deliver_at_ms": F.lit(None).cast("long"),
         "ended_at_ms": F.lit(clock_ms).cast("long"),

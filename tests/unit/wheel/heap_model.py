@@ -48,7 +48,7 @@ ENTRY_COLUMNS = (
 
 Command = dict[str, Any]
 Row = dict[str, Any]
-Version = tuple[int, int]
+Version = tuple[int, int, int]
 
 
 @dataclass
