@@ -154,12 +154,13 @@ def _at_least(field: str, value: int | None, least: int) -> None:
         )
 
 
-def clock_options(clock: Clock | StoreClock, shards: int, folder: Path) -> dict[str, str]:
-    """The options of the clock source for this clock."""
+def clock_options(clock: Clock | StoreClock, shards: int, folder: Path, frame: str = "") -> dict[str, str]:
+    """The options of the clock source for this clock; `frame` is the name of the operator's frame on the hint board."""
     return {
         "clock": json.dumps(asdict(clock) | {"kind": clock.kind}),
         "shards": str(shards),
         "folder": str(folder),
+        "frame": frame,
     }
 
 

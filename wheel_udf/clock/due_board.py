@@ -6,10 +6,12 @@ does this.) The last answer of each shard is a small file, replaced atomically::
 
     <folder>/<query id>/<shard>.json     last answer of a shard
     <folder>/runs/<run>                  query that a run of the clock source belongs to
+    <folder>/frames/<frame>              query that is about to run a frame of an operator
     <folder>/stores/<token>.json         progress of the keeper of a slot store (see Published)
+    <folder>/acts/<query id>/<n>.json    rows of act n on the query's pending work, by shard (see post_act)
 
 A missing or damaged answer, or one of another query, counts as "due now": losing the board costs a tick and nothing
-else. So the folder need not outlive the driver: each driver has one of its own, with a random name, that only
+else. Acts are copies of files of the checkpoint, which are posted again at each start. So the folder need not outlive the driver: each driver has one of its own, with a random name, that only
 its user can enter. A folder that another user owns or can write to is refused: with forged answers, that user
 could delay deliveries.
 
@@ -77,7 +79,7 @@ class Published:
 
 @dataclass(frozen=True)
 class _Link:
-    """The query that a run of the clock source belongs to."""
+    """The query that a run of the clock source, or a frame, belongs to."""
 
     query_id: str
 
@@ -109,7 +111,7 @@ class HintBoard:
 
     def answers(self, run: str) -> dict[int, Answer]:
         """The answers of the query that a run of the source belongs to; empty while that query is not known."""
-        query_id = self._query_of(run)
+        query_id = self._linked("runs", run)
         files = list((self.folder / query_id).glob("*.json")) if query_id else []
         found = {int(file.stem): _read(file, Answer) for file in files if _SHARD.fullmatch(file.stem)}
         return {shard: answer for shard, answer in found.items() if answer is not None}
@@ -126,16 +128,52 @@ class HintBoard:
         """Removes what was published."""
         (self.folder / "stores" / f"{token}.json").unlink(missing_ok=True)
 
+    def post_act(self, query_id: str, number: int, rows: Mapping[str, str]) -> None:
+        """Posts the rows of an act, as text for each shard that it concerns; a second post of it does nothing."""
+        place = self._act(query_id, number)
+        if not place.exists():
+            place.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._replace(place, rows)
+
+    def expect(self, frame: str, query_id: str) -> None:
+        """Links a frame of an operator to the query that is about to run it, before the first tick of that query."""
+        self._replace(self.folder / "frames" / frame, {"query_id": query_id})
+
+    def query_of(self, run: str, frame: str) -> str | None:
+        """The query of a run of the source; before its first answer, the query that its frame is linked to."""
+        return self._linked("runs", run) or (self._linked("frames", frame) if frame else None)
+
+    def acts(self, query_id: str, first: int) -> int:
+        """How many acts on a query were posted, if those before `first` were."""
+        if not _ID.fullmatch(query_id):
+            return first
+        while self._act(query_id, first).exists():
+            first += 1
+        return first
+
+    def act(self, query_id: str, number: int) -> dict[str, str]:
+        """The rows of an act, as text by shard.
+
+        Raises:
+            FileNotFoundError: It was not posted.
+        """
+        found: dict[str, str] = json.loads(self._act(query_id, number).read_bytes())
+        return found
+
+    def _act(self, query_id: str, number: int) -> Path:
+        assert _ID.fullmatch(query_id), "an id of Spark"
+        return self.folder / "acts" / query_id / f"{number}.json"
+
     def forget(self, run: str) -> None:
         """Removes the files of a run that has ended."""
-        query_id = self._query_of(run)
+        query_id = self._linked("runs", run)
         if query_id:
             shutil.rmtree(self.folder / query_id, ignore_errors=True)
         (self.folder / "runs" / run).unlink(missing_ok=True)
 
-    def _query_of(self, run: str) -> str | None:
-        """The query of a run; None if it is not known, or its name is a path out of the folder."""
-        link = _read(self.folder / "runs" / run, _Link)
+    def _linked(self, kind: str, name: str) -> str | None:
+        """The query that a run or a frame is linked to; None if it is not known, or its name is a path out of the folder."""
+        link = _read(self.folder / kind / name, _Link)
         return link.query_id if link and _ID.fullmatch(link.query_id) else None
 
     def _replace(self, path: Path, content: Mapping[str, Any]) -> None:

@@ -27,6 +27,12 @@ Bounded input (``availableNow``)
     batch. After the first batch without input it offers ``until``, then further ticks while a backlog over
     the limit is left; then it ends.
 
+Acts
+    Cancels, moves and reroutes of what waits in the state (:mod:`wheel_udf.pending.acts`) travel with the clock. The
+    offset has their number; the rows of those between two offsets are in the ticks of the shards they concern. So
+    Spark journals which batch takes them, and a replay sees the same. New acts are a reason for a tick, which then
+    moves a simulated clock no further.
+
 Planning process
     Spark starts one Python process beside the driver per running clock source, and most of its start is
     imports. Planning must therefore not import numpy, pandas or pyarrow; only :meth:`ClockReader.read`, which
@@ -58,7 +64,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CLOCK_FORMAT = "wheel-clock"
-CLOCK_SCHEMA = "shard int, instant_ms long, run string"
+CLOCK_SCHEMA = "shard int, instant_ms long, run string, acts string"
 _MARK = "wheel_clock"
 INSTANT_BEFORE_ALL_MS = -(2**62)
 """The clock of a store before its keeper has published an instant."""
@@ -87,19 +93,28 @@ class ClockSource(DataSource):
             clock_from_json(self.options["clock"]),
             int(self.options["shards"]),
             HintBoard(self.options["folder"]),
+            self.options.get("frame", ""),
         )
 
 
 @dataclass
 class TickPartition(InputPartition):
-    """The rows of one offset, one per shard; sent to the task that makes them."""
+    """The rows of one offset, one per shard; sent to the task that makes them.
+
+    Attributes:
+        shards: Number of shards.
+        instant_ms: The instant that the offset carries.
+        run: Run of the clock source.
+        acts: Rows of acts, as text by shard.
+    """
 
     shards: int
     instant_ms: int | None
     run: str
+    acts: dict[int, str]
 
-    def __init__(self, shards: int, instant_ms: int | None, run: str) -> None:
-        self.shards, self.instant_ms, self.run = shards, instant_ms, run
+    def __init__(self, shards: int, instant_ms: int | None, run: str, acts: dict[int, str]) -> None:
+        self.shards, self.instant_ms, self.run, self.acts = shards, instant_ms, run, acts
 
 
 Offset = dict[str, Any]
@@ -109,11 +124,12 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Decides, each time Spark plans a batch, whether time moves on.
 
     An offset is ``{wheel_clock: counter}``, plus ``instant_ms`` where the offset itself carries the time (a
-    simulated instant, a published one, or ``until``).
+    simulated instant, a published one, or ``until``), plus ``acts``, the number of acts that were taken,
+    and ``query``, the id of the query they are on, from the first act on.
     """
 
-    def __init__(self, clock: Clock | StoreClock, shards: int, board: HintBoard) -> None:
-        self.clock, self.shards, self.board = clock, shards, board
+    def __init__(self, clock: Clock | StoreClock, shards: int, board: HintBoard, frame: str = "") -> None:
+        self.clock, self.shards, self.board, self.frame = clock, shards, board, frame
         self.run = uuid.uuid4().hex
         self.bounded = False
         self.ticked = False
@@ -138,14 +154,33 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             offer = self._held(start, answers)
             if offer == start:
                 offer = self._bounded(start, answers) if self.bounded else self._unbounded(start, answers)
+            offer = self._with_acts(start, offer)
         if offer != start:
             self.ticked = True
             self.offered_at_ms = _elapsed_ms()
         return offer
 
+    def _with_acts(self, start: Offset, offer: Offset) -> Offset:
+        """The offer plus the acts that no offset has; a new one if there are any."""
+        query = start.get("query") or self.board.query_of(self.run, self.frame)
+        if query is None:
+            return offer
+        posted = self.board.acts(query, start.get("acts", 0))
+        return {**offer, "query": query, "acts": posted} if posted else offer
+
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The rows between two offsets: those of the later one."""
-        return [] if start == end else [TickPartition(self.shards, end.get("instant_ms"), self.run)]
+        if start == end:
+            return []
+        return [TickPartition(self.shards, end.get("instant_ms"), self.run, self._acts_between(start, end))]
+
+    def _acts_between(self, start: Offset, end: Offset) -> dict[int, str]:
+        """The rows of the acts between two offsets, by shard; those of several acts in one text, with a comma between two."""
+        found: dict[int, list[str]] = {}
+        for number in range(start.get("acts", 0), end.get("acts", 0)):
+            for shard, rows in self.board.act(end["query"], number).items():
+                found.setdefault(int(shard), []).append(rows)
+        return {shard: ",".join(rows) for shard, rows in found.items()}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One row for each shard."""
@@ -158,8 +193,9 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             pa.array(range(count), pa.int32()),
             pa.array([partition.instant_ms] * count, pa.int64()),
             pa.array([partition.run] * count, pa.string()),
+            pa.array([partition.acts.get(shard) for shard in range(count)], pa.string()),
         ]
-        yield pa.RecordBatch.from_arrays(arrays, names=["shard", "instant_ms", "run"])
+        yield pa.RecordBatch.from_arrays(arrays, names=["shard", "instant_ms", "run", "acts"])
 
     def stop(self) -> None:
         """Removes this run's files from the board."""

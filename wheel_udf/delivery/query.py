@@ -29,6 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from wheel_udf.clock import HintBoard, is_clock_offset
+from wheel_udf.delivery.act_courier import ActCourier
 from wheel_udf.delivery.batch_writer import write_batch
 from wheel_udf.delivery.destinations import Destinations, Sink, require_apart, shape_of
 from wheel_udf.delivery.report import BatchReport, report_of, total_of
@@ -92,12 +93,16 @@ def deliver(
     lease = Lease(checkpoint).acquire()
     try:
         identity = open_checkpoint(checkpoint, name=name, **asked)
+        board = HintBoard(facts.board)
+        courier = None if facts.stored else ActCourier(checkpoint, board, facts.frame)
+        if courier is not None:
+            courier.prepare()
         delivery = _Delivery(
             destinations=destinations,
             rejects=rejects,
             checkpoint=checkpoint,
             identity=identity,
-            board=HintBoard(facts.board),
+            board=board,
             bounded=trigger == AVAILABLE_NOW,
             facts=facts,
             on_batch=on_batch,
@@ -112,6 +117,8 @@ def deliver(
         lease.close()
         raise
     lease.close_after(query)
+    if courier is not None:
+        courier.follow(query)
     return query
 
 

@@ -11,7 +11,7 @@
     wheel-udf reroute  --config FILE (--id ID | --where SQL)... --to NAME [--dry-run]
 
 They read the config of the job, and work while it runs and while it is stopped. Rows are printed as JSON, one on a line, without key and value
-unless ``--payload`` is given. ``--dry-run`` counts and changes nothing. A purgatory has ``pending``: its operations. The arguments:
+unless ``--payload`` is given. ``--dry-run`` counts and changes nothing. A purgatory has ``pending`` (its operations), ``cancel`` and ``acts``. The arguments:
 :mod:`wheel_udf.job.arguments`.
 """
 
@@ -33,6 +33,8 @@ from wheel_udf.platform import quiet_sql
 _DAY_MS = 86_400_000
 _LAST_DAY = 2_932_896
 """Days from 1970-01-01 to 9999-12-31, where the dates of matplotlib end."""
+_OF_PURGATORY = ("pending", "cancel", "acts")
+_PLURAL = {"entry": "entries", "operation": "operations"}
 _DONE = {"cancel": "cancelled", "move": "moved", "reroute": "rerouted"}
 
 
@@ -51,17 +53,17 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
         ConfigError: A purgatory has no such verb.
         WheelError: The verb failed.
     """
-    if isinstance(config, PurgatoryConfig) and asked.verb != "pending":
+    if isinstance(config, PurgatoryConfig) and asked.verb not in _OF_PURGATORY:
         raise ConfigError(
             "a purgatory has no such verb",
             field="verb",
             value=asked.verb,
-            rule="pending",
-            hint="an operation is cancelled by an event: op CANCEL_OPERATION, key its op_id",
+            rule=", ".join(_OF_PURGATORY),
+            hint="an operation cannot be changed: cancel it, and send a new one",
         )
     with quiet_sql(), session(config.name) as spark:
         if isinstance(config, PurgatoryConfig):
-            _list_operations(spark, config, asked, say)
+            _of_purgatory(spark, config, asked, say)
         else:
             assert isinstance(config, SchedulerConfig), "there are two kinds"
             _of_scheduler(spark, config, asked, say)
@@ -81,6 +83,17 @@ def _of_scheduler(spark: SparkSession, config: SchedulerConfig, asked: argparse.
             _acts(spark, work, say)
         case _:
             _act(spark, work, asked, say)
+
+
+def _of_purgatory(spark: SparkSession, config: PurgatoryConfig, asked: argparse.Namespace, say: Say) -> None:
+    work = PendingWork(config.checkpoint)
+    match asked.verb:
+        case "pending":
+            _list_operations(spark, config, asked, say)
+        case "acts":
+            _acts(spark, work, say)
+        case _:
+            _act(spark, work, asked, say, noun="operation")
 
 
 def _list_operations(
@@ -175,24 +188,25 @@ def draw(steps: DataFrame, file: Path) -> None:
     plt.close(figure)
 
 
-def _act(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, say: Say) -> None:
+def _act(
+    spark: SparkSession, work: PendingWork, asked: argparse.Namespace, say: Say, *, noun: str = "entry"
+) -> None:
     picked = _picked(asked)
     if asked.verb == "cancel":
         count = acts.cancel(spark, work, picked, dry_run=asked.dry_run)
     else:
         act = acts.move if asked.verb == "move" else acts.reroute
         count = act(spark, work, picked, to=asked.to, dry_run=asked.dry_run)
-    say(_act_text(asked.verb, count, dry_run=asked.dry_run))
+    say(_act_text(asked.verb, count, noun, dry_run=asked.dry_run))
 
 
-def _act_text(verb: str, count: int, *, dry_run: bool) -> str:
-    noun = "entry" if count == 1 else "entries"
+def _act_text(verb: str, count: int, noun: str, *, dry_run: bool) -> str:
+    noun = noun if count == 1 else _PLURAL[noun]
     return f"would {verb} {count} {noun} (dry run)" if dry_run else f"{_DONE[verb]} {count} {noun}"
 
 
 def _acts(spark: SparkSession, work: PendingWork, say: Say) -> None:
-    if work.store is not None:
-        _say_rows(acts.audit(spark, work.store).orderBy("at"), say)
+    _say_rows(acts.audit(spark, work.store or work.query).orderBy("at", "batch"), say)
 
 
 def _history(

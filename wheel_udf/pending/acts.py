@@ -1,4 +1,4 @@
-"""Cancels, moves and reroutes pending entries of a slot store, by id or by predicate; from any process, while the job runs.
+"""Cancels, moves and reroutes pending entries, by id or by predicate; from any process, while the job runs or rests.
 
 An act only adds rows. Each selected entry gets a row with a higher version, ``(seq, amend)`` with the same ``seq``, and the wheel handles that row
 like a command of a producer::
@@ -10,18 +10,21 @@ like a command of a producer::
 
 Delay levels: a moved entry is due at the given time, to the millisecond and without a level; a rerouted entry keeps its level.
 
-A later command of the producer with a higher ``seq`` still wins over an act. Each act is one commit, so it is done completely or not at all. Rows
-are placed by the store's cursor; if a hand-over moves the cursor meanwhile, the rows are placed again. The selection is made once, before the
-first try.
+A later command of the producer with a higher ``seq`` still wins over an act.
 
-Each act is recorded in the commit that adds its rows, its rows have the number of the act, and it is shown by :func:`audit` (:mod:`wheel_udf.pending.audit`).
+Where the rows go depends on where the entries wait:
+
+* Slot store (tiered mode): to the store, in one commit together with the record of the act, so it is done completely or not at all. Rows are placed by
+  the store's cursor; if a hand-over moves the cursor meanwhile, they are placed again. The selection is made once, before the first try.
+* State (direct mode; a purgatory, whose operations can be cancelled): to a file of the checkpoint, together with the record, which the query takes with
+  its next batch (:mod:`wheel_udf.pending.acts_on_state`). A query at rest takes it with its next start, before anything fires.
+
+All acts are shown by :func:`audit` (:mod:`wheel_udf.pending.audit`).
 
 An act obeys the contract of the job if :class:`PendingWork` has it: a reroute goes to an allowed destination only, and a move to at most
-``max_delay`` after the store's clock (after the wall clock if the store has none).
+``max_delay`` after the clock (of the store or the state; after the wall clock if there is none).
 
 Predicates are SQL over :data:`~wheel_udf.pending.entries.PENDING_COLUMNS`; Spark parses them as one boolean expression per row.
-
-Caveats: the direct mode has no table to write to; there, send a CANCEL or REPLACE as a command.
 """
 
 from __future__ import annotations
@@ -43,11 +46,13 @@ from wheel_udf.common import (
     instant_text_ms,
     is_destination_name,
 )
+from wheel_udf.pending.acts_on_state import Wording, act_on_state, state_clock_ms
 from wheel_udf.pending.audit import Act, arrived_by, audit, copy_records, user_name
 from wheel_udf.pending.entries import PendingWork, pending
-from wheel_udf.platform import first_line
+from wheel_udf.pending.operations import operations_pending
+from wheel_udf.platform import first_line, identity_of
 from wheel_udf.store import CURSOR, Head, SlotStore, stored_rows
-from wheel_udf.wheel import CANCEL, SCHEDULE
+from wheel_udf.wheel import ACT_SCHEMA, CANCEL, SCHEDULE
 
 __all__ = ["Picked", "audit", "cancel", "move", "reroute"]
 
@@ -111,7 +116,7 @@ def cancel(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: b
 
     Args:
         spark: A session.
-        work: Where the entries are; must have a store.
+        work: Where the entries are.
         picked: The selection.
         dry_run: Count the entries and change nothing.
 
@@ -119,9 +124,12 @@ def cancel(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: b
         The number of selected pending entries.
 
     Raises:
-        ActError: There is no store, the predicate cannot be used, or too many conflicting commits.
+        ActError: The predicate cannot be used, the change is out of bounds, or too many conflicting acts.
+        CheckpointError: There is no checkpoint, or it is damaged.
         StoreError: The store has more than one writer.
     """
+    if work.store is None and identity_of(work.query).mode == "purgatory":
+        return _cancel_operations(spark, work, picked, dry_run=dry_run)
     return _act(spark, work, picked, _Change("cancel", "", op=CANCEL), dry_run=dry_run)
 
 
@@ -130,7 +138,7 @@ def move(spark: SparkSession, work: PendingWork, picked: Picked, *, to: str, dry
 
     Args:
         spark: A session.
-        work: Where the entries are; must have a store.
+        work: Where the entries are.
         picked: The selection.
         to: SQL of a timestamp over the same columns, for example ``timestamp'2026-01-01 10:00:00'``, ``deliver_at + interval 1 hour``.
         dry_run: Count the entries and change nothing.
@@ -143,7 +151,7 @@ def reroute(spark: SparkSession, work: PendingWork, picked: Picked, *, to: str, 
 
     Args:
         spark: A session.
-        work: Where the entries are; must have a store.
+        work: Where the entries are.
         picked: The selection.
         to: Name of the new destination.
         dry_run: Count the entries and change nothing.
@@ -204,46 +212,96 @@ def _require_utf8(field: str, text: str | None) -> None:
         raise ActError("not a text", field=field, value=text, rule="UTF-8") from None
 
 
+def _cancel_operations(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: bool) -> int:
+    """Cancels operations of a purgatory, as an event CANCEL_OPERATION does."""
+    columns = {
+        "group": F.col("group"),
+        "op_id": F.col("op_id"),
+        # Of an operation at rest there is none: it is cancelled as of the clock.
+        "event_time_ms": F.coalesce(F.unix_millis("event_time"), F.lit(FIRST_DUE_MS)),
+    }
+    return act_on_state(
+        work.query,
+        Wording("cancel", str(picked), ""),
+        lambda: picked.of(operations_pending(spark, work.query), "op_id"),
+        columns,
+        id_column="group",
+        dry_run=dry_run,
+    )
+
+
 def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, *, dry_run: bool) -> int:
-    store = work.store
-    if store is None:
-        raise ActError(
-            "the direct mode has no table of pending entries to act on",
-            field="mode",
-            value="direct",
-            rule="tiered",
-            hint="send a CANCEL, or the id with a higher seq, as a command",
-        )
     _require_utf8("to", change.due)
-    rows = picked.of(pending(spark, work, ids=picked.ids))
-    try:
-        chosen = change.of(rows, _clock_ms(store)).persist()
-    except PySparkException as fault:
-        what = f"the new due time cannot be used ({first_line(str(fault))})"
-        raise ActError(what, field="to", value=change.due, rule="SQL of a timestamp") from None
+    clock_ms = _clock_ms(spark, work)
+    latest_ms = _latest_due_ms(work, clock_ms)
+    if work.store is None:
+        return _act_on_entries_of_state(spark, work, picked, change, clock_ms, latest_ms, dry_run=dry_run)
+    chosen = _chosen(spark, work, picked, change, clock_ms).persist()
     try:
         count = chosen.count()
         if change.due is not None:
-            _require_good_dues(chosen, change.due, _latest_due_ms(work))
+            _require_good_dues(chosen, change.due, latest_ms)
         if dry_run or not count:
             return count
-        record = _append(store, chosen, change, picked, count)
+        record = _append(work.store, chosen, change, picked, count)
     finally:
         chosen.unpersist()
-    copy_records(spark, store, record)
+    copy_records(spark, work.store, record)
     return count
 
 
-def _latest_due_ms(work: PendingWork) -> int | None:
+def _act_on_entries_of_state(
+    spark: SparkSession,
+    work: PendingWork,
+    picked: Picked,
+    change: _Change,
+    clock_ms: int,
+    latest_ms: int | None,
+    *,
+    dry_run: bool,
+) -> int:
+    if identity_of(work.query).mode == "purgatory":
+        rule, hint = "cancel", "cancel it, and send a new one"
+        raise ActError("an operation cannot be changed", field="act", value=change.act, rule=rule, hint=hint)
+
+    def require(chosen: DataFrame) -> None:
+        if change.due is not None:
+            _require_good_dues(chosen, change.due, latest_ms)
+
+    return act_on_state(
+        work.query,
+        Wording(change.act, str(picked), change.change),
+        lambda: _chosen(spark, work, picked, change, clock_ms),
+        {name: F.col(name) for name in ACT_SCHEMA.names},
+        id_column="schedule_id",
+        require=require,
+        dry_run=dry_run,
+    )
+
+
+def _chosen(
+    spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, clock_ms: int
+) -> DataFrame:
+    """The selected entries as changed commands."""
+    try:
+        return change.of(picked.of(pending(spark, work, ids=picked.ids)), clock_ms)
+    except PySparkException as fault:
+        what = f"the new due time cannot be used ({first_line(str(fault))})"
+        raise ActError(what, field="to", value=change.due, rule="SQL of a timestamp") from None
+
+
+def _latest_due_ms(work: PendingWork, clock_ms: int) -> int | None:
     """The latest due time that the contract allows to an act."""
-    if work.contract is None or work.contract.max_delay_ms is None or work.store is None:
+    if work.contract is None or work.contract.max_delay_ms is None:
         return None
-    return _clock_ms(work.store) + work.contract.max_delay_ms
+    return clock_ms + work.contract.max_delay_ms
 
 
-def _clock_ms(store: SlotStore) -> int:
-    """The clock of a store; the wall clock if it has none."""
-    clock_ms = store.head().clock_ms
+def _clock_ms(spark: SparkSession, work: PendingWork) -> int:
+    """The clock of a store or a state; the wall clock if it has none."""
+    if work.store is None:
+        return state_clock_ms(spark, work.query)
+    clock_ms = work.store.head().clock_ms
     return wall_clock_ms() if clock_ms is None else clock_ms
 
 

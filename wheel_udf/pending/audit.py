@@ -1,4 +1,7 @@
-"""The record of acts on a slot store: who changed which pending entries, when and how.
+"""The record of acts: who changed which pending entries, when and how.
+
+Of the direct mode and a purgatory, each act is a file of the checkpoint that holds its record
+(:mod:`wheel_udf.pending.acts_on_state`). The rest of this page is about the slot store.
 
 The commit that adds an act's rows holds the record too, as the commit's ``userMetadata``. So either both are there or neither, and a failure
 after the commit (no user name, no disk) leaves no act without a record. A commit's metadata lasts as long as the table's log, so each act
@@ -23,18 +26,28 @@ import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common import ActError, typed_record
-from wheel_udf.platform import SPARK_ERRORS, append_once, delta_log as tables, first_line, parsed_json
+from wheel_udf.platform import (
+    SPARK_ERRORS,
+    acts_of,
+    append_once,
+    delta_log as tables,
+    earlier_records,
+    first_line,
+    keep_records,
+    parsed_json,
+)
 from wheel_udf.store import SlotStore
 
 AUDIT_SCHEMA: Final = (
     "at timestamp, act string, by string, picked string, change string, rows long, batch long"
 )
+_NAMES: Final = ("act", "by", "picked", "change", "rows", "batch")
 _KEY: Final = "wheel_udf.act"
 _MARK: Final = "acts"
 """Transactions of the table of records: the number of the last act that was copied, and all before it."""
@@ -102,17 +115,38 @@ def user_name() -> str:
         return f"uid {os.getuid()}"
 
 
-def audit(spark: SparkSession, store: SlotStore) -> DataFrame:
-    """Returns all acts on a store, one row each (:data:`AUDIT_SCHEMA`).
+def audit(spark: SparkSession, place: SlotStore | str) -> DataFrame:
+    """Returns all acts, one row each (:data:`AUDIT_SCHEMA`).
+
+    Args:
+        spark: A session.
+        place: The slot store; of the direct mode or a purgatory the checkpoint.
 
     Raises:
         ActError: The table of records, or one in the history of the store, cannot be read.
+        CheckpointError: The file of an act is damaged.
     """
+    if isinstance(place, str):
+        records = [*earlier_records(place), *(record for record, _ in acts_of(place))]
+        return _frame(spark, map(act_of_file, records))
+    store = place
     copied, batches = _copied(spark, store)
     last = max(store.last_acts(), default=None)
     if last is not None and last not in batches:
         copied = copied.unionByName(_frame(spark, _in_log(spark, store)))
     return copied.dropDuplicates(["batch"])
+
+
+def act_of_file(noted: dict[str, Any]) -> Act:
+    """The record in the file of an act.
+
+    Raises:
+        ActError: This release cannot read it.
+    """
+    record = typed_record(Act, noted)
+    if record is None:
+        raise ActError("the record of an act cannot be read", field="record", value=json.dumps(noted))
+    return record
 
 
 def copy_records(spark: SparkSession, store: SlotStore, newest: Act) -> None:
@@ -137,17 +171,24 @@ def copy_records(spark: SparkSession, store: SlotStore, newest: Act) -> None:
         )  # fmt: skip
 
 
-def take_over(store: SlotStore, acts: DataFrame) -> None:
-    """Copies the records of another store to a new one, which has no acts yet. Their numbers come before those of the new store.
+def take_over(place: SlotStore | str, acts: DataFrame) -> None:
+    """Copies the records of another job to a new one, which has no acts yet. Their numbers come before those of the new one.
 
     Args:
-        store: The new store.
+        place: The new store; of the direct mode or a purgatory the new checkpoint.
         acts: The table of :func:`audit`.
     """
     last = acts.agg(F.max("batch")).collect()[0][0]
-    if last is not None:
-        earlier = acts.withColumn("batch", F.col("batch") - F.lit(last + 1))
-        earlier.coalesce(1).write.format("delta").mode("overwrite").save(_place(store))
+    if last is None:
+        return
+    earlier = acts.withColumn("batch", F.col("batch") - F.lit(last + 1))
+    if not isinstance(place, str):
+        earlier.coalesce(1).write.format("delta").mode("overwrite").save(_place(place))
+        return
+    named = earlier.select(F.unix_millis("at").alias("at_ms"), *(F.col(name) for name in _NAMES)).orderBy(
+        "batch"
+    )
+    keep_records(place, [row.asDict() for row in named.collect()])
 
 
 def _place(store: SlotStore) -> str:

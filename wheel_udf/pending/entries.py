@@ -1,6 +1,7 @@
 """Pending entries as a table: :func:`pending` reads them from a running or stopped wheel, direct or tiered, and changes nothing.
 
-Direct mode: the entries are in Spark's state (:mod:`wheel_udf.pending.state`).
+Direct mode: the entries are in Spark's state (:mod:`wheel_udf.pending.state`). They are shown as acts have left them, also acts that no batch has
+taken yet.
 
 Tiered mode: far entries are in the slot store, near entries in the state; both have versions. Of the rows of one id in the store the highest
 version decides::
@@ -31,6 +32,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 
 from wheel_udf.commands import MAX_INSTANT_MS, Contract
 from wheel_udf.common import DURATION_RULE, ConfigError, parse_duration_ms
+from wheel_udf.pending.acts_on_state import changed
 from wheel_udf.pending.state import in_state
 from wheel_udf.platform import committed_offsets, require_checkpoint, version_at
 from wheel_udf.store import STORE_SCHEMA, VERSION, Head, SlotStore, is_far, is_far_column, with_version
@@ -94,6 +96,8 @@ def pending(
     require_checkpoint(work.checkpoint)
     if work.store is None:
         rows = in_state(spark, work.query, as_of_ms=as_of_ms)
+        if as_of_ms is None:
+            rows = changed(rows, work.query)
         return _public(rows if ids is None else rows.where(F.col("schedule_id").isin(*ids)), F.lit("state"))
     if as_of_ms is None:
         rows = _pending_in_store(spark, work.store, work.query, ids)

@@ -9,7 +9,7 @@ Nothing is stored for this purpose. The answer is put together from these source
     tables of the destinations      when it fired, how late                                       as long as the tables are kept
     topics of the destinations      the same                                                      as long as the topics keep their records
     table or topic of the rejects   why a command was refused, or the entry missed                the same
-    records of acts (tiered)        who moved, rerouted or cancelled it, when and by which act    always
+    records of acts                 who moved, rerouted or cancelled it, when and by which act    always
     the geometry                    the levels it passes, and when                                always
 
 Caveats: files are not searched, and topics are read whole. The levels are computed from the wheel's rule, from the version's event time (of an act: its
@@ -22,16 +22,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+import pyarrow.compute as pc
 from pyspark.sql import Row, SparkSession, functions as F
 
 from wheel_udf.delivery import DeltaSink, Destinations, KafkaSink, Sink, duration_text
-from wheel_udf.pending.audit import act_of, audit
+from wheel_udf.pending.audit import act_of, act_of_file, audit
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.in_topics import Event, fired_to_topics, rejected_to_topic
 from wheel_udf.pending.state import clock_of, remembered
-from wheel_udf.platform import delta_log as tables, open_folder
+from wheel_udf.platform import acts_of, delta_log as tables, open_folder
 from wheel_udf.store import INBOX, SlotStore, id_hash, is_far
 from wheel_udf.wheel import (
+    ACT_SCHEMA,
     CANCEL,
     COMMAND,
     ENDED,
@@ -44,6 +46,7 @@ from wheel_udf.wheel import (
     MOVED,
     WAITING,
     Wheel,
+    acts_of_texts,
     level_name,
     path_of,
 )
@@ -90,6 +93,8 @@ def history_of(
     events: list[Event] = []
     if work.store is not None:
         events += _in_store(spark, work.store, schedule_id, geometry)
+    else:
+        events += _acts_on_state(work.query, schedule_id)
     events += _waiting(spark, work, schedule_id, geometry)
     events += _in_memory(spark, work, schedule_id)
     places = sorted(set(_tables_of(spark, destinations)) if destinations is not None else ())
@@ -122,6 +127,18 @@ def _in_store(spark: SparkSession, store: SlotStore, schedule_id: str, geometry:
                 yield from _way(
                     geometry, row.seq, row.deliver_at_ms, row.event_time_ms, _beaten_ms(row, rows)
                 )
+
+
+def _acts_on_state(checkpoint: str, schedule_id: str) -> Iterator[Event]:
+    for noted, rows in acts_of(checkpoint):
+        table = acts_of_texts(list(rows.values()), ACT_SCHEMA)
+        record = act_of_file(noted)
+        for row in table.filter(pc.equal(table["schedule_id"], schedule_id)).to_pylist():
+            due_ms = row["deliver_at_ms"]
+            asked_ms = None if due_ms is None else due_ms - (row["level_error_ms"] or 0)
+            about = (row["seq"], row["amend"] or None, asked_ms, row["destination"])
+            event = Event(record.at_ms, "CANCEL" if row["op"] == CANCEL else "SCHEDULE", *about)
+            yield replace(event, by=record.by, act=f"{record.act} {record.change}".strip())
 
 
 def _rows_of(store: SlotStore, schedule_id: str) -> list[Row]:

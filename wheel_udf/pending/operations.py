@@ -9,6 +9,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
+from wheel_udf.pending.acts_on_state import not_cancelled
 from wheel_udf.pending.state import from_state
 from wheel_udf.platform import require_checkpoint
 from wheel_udf.purgatory import LOOK_SCHEMA, operations_of_text
@@ -41,4 +42,5 @@ def operations_pending(spark: SparkSession, checkpoint: str, *, as_of_ms: int | 
     named = {
         name: F.timestamp_millis(f"{name}_ms").alias(name) for name in ("event_time", "deadline", "limit")
     }
-    return rows.select(*(named.get(name, F.col(name)) for name in OPERATIONS_PENDING))
+    shown = rows.select(*(named.get(name, F.col(name)) for name in OPERATIONS_PENDING))
+    return shown if as_of_ms is not None else not_cancelled(shown, checkpoint)

@@ -114,6 +114,16 @@ if TYPE_CHECKING:
         java as java,
         kafka_admin as kafka_admin,
     )
+    from wheel_udf.platform.act_files import (
+        acts_made as acts_made,
+        acts_of as acts_of,
+        acts_taken as acts_taken,
+        create_act as create_act,
+        earlier_records as earlier_records,
+        keep_records as keep_records,
+        read_act as read_act,
+        require_acts as require_acts,
+    )
     from wheel_udf.platform.cached_columns import (
         Prepared as Prepared,
     )
@@ -218,6 +228,16 @@ else:
     __getattr__, __dir__ = exports(
         __name__,
         {
+            "act_files": (
+                "acts_made",
+                "acts_of",
+                "acts_taken",
+                "create_act",
+                "earlier_records",
+                "keep_records",
+                "read_act",
+                "require_acts",
+            ),
             "cached_columns": ("Prepared",),
             "delta_files": ("File", "FileList", "is_addition", "partition_of", "stats_of"),
             "delta_log": ("Snapshot", "tables_read", "version_at"),

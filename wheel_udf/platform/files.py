@@ -47,6 +47,9 @@ class Folder(Protocol):
     def replace(self, name: str, content: bytes) -> None:
         """Writes or replaces a file as a whole; creates the folder if it is missing."""
 
+    def create(self, name: str, content: bytes) -> bool:
+        """Writes a new file as a whole, with the folders that it needs. Returns False, and writes nothing, if there is one of this name."""
+
     def unwritable_reason(self) -> str | None:
         """Writes a small file and removes it, with the folders that it needed. Returns why that failed; None if it did not."""
 
@@ -77,17 +80,23 @@ class _LocalFolder:
     def replace(self, name: str, content: bytes) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = self.folder / f".{name}.draft"
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_through(draft, content)
         draft.replace(self.folder / name)
-        # Only this puts the rename on the disk.
-        handle = os.open(self.folder, os.O_RDONLY)
+        _sync(self.folder)
+
+    def create(self, name: str, content: bytes) -> bool:
+        place = self.folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
         try:
-            os.fsync(handle)
+            _write_through(draft, content)
+            os.link(draft, place)  # unlike a rename, it replaces nothing
+        except FileExistsError:
+            return False
         finally:
-            os.close(handle)
+            draft.unlink(missing_ok=True)
+        _sync(place.parent)
+        return True
 
     def unwritable_reason(self) -> str | None:
         missing = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
@@ -104,6 +113,22 @@ class _LocalFolder:
                 with suppress(OSError):
                     each.rmdir()
         return None
+
+
+def _write_through(place: Path, content: bytes) -> None:
+    with place.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Puts new names in a folder on the disk; only this does."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 _PROBE = b"dry run of wheel-udf"
@@ -157,7 +182,21 @@ class _HadoopFolder:
     @required(CHECKPOINT_FILES)
     def replace(self, name: str, content: bytes) -> None:
         self._manager.createCheckpointDirectory()
-        stream = self._manager.createAtomic(self._path(self.name(name)), True)  # noqa: FBT003  # overwrite; py4j knows no keywords
+        self._write(name, content, over=True)
+
+    @required(CHECKPOINT_FILES)
+    def create(self, name: str, content: bytes) -> bool:
+        self._manager.mkdirs(self._path(self.name(name)).getParent())
+        try:
+            self._write(name, content, over=False)
+        except Py4JJavaError as fault:
+            if "FileAlreadyExistsException" in fault.java_exception.getClass().getName():
+                return False
+            raise
+        return True
+
+    def _write(self, name: str, content: bytes, *, over: bool) -> None:
+        stream = self._manager.createAtomic(self._path(self.name(name)), over)
         try:
             stream.write(content)
         except BaseException:

@@ -84,6 +84,9 @@ if TYPE_CHECKING:
     from wheel_udf.stream.watch_operator import (
         watch as watch,
     )
+    from wheel_udf.stream.watch_worker import (
+        CANCELLATION_SCHEMA as CANCELLATION_SCHEMA,
+    )
 else:
     __getattr__, __dir__ = exports(
         __name__,
@@ -96,5 +99,6 @@ else:
             "sharding": ("shard_keys", "shard_of_id"),
             "status_row": ("ShardStatus",),
             "watch_operator": ("watch",),
+            "watch_worker": ("CANCELLATION_SCHEMA",),
         },
     )

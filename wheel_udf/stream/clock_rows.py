@@ -4,7 +4,7 @@
 
     rows of the operator (shard, ..., event_at, tick = null) --.
                                                                 union, with the watermark under the event clock
-    clock source --> (shard, tick = "run|instant") ------------'
+    clock source --> (shard, tick = "run|instant|acts") -------'
 
 Decision: the package's folder is passed to Spark with the registered clock source alone. The process that
 plans a streaming Python source gets no ``--py-files`` (Spark 4.2), unlike the workers on executors, and takes
@@ -32,7 +32,9 @@ _EARLIEST, _LATEST = "1678-01-01 00:00:00Z", "2261-12-31 00:00:00Z"
 """Bounds of what pandas can hold as a timestamp."""
 
 
-def with_clock_rows(rows: DataFrame, clock: Clock | StoreClock, shards: int, board: HintBoard) -> DataFrame:
+def with_clock_rows(
+    rows: DataFrame, clock: Clock | StoreClock, shards: int, board: HintBoard, frame: str
+) -> DataFrame:
     """Rows of an operator, plus one row per shard for each tick of the clock.
 
     A clock row has ``shard`` and ``tick``; all its other columns are blank.
@@ -43,14 +45,19 @@ def with_clock_rows(rows: DataFrame, clock: Clock | StoreClock, shards: int, boa
         clock: The clock.
         shards: Number of shards.
         board: Where the shards post their answers.
+        frame: Name of the operator's frame on the board.
     """
     spark = rows.sparkSession
     register(spark, ClockSource)
-    ticks = spark.readStream.format(CLOCK_FORMAT).options(**clock_options(clock, shards, board.folder)).load()
-    instant = F.coalesce(F.col("instant_ms").cast("string"), F.lit(""))
+    ticks = (
+        spark.readStream.format(CLOCK_FORMAT)
+        .options(**clock_options(clock, shards, board.folder, frame))
+        .load()
+    )
+    known = (F.coalesce(F.col(name).cast("string"), F.lit("")) for name in ("run", "instant_ms", "acts"))
     own = {
         "shard": key_of_shard(F.col("shard"), shards),
-        "tick": F.concat_ws("|", F.coalesce("run", F.lit("")), instant),
+        "tick": F.concat_ws("|", *known),
     }
     blank = {"bigint": F.lit(NO_LONG), "int": F.lit(0)}
     columns = [

@@ -13,7 +13,8 @@ and Parquet files; JSON and CSV files lose it.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import uuid
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from pyspark.sql import Column, DataFrame, functions as F
@@ -41,6 +42,7 @@ class FrameFacts:
         shards: Number of shards.
         clock: Kind of clock.
         board: Folder of the hint board.
+        frame: Name of this frame on the hint board; empty in a frame of an earlier release.
         leveled: Whether there are delay levels, so that the frame has two more columns.
         stored: Whether far entries wait in a slot store.
     """
@@ -50,6 +52,7 @@ class FrameFacts:
     shards: int
     clock: str
     board: str
+    frame: str = field(default_factory=lambda: uuid.uuid4().hex)
     leveled: bool = False
     stored: bool = False
 
@@ -81,4 +84,4 @@ def facts_of(frame: DataFrame) -> FrameFacts:
             rule="a frame of schedule() or watch(), with its column `kind` and the metadata of that column",
             hint="pass the frame itself, or one read from Delta or Parquet, which keep the metadata",
         )
-    return FrameFacts(**facts | {"operator": Operator(facts["operator"])})
+    return FrameFacts(**{"frame": ""} | facts | {"operator": Operator(facts["operator"])})

@@ -81,7 +81,8 @@ def stepped(
         board_folder=str(board.folder) if _is_local(rows.sparkSession) else None,
         **settings,
     )
-    return by_shard(with_clock_rows(rows, clock, facts.shards, board), function, output_type, state_columns)
+    rows = with_clock_rows(rows, clock, facts.shards, board, facts.frame)
+    return by_shard(rows, function, output_type, state_columns)
 
 
 def by_shard(rows: DataFrame, function: Any, output_type: str, state_columns: Mapping[str, str]) -> DataFrame:

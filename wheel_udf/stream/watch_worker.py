@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.purgatory import (
+    CANCEL_OPERATION,
     EVENT_SCHEMA,
     OUTCOME_SCHEMA,
     REQUEST_SCHEMA,
@@ -27,10 +28,16 @@ from wheel_udf.purgatory import (
 )
 from wheel_udf.stream.status_row import WatchStatus
 from wheel_udf.stream.worker import DETAIL, GroupRows, ShardWorker, as_frame, ddl_of, part
+from wheel_udf.wheel import acts_of_texts
 
 _OUTPUT_SCHEMA = pa.schema(
     [("kind", pa.string()), *OUTCOME_SCHEMA, ("decided_at_ms", pa.int64()), (DETAIL, pa.string())]
 )
+
+CANCELLATION_SCHEMA = pa.schema(
+    [("group", pa.string()), ("op_id", pa.string()), ("event_time_ms", pa.int64())]
+)
+"""A row of an act on a purgatory: an operation to cancel, and its own time."""
 
 OUTPUT_TYPE = ddl_of(_OUTPUT_SCHEMA)
 """A row that leaves. ``detail`` by ``kind``: null of an outcome, of a rejected row its reason (the input's
@@ -75,6 +82,25 @@ def _events(rows: pa.Table) -> pa.Table:
     return _renamed(rows, EVENT_SCHEMA, columns)
 
 
+def _cancels(acts: pa.Table, now_ms: int) -> pa.Table:
+    """Acts as cancels of operations, at the last instant before the clock: what has a later time is decided later.
+
+    A cancel counts from the operation's own time on. Under the event clock that may be ahead of the clock, and then the cancel waits for it.
+    """
+    at_ms = np.maximum(acts["event_time_ms"].to_numpy(), now_ms - 1)
+    size = acts.num_rows
+    columns = {
+        "what": pa.repeat(pa.scalar(CANCEL_OPERATION, pa.int8()), size),
+        "group": acts["group"],
+        "name": acts["op_id"],
+        "event_time_ms": pa.array(at_ms),
+        "hash": pa.array(hashes_of(named(acts["group"], acts["op_id"]))),
+        "amount": pa.repeat(0.0, size),
+    }
+    arrays = [columns.get(field.name, pa.nulls(size, field.type)) for field in EVENT_SCHEMA]
+    return pa.table(arrays, schema=EVENT_SCHEMA)
+
+
 def _renamed(rows: pa.Table, schema: pa.Schema, others: dict[str, Any]) -> pa.Table:
     columns = [others[field.name] if field.name in others else rows[field.name] for field in schema]
     return pa.table(columns, schema=schema)
@@ -98,17 +124,20 @@ class WatchWorker(ShardWorker):
     def batch(self, shard: int, rows: GroupRows, group: Any) -> pd.DataFrame:
         """As :meth:`ShardWorker.batch`."""
         is_request = pc.less(rows.good["what"], 0)
+        acts = acts_of_texts(rows.acts, CANCELLATION_SCHEMA)
         state = (
             WatchState.from_row(group.get, self.wheel, self.shards)
             if group.exists
             else WatchState(self.wheel)
         )
+        # The next batch's watermark is at least this: rows that come then with an earlier time are late, so it can be decided now.
+        now_ms = max([self.now_ms(state.clock_ms, rows, group), *self.next_watermarks_ms(rows)])
+        events = _events(rows.good.filter(pc.invert(is_request)))
         step = advance(
             state,
             _requests(rows.good.filter(is_request)),
-            _events(rows.good.filter(pc.invert(is_request))),
-            # The next batch's watermark is at least this: rows that come then with an earlier time are late, so it can be decided now.
-            max([self.now_ms(state.clock_ms, rows, group), *self.next_watermarks_ms(rows)]),
+            pa.concat_tables([events, _cancels(acts, now_ms)]) if acts.num_rows else events,
+            now_ms,
             lookback_ms=self.lookback_ms,
             memory_ms=self.memory_ms,
         )
@@ -120,17 +149,17 @@ class WatchWorker(ShardWorker):
         going = step.outcomes.filter(
             pc.is_in(step.outcomes["outcome"], value_set=pa.array(self.delivered, pa.string()))
         )
-        status = self._status(shard, rows, step, going, group)
+        status = self._status(shard, rows, step, going, group, acts.num_rows)
         return _output(going, step.clock_ms, rows.rejected, self.posted(status))
 
     def _status(
-        self, shard: int, rows: GroupRows, step: WatchStep, going: pa.Table, group: Any
+        self, shard: int, rows: GroupRows, step: WatchStep, going: pa.Table, group: Any, acts: int
     ) -> WatchStatus:
         late_ms = step.clock_ms - going["at_ms"].to_numpy()
         return WatchStatus(
             **self.common_status(shard, rows, step.state, step.clock_ms, going, late_ms),
             watermark_ms=self.watermark_ms(group, step.clock_ms),
-            received=rows.received,
+            received=rows.received + acts,
             fired_now=going.num_rows - going["destination"].null_count,
             rejected_now=rows.rejected.num_rows,
             resting=step.state.resting,

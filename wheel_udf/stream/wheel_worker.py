@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from wheel_udf.stream.status_row import WheelStatus
 from wheel_udf.stream.worker import DETAIL, NO_LONG, GroupRows, ShardWorker, as_frame, ddl_of, part
 from wheel_udf.wheel import (
+    ACT_SCHEMA,
     BOUNDS,
     CANCEL,
     COMMAND_SCHEMA,
@@ -26,7 +27,9 @@ from wheel_udf.wheel import (
     Limits,
     ShardState,
     Step,
+    acts_of_texts,
     advance,
+    as_commands,
     asked_ms,
     level_name,
     reason,
@@ -117,12 +120,15 @@ class WheelWorker(ShardWorker):
 
     def batch(self, shard: int, rows: GroupRows, group: Any) -> pd.DataFrame:
         """As :meth:`ShardWorker.batch`."""
-        commands = _commands(rows.good)
         state = (
             ShardState.from_row(group.get, self.wheel, self.shards)
             if group.exists
             else ShardState.empty(self.wheel)
         )
+        commands, acts, late = _commands(rows.good), 0, 0
+        if rows.acts:
+            acted, late = as_commands(state, acts_of_texts(rows.acts, ACT_SCHEMA))
+            commands, acts = pa.concat_tables([commands, acted]), acted.num_rows + late
         step = advance(
             state,
             commands,
@@ -139,9 +145,11 @@ class WheelWorker(ShardWorker):
         if rejects:
             cancels = int((rows.rejected["command_bits"].to_numpy() & 1 == CANCEL).sum())
             state = state.counting(rejected=rejects - cancels, cancel_rejected=cancels)
-        if step.changed or rejects or holds:
+        if late:
+            state = state.counting(superseded=late)
+        if step.changed or rejects or holds or late:
             group.update(state.to_row(self.shards))
-        status = self._status(shard, rows, commands, step, state, group)
+        status = self._status(shard, rows, commands, step, state, group, acts)
         return _output(step, rows.rejected, self._refused(step), self.posted(status), leveled=self.leveled)
 
     def _full(self, shard: int, step: Step, state: ShardState) -> dict[str, float]:
@@ -167,7 +175,14 @@ class WheelWorker(ShardWorker):
         return max(1, whole + (shard < rest))
 
     def _status(
-        self, shard: int, rows: GroupRows, commands: pa.Table, step: Step, state: ShardState, group: Any
+        self,
+        shard: int,
+        rows: GroupRows,
+        commands: pa.Table,
+        step: Step,
+        state: ShardState,
+        group: Any,
+        acts: int,
     ) -> WheelStatus:
         refused = 0 if step.refused is None else step.refused.num_rows
         # Rows by which the store reports on entries: these were counted when they first came.
@@ -176,7 +191,7 @@ class WheelWorker(ShardWorker):
         return WheelStatus(
             **self.common_status(shard, rows, state, step.clock_ms, step.fired, late_ms),
             watermark_ms=self.watermark_ms(group, *self.next_watermarks_ms(rows)),
-            received=rows.received - from_store,
+            received=rows.received + acts - from_store,
             fired_now=step.fired.num_rows,
             rejected_now=rows.rejected.num_rows + refused,
             far=state.far,

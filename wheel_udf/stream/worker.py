@@ -56,6 +56,7 @@ class GroupRows:
         rejected: Rejected rows, with the same columns.
         instant_ms: Latest instant of the clock rows; ``None`` if no clock row has one.
         run: Run of the clock source, from a clock row; ``None`` without a clock row.
+        acts: Rows of acts, as encoded tables (:func:`tables_of_acts`), from the clock rows.
         latest_event_ms: Largest event time of the good rows; ``None`` if none is known.
     """
 
@@ -64,6 +65,7 @@ class GroupRows:
     instant_ms: int | None
     run: str | None
     latest_event_ms: int | None
+    acts: tuple[str, ...] = ()
 
     @property
     def received(self) -> int:
@@ -72,7 +74,7 @@ class GroupRows:
 
 
 def _split(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection[str]) -> GroupRows:
-    """Splits the rows of a group by kind: clock rows have a ``tick`` (``run|instant``), rejected rows a ``reject``.
+    """Splits the rows of a group by kind: clock rows have a ``tick`` (``run|instant|acts``), rejected rows a ``reject``.
 
     Each chunk is converted to Arrow separately and before anything else: pandas tests every object for null
     in Python and takes rows column by column; either costs as much as the whole step.
@@ -96,13 +98,14 @@ def _split(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection
             rows = rows.filter(rows["reject"].is_null())
         good.append(rows)
         latest += _latest_event_ms(frame)
-    runs, _, instants = zip(*(tick.partition("|") for tick in ticks), strict=True) if ticks else ((), (), ())
+    runs, instants, acts = zip(*(tick.split("|") for tick in ticks), strict=True) if ticks else ((), (), ())
     return GroupRows(
         good=pa.concat_tables(good),
         rejected=pa.concat_tables(rejected),
         instant_ms=max((int(instant) for instant in instants if instant), default=None),
         run=runs[0] if runs else None,
         latest_event_ms=max(latest, default=None),
+        acts=tuple(text for each in acts for text in each.split(",") if text),
     )
 
 

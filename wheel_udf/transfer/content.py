@@ -15,7 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from wheel_udf.clock import is_clock_offset
 from wheel_udf.common import TransferError
 from wheel_udf.pending import PendingWork, from_state, in_state, remembered
-from wheel_udf.platform import Identity, Lease, committed_offsets, identity_of, last_committed, planned_batch
+from wheel_udf.platform import (
+    Identity,
+    Lease,
+    acts_made,
+    acts_taken,
+    committed_offsets,
+    identity_of,
+    last_committed,
+    planned_batch,
+)
 from wheel_udf.purgatory import KINDS, rows_of_text
 from wheel_udf.store import store_lease
 from wheel_udf.wheel import ENTRY_SCHEMA, MEMORY_SCHEMA
@@ -88,6 +97,13 @@ def _require_finished(part: str) -> None:
             "a batch is planned and not committed; tables may have a part of its rows",
             field=part,
             value=f"batch {planned}",
+            hint=FINISH,
+        )
+    if waiting := acts_made(part) - acts_taken(part):
+        raise TransferError(
+            "acts were recorded that the job has not taken yet",
+            field=part,
+            value=f"{waiting} acts",
             hint=FINISH,
         )
 

@@ -20,6 +20,8 @@ from wheel_udf.common import WATCH_COUNTS, WHEEL_COUNTS, TransferError
 from wheel_udf.pending import PendingWork, acts, heads_of
 from wheel_udf.platform import (
     Identity,
+    acts_of,
+    earlier_records,
     identity_of,
     last_committed,
     mark_exported,
@@ -95,7 +97,8 @@ def _write(spark: SparkSession, work: PendingWork, folder: str, identity: Identi
     if settled is not None and work.store is not None:
         tables[ENTRIES] = tables[ENTRIES].unionByName(settled.entries)
         tables[MEMORY] = tables[MEMORY].unionByName(settled.ended)
-        tables[ACTS] = acts.audit(spark, work.store)
+    if work.store is not None or acts_of(work.query) or earlier_records(work.query):
+        tables[ACTS] = acts.audit(spark, work.store or work.query)
     rows = {name: _written(table, f"{folder}/{name}") for name, table in tables.items()}
     sources = sources_of(parts_of(work)[0])
     _copy_logs(parts_of(work)[0], sources, folder)

@@ -21,6 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from wheel_udf.clock import Clock
 from wheel_udf.common import TransferError
 from wheel_udf.delivery import ONCE, start_with
+from wheel_udf.pending import take_over
 from wheel_udf.platform import (
     Lease,
     import_mark,
@@ -32,7 +33,7 @@ from wheel_udf.platform import (
 )
 from wheel_udf.purgatory import KINDS, WATCH_STATE_COLUMNS, watch_fingerprint
 from wheel_udf.stream import WatchSeedWorker, WheelSeedWorker, parcels, seeding, stand_ins
-from wheel_udf.transfer.content import ENTRIES, MEMORY, SCHEMAS
+from wheel_udf.transfer.content import ACTS, ENTRIES, MEMORY, SCHEMAS
 from wheel_udf.transfer.manifest import Manifest, read_manifest
 from wheel_udf.transfer.seeds import seeds_of
 from wheel_udf.wheel import IN_STORE, STATE_COLUMNS, Seed, Wheel, fingerprint
@@ -83,6 +84,8 @@ def import_direct(
     with beginning(manifest, folder, [checkpoint]) as is_new:
         if is_new:
             open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
+            if ACTS in manifest.rows:
+                take_over(checkpoint, spark.read.parquet(f"{folder}/{ACTS}"))
             entries, memory = table_of(spark, folder, ENTRIES), table_of(spark, folder, MEMORY)
             # Here there is no store: an entry that was in one is in the state now.
             memory = memory.where(memory["status"] != IN_STORE)
@@ -120,6 +123,8 @@ def import_watch(
     with beginning(manifest, folder, [checkpoint]) as is_new:
         if is_new:
             open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
+            if ACTS in manifest.rows:
+                take_over(checkpoint, spark.read.parquet(f"{folder}/{ACTS}"))
             packed = [
                 parcels(table_of(spark, folder, kind), kind, SCHEMAS[kind], by="group", shards=shards)
                 for kind in KINDS

@@ -38,6 +38,7 @@ versions                  the fold: which commands win, how each of them ends. I
                           ``known`` (what is known of an id), ``ambiguous``, ``late_acts``, ``settle`` (outcomes),
                           ``store_reports``
 memory                    what is remembered of ended ids, and for how long
+acted                     acts on entries of the state: their rows, completed from the entries
 seed                      the state of a shard made anew from its rows, for another geometry or number of shards
 limits, shard_limits      back-pressure: the bounds on pending entries; how many of them a shard holds
 delay_levels              delay levels (5s 10s 30s ...): not levels of the wheel
@@ -59,6 +60,11 @@ from wheel_udf.common.exports import exports
 
 if TYPE_CHECKING:
     from wheel_udf.wheel import delay_levels as delay_levels, geometry as geometry
+    from wheel_udf.wheel.acted import (
+        ACT_SCHEMA as ACT_SCHEMA,
+        acts_of_texts as acts_of_texts,
+        as_commands as as_commands,
+    )
     from wheel_udf.wheel.buckets import (
         Buckets as Buckets,
         merged as merged,
@@ -70,6 +76,7 @@ if TYPE_CHECKING:
         chunks_to_text as chunks_to_text,
         entries_of_text as entries_of_text,
         memory_of_text as memory_of_text,
+        table_to_text as table_to_text,
     )
     from wheel_udf.wheel.delay_levels import (
         DEFAULT_LIST_MS as DEFAULT_LIST_MS,
@@ -149,6 +156,7 @@ else:
     __getattr__, __dir__ = exports(
         __name__,
         {
+            "acted": ("ACT_SCHEMA", "acts_of_texts", "as_commands"),
             "buckets": ("Buckets", "merged"),
             "chunks": (
                 "MEMORY_LEVEL",
@@ -157,6 +165,7 @@ else:
                 "chunks_to_text",
                 "entries_of_text",
                 "memory_of_text",
+                "table_to_text",
             ),
             "delay_levels": (
                 "DEFAULT_LIST_MS",

@@ -132,6 +132,16 @@ def memory_of_text(text: str) -> pa.Table:
     return pa.concat_tables(tables) if tables else MEMORY_SCHEMA.empty_table()
 
 
+def table_to_text(table: pa.Table) -> str:
+    """A table as text: what is encoded like a chunk and is none."""
+    return _text(encoded(table))
+
+
+def table_from_text(text: str) -> pa.Table:
+    """The inverse of :func:`table_to_text`."""
+    return pa.ipc.open_stream(_octets(text)).read_all()
+
+
 def encoded(table: pa.Table) -> pa.Buffer:
     """A table as an Arrow IPC stream, compressed if it is large."""
     # zstd takes 200 us however small the table; below the threshold the schema message is most of the bytes

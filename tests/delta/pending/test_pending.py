@@ -16,7 +16,6 @@ from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import Destinations
 from wheel_udf.delivery.query import deliver
 from wheel_udf.job.verbs import draw
-from wheel_udf.pending import acts
 from wheel_udf.pending.acts import Picked
 from wheel_udf.pending.entries import PendingWork, create_view, forecast, pending, step_ms
 from wheel_udf.pending.history import history_of
@@ -84,9 +83,6 @@ def test_the_state_of_a_direct_wheel_is_a_table(spark: SparkSession, tmp_path: P
     assert waiting(spark, work) == [("a", 1, 60, "state"), ("d", 1, 61, "state"), ("b", 1, 100_000, "state")]
     load = [tuple(row) for row in forecast(pending(spark, work)).collect()]
     assert load == [(naive(60), "out", 2, 5), (naive(99_960), "other", 1, 0)]
-    with pytest.raises(ActError, match="direct mode has no table"):
-        acts.cancel(spark, work, Picked(ids=["a"]))
-
     first_ms = planned_ms(tmp_path / "checkpoint", batch=0)
     assert waiting(spark, work, as_of_ms=first_ms - 1) == []
     assert waiting(spark, work, as_of_ms=first_ms) == [

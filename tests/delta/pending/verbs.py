@@ -9,13 +9,16 @@ from typing import Any
 from tests.command_line import say
 
 
-def ask(folder: Path, verb: str, *arguments: str, **more: Any) -> tuple[int, list[str], list[str]]:
+def ask(
+    folder: Path, verb: str, *arguments: str, without: tuple[str, ...] = (), **more: Any
+) -> tuple[int, list[str], list[str]]:
     """What a verb says of the wheel whose input, tables, rejects, store and checkpoint are in a folder.
 
     Args:
         folder: Theirs.
         verb: Of the command line.
         arguments: Of the verb.
+        without: Sections that the config lacks.
         more: Further sections of the config.
 
     Returns:
@@ -34,6 +37,7 @@ def ask(folder: Path, verb: str, *arguments: str, **more: Any) -> tuple[int, lis
         "checkpoint": place["checkpoint"],
     }
     file = folder / "job.yml"
-    file.write_text(json.dumps(settings | more), encoding="utf-8")
+    settings = {name: value for name, value in (settings | more).items() if name not in without}
+    file.write_text(json.dumps(settings), encoding="utf-8")
     code, out, err = say(file, verb, *arguments)
     return code, out.splitlines(), err.splitlines()

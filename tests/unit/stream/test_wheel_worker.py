@@ -73,7 +73,7 @@ def command(schedule_id: str, deliver_at_ms: int, **others: Any) -> dict[str, An
 
 
 def tick(instant_ms: int | str = "") -> dict[str, Any]:
-    return command(None, NO_LONG, destination=None, seq=0, tick=f"run-1|{instant_ms}")  # type: ignore[arg-type]
+    return command(None, NO_LONG, destination=None, seq=0, tick=f"run-1|{instant_ms}|")  # type: ignore[arg-type]
 
 
 def frames(rows: list[dict[str, Any]], chunks: int = 1) -> Iterator[pd.DataFrame]:

@@ -1,0 +1,88 @@
+"""Brings acts from the checkpoint to the clock source, which hands them to the shards.
+
+::
+
+    wheel-udf cancel ...  --> <checkpoint>/acts/7.json --> this courier, on the driver --> hint board --> clock source --> shards
+
+The process that plans the clock's ticks knows neither the checkpoint nor its file system, but the board, a folder of the
+driver's machine. Before the query starts, the courier posts what no committed batch has taken: so an act on a job at rest
+is in its first batch, and a planned batch finds its acts. While the query runs, it looks for the next act every second.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Final, Protocol
+
+from wheel_udf.clock import HintBoard
+from wheel_udf.common import WheelError
+from wheel_udf.platform import acts_taken, local_folder, open_folder, parsed_json, read_act, require_acts
+
+_EVERY_S: Final = 1
+_EVERY_S_REMOTE: Final = 5
+"""A look is a request where the checkpoint is in an object store."""
+
+_log = logging.getLogger(__name__)
+
+
+class Followed(Protocol):
+    """A streaming query, as far as a courier needs to know it."""
+
+    @property
+    def id(self) -> str:
+        """Id of the query."""
+
+    def awaitTermination(self, timeout: int) -> bool | None:  # noqa: N802  # Spark's name
+        """Whether the query has ended within this many seconds."""
+
+
+class ActCourier:
+    """Posts the acts of one query.
+
+    Args:
+        checkpoint: Of the query.
+        board: Its hint board.
+        frame: The name of its frame on the board.
+    """
+
+    def __init__(self, checkpoint: str, board: HintBoard, frame: str) -> None:
+        self._board, self._frame = board, frame
+        self._files = open_folder(checkpoint)
+        self._every_s = _EVERY_S if local_folder(checkpoint) is not None else _EVERY_S_REMOTE
+        self._checkpoint = checkpoint
+        self._next = 0
+
+    def prepare(self) -> None:
+        """Posts what no committed batch has taken. Call it before the query starts.
+
+        Raises:
+            CheckpointError: A file of an act is damaged or missing.
+        """
+        metadata = parsed_json(self._files.read("metadata") or b"")
+        if not isinstance(metadata, dict) or "id" not in metadata:
+            return  # the first start: nothing is pending
+        require_acts(self._checkpoint)
+        self._next = acts_taken(self._checkpoint)
+        self._carry(metadata["id"])
+        if self._frame:
+            self._board.expect(self._frame, metadata["id"])
+
+    def follow(self, query: Followed) -> None:
+        """Posts further acts as long as a query runs, from a thread. Returns at once."""
+        threading.Thread(target=self._follow, args=(query,), name="wheel-acts", daemon=True).start()
+
+    def _follow(self, query: Followed) -> None:
+        try:
+            query_id = str(query.id)
+            while not query.awaitTermination(self._every_s):
+                self._carry(query_id)
+        except WheelError as fault:
+            _log.error("acts are no longer taken until the next start: %s", fault)  # it is one sentence
+        except Exception as fault:  # noqa: BLE001  # why the query has failed is for whoever awaits it
+            _log.debug("the query has ended: %s", fault)
+
+    def _carry(self, query_id: str) -> None:
+        while (act := read_act(self._files, self._next)) is not None:
+            self._board.post_act(query_id, self._next, act[1])
+            self._next += 1

@@ -1,0 +1,165 @@
+"""Acts on what waits in the state of a query: the direct mode and the purgatory.
+
+There is no table to which rows could be added, so an act is a small file of the checkpoint, which the query takes with
+its next batch (:mod:`wheel_udf.platform.act_files`, :mod:`wheel_udf.delivery.act_courier`)::
+
+    pending entries + acts not taken yet --select--> rows: id, version, what changes --> acts/7.json --> next batch
+
+The query may be running or stopped; a stopped one takes the act with the first batch of its next start, before anything
+fires. Until then :func:`changed` shows pending entries as the act has left them.
+
+Rows are made per shard, because each shard gets its own: the number of shards is in the identity of the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+
+from wheel_udf.clock import wall_clock_ms
+from wheel_udf.common import ActError
+from wheel_udf.pending.audit import Act, user_name
+from wheel_udf.pending.state import clock_of
+from wheel_udf.platform import acts_made, acts_of, acts_taken, create_act, identity_of
+from wheel_udf.stream import CANCELLATION_SCHEMA, shard_of_id
+from wheel_udf.wheel import ACT_SCHEMA, CANCEL, acts_of_texts, table_to_text
+
+MOST_TRIES = 20
+
+
+@dataclass(frozen=True)
+class Wording:
+    """An act in words, for its record: its name, the selection, and what it changes."""
+
+    act: str
+    picked: str
+    change: str
+
+
+def state_clock_ms(spark: SparkSession, checkpoint: str) -> int:
+    """The clock of a query: under the processing clock the wall clock, else the latest clock of its shards. The wall clock if that has not begun."""
+    if identity_of(checkpoint).clock == "processing":
+        return wall_clock_ms()
+    # Spark's watermark is 0 until it has seen an event time.
+    return clock_of(spark, checkpoint) or wall_clock_ms()
+
+
+# ---- acts that no batch has taken yet ----------------------------------------------------------------------------------
+
+
+def changed(entries: DataFrame, checkpoint: str) -> DataFrame:
+    """Returns the pending entries of a state as the acts leave them that no committed batch has taken.
+
+    Args:
+        entries: Rows of the state, with the columns of ``ENTRY_SCHEMA``.
+        checkpoint: Of the query.
+    """
+    rows = acts_of_texts(_not_taken(checkpoint), ACT_SCHEMA)
+    if not rows.num_rows:
+        return entries
+    # Of several acts on a version the highest counts: it was made of what the others had left.
+    order = [("op", "descending"), ("amend", "descending")]
+    last = rows.append_column("place", pa.array(range(rows.num_rows))).sort_by(order)
+    last = last.group_by(["schedule_id", "seq"], use_threads=False).aggregate([("place", "first")])
+    rows = rows.take(last["place_first"])
+    changes = entries.sparkSession.createDataFrame(rows)
+    names = [name for name in ACT_SCHEMA.names if name not in ("schedule_id", "seq", "op")]
+    changes = changes.select(
+        "schedule_id", "seq", "op", *(F.col(name).alias(f"new_{name}") for name in names)
+    )
+    met = entries.join(F.broadcast(changes), ["schedule_id", "seq"], "left")
+    met = met.where(F.col("op").isNull() | (F.col("op") != CANCEL))
+    newer = F.col("new_amend") > F.col("amend")
+    columns = {name: F.when(newer, F.col(f"new_{name}")).otherwise(F.col(name)).alias(name) for name in names}
+    return met.select(*(columns.get(name, F.col(name)) for name in entries.columns))
+
+
+def not_cancelled(operations: DataFrame, checkpoint: str) -> DataFrame:
+    """Returns the pending operations of a purgatory but those that acts have cancelled that no committed batch has taken."""
+    rows = acts_of_texts(_not_taken(checkpoint), CANCELLATION_SCHEMA)
+    if not rows.num_rows:
+        return operations
+    cancelled = operations.sparkSession.createDataFrame(rows.select(["group", "op_id"])).distinct()
+    return operations.join(F.broadcast(cancelled), ["group", "op_id"], "left_anti").select(
+        *operations.columns
+    )
+
+
+def _not_taken(checkpoint: str) -> list[str]:
+    """The rows of the acts that no committed batch has taken."""
+    return [text for _, rows in acts_of(checkpoint, acts_taken(checkpoint)) for text in rows.values()]
+
+
+# ---- new acts ----------------------------------------------------------------------------------------------------------
+
+
+def act_on_state(
+    checkpoint: str,
+    wording: Wording,
+    select: Callable[[], DataFrame],
+    columns: Mapping[str, Column],
+    *,
+    id_column: str,
+    require: Callable[[DataFrame], None] = lambda _: None,
+    dry_run: bool = False,
+) -> int:
+    """Selects pending rows and records an act on them.
+
+    Args:
+        checkpoint: Of the query.
+        wording: The act in words.
+        select: Reads the pending rows that are meant. Called again if another act comes between.
+        columns: Name and value of each column of the act's rows, computed on the selected rows.
+        id_column: The column whose hash chooses the shard.
+        require: Refuses rows of which a value is out of range.
+        dry_run: Count the rows and change nothing.
+
+    Returns:
+        The number of selected rows.
+
+    Raises:
+        ActError: Too many acts at the same time.
+    """
+    shards = identity_of(checkpoint).shards
+    for _ in range(MOST_TRIES):
+        number = acts_made(checkpoint)
+        shard = shard_of_id(F.col(id_column), shards).alias("shard")
+        chosen = select().select(shard, *(column.alias(name) for name, column in columns.items())).persist()
+        try:
+            count = chosen.count()
+            require(chosen)
+            if dry_run or not count:
+                return count
+            rows = chosen.toArrow()
+        finally:
+            chosen.unpersist()
+        record = Act(
+            wall_clock_ms(),
+            wording.act,
+            user_name(),
+            wording.picked,
+            wording.change,
+            rows=count,
+            batch=number,
+        )
+        if create_act(checkpoint, number, asdict(record), _by_shard(rows)):
+            return count
+    raise ActError(
+        f"gave up after {MOST_TRIES} conflicting acts",
+        field=checkpoint,
+        hint="nothing was changed: try again",
+    )
+
+
+def _by_shard(rows: pa.Table) -> dict[int, str]:
+    """Rows of an act as text for each shard."""
+    found = {}
+    for shard in pc.unique(rows["shard"]).to_pylist():
+        mine = rows.filter(pc.equal(rows["shard"], shard)).drop_columns(["shard"])
+        schema = CANCELLATION_SCHEMA if "op_id" in mine.column_names else ACT_SCHEMA
+        found[shard] = table_to_text(mine.select(schema.names).cast(schema))
+    return found

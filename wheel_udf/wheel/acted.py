@@ -1,0 +1,94 @@
+"""Acts on entries that wait in the state: their rows are small, and are completed from the entries that they change.
+
+An act (:mod:`wheel_udf.pending.acts`) selects pending entries, reads their versions, and brings for each of them a row
+with a higher ``amend``. Where the entries wait in the state, the row has no payload: the shard has it already::
+
+    row of an act (ACT_SCHEMA)            entry of the state, same id and seq    command (COMMAND_SCHEMA)
+    SCHEDULE (1, amend 1), due, ...    +  key, value, headers, ...            -> SCHEDULE (1, amend 1) with its payload
+    SCHEDULE (1, amend 1)              +  none: fired, cancelled, replaced    -> too late: superseded
+    CANCEL (1, amend 0)                   not needed                          -> CANCEL (1, amend 0)
+
+The fold does the rest (:mod:`wheel_udf.wheel.versions`): a command of the producer in the same batch that has a higher
+version wins.
+
+Cost: a hash probe of each pending id, as for any command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.wheel.chunks import Chunk, table_from_text
+from wheel_udf.wheel.rows import CANCEL, COMMAND, COMMAND_SCHEMA, ENTRY_SCHEMA
+from wheel_udf.wheel.shard_state import ShardState
+
+ACT_SCHEMA = pa.schema(
+    [
+        *(
+            ENTRY_SCHEMA.field(name)
+            for name in ("schedule_id", "seq", "amend", "deliver_at_ms", "destination")
+        ),
+        *(ENTRY_SCHEMA.field(name) for name in ("delay_level_ms", "level_error_ms")),
+        COMMAND_SCHEMA.field("op"),
+    ]
+)
+"""A row of an act: the version, and what an act can change. Of a CANCEL the rest is null."""
+
+_PAYLOAD = ("max_lateness_ms", "key", "value", "headers", "source")
+
+
+def acts_of_texts(texts: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """The rows of acts on a shard, one text each, in one table."""
+    return pa.concat_tables([schema.empty_table(), *(table_from_text(text).cast(schema) for text in texts)])
+
+
+def as_commands(state: ShardState, acts: pa.Table) -> tuple[pa.Table, int]:
+    """Turns the rows of acts into commands.
+
+    Args:
+        state: The shard before the batch.
+        acts: ``ACT_SCHEMA``.
+
+    Returns:
+        The commands (``COMMAND_SCHEMA``), and the number of rows that came too late: their entries no longer wait.
+    """
+    is_cancel = pc.equal(acts["op"], CANCEL)
+    cancels, changes = acts.filter(is_cancel), acts.filter(pc.invert(is_cancel))
+    chunks = state.entry_chunks if changes.num_rows else ()
+    changed = [_completed(chunk, changes) for chunk in chunks]
+    commands = pa.concat_tables([_commands(cancels, {}, seq_given=True), *changed])
+    return commands, acts.num_rows - commands.num_rows
+
+
+def _completed(chunk: Chunk, changes: pa.Table) -> pa.Table:
+    """The changes of entries in a chunk, each with the payload of its entry."""
+    rows = chunk.table("schedule_id", "seq")
+    ids = pc.unique(changes["schedule_id"])
+    if not pc.any(pc.is_in(rows["schedule_id"], value_set=ids)).as_py():
+        return COMMAND_SCHEMA.empty_table()
+    # An id is pending once, but several acts can have changed it since.
+    at = pc.index_in(changes["schedule_id"], value_set=rows["schedule_id"].combine_chunks())
+    found = np.flatnonzero(at.is_valid().to_numpy())
+    entry = at.take(pa.array(found)).to_numpy().astype(np.int64)
+    same = rows["seq"].to_numpy()[entry] == changes["seq"].to_numpy()[found]
+    payload = chunk.table(*_PAYLOAD).take(pa.array(entry[same]))
+    return _commands(
+        changes.take(pa.array(found[same])), {name: payload[name] for name in _PAYLOAD}, seq_given=False
+    )
+
+
+def _commands(acts: pa.Table, payload: dict[str, pa.ChunkedArray], *, seq_given: bool) -> pa.Table:
+    """Rows of acts as commands. ``seq_given`` is False where the wheel has had the entry (:mod:`wheel_udf.wheel.late_acts`)."""
+    size = acts.num_rows
+    columns = {
+        **{name: acts[name] for name in ACT_SCHEMA.names},
+        **payload,
+        "seq_given": pa.repeat(pa.scalar(seq_given), size),
+        "act": pa.repeat(pa.scalar(COMMAND, pa.int8()), size),
+    }
+    arrays = [columns.get(field.name, pa.nulls(size, field.type)) for field in COMMAND_SCHEMA]
+    return pa.table(arrays, schema=COMMAND_SCHEMA)
