@@ -113,7 +113,9 @@ def long_form(minutes: float) -> Plan:
         rate=200,
         delay_s=(5, 240),
         memory_s=60,
-        tiered_trigger_s=1,
+        # With a trigger of a second the intake commits about 64 times a window, which is when the files of a window are joined: whether they are
+        # would depend on how busy the machine is, and the number of files with it.
+        tiered_trigger_s=10,
         collect_every_s=30,
         share=0.05,
         java=_FIXED_HEAP,
