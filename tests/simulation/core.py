@@ -145,7 +145,7 @@ class Core:
         shard: int,
         group: Group,
         rows: tuple[Any, ...],
-        tick: tuple[str, int | None] | None,
+        tick: tuple[str, int | None, tuple[str, ...]] | None,
     ) -> Result:
         """One batch of one shard.
 
@@ -154,15 +154,15 @@ class Core:
             shard: The shard.
             group: Its state before the batch, and the batch's times.
             rows: The rows, each with a method ``row`` and ``bad``, ``said_ms``.
-            tick: Run and instant of the clock row; None without one.
+            tick: Run, instant and acts of the clock row; None without one.
         """
-        instant_ms = tick[1] if tick else None
-        key = (worker, shard, group.row, rows, instant_ms, group.processing_ms, group.watermark_ms)
+        brought = tick[1:] if tick else (None, ())
+        key = (worker, shard, group.row, rows, brought, group.processing_ms, group.watermark_ms)
         self.calls += 1
         found = self._known.get(key)
         if found is None:
             self.computed += 1
-            found = _computed(worker, shard, group, rows, instant_ms)
+            found = _computed(worker, shard, group, rows, *brought)
             if len(self._known) >= _MOST_KEPT:
                 self._known.clear()
             self._known[key] = found
@@ -170,7 +170,12 @@ class Core:
 
 
 def _computed(
-    worker: ShardWorker, shard: int, group: Group, rows: tuple[Any, ...], instant_ms: int | None
+    worker: ShardWorker,
+    shard: int,
+    group: Group,
+    rows: tuple[Any, ...],
+    instant_ms: int | None,
+    acts: tuple[str, ...],
 ) -> Result:
     good = [row for row in rows if not row.bad]
     said = [row.said_ms for row in good if row.said_ms is not None]
@@ -182,6 +187,7 @@ def _computed(
             instant_ms=instant_ms,
             run=None,
             latest_event_ms=max(said, default=None),
+            acts=acts,
         ),
         group,
     ).to_pylist()

@@ -2,6 +2,7 @@
 
 ::
 
+    acts       real: create_act, ActCourier, as_commands (in the worker)   model: the selection, of another process
     start      real: note_settings (what a planned batch ran with), check_checkpoint, open_checkpoint
     plan       real: ClockReader.latestOffset, over the board      model: Spark's logs
     batch      :mod:`tests.simulation.delivery_model`
@@ -13,19 +14,31 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import pyarrow as pa
+
+from tests.simulation.core import Command
 from tests.simulation.delivery_model import REJECTS, Delivery
 from tests.simulation.disk import Lease
-from tests.simulation.oracle import WheelOracle, check
+from tests.simulation.oracle import WheelOracle, check, shard_of
 from tests.simulation.spark_model import Plan, Query, Steps
-from tests.simulation.world import START_MS, World
+from tests.simulation.world import START_MS, Step, World
 from wheel_udf.clock.source import ClockReader
+from wheel_udf.delivery.act_courier import ActCourier
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import clock_of, identity_of
 from wheel_udf.job.loader import check as checked_config
 from wheel_udf.job.replay import note_settings, with_row_settings
-from wheel_udf.platform import check_checkpoint, open_checkpoint
+from wheel_udf.platform import (
+    acts_of,
+    acts_taken,
+    check_checkpoint,
+    create_act,
+    last_committed,
+    open_checkpoint,
+)
 from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.wheel_worker import WheelWorker
+from wheel_udf.wheel import ACT_SCHEMA, CANCEL, SCHEDULE, ShardState, acts_of_texts, table_to_text
 
 CHECKPOINT = "data/checkpoint"
 _DELAY_MS = 2
@@ -95,12 +108,21 @@ class _Log:
         return min(end, start + self.most) if bounded else end
 
 
+@dataclass(frozen=True, repr=False)
+class Acted(Command):
+    """A row of an act, as the heap sees it: with the payload of its entry."""
+
+    amend: int = 0
+    of_state: bool = True
+
+
 @dataclass
 class DirectWorld(World):
     """A world with one query of the direct mode."""
 
     oracle: WheelOracle = field(init=False)
     query: Query | None = None
+    acts: list[Acted] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,6 +132,69 @@ class DirectWorld(World):
     def config(self) -> Any:
         """The config of the next process."""
         return config_of("direct", in_config(self.settings))
+
+    # ---- acts ----------------------------------------------------------------------------------------------------------
+
+    def take_more(self, step: Step) -> None:
+        """Steps of this mode: acts of another process."""
+        match step:
+            case ("act", kind, which, due_ms):
+                left, self._left = self._left, None
+                self._act(kind, which, due_ms)
+                self._left = left
+            case _:
+                super().take_more(step)
+
+    def _act(self, kind: str, which: int, due_ms: int) -> None:
+        """An act on one of the entries that :func:`wheel_udf.pending.pending` shows."""
+        entries = self._shown()
+        if not entries:
+            return
+        entry = entries[which % len(entries)]
+        row = {name: entry[name] for name in ACT_SCHEMA.names if name in entry} | {"op": SCHEDULE}
+        match kind:
+            case "cancel":
+                row = {name: entry[name] for name in ("schedule_id", "seq", "amend")} | {"op": CANCEL}
+            case "move":
+                row |= {"amend": entry["amend"] + 1, "deliver_at_ms": due_ms}
+            case _:
+                row |= {"amend": entry["amend"] + 1, "destination": "left"}
+        rows = table_to_text(pa.Table.from_pylist([row], schema=ACT_SCHEMA))
+        shard = shard_of(entry["schedule_id"], self.oracle.shards)
+        assert create_act(CHECKPOINT, len(self.acts), {"act": kind}, {shard: rows})
+        is_cancel = row["op"] == CANCEL
+        self.acts.append(
+            Acted(
+                id=entry["schedule_id"],
+                op=row["op"],
+                seq=entry["seq"],
+                due_ms=row.get("deliver_at_ms") or 0,
+                to=row.get("destination") or "left",
+                lateness_ms=None if is_cancel else entry["max_lateness_ms"],
+                seq_given=is_cancel,
+                amend=row["amend"],
+            )
+        )
+
+    def _shown(self) -> list[dict[str, Any]]:
+        """The pending entries after the last committed batch, as the acts leave them that it has not taken."""
+        committed = last_committed(CHECKPOINT)
+        if committed is None or self.query is None:
+            return []
+        config = self.config()
+        shown = {}
+        for row in self.query.state_before(committed + 1).values():
+            if row is not None:
+                state = ShardState.from_row(row, config.wheel.wheel(), config.wheel.shards)
+                shown |= {(each["schedule_id"], each["seq"]): each for each in state.entries().to_pylist()}
+        for _, rows in acts_of(CHECKPOINT, acts_taken(CHECKPOINT)):
+            for act in acts_of_texts(list(rows.values()), ACT_SCHEMA).to_pylist():
+                version = act["schedule_id"], act["seq"]
+                if act.pop("op") == CANCEL:
+                    shown.pop(version, None)
+                elif version in shown:
+                    shown[version] |= act
+        return [shown[version] for version in sorted(shown)]
 
     # ---- a process -----------------------------------------------------------------------------------------------------
 
@@ -130,8 +215,11 @@ class DirectWorld(World):
         lease = Lease(self, CHECKPOINT).acquire()
         identity = open_checkpoint(CHECKPOINT, name="simulated", **identity_of(config))
         yield "checkpoint opened"
-        clock = clock_of(config.clock, until_ms)
-        reader = ClockReader(clock, config.wheel.shards, self.board)  # type: ignore[arg-type]
+        clock, frame = clock_of(config.clock, until_ms), self.new_name("frame")
+        courier = ActCourier(CHECKPOINT, self.board, frame)  # type: ignore[arg-type]
+        courier.prepare()
+        yield "acts posted"
+        reader = ClockReader(clock, config.wheel.shards, self.board, frame)  # type: ignore[arg-type]
         if self.fault == "a lost hint counts as idle":
             reader._unbounded = _without_answers_idle(reader)  # type: ignore[method-assign]
         worker = self._worker(config, clock)
@@ -140,6 +228,7 @@ class DirectWorld(World):
         self.query = delivery.query = Query(
             self, CHECKPOINT, reader, source, delivery.run, getattr(clock, "delay_ms", None)
         )
+        delivery.query.before_trigger = lambda: courier.carry(delivery.query.query_id)
         delivery.query.limit = worker.limit if isinstance(worker, WheelWorker) else None
         yield from delivery.query.life(bounded=of["bounded"] and not once, once=once)
         lease.close()
@@ -175,7 +264,7 @@ class DirectWorld(World):
         self.oracle.planned(
             plan.batch_id,
             (first, last),
-            self.input[first:last],
+            [*self.input[first:last], *self.acts[plan.start[0].get("acts", 0) : plan.end[0].get("acts", 0)]],
             self._clock_of(plan),
             ticks=plan.ticks,
             limit=query.limit,

@@ -55,7 +55,13 @@ class Folder:
         folder, _, file = self._at(name).rpartition("/")
         self.world.files.setdefault(folder, {})[file] = content
 
-    def create(self, name: str, content: bytes) -> None:
+    def create(self, name: str, content: bytes) -> bool:
+        if self.read(name) is not None:
+            return False
+        self.replace(name, content)
+        return True
+
+    def create_log(self, name: str, content: bytes) -> None:
         """Writes a file that must not exist yet, as Spark writes its logs."""
         if self.read(name) is not None and self.world.fault != "zombie commit accepted":
             raise ProcessFailed(f"another query has written {name}")
@@ -116,11 +122,12 @@ def installed() -> Iterator[None]:
     from tests.simulation.frames import Columns
     from tests.simulation.store_model import Log, Transaction
 
-    rooms = ("identity", "spark_logs", "planned_settings")
+    rooms = ("identity", "spark_logs", "planned_settings", "act_files")
     clock = "wheel_udf.clock.source"
     with ExitStack() as stack:
         for room in rooms:
             stack.enter_context(patch(f"wheel_udf.platform.{room}.open_folder", _folder))
+        stack.enter_context(patch("wheel_udf.delivery.act_courier.open_folder", _folder))
         stack.enter_context(patch("wheel_udf.job.replay.Lease", lambda path: Lease(_current[-1], path)))
         stack.enter_context(patch(f"{clock}.wall_clock_ms", lambda: _current[-1].wall_ms))
         stack.enter_context(patch(f"{clock}._elapsed_ms", lambda: _current[-1].elapsed_ms))

@@ -19,6 +19,8 @@ DIRECT = {
     "a lost hint counts as idle": "a shard without an answer counts as one with nothing due",
     "rejects before tables": "the rejects, which mark a batch as complete, are written first",
     "fires within the tick": "an entry is released a millisecond early",
+    "acts are taken again after a restart": "a batch takes all acts, also those that batches before it have taken",
+    "a replay takes acts that came later": "a repeated batch takes what is on the board, not what its plan says",
     "cancels after the clock": "the clock moves before the cancels of a batch take effect",
 }
 TIERED = {

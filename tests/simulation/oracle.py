@@ -229,6 +229,7 @@ def _heap_row(command: Command) -> dict[str, Any]:
         "op": command.op,
         "seq": command.seq,
         "amend": getattr(command, "amend", 0),
+        "of_state": getattr(command, "of_state", False),
         "seq_given": command.seq_given,
         "deliver_at_ms": 0 if command.op else command.due_ms,
         "max_lateness_ms": command.lateness_ms,

@@ -38,7 +38,10 @@ def steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
     how = random.Random(f"schedule {seed}")
     steps: list[Step] = []
     for each in rounds:
-        steps += [*each, *_run(how, settings)]
+        run = _run(how, settings)
+        if how.random() < 0.3:
+            run.insert(how.randint(0, len(run)), _act(how))
+        steps += [*each, *run]
     return settings, _numbered(steps)
 
 

@@ -93,6 +93,9 @@ class Query:
         source: The input.
         run_batch: Runs a batch; takes the plan and the name of the attempt, and sets :attr:`latest_event_ms`.
         delay_ms: Distance of the watermark from the largest event time; None without one.
+
+    Attributes:
+        before_trigger: Called before each trigger.
     """
 
     def __init__(
@@ -108,6 +111,7 @@ class Query:
         self.clock, self.source, self.run_batch, self.delay_ms = clock, source, run_batch, delay_ms
         self.latest_event_ms: int | None = None
         self.limit: int | None = None
+        self.before_trigger: Callable[[], None] = lambda: None
         self.position = Position(0, (clock.initialOffset(), 0), 0)
 
     @property
@@ -164,6 +168,7 @@ class Query:
         return plan
 
     def _plan(self, limits: int | None) -> Generator[str, None, Plan | None]:
+        self.before_trigger()
         at, before = self.position, self.position.ends
         tick = self.clock.latestOffset(before[0], None)
         yield "clock asked"
@@ -174,7 +179,7 @@ class Query:
             return None
         plan = Plan(at.next_batch, self.world.wall_ms, at.watermark_ms, before, (tick, end))
         yield "planned in memory"
-        self.folder.create(f"offsets/{plan.batch_id}", plan.text())
+        self.folder.create_log(f"offsets/{plan.batch_id}", plan.text())
         self.world.planned(self, plan)
         yield "planned"
         return plan
@@ -223,6 +228,6 @@ class Query:
         if self.delay_ms is not None and self.latest_event_ms is not None:
             watermark_ms = max(watermark_ms, self.latest_event_ms - self.delay_ms)
         content = json.dumps({"nextBatchWatermarkMs": watermark_ms, "stateUniqueId": attempt})
-        self.folder.create(f"commits/{plan.batch_id}", b"v1\n" + content.encode())
+        self.folder.create_log(f"commits/{plan.batch_id}", b"v1\n" + content.encode())
         self.position = Position(plan.batch_id + 1, plan.end, watermark_ms)
         self.world.committed(self, plan)

@@ -51,7 +51,7 @@ class ActCourier:
         self._files = open_folder(checkpoint)
         self._every_s = _EVERY_S if local_folder(checkpoint) is not None else _EVERY_S_REMOTE
         self._checkpoint = checkpoint
-        self._next = 0
+        self._taken = self._next = 0
 
     def prepare(self) -> None:
         """Posts what no committed batch has taken. Call it before the query starts.
@@ -63,8 +63,8 @@ class ActCourier:
         if not isinstance(metadata, dict) or "id" not in metadata:
             return  # the first start: nothing is pending
         require_acts(self._checkpoint)
-        self._next = acts_taken(self._checkpoint)
-        self._carry(metadata["id"])
+        self._taken = self._next = acts_taken(self._checkpoint)
+        self.carry(metadata["id"])
         if self._frame:
             self._board.expect(self._frame, metadata["id"])
 
@@ -76,13 +76,22 @@ class ActCourier:
         try:
             query_id = str(query.id)
             while not query.awaitTermination(self._every_s):
-                self._carry(query_id)
+                self.carry(query_id)
         except WheelError as fault:
             _log.error("acts are no longer taken until the next start: %s", fault)  # it is one sentence
         except Exception as fault:  # noqa: BLE001  # why the query has failed is for whoever awaits it
             _log.debug("the query has ended: %s", fault)
 
-    def _carry(self, query_id: str) -> None:
-        while (act := read_act(self._files, self._next)) is not None:
-            self._board.post_act(query_id, self._next, act[1])
-            self._next += 1
+    def carry(self, query_id: str) -> None:
+        """Posts the acts that have come, and once more those that no committed batch has taken: the board may have been emptied.
+
+        Raises:
+            CheckpointError: The file of an act is damaged.
+        """
+        if self._taken < self._next:
+            self._taken = acts_taken(self._checkpoint)
+        number = self._taken
+        while (act := read_act(self._files, number)) is not None:
+            self._board.post_act(query_id, number, act[1])
+            number += 1
+        self._next = number

@@ -78,6 +78,7 @@ class HeapModel:
         self._pending: dict[str, Command] = {}
         self._ended: dict[str, Ended] = {}
         self._ended_in_batch: set[str] = set()
+        self._before: dict[str, int] = {}
 
     @property
     def pending(self) -> int:
@@ -99,6 +100,7 @@ class HeapModel:
         """Apply one batch and return its fired and its missed rows, each oldest first."""
         now = now_ms if self.clock_ms is None else max(self.clock_ms, now_ms)
         self._ended_in_batch = set()
+        self._before = {schedule_id: entry["seq"] for schedule_id, entry in self._pending.items()}
         for command in sorted(
             commands, key=lambda each: (each["schedule_id"], _version(each), _content(each))
         ):
@@ -133,7 +135,9 @@ class HeapModel:
             else:
                 self._count("superseded")
             return
-        if command["amend"] and _is_late(command, entry, ended):
+        # An act on the state has the payload of the entry that waits there.
+        gone = command.get("of_state", False) and self._before.get(schedule_id) != command["seq"]
+        if gone or (command["amend"] and _is_late(command, entry, ended)):
             self._count("superseded")
             return
         if entry is not None:
