@@ -32,13 +32,16 @@ MOVE_VERBS: Final = {
 REPAIR_VERB: Final = {
     "repair": "finds what is damaged in the checkpoint of a stopped job, and repairs what can be proved harmless"
 }
+EXPLAIN_VERB: Final = {
+    "explain": "prints the wheel of a config, and what it will hold and cost at a given rate; starts nothing"
+}
 CONF_VERB: Final = {"conf": "lists, prints or copies the example configs that come with the package"}
-VERBS: Final = RUN_VERBS | PENDING_VERBS | MOVE_VERBS | REPAIR_VERB | CONF_VERB
+VERBS: Final = RUN_VERBS | PENDING_VERBS | MOVE_VERBS | REPAIR_VERB | EXPLAIN_VERB | CONF_VERB
 
 _TASKS: Final[Mapping[str, tuple[str, ...]]] = {
-    "run a job": ("run", "dry-run"),
+    "run a job": ("run", "dry-run", "explain"),
     "look at pending entries": ("pending", "forecast", "history", "acts"),
-    "change pending entries (mode tiered)": ("cancel", "move", "reroute"),
+    "change pending entries": ("cancel", "move", "reroute"),
     "move a job": ("export", "import"),
     "repair a job": ("repair",),
     "start from an example": ("conf",),
@@ -67,7 +70,7 @@ it is stopped. With an interval, an idle wheel runs a batch each clock.heartbeat
 _EPILOG: Final = f"""\
 kinds of config: a scheduler has a section source. A purgatory has the sections operations and events: operations
 wait for events until they are complete, cancelled or expired ({PROGRAM} conf unpaid_orders). A purgatory has the
-verbs run, dry-run, pending, export, import and repair. An outcome is decided when the clock has passed its instant, so --until has to be
+verbs run, dry-run, explain, pending, cancel, acts, export, import and repair. An outcome is decided when the clock has passed its instant, so --until has to be
 later than the last instant that matters.
 
 {_UNTIL}
@@ -161,6 +164,7 @@ def _parser() -> argparse.ArgumentParser:
         "repair", parents=[_of_config()], description=_sentence("repair"), allow_abbrev=False
     )
     repair.add_argument("--dry-run", action="store_true", help="says what would be done and changes nothing")
+    _add_explain(verbs)
     conf = verbs.add_parser("conf", description=_sentence("conf"), allow_abbrev=False)
     conf.add_argument("name", nargs="?", metavar="NAME", help="prints this file, such as scheduler")
     conf.add_argument(
@@ -280,6 +284,23 @@ def _add_pending_verbs(verbs: _Verbs[argparse.ArgumentParser]) -> None:
         help="the new due time: \"timestamp'2026-01-01 10:00:00'\", 'deliver_at + interval 1 hour'",
     )
     add("reroute", which, dry).add_argument("--to", required=True, metavar="NAME", help="the new destination")
+
+
+def _add_explain(verbs: _Verbs[argparse.ArgumentParser]) -> None:
+    explain = verbs.add_parser(
+        "explain", parents=[_of_config()], description=_sentence("explain"), allow_abbrev=False
+    )
+    explain.add_argument(
+        "--rate", type=float, default=100, metavar="N", help="commands a second (default 100)"
+    )
+    explain.add_argument(
+        "--horizon",
+        default="1 day",
+        metavar="TIME",
+        help="the longest delay; due times are evenly spread over it (default 1 day)",
+    )
+    explain.add_argument("--bytes", type=int, default=200, metavar="N", help="bytes of a value (default 200)")
+    explain.add_argument("--mermaid", action="store_true", help="prints a mermaid flow chart of the wheel")
 
 
 def _add_move_verbs(verbs: _Verbs[argparse.ArgumentParser]) -> None:

@@ -3,6 +3,7 @@
 ::
 
     wheel-udf run | dry-run --config FILE [--set a.b=c]... [--trigger T] [--until INSTANT]     supervise, dry_run
+    wheel-udf explain --config FILE [--rate N] [--horizon TIME] [--bytes N] [--mermaid]       explain
     wheel-udf pending | forecast | history | acts | cancel | move | reroute --config FILE ...  verbs
     wheel-udf export --to FOLDER | import --from FOLDER  --config FILE                         moves
     wheel-udf repair --config FILE [--dry-run]                                                 repair
@@ -103,6 +104,10 @@ def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn:
     trigger = getattr(arguments, "trigger", None)
     overrides = [*arguments.set, *([f"trigger={trigger}"] if trigger else [])]
     config = loader.load(arguments.config, overrides)
+    if arguments.verb == "explain":
+        from wheel_udf.job import explain
+
+        return explain.execute(config, arguments, say)
     if arguments.verb in PENDING_VERBS:
         from wheel_udf.job.verbs import execute
 
