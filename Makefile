@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-jobs faults lint format docs notebooks simulate soak demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch package clean distclean
+.PHONY: help setup test test-jobs faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -67,6 +67,9 @@ simulate: $(STAMP) ## run 20,000 seeds of the simulated protocol and its planted
 
 soak: $(STAMP) ## run each mode for 30 minutes at a steady rate; nothing may grow (ARGS='--total-minutes 5': all in five minutes)
 	@$(PY) -m tests.soak $(ARGS)
+
+kafka: $(STAMP) ## start a Kafka broker on 127.0.0.1:9092 to try with, until Ctrl-C (ARGS='--topic orders': with a topic)
+	@$(PY) -m wheel_udf broker $(ARGS)
 
 demo: $(STAMP) ## run a year of real departures through the wheel (ARGS=--tiered: with a slot store)
 	@$(PY) -m jobs.demos.departures $(ARGS)

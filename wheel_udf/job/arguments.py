@@ -35,8 +35,11 @@ REPAIR_VERB: Final = {
 EXPLAIN_VERB: Final = {
     "explain": "prints the wheel of a config, and what it will hold and cost at a given rate; starts nothing"
 }
+BROKER_VERB: Final = {
+    "broker": "starts a Kafka broker on this machine, to try the scheduler with, until Ctrl-C"
+}
 CONF_VERB: Final = {"conf": "lists, prints or copies the example configs that come with the package"}
-VERBS: Final = RUN_VERBS | PENDING_VERBS | MOVE_VERBS | REPAIR_VERB | EXPLAIN_VERB | CONF_VERB
+VERBS: Final = RUN_VERBS | PENDING_VERBS | MOVE_VERBS | REPAIR_VERB | EXPLAIN_VERB | CONF_VERB | BROKER_VERB
 
 _TASKS: Final[Mapping[str, tuple[str, ...]]] = {
     "run a job": ("run", "dry-run", "explain"),
@@ -44,7 +47,7 @@ _TASKS: Final[Mapping[str, tuple[str, ...]]] = {
     "change pending entries": ("cancel", "move", "reroute"),
     "move a job": ("export", "import"),
     "repair a job": ("repair",),
-    "start from an example": ("conf",),
+    "start from an example": ("conf", "broker"),
 }
 
 _OPTIONS_OF_RUNS: Final = ("--config", "--set", "--trigger", "--until")
@@ -171,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
         "--copy", type=Path, metavar="FOLDER", help="copies all files into this folder; overwrites none"
     )
     conf.set_defaults(debug=False)
+    _add_broker(verbs)
     return parser
 
 
@@ -284,6 +288,24 @@ def _add_pending_verbs(verbs: _Verbs[argparse.ArgumentParser]) -> None:
         help="the new due time: \"timestamp'2026-01-01 10:00:00'\", 'deliver_at + interval 1 hour'",
     )
     add("reroute", which, dry).add_argument("--to", required=True, metavar="NAME", help="the new destination")
+
+
+def _add_broker(verbs: _Verbs[argparse.ArgumentParser]) -> None:
+    broker = verbs.add_parser("broker", description=_sentence("broker"), allow_abbrev=False)
+    broker.add_argument("--port", type=int, default=9092, metavar="N", help="port for clients (default 9092)")
+    broker.add_argument(
+        "--folder",
+        type=Path,
+        metavar="FOLDER",
+        help="keeps its data and log here; default: a temporary folder",
+    )
+    broker.add_argument(
+        "--topic", action="append", default=[], metavar="NAME", help="creates this topic; repeatable"
+    )
+    broker.add_argument(
+        "--partitions", type=int, default=2, metavar="N", help="partitions of these topics (default 2)"
+    )
+    broker.set_defaults(debug=False)
 
 
 def _add_explain(verbs: _Verbs[argparse.ArgumentParser]) -> None:

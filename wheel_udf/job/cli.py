@@ -8,6 +8,7 @@
     wheel-udf export --to FOLDER | import --from FOLDER  --config FILE                         moves
     wheel-udf repair --config FILE [--dry-run]                                                 repair
     wheel-udf conf [NAME] [--copy FOLDER]                                                      examples
+    wheel-udf broker [--port N] [--folder FOLDER] [--topic NAME]...                            broker
 
 ``python -m wheel_udf`` and ``spark-submit jobs/delay_scheduler.py`` take the same arguments (:mod:`wheel_udf.job.arguments`).
 Standard output has the lines of the verb (of a run one for each batch, and the summary), standard error the ``warning:`` and ``error:`` lines.
@@ -22,6 +23,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
 
 from wheel_udf.common import ConfigErrors, hide
@@ -36,6 +38,15 @@ USAGE = 2
 Say = Callable[[str], None]
 Verb = Callable[["JobConfig", int | None, Say], int]
 """The action of a verb: (config, until in UTC epoch ms, where lines go) -> exit code."""
+
+
+_MODULES = {
+    "explain": "explain",
+    **dict.fromkeys(PENDING_VERBS, "verbs"),
+    **dict.fromkeys(MOVE_VERBS, "moves"),
+    **dict.fromkeys(REPAIR_VERB, "repair"),
+}
+"""Verbs with a function ``execute(config, arguments, say)``, and the modules of this room that have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,27 +110,17 @@ def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn:
         from wheel_udf.job import examples
 
         return examples.show(arguments.name, arguments.copy, say)
+    if arguments.verb == "broker":
+        from wheel_udf.job import broker
+
+        return broker.execute(arguments, say)
     from wheel_udf.job import loader
 
     trigger = getattr(arguments, "trigger", None)
     overrides = [*arguments.set, *([f"trigger={trigger}"] if trigger else [])]
     config = loader.load(arguments.config, overrides)
-    if arguments.verb == "explain":
-        from wheel_udf.job import explain
-
-        return explain.execute(config, arguments, say)
-    if arguments.verb in PENDING_VERBS:
-        from wheel_udf.job.verbs import execute
-
-        return execute(config, arguments, say)
-    if arguments.verb in MOVE_VERBS:
-        from wheel_udf.job import moves
-
-        return moves.execute(config, arguments, say)
-    if arguments.verb in REPAIR_VERB:
-        from wheel_udf.job import repair
-
-        return repair.execute(config, arguments, say)
+    if arguments.verb in _MODULES:
+        return int(import_module(f"wheel_udf.job.{_MODULES[arguments.verb]}").execute(config, arguments, say))
     chosen = verbs or _verbs()
     verb = chosen.run if arguments.verb == "run" else chosen.dry_run
     if arguments.until is not None:

@@ -62,6 +62,7 @@ class LocalKafka:
             that :meth:`stop` removes.
         properties: Broker settings that override the defaults, such as ``{"message.max.bytes": "2000"}``.
         heap: Heap of the JVM, as for ``-Xmx``.
+        port: Port for clients; default: a free one.
     """
 
     def __init__(
@@ -69,10 +70,11 @@ class LocalKafka:
         folder: Path | None = None,
         properties: Mapping[str, str] | None = None,
         heap: str = "512m",
+        port: int | None = None,
     ) -> None:
         self._given_folder, self._properties, self._heap = folder, dict(properties or {}), heap
         self._folder: Path | None = None
-        self._ports: tuple[int, int] | None = None
+        self._ports: tuple[int, int] | None = None if port is None else (port, free_ports()[1])
         self._broker: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._external = "" if properties else os.environ.get(EXTERNAL_VARIABLE, "").strip()
@@ -91,6 +93,11 @@ class LocalKafka:
                 "the broker has not been started", field="LocalKafka", hint="with LocalKafka() as kafka:"
             )
         return f"{HOST}:{self._ports[0]}"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the broker runs, as far as can be known from here: always True of an external one."""
+        return bool(self._external) or (self._broker is not None and self._broker.poll() is None)
 
     @property
     def pid(self) -> int | None:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.kafka.client import KafkaWorld
 from wheel_udf.common.errors import SessionError
@@ -178,3 +179,27 @@ def test_a_broker_does_not_outlive_an_owner_that_is_killed(own: None) -> None:
     )  # waits for its end
     assert not _runs(int(pid))
     shutil.rmtree(folder)
+
+
+def test_the_verb_broker_serves_topics_on_its_port_until_it_is_told_to_end(own: None) -> None:
+    port = local_kafka.free_ports()[0]
+    command = [sys.executable, "-m", "wheel_udf", "broker", "--port", str(port)]
+    command += ["--topic", "orders", "--partitions", "3"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as verb:
+        assert verb.stdout is not None
+        try:
+            lines = [next(verb.stdout).strip() for _ in range(4)]
+            assert lines[1:] == [
+                "topics: orders",
+                f"kafka.bootstrap.servers: 127.0.0.1:{port}",
+                "Ctrl-C stops it",
+            ]
+            found = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics("orders", timeout=30)
+            assert len(found.topics["orders"].partitions) == 3
+            verb.send_signal(signal.SIGTERM)
+            assert verb.wait(60) == 0
+            assert verb.stdout.read().strip() == "stopped"
+        finally:
+            verb.kill()

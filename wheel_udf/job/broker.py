@@ -1,0 +1,69 @@
+"""The verb ``broker``: starts a Kafka broker on this machine, to try the scheduler with. It is the broker of the tests.
+
+::
+
+    wheel-udf broker                                a new broker on 127.0.0.1:9092, its data in a temporary folder
+    wheel-udf broker --topic orders --topic late    with these topics
+    wheel-udf broker --folder data/kafka            with data that outlive it
+
+It listens on the loopback address only, has one node and no password, and ends with Ctrl-C: not for production.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.util import find_spec
+
+from wheel_udf.common import ConfigError
+from wheel_udf.testing import LocalKafka, create_topics
+
+SUCCESS = 0
+
+
+def execute(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
+    """Runs a broker until the process is interrupted.
+
+    Args:
+        asked: The arguments: ``port``, ``folder``, ``topic``, ``partitions``.
+        say: Takes the lines.
+
+    Returns:
+        0.
+
+    Raises:
+        ConfigError: The port is out of range, or topics cannot be made without the client.
+        SessionError: Java or the jars are missing, or the broker did not start.
+    """
+    if not 1 <= asked.port <= 65_535:
+        raise ConfigError("not a port", field="--port", value=asked.port, rule="1 to 65535")
+    if asked.topic and find_spec("confluent_kafka") is None:
+        raise ConfigError(
+            "topics are made by a client that is not installed",
+            field="--topic",
+            hint="pip install 'wheel-udf[kafka]'",
+        )
+    ended = threading.Event()
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: ended.set())
+    say("starting a broker, about 5 seconds (the first time also some downloads)")
+    with LocalKafka(asked.folder, port=asked.port) as kafka:
+        if asked.topic:
+            create_topics(kafka.bootstrap, asked.topic, partitions=asked.partitions)
+            say(f"topics: {', '.join(asked.topic)}")
+        say(f"kafka.bootstrap.servers: {kafka.bootstrap}")
+        say("Ctrl-C stops it")
+        with suppress(KeyboardInterrupt):
+            while not ended.wait(1):
+                if not kafka.is_running:
+                    raise ConfigError(
+                        "the broker has ended by itself",
+                        field="broker",
+                        hint="see its log: --folder keeps it",
+                    )
+    say("stopped")
+    return SUCCESS
