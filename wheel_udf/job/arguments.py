@@ -35,11 +35,16 @@ REPAIR_VERB: Final = {
 EXPLAIN_VERB: Final = {
     "explain": "prints the wheel of a config, and what it will hold and cost at a given rate; starts nothing"
 }
+INIT_VERB: Final = {
+    "init": "writes a config for a common use, with sample input, that runs as it is; without a name it lists the uses"
+}
 BROKER_VERB: Final = {
     "broker": "starts a Kafka broker on this machine, to try the scheduler with, until Ctrl-C"
 }
 CONF_VERB: Final = {"conf": "lists, prints or copies the example configs that come with the package"}
-VERBS: Final = RUN_VERBS | PENDING_VERBS | MOVE_VERBS | REPAIR_VERB | EXPLAIN_VERB | CONF_VERB | BROKER_VERB
+VERBS: Final = (
+    RUN_VERBS | PENDING_VERBS | MOVE_VERBS | REPAIR_VERB | EXPLAIN_VERB | INIT_VERB | CONF_VERB | BROKER_VERB
+)
 
 _TASKS: Final[Mapping[str, tuple[str, ...]]] = {
     "run a job": ("run", "dry-run", "explain"),
@@ -47,7 +52,7 @@ _TASKS: Final[Mapping[str, tuple[str, ...]]] = {
     "change pending entries": ("cancel", "move", "reroute"),
     "move a job": ("export", "import"),
     "repair a job": ("repair",),
-    "start from an example": ("conf", "broker"),
+    "start from an example": ("init", "conf", "broker"),
 }
 
 _OPTIONS_OF_RUNS: Final = ("--config", "--set", "--trigger", "--until")
@@ -174,6 +179,16 @@ def _parser() -> argparse.ArgumentParser:
         "--copy", type=Path, metavar="FOLDER", help="copies all files into this folder; overwrites none"
     )
     conf.set_defaults(debug=False)
+    init = verbs.add_parser("init", description=_sentence("init"), allow_abbrev=False)
+    init.add_argument("use", nargs="?", metavar="NAME", help="the use, such as reminders")
+    init.add_argument(
+        "--into",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="default: the folder of the shell; overwrites none",
+    )
+    init.set_defaults(debug=False)
     _add_broker(verbs)
     return parser
 

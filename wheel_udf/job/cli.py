@@ -8,6 +8,7 @@
     wheel-udf export --to FOLDER | import --from FOLDER  --config FILE                         moves
     wheel-udf repair --config FILE [--dry-run]                                                 repair
     wheel-udf conf [NAME] [--copy FOLDER]                                                      examples
+    wheel-udf init [NAME] [--into FOLDER]                                                      starters
     wheel-udf broker [--port N] [--folder FOLDER] [--topic NAME]...                            broker
 
 ``python -m wheel_udf`` and ``spark-submit jobs/delay_scheduler.py`` take the same arguments (:mod:`wheel_udf.job.arguments`).
@@ -47,6 +48,8 @@ _MODULES = {
     **dict.fromkeys(REPAIR_VERB, "repair"),
 }
 """Verbs with a function ``execute(config, arguments, say)``, and the modules of this room that have it."""
+_WITHOUT_CONFIG = {"broker": "broker", "init": "starters"}
+"""Likewise, with a function ``execute(arguments, say)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +113,8 @@ def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn:
         from wheel_udf.job import examples
 
         return examples.show(arguments.name, arguments.copy, say)
-    if arguments.verb == "broker":
-        from wheel_udf.job import broker
-
-        return broker.execute(arguments, say)
+    if arguments.verb in _WITHOUT_CONFIG:
+        return int(import_module(f"wheel_udf.job.{_WITHOUT_CONFIG[arguments.verb]}").execute(arguments, say))
     from wheel_udf.job import loader
 
     trigger = getattr(arguments, "trigger", None)

@@ -45,11 +45,12 @@ def show(name: str | None, copy: Path | None, say: Callable[[str], None]) -> int
         say(_file(folder, name).read_text(encoding="utf-8").rstrip("\n"))
     else:
         for path in sorted(folder.glob("*.yml")):
-            say(f"{path.stem:<15} {_title(path)}")
+            say(f"{path.stem:<15} {title_of(path)}")
     return SUCCESS
 
 
-def _title(path: Path) -> str:
+def title_of(path: Path) -> str:
+    """The first line of a config that says what it is for."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return next((line.lstrip("# ") for line in lines if line.startswith("# ") and "$schema" not in line), "")
 
@@ -63,7 +64,8 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file()) + _entry_points(folder)
+    own = (path for path in folder.rglob("*") if path.is_file() and path.parent.name != "init")
+    return sorted(own) + _entry_points(folder)
 
 
 def _entry_points(folder: Path) -> list[Path]:

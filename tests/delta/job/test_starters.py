@@ -1,0 +1,56 @@
+"""The configs of ``init`` with their sample input, from files and tables: what a new user sees after the commands that it prints."""
+
+from __future__ import annotations
+
+import io
+import runpy
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING
+
+from tests.command_line import say
+from wheel_udf.job.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def started(use: str, folder: Path) -> list[str]:
+    """The lines of a run over the sample input of a use, to the end of time."""
+    assert main(["init", use, "--into", str(folder)], out=io.StringIO()) == 0
+    for file in (folder / f"{use}.yml", folder / f"{use}_sample.py"):
+        file.write_text(file.read_text().replace("data/", f"{folder}/data/"))
+    with redirect_stdout(io.StringIO()):
+        runpy.run_path(str(folder / f"{use}_sample.py"))
+    more = ("--trigger", "available-now", "--until", "2100-01-01", "--set", "wheel.shards=2")
+    code, out, err = say(folder / f"{use}.yml", "run", *more)
+    assert (code, err) == (0, ""), err
+    return out.splitlines()
+
+
+def test_an_order_that_is_neither_paid_nor_cancelled_is_to_be_closed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    started("orders", tmp_path)
+    rows = spark.read.format("delta").load(f"{tmp_path}/data/orders/tables/orders_to_close")
+    assert [row.op_id for row in rows.collect()] == ["order-3"]
+
+
+def test_all_of_half_a_year_is_in_the_tables_after_a_run_to_its_end(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lines = started("months", tmp_path)
+    assert "1,000 fired" in " ".join(lines)
+    tables = f"{tmp_path}/data/months/tables"
+    counts = [
+        spark.read.format("delta").load(f"{tables}/{name}").count() for name in ("renewals", "birthdays")
+    ]
+    assert counts == [666, 334]
+
+
+def test_the_reminders_of_a_table_fire_but_for_the_deleted_one(spark: SparkSession, tmp_path: Path) -> None:
+    started("reminders", tmp_path)
+    rows = spark.read.format("delta").load(f"{tmp_path}/data/reminders/sent/reminders_mail")
+    found = sorted((row.schedule_id, bytes(row.value)) for row in rows.collect())
+    assert found == [(f"reminder-{number}", f"hello {number}".encode()) for number in (1, 3, 4, 5)]

@@ -1,0 +1,66 @@
+"""``init``: a config for a common use, with a script for sample input; both complete, none overwritten."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.documents import ROOT
+from wheel_udf.job.cli import main
+from wheel_udf.job.loader import load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+USES = ["months", "orders", "reminders", "retries", "schedules"]
+
+
+def init(*arguments: str) -> tuple[int, list[str], str]:
+    out, err = io.StringIO(), io.StringIO()
+    return main(["init", *arguments], out=out, err=err), out.getvalue().splitlines(), err.getvalue()
+
+
+def test_without_a_name_it_lists_the_uses() -> None:
+    code, lines, err = init()
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in lines] == [*USES, "wheel-udf"]
+    assert all(len(line.split()) > 3 for line in lines)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_use_is_a_valid_config_a_script_and_the_commands_to_type_next(use: str, tmp_path: Path) -> None:
+    code, lines, err = init(use, "--into", str(tmp_path / "new"))
+    assert (code, err) == (0, "")
+    assert sorted(file.name for file in (tmp_path / "new").iterdir()) == [f"{use}.yml", f"{use}_sample.py"]
+    assert load(str(tmp_path / "new" / f"{use}.yml"), []).name == use
+    compile((tmp_path / "new" / f"{use}_sample.py").read_text(), use, "exec")
+    commands = [line.strip() for line in lines]
+    assert any(line.startswith(f"python {use}_sample.py ") for line in commands)
+    assert any(line.startswith(f"wheel-udf run --config {use}.yml ") for line in commands)
+    assert not any(line.startswith("#") for line in commands)
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "orders.yml").write_text("mine")
+    code, lines, err = init("orders", "--into", str(tmp_path))
+    assert (code, lines) == (2, [])
+    assert "files would be overwritten: --into = " in err
+    assert (tmp_path / "orders.yml").read_text() == "mine"
+    assert not (tmp_path / "orders_sample.py").exists()
+
+
+def test_an_unknown_use_is_refused_with_the_known_ones() -> None:
+    code, _, err = init("remindrs")
+    assert (code, err.strip()) == (
+        2,
+        "error: no such use: NAME = 'remindrs'; rule: one of months, orders, reminders, retries, schedules",
+    )
+
+
+def test_the_copy_of_all_example_configs_leaves_the_starters_out(tmp_path: Path) -> None:
+    out = io.StringIO()
+    assert main(["conf", "--copy", str(tmp_path)], out=out) == 0
+    assert (ROOT / "conf" / "init").is_dir()
+    assert not (tmp_path / "init").exists()

@@ -1,0 +1,78 @@
+"""The verb ``init``: writes a config for a common use, with a script that makes sample input for it, so that it runs as it is.
+
+::
+
+    wheel-udf init                            the uses, each with the first line of its config
+    wheel-udf init reminders                  writes reminders.yml and reminders_sample.py into this folder
+    wheel-udf init retries --into trial       into another folder
+
+The files come with the package, in ``conf/init``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from wheel_udf.common import ConfigError
+from wheel_udf.job.examples import title_of
+from wheel_udf.platform import jars
+
+SUCCESS = 0
+FOLDER = "init"
+
+
+def execute(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
+    """Lists the uses, or writes the files of one.
+
+    Args:
+        asked: The arguments: ``use`` (None: list), ``into``.
+        say: Takes the lines.
+
+    Returns:
+        0.
+
+    Raises:
+        ConfigError: There is no such use, the package came without its examples, or a file would be overwritten.
+    """
+    conf = jars.conf_folder()
+    if conf is None:
+        raise ConfigError(
+            "the package is installed without its example configs", hint="install the wheel or use a checkout"
+        )
+    configs = {path.stem: path for path in sorted((conf / FOLDER).glob("*.yml"))}
+    if asked.use is None:
+        for name, path in configs.items():
+            say(f"{name:<10} {title_of(path)}")
+        say("wheel-udf init NAME writes the config, and a script that makes sample input for it")
+        return SUCCESS
+    if asked.use not in configs:
+        raise ConfigError("no such use", field="NAME", value=asked.use, rule=f"one of {', '.join(configs)}")
+    _write(configs[asked.use], asked.into, say)
+    return SUCCESS
+
+
+def _write(config: Path, into: Path, say: Callable[[str], None]) -> None:
+    sources = [config, config.with_name(f"{config.stem}_sample.py")]
+    targets = [into / path.name for path in sources]
+    if existing := [str(path) for path in targets if path.exists()]:
+        raise ConfigError(
+            "files would be overwritten",
+            field="--into",
+            value=", ".join(existing),
+            hint="choose another folder",
+        )
+    into.mkdir(parents=True, exist_ok=True)
+    for source, target in zip(sources, targets, strict=True):
+        shutil.copyfile(source, target)
+        say(str(target))
+    if into != Path():
+        say(f"next, in {into}:")
+    # The commands stand at the top of the config, between its first line and the first empty one.
+    for line in config.read_text(encoding="utf-8").splitlines()[1:]:
+        if line.startswith("#   "):
+            say(f"  {line[4:]}")
+        elif not line.startswith("#"):
+            break
