@@ -42,6 +42,9 @@ if TYPE_CHECKING:
         KafkaSink as KafkaSink,
         deliver as deliver,
     )
+    from wheel_udf.pending import (
+        PendingWork as PendingWork,
+    )
     from wheel_udf.platform import (
         build_session as build_session,
         stop_session as stop_session,
@@ -53,6 +56,9 @@ if TYPE_CHECKING:
         schedule as schedule,
         status as status,
         watch as watch,
+    )
+    from wheel_udf.tiered import (
+        schedule_tiered as schedule_tiered,
     )
     from wheel_udf.wheel import (
         BinaryLevels as BinaryLevels,
@@ -82,6 +88,8 @@ else:
             "clock": ("EventClock", "ProcessingClock", "SimulatedClock"),
             "commands": ("Contract",),
             "stream": ("fired", "outcomes", "rejects", "schedule", "status", "watch"),
+            "pending": ("PendingWork",),
+            "tiered": ("schedule_tiered",),
             "delivery": ("BatchReport", "DeltaSink", "Destinations", "FileSink", "KafkaSink", "deliver"),
         },
     )

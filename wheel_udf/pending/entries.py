@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from os import PathLike, fspath
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
@@ -61,11 +62,49 @@ class PendingWork:
         checkpoint: Checkpoint folder of the run.
         store: Slot store of the run in the tiered mode; None in the direct mode.
         contract: The contract of the run, which acts obey; None if they need not.
+
+    Raises:
+        ConfigError: One of them is of another type.
     """
 
     checkpoint: str
     store: SlotStore | None = None
     contract: Contract | None = None
+
+    def __post_init__(self) -> None:
+        kinds = {"checkpoint": str, "store": SlotStore | None, "contract": Contract | None}
+        for name, kind in kinds.items():
+            if not isinstance(value := getattr(self, name), kind):
+                raise ConfigError(
+                    "a value of another type",
+                    field=name,
+                    value=value,
+                    rule="a path" if kind is str else f"a {name} object, or None",
+                    hint="PendingWork.of(spark, checkpoint, store) takes paths",
+                )
+
+    @staticmethod
+    def of(
+        spark: SparkSession,
+        checkpoint: str | PathLike[str],
+        store: str | PathLike[str] | None = None,
+        *,
+        contract: Contract | None = None,
+    ) -> PendingWork:
+        """The work of a run, by its paths.
+
+        Args:
+            spark: A session.
+            checkpoint: Checkpoint folder of the run.
+            store: Slot store of the run in the tiered mode.
+            contract: The contract of the run, which acts obey.
+
+        Raises:
+            StoreError: There is no slot store at the place.
+            GeometryChangedError: It was made in another format.
+        """
+        opened = None if store is None else SlotStore.at(spark, fspath(store))
+        return PendingWork(fspath(checkpoint), opened, contract)
 
     @property
     def query(self) -> str:

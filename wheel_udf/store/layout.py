@@ -39,9 +39,10 @@ Caveats: with a large ``size``, a level has up to ``size`` partitions; grouping 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
@@ -195,6 +196,23 @@ class StoreLayout:
         """Returns the layout as text, which is kept with the table to detect a change."""
         horizon = "" if self.state_horizon_ms is None else f",state_horizon_ms={self.state_horizon_ms}"
         return f"{self.wheel.fingerprint()},state_levels={self.state_levels}{horizon}"
+
+    @classmethod
+    def parse(cls, fingerprint: str) -> Self:
+        """The inverse of :meth:`fingerprint`.
+
+        Raises:
+            ConfigError: It is not the fingerprint of a layout.
+        """
+        given = {name: int(digits) for name, digits in re.findall(r"(\w+)=(\d{1,18})", fingerprint)}
+        try:
+            wheel = Wheel(**{name: given[name] for name in ("tick_ms", "size", "levels")})
+            layout = cls(wheel, given["state_levels"], given.get("state_horizon_ms"))
+        except (KeyError, GeometryError, ConfigError):
+            layout = None
+        if layout is None or layout.fingerprint() != fingerprint:
+            raise ConfigError("not the layout of a slot store", field="layout", value=fingerprint)
+        return layout
 
     # ---- the cursor --------------------------------------------------------------------------------------------------
 

@@ -84,6 +84,7 @@ from wheel_udf.store.table import (
     STORE_DDL,
     STORE_SCHEMA,
     is_made,
+    layout_of,
     open_table,
 )
 
@@ -113,6 +114,11 @@ class SlotStore(StoreReader):
         store = SlotStore(spark, path, layout)
         open_table(spark, store.path, layout, create=create, keep_ms=keep_ms)
         return store
+
+    @staticmethod
+    def at(spark: SparkSession, path: str) -> SlotStore:
+        """Opens an existing store with the layout that it was made with; errors are those of :func:`wheel_udf.store.table.layout_of`."""
+        return SlotStore.open(spark, path, layout_of(spark, path), create=False)
 
     @staticmethod
     def find(spark: SparkSession, path: str, layout: StoreLayout) -> SlotStore | None:

@@ -115,6 +115,24 @@ def open_table(
     _require_ours(spark, path, layout)
 
 
+def layout_of(spark: SparkSession, path: str) -> StoreLayout:
+    """Returns the layout that a store was made with.
+
+    Raises:
+        StoreError: There is no slot store at the place.
+        GeometryChangedError: It was made in another format.
+    """
+    made = tables.has_log(spark, path) and (table := tables.log_snapshot(spark, path)).version >= 0
+    properties = table.properties() if made else {}
+    if _LAYOUT not in properties or _FORMAT not in properties:
+        hint = "run the job once, or correct the path"
+        raise StoreError(
+            "there is no slot store", field=path, rule=f"a Delta table with {_LAYOUT}", hint=hint
+        )
+    _require_same(path, "format", properties[_FORMAT], str(FORMAT_VERSION))
+    return StoreLayout.parse(properties[_LAYOUT])
+
+
 def is_made(spark: SparkSession, path: str, layout: StoreLayout) -> bool:
     """Returns whether the table of a store exists. Creates nothing.
 

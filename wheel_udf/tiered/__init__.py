@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.tiered.start import (
         Outlet as Outlet,
+        schedule_tiered as schedule_tiered,
         start_tiered as start_tiered,
     )
 else:
@@ -63,6 +64,6 @@ else:
             "rows": ("version_rows",),
             "run": ("TieredRun",),
             "settings": ("TieredWheel",),
-            "start": ("Outlet", "start_tiered"),
+            "start": ("Outlet", "schedule_tiered", "start_tiered"),
         },
     )

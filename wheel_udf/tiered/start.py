@@ -29,12 +29,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from wheel_udf.clock import StoreClock
-from wheel_udf.commands import parse_commands, require_due_column
+from wheel_udf.clock import EventClock, ProcessingClock, StoreClock
+from wheel_udf.commands import Contract, parse_commands, require_due_column
 from wheel_udf.delivery import (
     AVAILABLE_NOW,
     BatchReport,
@@ -46,12 +47,13 @@ from wheel_udf.delivery import (
 )
 from wheel_udf.pending import PendingWork
 from wheel_udf.platform import Lease
-from wheel_udf.store import SlotStore, store_lease
-from wheel_udf.stream import clocked, schedule_stored
+from wheel_udf.store import DEFAULT_KEEP_MS, SlotStore, StoreLayout, store_lease
+from wheel_udf.stream import DEFAULT_MEMORY_MS, clocked, schedule_stored
 from wheel_udf.tiered.checks import check_tiered, open_identity, require_one_another
 from wheel_udf.tiered.pressure import Pressure
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
+from wheel_udf.wheel import Limits, Wheel
 
 _WHEEL_TRIGGER = "200 milliseconds"
 
@@ -146,6 +148,80 @@ def start_tiered(
         run.stop()
         raise
     return run
+
+
+def schedule_tiered(  # noqa: PLR0913  # each is a setting of its own
+    commands: DataFrame,
+    *,
+    wheel: Wheel,
+    clock: EventClock | ProcessingClock,
+    store: str,
+    destinations: Destinations,
+    rejects: Sink,
+    checkpoint: str,
+    state_levels: int | None = None,
+    state_horizon_ms: int | None = None,
+    shards: int = 4,
+    contract: Contract | None = None,
+    memory_ms: int | None = DEFAULT_MEMORY_MS,
+    limit: int | None = None,
+    limits: Limits | None = None,
+    on_limit: Literal["reject", "pause"] = "reject",
+    history_ms: int = 0,
+    keep_ms: int = DEFAULT_KEEP_MS,
+    trigger: str = "1 second",
+    name: str = "wheel",
+    on_batch: Callable[[BatchReport], None] | None = None,
+) -> TieredRun:
+    """Does what :func:`~wheel_udf.schedule` and :func:`~wheel_udf.deliver` do, with the far levels of the wheel in a slot store.
+
+    Args:
+        commands: Streaming frame of commands.
+        wheel: The geometry.
+        clock: The clock that decides what is due.
+        store: Folder of the slot store, a Delta table; created if it is missing.
+        destinations: The allow-list: destination names and their sinks.
+        rejects: Sink of commands that cannot be used and of rows that cannot be delivered.
+        checkpoint: Folder of the run's progress and state.
+        state_levels: How many levels, from the lowest, are in Spark's state; by default half of them.
+        state_horizon_ms: With ``state_levels=0``: entries due within this time are in the state.
+        shards: As for :func:`~wheel_udf.schedule`, like `contract`, `memory_ms`, `limit` and `limits`.
+        contract: Bounds and defaults of the commands.
+        memory_ms: How long an ended id is remembered; ``None`` for ever.
+        limit: Most rows released in a batch; ``None`` for no bound.
+        limits: How many entries may wait.
+        on_limit: What happens at a limit: ``reject`` new entries, or ``pause`` the intake (not with the event clock).
+        history_ms: How long rows stay in the store after their due time.
+        keep_ms: How long a new store keeps files and log entries that nothing needs any more.
+        trigger: An interval such as ``"1 second"``, or ``"available-now"``.
+        name: Label in metrics and of new transaction ids.
+        on_batch: Called after each batch of the wheel.
+
+    Returns:
+        The running query: like a ``StreamingQuery`` it has ``awaitTermination``, ``stop``, ``isActive`` and ``lastProgress``.
+
+    Raises:
+        ConfigError: A setting is out of range.
+        ContractError, StoreError, GeometryChangedError, LeaseError, CheckpointError: As :func:`start_tiered`.
+    """
+    in_state = wheel.levels // 2 if state_levels is None else state_levels
+    what = TieredWheel(
+        layout=StoreLayout(wheel, in_state, state_horizon_ms),
+        store=store,
+        clock=clock,
+        shards=shards,
+        contract=contract or Contract(),
+        memory_ms=memory_ms,
+        limit=limit,
+        limits=limits or Limits(),
+        on_limit=on_limit,
+        history_ms=history_ms,
+        keep_ms=keep_ms,
+    )
+    outlet = Outlet(destinations, rejects)
+    return start_tiered(
+        commands, what, outlet=outlet, checkpoint=checkpoint, trigger=trigger, name=name, on_batch=on_batch
+    )
 
 
 def _intake(parsed: DataFrame, run: TieredRun, checkpoint: str, trigger: str, name: str) -> StreamingQuery:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.hostile import BAD_NAMES
-from wheel_udf.common import ActError
+from wheel_udf.common import ActError, ConfigError
+from wheel_udf.pending import PendingWork
 from wheel_udf.pending.acts import Picked
 
 
@@ -21,3 +22,16 @@ def test_hostile_ids_are_selected_as_they_are() -> None:
     assert Picked(ids=BAD_NAMES).ids == BAD_NAMES
     with pytest.raises(ActError, match="without ids and without a predicate"):
         Picked()
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [("checkpoint", None), ("checkpoint", 7), ("store", "data/store"), ("contract", "strict")],
+)
+def test_a_place_of_another_type_is_refused_with_the_way_to_give_paths(field: str, given: object) -> None:
+    values = {"checkpoint": "data/checkpoint"} | {field: given}
+    with pytest.raises(
+        ConfigError,
+        match=rf"a value of another type: {field}.*PendingWork\.of\(spark, checkpoint, store\)",
+    ):
+        PendingWork(**values)  # type: ignore[arg-type]

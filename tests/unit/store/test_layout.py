@@ -289,3 +289,18 @@ def test_the_fingerprint_tells_layouts_apart_and_a_layout_can_be_sent() -> None:
     assert LAYOUT.fingerprint() == "tick_ms=1000,size=20,levels=4,state_levels=1"
     assert horizon.fingerprint() == "tick_ms=1000,size=20,levels=4,state_levels=0,state_horizon_ms=60000"
     assert pickle.loads(pickle.dumps(LAYOUT)) == LAYOUT
+    assert [StoreLayout.parse(each.fingerprint()) for each in (LAYOUT, horizon)] == [LAYOUT, horizon]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "tick_ms=1000",
+        "tick_ms=1000,size=20,levels=4,state_levels=9",
+        "tick_ms=1000,size=20,levels=4,state_levels=1,x=2",
+    ],
+)
+def test_what_is_no_fingerprint_of_a_layout_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="not the layout of a slot store"):
+        StoreLayout.parse(text)
