@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.faults import inputs
 from tests.faults.checker import faults_of, watch_faults_of
-from tests.faults.points import ACTS, EXPORTS, PURGATORY, Chain, Kill, Order
+from tests.faults.points import ACTS, DIRECT, EXPORTS, PURGATORY, Chain, Kill, Order
 from tests.faults.trap import KILL, Trap, end_session
 from tests.spark.streams import add_files
 from tests.spark.watches import add_rows
@@ -126,7 +126,9 @@ class Running:
         return ["run"]
 
     def _is_fed(self) -> bool:
-        """Whether the store has a batch of the intake: the first brings the rows for acts."""
+        """Whether a batch with the first file is committed, which brings the rows for acts: in the direct mode by the query, else by the intake."""
+        if self.chain.mode == DIRECT:
+            return (self.folder / "checkpoint0" / "commits" / "0").exists()
         log = (self.folder / "store0" / "_delta_log").glob("*.json")
         return any('-intake"' in commit.read_text(encoding="utf-8") for commit in log)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.faults.trap import Trap
 from wheel_udf.delivery import DeltaSink, KafkaSink
 from wheel_udf.delivery.destinations import FIRED, Shape
-from wheel_udf.pending import acts
+from wheel_udf.pending import acts, acts_on_state
 from wheel_udf.platform.delta_transaction import Transaction
 from wheel_udf.store import SlotStore
 from wheel_udf.stream import schedule_operator, watch_operator
@@ -180,6 +180,8 @@ def put_traps() -> None:
     _after(Keeper, "retire", lambda _, **__: _RETIRING.clear())
     _before(SlotStore, "drop", _drop)
     _before(acts, "copy_records", lambda *_: _TRAP.passes("in an act, after its commit"))
+    _before(acts_on_state, "create_act", lambda *_: _TRAP.passes("in an act, before its commit"))
+    _after(acts_on_state, "create_act", lambda _: _TRAP.passes("in an act, after its commit"))
     _after(exporting, "_written", lambda _: _TRAP.passes("in an export, between two tables"))
     _before(exporting, "write_manifest", lambda *_: _TRAP.passes("in an export, before its manifest"))
     _before(exporting, "mark_exported", lambda *_: _TRAP.passes("in an export, before the mark"))

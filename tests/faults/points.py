@@ -39,7 +39,9 @@ BATCH: Final = {
 """Points that a running job comes to, and the modes that have them."""
 
 ACTS: Final = ("in an act, before its commit", "in an act, after its commit")
-"""Points of a process of its own that acts on a store."""
+"""Points of a process of its own that acts on pending entries."""
+
+_ACTED: Final = frozenset([DIRECT, TIERED])
 
 EXPORTS: Final = (
     "in an export, between two tables",
@@ -116,14 +118,14 @@ def points_of(mode: str) -> list[str]:
     """All points of a mode."""
     return [
         *(point for point, modes in BATCH.items() if mode in modes),
-        *(ACTS if mode == TIERED else ()),
+        *(ACTS if mode in _ACTED else ()),
         *EXPORTS,
     ]
 
 
 def _share_of(mode: str) -> list[str]:
     """Each point in one mode: those that several modes have in turn."""
-    places = [*BATCH.items(), *((point, _TIERED) for point in ACTS), *((point, ALL) for point in EXPORTS)]
+    places = [*BATCH.items(), *((point, _ACTED) for point in ACTS), *((point, ALL) for point in EXPORTS)]
     common = [point for point, modes in places if modes == ALL]
     return [
         point
