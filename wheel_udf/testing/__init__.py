@@ -7,6 +7,8 @@
     commands_table([...]) ---> the pure step ---> rows_of(fired)       a test without a JVM: milliseconds
                                (wheel.advance)
 
+    [(instant, rows), ...] ---> play(pipeline) ---> all rows           a test of a Spark frame, under a clock moved by hand
+
     create_topics ----.
                       v
     LocalKafka ---> a broker on 127.0.0.1 ---> any client              a test with Kafka: 5 s to start, 512 MiB
@@ -15,8 +17,8 @@
 
     commands, fired rows, rejects ---> ledger.check ---> Report        was a run right? from its input and its sinks alone
 
-In: literal rows, instants, names of topics, the frames of a run. Out: Arrow tables, dicts, bootstrap servers, reports. Nothing else in the package imports
-this room: it is not needed to run a job.
+In: literal rows, instants, names of topics, the frames of a run. Out: Arrow tables, dicts, frames, bootstrap servers, reports. Of the package only the verb
+``broker`` imports this room: it is not needed to run a job. Guide: docs/testing.md.
 
 Example, a test of one entry on a wheel, without Spark and without waiting::
 
@@ -42,13 +44,14 @@ module       what it holds
 ============ ==========================================================================
 clocks       the clock moved by hand
 frames       literal commands as the step takes them, and its rows as dicts
+stage        a Spark frame over literal batches, each with its instant
 broker       the broker's process: start, stop, kill, restart on the same port
 settings     the broker's settings, and what can be read from its log
 topics       topics made and deleted with a plain Kafka client
 ledger       the checker of a run: lost, early, twice, fired after a cancel, account
 ============ ==========================================================================
 
-May import: every room above it; pyarrow, and confluent-kafka inside functions. Not pyspark.
+May import: every room above it; pyarrow, and confluent-kafka and pyspark inside functions.
 """
 
 from __future__ import annotations
@@ -71,6 +74,9 @@ if TYPE_CHECKING:
         commands_table as commands_table,
         rows_of as rows_of,
     )
+    from wheel_udf.testing.stage import (
+        play as play,
+    )
     from wheel_udf.testing.topics import (
         create_topics as create_topics,
         delete_topics as delete_topics,
@@ -82,6 +88,7 @@ else:
             "broker": ("EXTERNAL_VARIABLE", "LocalKafka", "kill_after_us"),
             "clocks": ("ManualClock",),
             "frames": ("commands_table", "rows_of"),
+            "stage": ("play",),
             "topics": ("create_topics", "delete_topics"),
         },
         modules=("ledger",),

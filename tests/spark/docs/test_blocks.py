@@ -40,6 +40,7 @@ def test_each_python_block_is_run_by_a_test() -> None:
         "docs/ledger.md": 1,
         "docs/pending.md": 1,
         "docs/purgatory.md": 1,
+        "docs/testing.md": 1,
         "docs/tiered-mode.md": 1,
     }
 
@@ -81,6 +82,18 @@ def test_the_example_of_the_tiered_mode_finds_what_waits_and_cancels_it(
     assert "|        old|   1|    0|" in said
     assert "1 rows in the store" in said
     assert streams.waiting(spark, names["work"]) == []
+
+
+def test_the_example_of_a_users_test_passes_and_can_fail(spark: SparkSession, tmp_path: Path) -> None:
+    names = run_block("docs/testing.md", tmp_path)
+    names["test_only_the_unpaid_order_is_closed"](spark)
+    paid_too_late = names["play"](
+        spark,
+        [("2026-01-01T10:30:00Z", [names["order"]("o-1", "10:00:00")]), ("2026-01-01T10:31:00Z", [])],
+        "order_id string, paid boolean, at timestamp",
+        names["closing"],
+    )
+    assert [row.schedule_id for row in paid_too_late.collect()] == ["o-1"]
 
 
 def test_the_example_of_the_purgatory_makes_a_frame_of_outcomes(spark: SparkSession, tmp_path: Path) -> None:
