@@ -30,6 +30,7 @@ ROOMS = (
     "pending",
     "tiered",
     "transfer",
+    "replay",
     # Before job: `wheel-udf broker` starts the broker of the tests.
     "testing",
     "job",

@@ -35,6 +35,7 @@ def test_each_python_block_is_run_by_a_test() -> None:
     """Elsewhere: the Kafka guide's needs a broker (tests/kafka/delivery/test_dedupe_example.py), the ledger's no JVM (tests/unit/docs)."""
     assert {page: count for page in PAGES if (count := len(blocks(page, "python")))} == {
         "README.md": 1,
+        "docs/choosing-a-wheel.md": 1,
         "docs/delay-levels.md": 1,
         "docs/kafka.md": 1,
         "docs/ledger.md": 1,
@@ -82,6 +83,14 @@ def test_the_example_of_the_tiered_mode_finds_what_waits_and_cancels_it(
     assert "|        old|   1|    0|" in said
     assert "1 rows in the store" in said
     assert streams.waiting(spark, names["work"]) == []
+
+
+def test_the_example_of_a_replay_compares_plans(spark: SparkSession, tmp_path: Path) -> None:
+    names = run_block("docs/choosing-a-wheel.md", tmp_path, spark=spark)
+    figures = names["figures"].set_index("plan")
+    assert set(figures["fired"]) == {2_000}
+    assert figures.loc["ten seconds", "batches"] < figures.loc["a second", "batches"] / 4
+    assert figures.loc["ten seconds, tiered", "state_bytes"] < figures.loc["ten seconds", "state_bytes"]
 
 
 def test_the_example_of_a_users_test_passes_and_can_fail(spark: SparkSession, tmp_path: Path) -> None:
