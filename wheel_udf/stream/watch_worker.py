@@ -128,7 +128,7 @@ class WatchWorker(ShardWorker):
     ) -> WatchStatus:
         late_ms = step.clock_ms - going["at_ms"].to_numpy()
         return WatchStatus(
-            **self.common_status(shard, rows, step.state, step.clock_ms, going, late_ms),
+            **self.common_status(shard, rows, step.state, step.clock_ms, going, late_ms, group),
             watermark_ms=self.watermark_ms(group, step.clock_ms),
             received=rows.received,
             fired_now=going.num_rows - going["destination"].null_count,
