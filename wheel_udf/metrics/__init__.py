@@ -12,6 +12,11 @@ health over HTTP, one line for each batch in a log beside the checkpoint. Nothin
     names       every metric: type, unit, labels, one sentence
     lines       the line of a batch: the one declaration of its members
     batch_log   the ring of files: append, read_batches
+    meter       the figures, the health and the lines of one run
+    figures     the samples of all metrics at an instant
+    health      whether a job is healthy
+    listener    passes Spark's progress to the meter
+    exporter    HTTP: /metrics, /healthz
 
 **The line of a batch.** One JSON object, the same in the batch log and with ``log: json``. Instants are UTC epoch ms; a member that does not apply is null:
 
@@ -38,7 +43,8 @@ health over HTTP, one line for each batch in a log beside the checkpoint. Nothin
 ``phases``          seconds by phase, in Spark's words: ``latestOffset``, ``queryPlanning``, ``walCommit``, ``addBatch``, ``commitOffsets``, ...
 ==================  =====================================================================================================
 
-A line of the intake has ``at_ms``, ``query``, ``batch_id``, ``received``, ``seconds`` and ``phases``; its other members are null. ``seconds`` is null and ``phases``
+A line of the intake has ``at_ms``, ``query``, ``batch_id``, ``seconds`` and ``phases``; its other members are null (the wheel's line
+counts the commands, far ones included; Spark's count of the intake's rows has those twice that are read twice). ``seconds`` is null and ``phases``
 is empty if Spark has not reported the progress of a batch. Read it with::
 
     from wheel_udf.metrics import read_batches
@@ -61,10 +67,26 @@ if TYPE_CHECKING:
         BatchLog as BatchLog,
         read_batches as read_batches,
     )
+    from wheel_udf.metrics.exporter import (
+        Exporter as Exporter,
+    )
+    from wheel_udf.metrics.lines import (
+        text_of as text_of,
+    )
+    from wheel_udf.metrics.listener import (
+        listening as listening,
+    )
+    from wheel_udf.metrics.meter import (
+        Meter as Meter,
+    )
 else:
     __getattr__, __dir__ = exports(
         __name__,
         {
             "batch_log": ("BatchLog", "read_batches"),
+            "exporter": ("Exporter",),
+            "lines": ("text_of",),
+            "listener": ("listening",),
+            "meter": ("Meter",),
         },
     )

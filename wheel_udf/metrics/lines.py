@@ -39,13 +39,11 @@ class Progress:
     Attributes:
         query: ``wheel`` or ``intake``.
         batch_id: The batch.
-        rows: Rows that its sources have read, clock rows included.
         durations_ms: ms by phase.
     """
 
     query: str
     batch_id: int
-    rows: int
     durations_ms: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -84,7 +82,7 @@ def line_of(report: BatchReport, at_ms: int, progress: Progress | None = None) -
 
 def intake_line(progress: Progress, at_ms: int) -> dict[str, Any]:
     """Returns the line of a batch of the intake."""
-    known = {"at_ms": at_ms, "query": INTAKE, "batch_id": progress.batch_id, "received": progress.rows}
+    known = {"at_ms": at_ms, "query": INTAKE, "batch_id": progress.batch_id}
     return _line(known, progress)
 
 
