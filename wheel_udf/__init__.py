@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.stream import (
         fired as fired,
+        observed as observed,
         outcomes as outcomes,
         rejects as rejects,
         schedule as schedule,
@@ -87,9 +88,9 @@ else:
             "platform": ("build_session", "stop_session"),
             "clock": ("EventClock", "ProcessingClock", "SimulatedClock"),
             "commands": ("Contract",),
-            "stream": ("fired", "outcomes", "rejects", "schedule", "status", "watch"),
             "pending": ("PendingWork",),
             "tiered": ("schedule_tiered",),
+            "stream": ("fired", "observed", "outcomes", "rejects", "schedule", "status", "watch"),
             "delivery": ("BatchReport", "DeltaSink", "Destinations", "FileSink", "KafkaSink", "deliver"),
         },
     )

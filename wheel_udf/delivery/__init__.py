@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.delivery.report import (
         BatchReport as BatchReport,
+        Stored as Stored,
     )
     from wheel_udf.delivery.summary import (
         Summary as Summary,
@@ -90,7 +91,7 @@ else:
             "kafka_sink": ("KafkaSink",),
             "query": ("AVAILABLE_NOW", "ONCE", "deliver", "start_with"),
             "progress": ("duration_text", "progress_line"),
-            "report": ("BatchReport",),
+            "report": ("BatchReport", "Stored"),
             "summary": ("Summary",),
         },
     )

@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, functions as F
@@ -167,7 +167,7 @@ class _Delivery:
             undeliverable = self._write_rows(frame, statuses, batch_id)
         finally:
             frame.unpersist()
-        self.shards |= {row.shard: row for row in statuses}
+        self.shards |= {row.shard: self._with_sample(row) for row in statuses}
         held_input = self._held_input(statuses, batch_id)
         self._post(statuses, held_input=held_input)
         if self.on_batch is not None:
@@ -180,6 +180,13 @@ class _Delivery:
                 facts=self.facts,
             )
             _call(self.on_batch, report)
+
+    def _with_sample(self, row: ShardStatus) -> ShardStatus:
+        """The status with the shard's last sample, if it has taken none in this batch."""
+        before = self.shards.get(row.shard)
+        if row.by_destination is not None or before is None:
+            return row
+        return replace(row, by_destination=before.by_destination)
 
     def _write_rows(self, frame: DataFrame, statuses: list[ShardStatus], batch_id: int) -> int:
         rows_to: Counter[str] = Counter()

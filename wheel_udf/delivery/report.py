@@ -12,7 +12,7 @@ As a line of text: :mod:`wheel_udf.delivery.progress`; added up over a run: :mod
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -24,7 +24,26 @@ from wheel_udf.common import (
     parse_duration_ms,
 )
 from wheel_udf.stream import FrameFacts, ShardStatus
-from wheel_udf.wheel import LatenessHistogram
+from wheel_udf.wheel import HORIZONS_MS, Holdings, LatenessHistogram
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the slot store holds, from the metadata of its files.
+
+    Attributes:
+        files: Number of files, those of retired entries included.
+        bytes: Their size.
+        by_level: Rows that wait, by level of the wheel; those in the inbox, which have no level yet, are at ``inbox``.
+        due_within: Rows of by_level that are due soon, as :attr:`wheel_udf.wheel.Holdings.due_within`; without the inbox.
+        handed_over: Rows that have left each level since the run began.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    by_level: Mapping[str, int] = field(default_factory=dict)
+    due_within: Mapping[str, int] = field(default_factory=dict)
+    handed_over: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +80,11 @@ class BatchReport:
         decided: Operations, or generations of them, that this batch has ended, delivered or only counted; 0 for a wheel.
         clock_kind: Kind of the wheel's clock. `lateness` is wall-clock time under ``processing`` only; under ``event`` and ``simulated`` it is
             a distance in the data's own time, up to the span of a batch.
+        codes: Rejected and missed rows of this batch by their ``error_code``.
+        held: What Spark's state holds, over all shards.
+        by_destination: Entries in Spark's state by destination: the twenty largest and, at ``""``, the others. A sample that each shard takes about
+            once a minute.
+        store: What the slot store holds, as of some seconds ago; None without one.
     """
 
     batch_id: int
@@ -88,6 +112,10 @@ class BatchReport:
     decided: int = 0
     clock_kind: str = "processing"
     far: int | None = None
+    codes: Mapping[str, int] = field(default_factory=dict)
+    held: Holdings = Holdings()  # noqa: RUF009  # frozen
+    by_destination: Mapping[str, int] = field(default_factory=dict)
+    store: Stored | None = None
 
     @property
     def in_data_time(self) -> bool:
@@ -155,13 +183,16 @@ def report_of(
         clock_ms=clock_ms,
         watermark_ms=max(watermarks, default=None),
         lateness=lateness,
-        counts=_counts(shards),
+        counts=_added(row.counts for row in shards),
         clock_kind=facts.clock,
         purgatory=facts.is_purgatory,
         decided=total_of(statuses, "decided_now"),
         held_input=held_input,
         complete=len(shards) == facts.shards,
         backlog=next_due_ms is not None and clock_ms is not None and next_due_ms <= clock_ms,
+        codes=_added(row.codes for row in statuses),
+        held=_held(shards),
+        by_destination=_added(row.by_destination or {} for row in shards),
     )
 
 
@@ -170,11 +201,21 @@ def total_of(rows: Collection[ShardStatus], column: str) -> int:
     return sum(getattr(row, column, 0) for row in rows)
 
 
-def _counts(shards: Collection[ShardStatus]) -> dict[str, int]:
+def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: Counter[str] = Counter()
-    for row in shards:
-        total.update(row.counts)
+    for part in parts:
+        total.update(part)
     return dict(total)
+
+
+def _held(shards: Collection[ShardStatus]) -> Holdings:
+    by_level = _added(row.by_level for row in shards)
+    return Holdings(
+        bytes=total_of(shards, "state_bytes"),
+        remembered=total_of(shards, "remembered"),
+        by_level={int(level): by_level[level] for level in sorted(by_level, key=int)},
+        due_within=dict.fromkeys(HORIZONS_MS, 0) | _added(row.due_within for row in shards),
+    )
 
 
 def _fullest(shards: list[Mapping[str, float]]) -> dict[str, float]:
@@ -184,7 +225,4 @@ def _fullest(shards: list[Mapping[str, float]]) -> dict[str, float]:
 
 def _by_level(shards: list[Mapping[str, int]]) -> dict[str, int]:
     """Adds up pending entries by the name of their delay level, over all shards, shortest level first."""
-    total: Counter[str] = Counter()
-    for levels in shards:
-        total.update(levels)
-    return dict(sorted(total.items(), key=lambda level: parse_duration_ms(level[0])))
+    return dict(sorted(_added(shards).items(), key=lambda level: parse_duration_ms(level[0])))

@@ -5,7 +5,7 @@
     config file --> loader --> models ----> compose ------> supervise ----> progress lines, summary, exit code
                     YAML,      settings,    source,         run, --until,
                     --set,     rules        operator,       signals
-                    secrets      |          sinks             |
+                    secrets      |          sinks             |--> metering: metrics, health, the log of batches
                                  +--> replay: a planned batch keeps its settings
                                  +--> dry_run: everything that can be checked before a run
                                  +--> verbs: pending, forecast, history, acts; cancel, move, reroute

@@ -26,7 +26,7 @@ from wheel_udf.pending import PendingWork
 from wheel_udf.platform import build_session, check_checkpoint, kafka_admin, stop_session
 from wheel_udf.purgatory import watch_fingerprint
 from wheel_udf.store import SlotStore
-from wheel_udf.stream import schedule, watch
+from wheel_udf.stream import observed, schedule, watch
 from wheel_udf.tiered import Outlet, TieredRun, TieredWheel, check_tiered, start_tiered
 from wheel_udf.wheel import Limits, delay_levels
 
@@ -73,6 +73,8 @@ def compose(spark: SparkSession, config: JobConfig, until_ms: int | None = None)
     if isinstance(config, TieredConfig):
         return _compose_tiered(spark, config, until_ms)
     scheduled = frame_of(spark, config, until_ms)
+    if config.metrics is not None:
+        scheduled = observed(scheduled)
     destinations, rejects = destinations_of(config), sink_of(config.rejects)
 
     def start(trigger: str, on_batch: Callable[[BatchReport], None]) -> Query:
@@ -96,7 +98,9 @@ def _compose_tiered(spark: SparkSession, config: TieredConfig, until_ms: int | N
         return start_tiered(
             commands,
             what,
-            outlet=Outlet(destinations_of(config), sink_of(config.rejects)),
+            outlet=Outlet(
+                destinations_of(config), sink_of(config.rejects), observes=config.metrics is not None
+            ),
             checkpoint=config.checkpoint,
             trigger=trigger,
             name=config.name,

@@ -25,6 +25,7 @@ from wheel_udf.job.compose import (
     session,
     sink_of,
 )
+from wheel_udf.job.metering import check_port
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.sources import read_both
 from wheel_udf.platform import kafka_admin, last_planned, open_folder, planned_batch
@@ -48,6 +49,7 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
     Raises:
         WheelError: The job could not run.
     """
+    check_port(config)
     with session(config.name) as spark:
         frame_of(spark, config, until_ms)
         check_destinations(spark, config)
@@ -176,10 +178,18 @@ def report(config: JobConfig, until_ms: int | None, sources: list[str], batches:
     for pattern, sink in config.destinations.items():
         yield f"  destination   {pattern} -> {_sink_text(sink)}"
     yield f"  rejects       {_sink_text(config.rejects, always_created=True)}"
+    if config.metrics is not None:
+        yield f"  metrics       {metrics_text(config.metrics)}"
     yield f"  checkpoint    {config.checkpoint}: {batches}"
     wheel = config.wheel.wheel()
     yield f"  wheel         {wheel.levels} levels of {wheel.size} buckets, {config.wheel.shards} shards"
     yield from geometry_table(wheel)
+
+
+def metrics_text(metrics: models.MetricsConfig) -> str:
+    """Returns where metrics and health are served."""
+    port = metrics.port or "any free port"
+    return f"/metrics and /healthz on {metrics.address}, {port}; unhealthy after {duration_text(metrics.unhealthy_after_ms)}"
 
 
 def limits_text(config: SchedulerConfig) -> str:

@@ -27,9 +27,11 @@ from wheel_udf.clock import wall_clock_ahead_ms
 from wheel_udf.delivery import ONCE, BatchReport, Summary, progress_line
 from wheel_udf.job import models
 from wheel_udf.job.compose import SUCCESS, Query, Say, check_config_checkpoint, compose, session
+from wheel_udf.job.metering import metering, running
 from wheel_udf.job.models import JobConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
 from wheel_udf.job.restarts import with_restarts
+from wheel_udf.metrics import Meter, listening
 from wheel_udf.platform import TIERED_PARTS, explain, is_jvm_end, let_jvm_ignore_sigterm, planned_batch
 
 _POLL_S = 0.2
@@ -45,18 +47,23 @@ class Supervisor:
     Args:
         say: Takes the lines.
         until_ms: The run ends after the batch whose clock (or watermark) has reached this instant with nothing due left; None: never.
+        meter: The meter of the run, which takes each report, too; None without one.
+        prints: Whether each batch has a progress line.
 
     Attributes:
         summary: The account of the run so far.
+        meter: As given.
         has_started: Whether a query was started.
         signal: The signal that has asked for the end; None without one.
         cut_off: Whether the running batch may have been cut off after the signal.
         newest_batch: The highest batch that was reported; -1 before the first.
     """
 
-    def __init__(self, say: Say, until_ms: int | None) -> None:
-        self.summary = Summary()
-        self._say, self._until_ms = say, until_ms
+    def __init__(
+        self, say: Say, until_ms: int | None, meter: Meter | None = None, *, prints: bool = True
+    ) -> None:
+        self.summary, self.meter = Summary(), meter
+        self._say, self._until_ms, self._prints = say, until_ms, prints
         self.has_started = False
         self.signal: signal.Signals | None = None
         self.cut_off = False
@@ -70,8 +77,11 @@ class Supervisor:
         self.newest_batch = max(self.newest_batch, report.batch_id)
         if self._last_batch is None and self._has_reached_until(report):
             self._last_batch = report.batch_id
+        if self.meter is not None:
+            self.meter.on_batch(report)
         # Last: a closed output (`... | head`) fails here, which is logged and must not keep the run from its end.
-        self._say(progress_line(report))
+        if self._prints:
+            self._say(progress_line(report))
 
     def _has_reached_until(self, report: BatchReport) -> bool:
         # The clock of an event-time batch is the watermark before it. The watermark after it is known too, and may be the last one to come.
@@ -146,6 +156,11 @@ def supervise(query: Query, supervisor: Supervisor, steps: StepsBack | None = No
         StreamingQueryException: The query failed.
     """
     supervisor.has_started = True
+    with running(supervisor.meter):
+        return _until_over(query, supervisor, steps)
+
+
+def _until_over(query: Query, supervisor: Supervisor, steps: StepsBack | None) -> int:
     polls = 0
     while not query.awaitTermination(_POLL_S):
         polls += supervisor.signal is not None
@@ -199,18 +214,20 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
         WheelError: Config, source, checkpoint or lease do not allow the start.
         StreamingQueryException: The query failed, and new starts did not help.
     """
-    with session(config.name, config.checkpoint) as spark:
+    # The port is opened first: if it is in use, nothing has begun.
+    with metering(config, say) as meter, session(config.name, config.checkpoint) as spark:
         bounded = config.trigger == models.AVAILABLE_NOW
-        supervisor = Supervisor(say, None if bounded else until_ms)
+        supervisor = Supervisor(say, None if bounded else until_ms, meter, prints=config.log == "text")
         let_jvm_ignore_sigterm(spark)
         with graceful_signals(supervisor, say):
             try:
-                with_restarts(
-                    lambda: _run_on(spark, config, until_ms, supervisor, say),
-                    config.restarts,
-                    supervisor,
-                    say,
-                )
+                with listening(spark, config.name, meter):
+                    with_restarts(
+                        lambda: _run_on(spark, config, until_ms, supervisor, say),
+                        config.restarts,
+                        supervisor,
+                        say,
+                    )
             except Exception as error:
                 # The signal may have ended the JVM or workers of it.
                 if supervisor.signal is None or not (is_jvm_end(error) or explain(error).transient):

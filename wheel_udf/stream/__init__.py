@@ -35,7 +35,7 @@ Out: one streaming DataFrame whose column ``kind`` is ``fired``, ``missed``, ``o
     ``status``.
 
 May import: common, wheel, purgatory, platform, clock, commands; pyspark. The files that run on executors
-(sharding, worker, wheel_worker, watch_worker, seed_worker, status_row) import numpy, pandas and pyarrow only, and pyspark
+(sharding, worker, wheel_worker, watch_worker, seed_worker, status_row, sampling) import numpy, pandas and pyarrow only, and pyspark
 inside functions only.
 """
 
@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from wheel_udf.stream.frame_facts import (
         FrameFacts as FrameFacts,
         facts_of as facts_of,
+    )
+    from wheel_udf.stream.observation import (
+        OBSERVED as OBSERVED,
+        observed as observed,
     )
     from wheel_udf.stream.outputs import (
         fired as fired,
@@ -92,6 +96,7 @@ else:
         __name__,
         {
             "frame_facts": ("FrameFacts", "facts_of"),
+            "observation": ("OBSERVED", "observed"),
             "outputs": ("fired", "leaving", "outcomes", "refused", "rejects", "status", "status_class"),
             "schedule_operator": ("schedule", "schedule_stored"),
             "seed_query": ("WatchSeedWorker", "WheelSeedWorker", "parcels", "seeding", "stand_ins"),

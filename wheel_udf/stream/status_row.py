@@ -53,6 +53,13 @@ class ShardStatus:
             :meth:`~wheel_udf.wheel.lateness.LatenessHistogram.to_json` writes it.
         destinations: Released rows by destination.
         largest: Upper bound of the bytes of the largest released row, by destination.
+        codes: Rejected and missed rows of this batch by their ``error_code``.
+        state_bytes: Size of the shard's state.
+        remembered: Rows of it about ended ids.
+        by_level: Entries by level of the wheel.
+        due_within: Entries that are due soon, by horizon (:attr:`wheel_udf.wheel.Holdings.due_within`).
+        by_destination: Entries by destination, a sample that is taken about once a minute
+            (:func:`wheel_udf.wheel.destinations_of`); ``None`` in between.
         counts: Number of rows by outcome since the checkpoint began; a column for each name of
             :attr:`COUNTED`.
     """
@@ -73,6 +80,12 @@ class ShardStatus:
     lateness: str = _column("string")
     destinations: Mapping[str, int] = _column("map<string, long>")
     largest: Mapping[str, int] = _column("map<string, long>")
+    codes: Mapping[str, int] = _column("map<string, long>")
+    state_bytes: int = _column("long")
+    remembered: int = _column("long")
+    by_level: Mapping[str, int] = _column("map<string, long>")
+    due_within: Mapping[str, int] = _column("map<string, long>")
+    by_destination: Mapping[str, int] | None = _column("map<string, long>")
     counts: Mapping[str, int]
 
     @classmethod
@@ -152,6 +165,12 @@ class WatchStatus(ShardStatus):
 def counts_of(values: pa.ChunkedArray) -> dict[str, int]:
     """Number of occurrences of each value."""
     return {pair["values"]: pair["counts"] for pair in pc.value_counts(values).to_pylist()}
+
+
+def codes_of(reasons: pa.ChunkedArray) -> dict[str, int]:
+    """Number of rejected rows by code, from their reasons (JSON objects that begin with ``error_code``)."""
+    found = pc.extract_regex(reasons, r'^\{"error_code": ?"(?P<code>[^"]*)"')
+    return counts_of(pc.struct_field(found, "code").drop_null())
 
 
 _SIZED = {

@@ -157,7 +157,7 @@ class WatchWorker(ShardWorker):
     ) -> WatchStatus:
         late_ms = step.clock_ms - going["at_ms"].to_numpy()
         return WatchStatus(
-            **self.common_status(shard, rows, step.state, step.clock_ms, going, late_ms),
+            **self.common_status(shard, rows, step.state, step.clock_ms, going, late_ms, group),
             watermark_ms=self.watermark_ms(group, step.clock_ms),
             received=rows.received + acts,
             fired_now=going.num_rows - going["destination"].null_count,

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.stream.status_row import WheelStatus
+from wheel_udf.stream.status_row import WheelStatus, counts_of
 from wheel_udf.stream.worker import DETAIL, NO_LONG, GroupRows, ShardWorker, as_frame, ddl_of, part
 from wheel_udf.wheel import (
     ACT_SCHEMA,
@@ -31,6 +31,7 @@ from wheel_udf.wheel import (
     advance,
     as_commands,
     asked_ms,
+    code_of,
     level_name,
     reason,
 )
@@ -167,6 +168,12 @@ class WheelWorker(ShardWorker):
             "reject", texts.take(pc.index_in(step.refused["bound"], pa.array(BOUNDS)))
         )
 
+    def _codes(self, invalid: dict[str, int], step: Step) -> dict[str, int]:
+        """The rejects of a batch by code: invalid commands, and what the step has added."""
+        missed = {"missed": step.missed.num_rows} if step.missed.num_rows else {}
+        refused = {} if step.refused is None else counts_of(step.refused["bound"])
+        return invalid | missed | {code_of(bound): count for bound, count in refused.items()}
+
     def _share(self, shard: int) -> int | None:
         """This shard's part of the limit of a batch."""
         if self.limit is None:
@@ -188,8 +195,9 @@ class WheelWorker(ShardWorker):
         # Rows by which the store reports on entries: these were counted when they first came.
         from_store = int((commands["act"].to_numpy() > FAR).sum())
         late_ms = step.clock_ms - step.fired["deliver_at_ms"].to_numpy()
+        common = self.common_status(shard, rows, state, step.clock_ms, step.fired, late_ms, group)
         return WheelStatus(
-            **self.common_status(shard, rows, state, step.clock_ms, step.fired, late_ms),
+            **common | {"codes": self._codes(common["codes"], step)},
             watermark_ms=self.watermark_ms(group, *self.next_watermarks_ms(rows)),
             received=rows.received + acts - from_store,
             fired_now=step.fired.num_rows,

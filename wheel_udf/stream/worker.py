@@ -30,8 +30,9 @@ import pyarrow as pa
 
 from wheel_udf.clock import HintBoard
 from wheel_udf.common import Int64s
-from wheel_udf.stream.status_row import ShardStatus, counts_of, largest_of
-from wheel_udf.wheel import Kept, LatenessHistogram, Wheel
+from wheel_udf.stream.sampling import is_time_to_sample
+from wheel_udf.stream.status_row import ShardStatus, codes_of, counts_of, largest_of
+from wheel_udf.wheel import Kept, LatenessHistogram, Wheel, destinations_of, holdings_of
 
 NO_LONG = -(2**63)
 """Stands for null in the long columns that enter and leave an operator."""
@@ -222,7 +223,14 @@ class ShardWorker(ABC):
         return max([int(group.getCurrentWatermarkMs()), *more]) if self.clock_kind == "event" else None
 
     def common_status(
-        self, shard: int, rows: GroupRows, state: Kept, clock_ms: int, released: pa.Table, late_ms: Int64s
+        self,
+        shard: int,
+        rows: GroupRows,
+        state: Kept,
+        clock_ms: int,
+        released: pa.Table,
+        late_ms: Int64s,
+        group: Any,
     ) -> dict[str, Any]:
         """The columns of :class:`ShardStatus` that both operators fill in the same way.
 
@@ -233,8 +241,11 @@ class ShardWorker(ABC):
             clock_ms: The clock of the step.
             released: The rows that go to a destination, with the columns of a payload.
             late_ms: The lateness of each of them.
+            group: Spark's state of the group.
         """
         batch_id, query_id = _batch_of_task()
+        held = holdings_of(state.text, clock_ms, self.wheel.levels)
+        sampled = is_time_to_sample(query_id, shard, int(group.getCurrentProcessingTimeMs()))
         return {
             "shard": shard,
             "batch_id": batch_id,
@@ -246,6 +257,12 @@ class ShardWorker(ABC):
             "lateness": LatenessHistogram.of(late_ms).to_json(),
             "destinations": counts_of(released["destination"].drop_null()),
             "largest": largest_of(released),
+            "codes": codes_of(rows.rejected["reject"]),
+            "state_bytes": held.bytes,
+            "remembered": held.remembered,
+            "by_level": {str(level): count for level, count in held.by_level.items()},
+            "due_within": held.due_within,
+            "by_destination": destinations_of(state.text) if sampled else None,
             "counts": state.counts,
         }
 

@@ -24,8 +24,8 @@ Cost: one pass over the reached slots and over the id hashes of the store.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, functions as F
 
@@ -52,11 +52,13 @@ class HandedOver:
         cursor_ms: The new cursor.
         slots: Number of far slots that were emptied.
         rows: Number of rows in these slots.
+        by_level: The same by level.
     """
 
     cursor_ms: int
     slots: int
     rows: int
+    by_level: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass

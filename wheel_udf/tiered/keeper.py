@@ -14,6 +14,7 @@ a hand-over is replacing. Times are arguments; :mod:`wheel_udf.tiered.run` suppl
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
@@ -174,7 +175,10 @@ class Keeper:
                     f"the hand-over gave up after {_MOST_TRIES} conflicting commits", field=self.store.path
                 )
         self._drop(reached, head.version)
-        return HandedOver(cursor_ms, len(reached), sum(partition.rows for partition in reached))
+        by_level: Counter[int] = Counter()
+        for partition in reached:
+            by_level[partition.level] += partition.rows
+        return HandedOver(cursor_ms, len(reached), by_level.total(), by_level)
 
     def _prepare(self, cursor_ms: int) -> tuple[Head, list[Partition], Moving | None]:
         """The store as it is now, the partitions that a cursor reaches, and what is in them; None if they hold nothing."""

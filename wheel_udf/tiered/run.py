@@ -32,6 +32,7 @@ from wheel_udf.common import StopError
 from wheel_udf.delivery import BatchReport
 from wheel_udf.platform import Identity, Lease
 from wheel_udf.store import SlotStore
+from wheel_udf.tiered.figures import StoreFigures
 from wheel_udf.tiered.keeper import Keeper
 from wheel_udf.tiered.pause import IntakePause
 from wheel_udf.tiered.pressure import Pressure
@@ -72,9 +73,11 @@ class TieredRun:
         self._tending: Iterator[bool] | None = None
         self.keeper = Keeper(store, app_id=identity.app_id, on_change=self._publish, pressure=pressure)
         self._retirements = Retirements(self.keeper, what.memory_ms, what.history_ms)
+        self._figures = StoreFigures(what.layout)
         if isinstance(what.clock, ProcessingClock):
             self.keeper.start(wall_clock_ms())
         self._publish(self.keeper)
+        self._look_at_store()
         self._thread = threading.Thread(target=self._keep, name="wheel-keeper", daemon=True)
 
     def begin(self, wheel: StreamingQuery, start_intake: Callable[[], StreamingQuery]) -> None:
@@ -167,7 +170,7 @@ class TieredRun:
 
     def note(self, report: BatchReport, on_batch: Callable[[BatchReport], None] | None) -> None:
         """Records a report of the wheel and passes it on."""
-        report = replace(report, clock_kind=self.what.clock.kind)
+        report = replace(report, clock_kind=self.what.clock.kind, store=self._figures.stored)
         if self._pressure is not None:
             full = self._pressure.full(report.pending)
             report = replace(report, full=full, paused=self.paused)
@@ -213,11 +216,15 @@ class TieredRun:
         # The board is a folder for temporary files. If somebody has emptied it, the wheel's clock stands still until the next commit.
         self._publish(self.keeper)
         self.keeper.require_untouched()
+        self._look_at_store()
         yield True
         self._retirements.look(self._last_report, position_of(self.wheel))
         yield True
         for _ in self.keeper.compact():
             yield True
+
+    def _look_at_store(self) -> None:
+        self._figures.look(self.keeper.store.partitions(), self._now_ms() or 0)
 
     def _runs(self) -> bool:
         """Whether both queries run, or have ended as they should; the failure of one is the failure of the run."""
@@ -233,6 +240,7 @@ class TieredRun:
         if done is None:
             self.keeper.tidy()
         else:
+            self._figures.hand_over(done.by_level)
             _log.info("handed over %d rows of %d slots, cursor %d", done.rows, done.slots, done.cursor_ms)
 
     def _is_done(self) -> bool:

@@ -48,7 +48,7 @@ from wheel_udf.delivery import (
 from wheel_udf.pending import PendingWork
 from wheel_udf.platform import Lease
 from wheel_udf.store import DEFAULT_KEEP_MS, SlotStore, StoreLayout, store_lease
-from wheel_udf.stream import DEFAULT_MEMORY_MS, clocked, schedule_stored
+from wheel_udf.stream import DEFAULT_MEMORY_MS, clocked, observed, schedule_stored
 from wheel_udf.tiered.checks import check_tiered, open_identity, require_one_another
 from wheel_udf.tiered.pressure import Pressure
 from wheel_udf.tiered.run import TieredRun
@@ -65,10 +65,12 @@ class Outlet:
     Attributes:
         destinations: Where each named destination is.
         rejects: Where commands go that cannot be used, and rows that cannot be delivered.
+        observes: Whether the figures of each batch are in Spark's progress reports (:func:`wheel_udf.observed`).
     """
 
     destinations: Destinations
     rejects: Sink
+    observes: bool = False
 
 
 def start_tiered(
@@ -135,7 +137,7 @@ def start_tiered(
             leveled=what.contract.levels is not None,
         )
         wheel = deliver(
-            near,
+            observed(near) if outlet.observes else near,
             destinations=outlet.destinations,
             rejects=outlet.rejects,
             checkpoint=f"{checkpoint}/wheel",

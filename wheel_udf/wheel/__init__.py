@@ -43,6 +43,7 @@ seed                      the state of a shard made anew from its rows, for anot
 limits, shard_limits      back-pressure: the bounds on pending entries; how many of them a shard holds
 delay_levels              delay levels (5s 10s 30s ...): not levels of the wheel
 lateness                  the histogram of latenesses
+holdings                  what a shard holds, without opening its chunks: rows by level, due soon
 ========================  ==========================================================================================
 
 Costs: a tick with nothing due and nothing new is O(1). Otherwise O(commands + rows of the opened buckets),
@@ -97,6 +98,14 @@ if TYPE_CHECKING:
         path_of as path_of,
         ticks_of as ticks_of,
     )
+    from wheel_udf.wheel.holdings import (
+        HORIZONS_MS as HORIZONS_MS,
+        OTHERS as OTHERS,
+        Holdings as Holdings,
+        destinations_of as destinations_of,
+        due_within as due_within,
+        holdings_of as holdings_of,
+    )
     from wheel_udf.wheel.known import (
         ENDED as ENDED,
         FIRED as FIRED,
@@ -110,6 +119,7 @@ if TYPE_CHECKING:
         BOUNDS as BOUNDS,
         Held as Held,
         Limits as Limits,
+        code_of as code_of,
         judge as judge,
         reason as reason,
     )
@@ -180,9 +190,17 @@ else:
                 "refused_beyond_ms",
             ),
             "geometry": ("INT64_MAX", "INT64_MIN", "Wheel", "path_of", "ticks_of"),
+            "holdings": (
+                "HORIZONS_MS",
+                "Holdings",
+                "OTHERS",
+                "destinations_of",
+                "due_within",
+                "holdings_of",
+            ),
             "known": ("ENDED", "FIRED", "IN_STORE", "WAITING"),
             "lateness": ("LatenessHistogram",),
-            "limits": ("BOUNDS", "Held", "Limits", "judge", "reason"),
+            "limits": ("BOUNDS", "Held", "Limits", "code_of", "judge", "reason"),
             "memory": ("remember", "still_remembered"),
             "reference": ("TimingWheel",),
             "rows": (

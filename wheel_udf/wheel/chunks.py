@@ -112,12 +112,15 @@ def chunks_from_text(text: str) -> tuple[Chunk, ...]:
     """The inverse of :func:`chunks_to_text`."""
     if not text:
         return ()
-    begin = text.index(" ")
-    rows = pa.ipc.open_stream(_octets(text[:begin])).read_all().to_pydict()
-    *scalars, lengths = rows.values()
-    ends = np.cumsum([begin + 1, *lengths], dtype=np.int64).tolist()
+    *scalars, lengths = directory_of(text).to_pydict().values()
+    ends = np.cumsum([text.index(" ") + 1, *lengths], dtype=np.int64).tolist()
     texts = [text[a:b] for a, b in pairwise(ends)]
     return tuple(Chunk(*values) for values in zip(*scalars, texts, strict=True))
+
+
+def directory_of(text: str) -> pa.Table:
+    """The directory of a shard's text (not empty): a row for each chunk, without opening any."""
+    return pa.ipc.open_stream(_octets(text[: text.index(" ")])).read_all()
 
 
 def entries_of_text(text: str) -> pa.Table:

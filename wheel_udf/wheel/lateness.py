@@ -107,6 +107,17 @@ class LatenessHistogram:
                 return min(max(_representative_ms(number), lowest), highest)
         raise AssertionError("the bins hold fewer values than count")
 
+    def at_most(self, value_ms: int) -> int:
+        """Number of values up to this one; those within 1 % of it may count either way."""
+        if self.maximum_ms is not None and self.maximum_ms <= value_ms:
+            return self.count
+        return sum(count for number, count in self.bins.items() if _representative_ms(number) <= value_ms)
+
+    @property
+    def sum_ms(self) -> int:
+        """Sum of the values, within 1 %."""
+        return sum(count * _representative_ms(number) for number, count in self.bins.items())
+
     def _range(self) -> tuple[int, int]:
         assert self.minimum_ms is not None
         assert self.maximum_ms is not None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.command_line import say
+from wheel_udf.metrics import read_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,9 +34,9 @@ class Case:
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (place / f"{len(list(place.iterdir())):04}.json").write_text(text)
 
-    def run(self, until: str, verb: str = "run") -> int:
+    def run(self, until: str, verb: str = "run", *more: str) -> int:
         """The job over what is there, until an instant."""
-        return self.say(verb, "--trigger", "available-now", "--until", at(until))
+        return self.say(verb, "--trigger", "available-now", "--until", at(until), *more)
 
     def say(self, verb: str, *more: str) -> int:
         """A verb of the command line, on the time of the rows."""
@@ -71,7 +72,15 @@ def test_only_an_order_that_is_neither_paid_nor_cancelled_in_time_is_to_be_close
         {"order": "gone", "what": "cancelled", "at": at("10:20:00")},
         {"order": "nobodys", "what": "paid", "at": at("10:20:00")},
     )
-    assert case.run("11:00:00") == 0, case.err
+    assert case.run("11:00:00", "run", "--set", "metrics.port=0", "--set", "log=json") == 0, case.err
+    printed = [json.loads(line) for line in case.out.splitlines() if line.startswith("{")]
+    assert [sum(line[name] for line in printed) for name in ("received", "fired", "ended", "rejected")] == [
+        10,
+        2,
+        4,
+        2,
+    ]
+    assert read_batches(f"{tmp_path}/checkpoints/unpaid_orders", 0) == printed
     assert case.table("orders_to_close", "op_id", "outcome", "value") == [
         ("late", "expired", bytearray(b'{"order":"late","total":2.5}')),
         ("forgotten", "expired", bytearray(b'{"order":"forgotten","total":4.5}')),

@@ -16,6 +16,7 @@ from wheel_udf.common.errors import CheckpointError, GeometryChangedError, Store
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import Destinations
 from wheel_udf.delivery.query import deliver
+from wheel_udf.metrics import read_batches
 from wheel_udf.platform.identity import open_checkpoint
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore
@@ -129,8 +130,12 @@ def test_a_tiered_job_starts_in_its_own_mode_with_its_own_store_alone(job: Job, 
     leave_a_killed_first_start(job.folder / "checkpoint")
     store = SlotStore.open(spark, str(job.folder / "store"), LAYOUT, create=True)
     require_the_table_that_was_read(job, store)
-    assert job("run") == (0, "")
+    assert job("run", metrics={"port": 0}) == (0, "")
     assert job.fired() == ["a", "now"]
+    lines = read_batches(str(job.folder / "checkpoint"), 0)
+    assert {line["query"] for line in lines} == {"intake", "wheel"}
+    assert sum(line["received"] for line in lines if line["query"] == "wheel") == 3
+    assert [(line["near"], line["far"]) for line in lines if line["query"] == "wheel"][-1] == (0, 1)
 
     job.refused("(mode tiered there, direct here)", code=2, **DIRECT)
     elsewhere = str(job.folder / "elsewhere")

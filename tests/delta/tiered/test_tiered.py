@@ -135,6 +135,9 @@ def test_far_entries_are_replaced_cancelled_and_fired_over_a_restart_and_the_acc
         "rejected": 1,
     }
     assert report.pending == 0
+    assert report.store is not None
+    assert {level for level, rows in report.store.handed_over.items() if rows} == {"2", "3"}
+    assert report.store.files > 0
     assert world.pending() == []
     assert spark.read.format("delta").load(str(tmp_path / "rejects")).count() == 1
     store = SlotStore.open(spark, str(tmp_path / "store"), LAYOUT, create=False)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Event
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -39,6 +41,7 @@ def test_each_python_block_is_run_by_a_test() -> None:
         "docs/delay-levels.md": 1,
         "docs/kafka.md": 1,
         "docs/ledger.md": 1,
+        "docs/metrics.md": 2,
         "docs/pending.md": 1,
         "docs/purgatory.md": 1,
         "docs/testing.md": 1,
@@ -110,6 +113,29 @@ def test_the_example_of_the_purgatory_makes_a_frame_of_outcomes(spark: SparkSess
     operations, events = watches.read_rows(spark, tmp_path / "in")
     names = run_block("docs/purgatory.md", tmp_path, operations=operations, events=events)
     assert {"op_id", "outcome", "decided_at"} <= set(names["ended"].columns)
+
+
+def test_the_listener_of_the_metrics_guide_prints_the_figures_of_a_batch(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    streams.add_files(tmp_path / "in", [streams.due("a", 5, 0), streams.due("b", 60, 10)])
+    clock = wheel_udf.SimulatedClock(start_ms=streams.at_ms(0), step_ms=10_000)
+    wheel = wheel_udf.Wheel(tick_ms=1_000, size=20, levels=6)
+    due = wheel_udf.schedule(streams.read_files(spark, tmp_path / "in"), wheel=wheel, shards=2, clock=clock)
+    _, program = blocks("docs/metrics.md", "python")
+    added: list[Any] = []
+    session = SimpleNamespace(streams=SimpleNamespace(addListener=added.append))
+    names = {"spark": session, "due": due}
+    exec(compile(program, "docs/metrics.md", "exec"), names)
+    said, plain = Event(), added[0].onQueryProgress
+    added[0].onQueryProgress = lambda event: (plain(event), said.set())
+    spark.streams.addListener(added[0])
+    try:
+        streams.run(names["due"], tmp_path / "checkpoint")
+        assert said.wait(60)
+    finally:
+        spark.streams.removeListener(added[0])
+    assert capsys.readouterr().out.splitlines()[0] == "0 2 0 None"
 
 
 # ---- bash ------------------------------------------------------------------------------------------------------------

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from wheel_udf.clock import Answer
-from wheel_udf.stream.status_row import ShardStatus, WatchStatus, WheelStatus
+from wheel_udf.stream.status_row import ShardStatus, WatchStatus, WheelStatus, codes_of
 
 COMMON: dict[str, Any] = {
     "shard": 1, "batch_id": 7, "query_id": "q", "run": None, "clock_ms": 50, "watermark_ms": 40, "next_due_ms": 60,
     "pending": 3, "received": 2, "fired_now": 1, "rejected_now": 0, "lateness": "{}", "destinations": {"out": 1},
-    "largest": {"out": 9},
+    "largest": {"out": 9}, "codes": {"no_id": 1}, "state_bytes": 100, "remembered": 2, "by_level": {"1": 3}, "due_within": {"1m": 3},
+    "by_destination": None,
 }  # fmt: skip
 OF_WHEEL = {
     "far": 0,
@@ -47,3 +49,14 @@ def test_the_answer_of_a_status_row_says_whether_the_shard_received_rows_unless_
 
     assert row.answer() == Answer(7, 60, 50, 40, held_input=True)
     assert row.answer(held_input=False) == Answer(7, 60, 50, 40, held_input=False)
+
+
+def test_rejects_are_counted_by_the_code_at_the_beginning_of_their_reason() -> None:
+    reasons = [
+        '{"error_code":"no_id","error_message":"\\"error_code\\":\\"other\\""}',
+        '{"error_code": "limit_pending", "error_message": "full"}',
+        '{"error_code":"no_id","error_message":"x","record":"{}"}',
+    ]
+
+    assert codes_of(pa.chunked_array([reasons])) == {"no_id": 2, "limit_pending": 1}
+    assert codes_of(pa.chunked_array([], pa.string())) == {}

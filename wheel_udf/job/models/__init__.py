@@ -9,6 +9,7 @@
       destinations   delta | kafka | parquet, json, csv  by sink       sink.py; rejects likewise
       levels         fixed | binary                      by policy     levels.py
       contract, limits, store, restarts                                bounds.py
+      metrics                                                          metrics.py
 
 One class for each section and variant. Durations and instants become attributes that end in ``_ms``; None means that there is no bound.
 :mod:`~wheel_udf.job.models.values` has the types of settings, :mod:`~wheel_udf.job.models.section` the rules between several settings.
@@ -28,6 +29,9 @@ from wheel_udf.job.models.levels import (
     BinaryLevelsConfig as BinaryLevelsConfig,
     FixedLevelsConfig as FixedLevelsConfig,
     LevelsConfig as LevelsConfig,
+)
+from wheel_udf.job.models.metrics import (
+    MetricsConfig as MetricsConfig,
 )
 from wheel_udf.job.models.purgatory import (
     EventsConfig as EventsConfig,

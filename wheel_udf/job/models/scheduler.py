@@ -29,6 +29,7 @@ from wheel_udf.job.models.bounds import (
     StoreConfig,
 )
 from wheel_udf.job.models.levels import LevelsConfig
+from wheel_udf.job.models.metrics import MetricsConfig
 from wheel_udf.job.models.section import Rule, Section, all_defaults, looks_at
 from wheel_udf.job.models.sink import AnySink, DestinationsConfig, KafkaRejectsConfig, RejectsConfig
 from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
@@ -107,6 +108,17 @@ def _rejects_are_apart(rejects: RejectsConfig, destinations: Mapping[str, AnySin
             return
 
 
+@looks_at(metrics="unhealthy_after")
+def _health_allows_for_the_trigger(metrics: MetricsConfig | None, trigger: str) -> Faults:
+    if metrics is None or trigger == AVAILABLE_NOW:
+        return
+    trigger_ms = int(trigger.split(maxsplit=1)[0])
+    if metrics.unhealthy_after_ms <= trigger_ms:
+        what, value = "the job would always be unhealthy", f"{metrics.unhealthy_after_ms} ms"
+        rule = f"longer than trigger, {trigger_ms} ms"
+        yield fault_at("metrics", "unhealthy_after", what=what, value=value, rule=rule)
+
+
 def path_of(section: object) -> str | None:
     """Returns the path of a section that has one."""
     return getattr(section, "path", None)
@@ -139,7 +151,17 @@ class JobConfig(Section):
     restarts: RestartsConfig = all_defaults(RestartsConfig)
     """New starts of the query after a failure."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (_default_is_allowed, _rejects_are_apart)
+    metrics: MetricsConfig | None = None
+    """Metrics and health over HTTP. Default: none."""
+
+    log: Literal["text", "json"] = "text"
+    """How a run prints its batches: a line to read, or a JSON object."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        _default_is_allowed,
+        _rejects_are_apart,
+        _health_allows_for_the_trigger,
+    )
 
     @property
     def trigger_ms(self) -> int | None:

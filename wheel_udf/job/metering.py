@@ -1,0 +1,104 @@
+"""Meters a run as its config says: the batch log, the log of the job as JSON, the exporter (:mod:`wheel_udf.metrics`)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import wheel_udf
+from wheel_udf.common import ConfigError, hide
+from wheel_udf.job.models import JobConfig, MetricsConfig, PurgatoryConfig, TieredConfig
+from wheel_udf.metrics import BatchLog, Meter, text_of
+from wheel_udf.platform import explain
+
+if TYPE_CHECKING:
+    from wheel_udf.metrics import Exporter
+
+STOPPED = "the query has stopped"
+_DEFAULT_UNHEALTHY_AFTER_MS = 300_000
+
+Say = Callable[[str], None]
+
+
+@contextlib.contextmanager
+def metering(config: JobConfig, say: Say) -> Iterator[Meter]:
+    """Provides the meter of a run, and serves it over HTTP if the config says so.
+
+    Args:
+        config: The config of the job.
+        say: Takes the lines of the batches, if they are to be JSON, and a line with the address of the exporter.
+
+    Raises:
+        ConfigError: The port is in use, or the package for it is missing.
+    """
+    exporter = exporter_of(config.metrics)
+    meter = _meter_of(config, say)
+    if exporter is None:
+        yield meter
+        return
+    try:
+        exporter.serve(meter)
+        say(f"metrics at {exporter.url}/metrics, health at {exporter.url}/healthz")
+        yield meter
+    finally:
+        exporter.close()
+
+
+def exporter_of(settings: MetricsConfig | None) -> Exporter | None:
+    """Returns the exporter of a config, its port bound; None if the config has none.
+
+    Raises:
+        ConfigError: The port is in use, or the package for it is missing.
+    """
+    if settings is None:
+        return None
+    try:
+        from wheel_udf.metrics import Exporter
+    except ImportError as fault:
+        raise ConfigError(
+            f"this section needs a package that is not installed ({fault.name})",
+            field="metrics",
+            hint="pip install 'wheel-udf[metrics]', or leave the section out",
+        ) from None
+    return Exporter(settings.address, settings.port)
+
+
+@contextlib.contextmanager
+def running(meter: Meter | None) -> Iterator[None]:
+    """Inside, a query of the run is running; outside, its job is not healthy."""
+    if meter is None:
+        yield
+        return
+    meter.started()
+    try:
+        yield
+    except Exception as fault:
+        meter.stopped(f"the query has failed: {hide(explain(fault).sentence)}")
+        raise
+    meter.stopped(STOPPED)
+
+
+def check_port(config: JobConfig) -> None:
+    """Checks that a run could serve its metrics.
+
+    Raises:
+        ConfigError: The port is in use, or the package for it is missing.
+    """
+    exporter = exporter_of(config.metrics)
+    if exporter is not None:
+        exporter.close()
+
+
+def _meter_of(config: JobConfig, say: Say) -> Meter:
+    def say_line(line: Mapping[str, Any]) -> None:
+        say(text_of(line))
+
+    mode = "purgatory" if isinstance(config, PurgatoryConfig) else "direct"
+    mode = "tiered" if isinstance(config, TieredConfig) else mode
+    settings = config.metrics
+    return Meter(
+        (config.name, mode, config.clock.kind, wheel_udf.__version__),
+        unhealthy_after_ms=_DEFAULT_UNHEALTHY_AFTER_MS if settings is None else settings.unhealthy_after_ms,
+        sinks=[BatchLog(config.checkpoint).append, *([say_line] if config.log == "json" else [])],
+    )

@@ -1,0 +1,187 @@
+"""Serves metrics and health over HTTP: ``/metrics`` for Prometheus, ``/healthz`` for a supervisor of processes. Needs the extra ``metrics``.
+
+::
+
+    GET /metrics    200, the text format of Prometheus (or OpenMetrics, if the client asks for it)
+    GET /healthz    200 "ok", or 503 and the reason as text
+    other paths     404
+
+The port is bound when the object is made, so a port that is in use stops a job before it starts. Requests are answered on threads of their own, from figures
+that are in memory: a scrape asks neither Spark nor the store.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from http.server import ThreadingHTTPServer
+from itertools import groupby
+from socketserver import TCPServer
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, MetricsHandler, ProcessCollector
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric as Family,
+    SummaryMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from wheel_udf.common import ConfigError
+from wheel_udf.metrics.figures import Sample, Spent, Value
+from wheel_udf.metrics.meter import Meter
+from wheel_udf.metrics.names import LATENESS_BOUNDS_S, METRICS, Metric
+from wheel_udf.wheel import LatenessHistogram
+
+_SLOWEST_CLIENT_S: Final = 10.0
+
+
+class Exporter:
+    """An HTTP server for the metrics and the health of one run.
+
+    Args:
+        address: The address to listen on.
+        port: The port; 0 takes any free one.
+
+    Raises:
+        ConfigError: The port is in use, or the address is not one of this machine.
+    """
+
+    def __init__(self, address: str, port: int) -> None:
+        try:
+            self._server = _server_of(address, port)
+        except OSError as fault:
+            raise ConfigError(
+                f"the port for metrics cannot be opened ({fault.strerror or fault})",
+                field="metrics.port",
+                value=port,
+                rule=f"a free port of the address {address}",
+                hint="use another port or address; 0 takes any free port",
+            ) from None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """The address of the server, without a path."""
+        host, port = self._server.server_address[:2]
+        return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
+
+    def serve(self, meter: Meter) -> None:
+        """Begins to answer requests."""
+        registry = CollectorRegistry()
+        registry.register(Samples(meter))
+        ProcessCollector(registry=registry)
+        self._server.RequestHandlerClass = type(
+            "Handler", (_Handler,), {"registry": registry, "meter": meter}
+        )
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            name="wheel-metrics",
+            daemon=True,
+            kwargs={"poll_interval": 0.1},
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stops answering and frees the port."""
+        if self._thread is not None:
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        # Without HTTPServer's own, which looks up the machine's name: that takes seconds where no name server answers.
+        TCPServer.server_bind(self)
+
+
+def _server_of(address: str, port: int) -> ThreadingHTTPServer:
+    family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+    server = type("Server", (_Server,), {"address_family": family})
+    bound: ThreadingHTTPServer = server(place[:2], _Handler)
+    return bound
+
+
+class _Handler(MetricsHandler):
+    timeout = _SLOWEST_CLIENT_S
+    meter: Meter
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            super().do_GET()
+        elif path == "/healthz":
+            reason = self.meter.unhealthy_reason()
+            self._answer(200 if reason is None else 503, reason or "ok")
+        else:
+            self._answer(404, "/metrics or /healthz")
+
+    def _answer(self, code: int, text: str) -> None:
+        content = f"{text}\n".encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+class Samples(Collector):
+    """The samples of a meter, for a registry of Prometheus.
+
+    Args:
+        meter: The meter.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def collect(self) -> Iterator[Family]:
+        """Yields the families of all metrics that the job has."""
+        return families_of(self._meter.samples())
+
+    def describe(self) -> Iterable[Family]:
+        """Yields nothing: which metrics a job has is known when it runs."""
+        return ()
+
+
+def families_of(samples: Iterable[Sample]) -> Iterator[Family]:
+    """Yields samples as families of Prometheus, in the order of :data:`~wheel_udf.metrics.names.METRICS`."""
+    ordered = sorted(samples, key=lambda sample: METRICS.index(sample[0]))
+    for metric, some in groupby(ordered, key=lambda sample: sample[0]):
+        yield _family(metric, list(some))
+
+
+_FAMILIES: Final[Mapping[str, Any]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "summary": SummaryMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+
+
+def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
+    family = _FAMILIES[metric.kind](metric.name, metric.text, labels=metric.labels)
+    for _, labels, value in samples:
+        family.add_metric(labels, **_parts_of(value))
+    return family  # type: ignore[no-any-return]
+
+
+def _parts_of(value: Value) -> dict[str, Any]:
+    """The value of a sample as the families of its kind take it."""
+    match value:
+        case Spent():
+            return {"count_value": value.count, "sum_value": value.seconds}
+        case LatenessHistogram():
+            return {"buckets": _buckets(value), "sum_value": value.sum_ms / 1_000}
+    return {"value": value}
+
+
+def _buckets(histogram: LatenessHistogram) -> list[tuple[str, float]]:
+    bounded = [(str(bound), histogram.at_most(round(bound * 1_000))) for bound in LATENESS_BOUNDS_S]
+    return [*bounded, ("+Inf", histogram.count)]

@@ -1,0 +1,57 @@
+"""Observes the figures of each batch with Spark's own means: they appear in ``observedMetrics`` of the query's progress, for any
+``StreamingQueryListener``, also one written in Scala.
+
+::
+
+    schedule(...) --observed--> deliver(...)        progress.observedMetrics["wheel_udf"]  ->  Row(received=3, fired=1, missed=0, ...)
+
+Cost: a few counters for each row that leaves the operator; no further pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, functions as F
+
+from wheel_udf.stream.frame_facts import facts_of
+
+OBSERVATION: Final = "wheel_udf"
+"""The name of the observation."""
+
+OBSERVED: Final[Mapping[str, str]] = {
+    "received": "rows that the batch read",
+    "fired": "rows released to destinations",
+    "missed": "rows released after their max_lateness",
+    "rejected": "rows that the batch rejected",
+    "lateness_max_ms": "the largest lateness of a released row; null if none was released",
+    "clock_ms": "the wheel's clock; null if the batch touched no shard",
+}
+"""The figures of a batch, in their order."""
+
+
+def observed(frame: DataFrame) -> DataFrame:
+    """Returns the frame of ``schedule`` or ``watch``, its figures observed as ``wheel_udf`` (:data:`OBSERVED`).
+
+    Raises:
+        ContractError: The frame was made by neither operator.
+    """
+    if facts_of(frame).is_purgatory:
+        is_released = (F.col("kind") == "outcome") & F.col("destination").isNotNull()
+        late_ms = F.unix_millis("decided_at") - F.unix_millis("at")
+    else:
+        is_released, late_ms = F.col("kind") == "fired", F.col("lateness_ms")
+    figures = {
+        "received": F.coalesce(F.sum(_of_status("received")), F.lit(0)),
+        "fired": F.count_if(is_released),
+        "missed": F.count_if(F.col("kind") == "missed"),
+        "rejected": F.count_if(F.col("kind") == "rejected"),
+        "lateness_max_ms": F.max(F.when(is_released, late_ms)),
+        "clock_ms": F.max(_of_status("clock_ms")),
+    }
+    return frame.observe(OBSERVATION, *(figures[name].alias(name) for name in OBSERVED))
+
+
+def _of_status(name: str) -> Column:
+    return F.get_json_object("status", f"$.{name}").cast("long")
