@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         DeltaSink as DeltaSink,
         Destinations as Destinations,
         FileSink as FileSink,
+        HttpSink as HttpSink,
+        JdbcSink as JdbcSink,
         KafkaSink as KafkaSink,
         deliver as deliver,
     )
@@ -82,6 +84,15 @@ else:
             "clock": ("EventClock", "ProcessingClock", "SimulatedClock"),
             "commands": ("Contract",),
             "stream": ("fired", "outcomes", "rejects", "schedule", "status", "watch"),
-            "delivery": ("BatchReport", "DeltaSink", "Destinations", "FileSink", "KafkaSink", "deliver"),
+            "delivery": (
+                "BatchReport",
+                "DeltaSink",
+                "Destinations",
+                "FileSink",
+                "HttpSink",
+                "JdbcSink",
+                "KafkaSink",
+                "deliver",
+            ),
         },
     )
