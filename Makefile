@@ -121,8 +121,8 @@ $(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	$(PY) -c "$$usable" >/dev/null 2>&1 || $$python -m venv --clear $(VENV); \
 	pip="$(PY) -m pip install --quiet --no-compile --disable-pip-version-check --constraint conf/constraints.txt"; \
 	$$pip --no-deps $$(grep -o '^pyspark==[0-9.]*' conf/constraints.txt) || true; \
-	$(PY) -m wheel_udf.platform.jars spark broker & jars=$$!; \
+	$(PY) -m wheel_udf.platform.jars spark database broker & jars=$$!; \
 	$$pip --editable .[dev] || { echo "pip failed, trying again" >&2; $$pip --editable .[dev]; }; \
-	wait $$jars || $(PY) -m wheel_udf.platform.jars spark broker; \
+	wait $$jars || $(PY) -m wheel_udf.platform.jars spark database broker; \
 	$(PY) -m wheel_udf.platform.class_training build; \
 	touch $@

@@ -99,12 +99,20 @@ def _jvm_is_up() -> bool:
     return context is not None and context.SparkContext._gateway is not None
 
 
+def _jars() -> dict[str, str]:
+    """The project's jars, and beside them a JDBC driver as users add one: not on the class path of the JVM, whose class archive is made for the others."""
+    from wheel_udf.platform import jars
+
+    ours, more = (sorted(map(str, jars.jars_folder(each).glob("*.jar"))) for each in ("spark", "database"))
+    return {"spark.jars": ",".join([*ours, *more]), "spark.driver.extraClassPath": os.pathsep.join(ours)}
+
+
 @pytest.fixture(scope="session")
 def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from wheel_udf.platform.session import build_session, stop_session
 
     folder = str(tmp_path_factory.mktemp("warehouse"))
-    settings = SPARK_SETTINGS | {"spark.sql.warehouse.dir": folder}
+    settings = SPARK_SETTINGS | _jars() | {"spark.sql.warehouse.dir": folder}
     session = build_session("wheel_udf tests", master="local[2]", conf=settings, checkpoint=folder)
     yield session
     stop_session(session)

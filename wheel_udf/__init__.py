@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         DeltaSink as DeltaSink,
         Destinations as Destinations,
         FileSink as FileSink,
+        HttpSink as HttpSink,
+        JdbcSink as JdbcSink,
         KafkaSink as KafkaSink,
         deliver as deliver,
     )
@@ -91,6 +93,15 @@ else:
             "pending": ("PendingWork",),
             "tiered": ("schedule_tiered",),
             "stream": ("fired", "observed", "outcomes", "rejects", "schedule", "status", "watch"),
-            "delivery": ("BatchReport", "DeltaSink", "Destinations", "FileSink", "KafkaSink", "deliver"),
+            "delivery": (
+                "BatchReport",
+                "DeltaSink",
+                "Destinations",
+                "FileSink",
+                "HttpSink",
+                "JdbcSink",
+                "KafkaSink",
+                "deliver",
+            ),
         },
     )

@@ -24,6 +24,7 @@ ROOMS = (
     "platform",
     "clock",
     "commands",
+    "client",
     "stream",
     "delivery",
     "store",
@@ -56,6 +57,7 @@ ON_EXECUTORS = (
     "wheel_udf.stream.seed_worker",
     "wheel_udf.purgatory.seed",
     "wheel_udf.store.layout",
+    "wheel_udf.delivery.http_sender",
 )
 LIBRARIES_ON_EXECUTORS = {"numpy", "pandas", "pyarrow"}
 PURE = ("wheel", "purgatory")
@@ -199,6 +201,20 @@ def test_what_executors_load_imports_three_libraries_at_most() -> None:
     )
 
     assert not {"pyspark", "pydantic", "py4j", "yaml", "delta"} & set(loaded.stdout.split())
+
+
+def test_a_producer_and_a_consumer_of_kafka_load_no_spark() -> None:
+    program = (
+        "import sys; from wheel_udf.client import Deliveries, kafka; kafka.schedule('a', delay='1 s'); "
+        "print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+
+    assert not {"pyspark", "pydantic", "py4j", "yaml", "numpy", "confluent_kafka"} & set(
+        loaded.stdout.split()
+    )
 
 
 def test_nothing_but_tests_and_demos_imports_the_test_helpers() -> None:

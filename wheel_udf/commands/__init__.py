@@ -67,8 +67,6 @@ if TYPE_CHECKING:
         slot_column as slot_column,
     )
     from wheel_udf.commands.time_readers import (
-        FIRST_DUE as FIRST_DUE,
-        FIRST_DUE_MS as FIRST_DUE_MS,
         MAX_INSTANT_MS as MAX_INSTANT_MS,
         utc_text as utc_text,
     )
@@ -92,6 +90,6 @@ else:
             "readers": ("LONG_JSON", "batch_ms"),
             "rules": ("MISREAD",),
             "tier_columns": ("level_column", "slot_column"),
-            "time_readers": ("FIRST_DUE", "FIRST_DUE_MS", "MAX_INSTANT_MS", "utc_text"),
+            "time_readers": ("MAX_INSTANT_MS", "utc_text"),
         },
     )

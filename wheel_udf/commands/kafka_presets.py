@@ -50,21 +50,10 @@ from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import PRESETS
 from wheel_udf.commands.records import readable
 from wheel_udf.commands.time_readers import MAX_INSTANT_MS
-from wheel_udf.common import ConfigError
+from wheel_udf.common import COMMAND_HEADERS, OUR_PREFIX, ConfigError
 
-_NATIVE: Final = {
-    "schedule_id": "wheel-id",
-    "op": "wheel-op",
-    "seq": "wheel-seq",
-    "deliver_at": "wheel-deliver-at",
-    "delay": "wheel-delay",
-    "event_time": "wheel-event-time",
-    "destination": "wheel-target",
-    "max_lateness": "wheel-max-lateness",
-}
-_OURS: Final = "wheel-"
 _SCHEDULERS: Final = "scheduler-"
-_KNOWN: Final = tuple(_NATIVE.values())
+_KNOWN: Final = tuple(COMMAND_HEADERS.values())
 _JSON_FIELDS: Final = (
     *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
     *("destination", "key", "value", "headers", "max_lateness"),
@@ -100,8 +89,8 @@ def kafka_commands(records: DataFrame, preset: str) -> DataFrame:
 
 
 def _native(records: DataFrame) -> DataFrame:
-    frame = _with_headers(records, _OURS)
-    named = {column: _header(name) for column, name in _NATIVE.items()}
+    frame = _with_headers(records, OUR_PREFIX)
+    named = {column: _header(name) for column, name in COMMAND_HEADERS.items()}
     given = frame.select("*", *(value.alias(f"_{column}") for column, value in named.items()))
     columns = {column: F.col(f"_{column}") for column in named} | {
         "deliver_at": _instant(F.col("_deliver_at").cast("string")),
@@ -114,7 +103,7 @@ def _native(records: DataFrame) -> DataFrame:
 
 
 def _scheduler(records: DataFrame) -> DataFrame:
-    frame = _with_headers(records, _SCHEDULERS, _OURS, last=False)
+    frame = _with_headers(records, _SCHEDULERS, OUR_PREFIX, last=False)
     given = frame.select(
         "*",
         _header(f"{_SCHEDULERS}epoch").cast("string").alias("_epoch"),
@@ -141,7 +130,7 @@ def _scheduler(records: DataFrame) -> DataFrame:
 
 
 def _json(records: DataFrame) -> DataFrame:
-    frame = _with_headers(records, _OURS)
+    frame = _with_headers(records, OUR_PREFIX)
     # In brackets: of a value Spark ignores what follows it, but it reads an array to its end.
     words = F.concat(F.lit("["), F.col("value").cast("string"), F.lit("]"))
     plain = F.when(F.is_valid_utf8(F.col("value").cast("string")), words)
@@ -156,7 +145,7 @@ def _json(records: DataFrame) -> DataFrame:
     )
     frame = frame.select("*", bad.alias("_bad"))
     fields = {name: F.when(~F.col("_bad"), F.col(f"_object.{name}")) for name in _JSON_FIELDS}
-    asked = F.filter("_asked_headers", lambda each: ~F.startswith(each.getField("key"), F.lit(_OURS)))
+    asked = F.filter("_asked_headers", lambda each: ~F.startswith(each.getField("key"), F.lit(OUR_PREFIX)))
     as_it_came = F.when(F.col("_bad"), F.col("value"))
     columns = fields | {
         "event_time": F.coalesce(fields["event_time"], times.utc_text(F.unix_millis("timestamp"))),

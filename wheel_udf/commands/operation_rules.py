@@ -16,7 +16,6 @@ from wheel_udf.commands import readers as read
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.inputs import Inputs
 from wheel_udf.commands.rules import (
-    ID_RULE,
     INSTANT_RULE,
     TEXTS,
     UNREADABLE,
@@ -30,7 +29,7 @@ from wheel_udf.commands.rules import (
     payload_bytes,
 )
 from wheel_udf.commands.time_readers import MAX_INSTANT_MS
-from wheel_udf.common import DURATION_RULE
+from wheel_udf.common import DURATION_RULE, ID_RULE
 from wheel_udf.purgatory import BEAT, SUM
 
 MOST_KEYS: Final = 10_000

@@ -45,7 +45,6 @@ from wheel_udf.commands.inputs import Input, Inputs, located
 from wheel_udf.commands.operation_rules import WATCH_TEXTS, operation_rules, shared_rules
 from wheel_udf.commands.records import record_of
 from wheel_udf.commands.rules import (
-    MAX_ID_BYTES,
     MISREAD,
     SOURCE,
     UNREADABLE,
@@ -55,7 +54,7 @@ from wheel_udf.commands.rules import (
     is_ahead,
     shown,
 )
-from wheel_udf.common import BLANKS
+from wheel_udf.common import BLANKS, MAX_ID_BYTES
 from wheel_udf.purgatory import BEAT, CANCEL, CANCEL_OPERATION, EVENT, SUM
 
 OPERATION = -1

@@ -65,7 +65,6 @@ from wheel_udf.commands.inputs import Input, Inputs, located, meant
 from wheel_udf.commands.records import record_of
 from wheel_udf.commands.rules import (
     DUE_COLUMNS,
-    MAX_ID_BYTES,
     MISREAD,
     SOURCE,
     UNREADABLE,
@@ -79,7 +78,7 @@ from wheel_udf.commands.rules import (
 )
 from wheel_udf.commands.tier_columns import delay_error_column, delay_level_column
 from wheel_udf.commands.time_readers import MAX_INSTANT_MS
-from wheel_udf.common import BLANKS, ContractError
+from wheel_udf.common import BLANKS, MAX_ID_BYTES, ContractError
 from wheel_udf.wheel import CANCEL, NO_LEVEL, SCHEDULE
 
 _SOURCE_SEQ: Final = "source_seq"

@@ -20,11 +20,19 @@ from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract, shortened
 from wheel_udf.commands.inputs import Inputs
 from wheel_udf.commands.tier_columns import is_beyond_column
-from wheel_udf.commands.time_readers import FIRST_DUE, FIRST_DUE_MS, MAX_INSTANT_MS
-from wheel_udf.common import DURATION_RULE, NAME_PATTERN, NAME_RULE, NOT_NAMES, AllowList
+from wheel_udf.commands.time_readers import MAX_INSTANT_MS
+from wheel_udf.common import (
+    DURATION_RULE,
+    FIRST_DUE,
+    FIRST_DUE_MS,
+    ID_RULE,
+    MAX_ID_BYTES,
+    NAME_PATTERN,
+    NAME_RULE,
+    NOT_NAMES,
+    AllowList,
+)
 from wheel_udf.wheel import CANCEL, level_name, refused_beyond_ms
-
-MAX_ID_BYTES: Final = 512
 
 DUE_COLUMNS: Final = ("deliver_at", "delay")
 """The columns that a due time comes from."""
@@ -38,7 +46,6 @@ UNREADABLE: Final = "_corrupt_record"
 MISREAD: Final = "_misread_columns"
 """Column: not null names the columns of a readable record whose values are not of their types."""
 
-ID_RULE: Final = f"1 to {MAX_ID_BYTES} bytes of UTF-8 without NUL"
 INSTANT_RULE: Final = "a timestamp, a date, or ISO 8601 text with Z, an offset, or no zone for UTC"
 _EPOCH_HINT: Final = "numbers are taken only where a preset names their unit"
 _DUE_RULE: Final = "exactly one of deliver_at and delay"

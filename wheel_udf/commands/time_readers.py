@@ -27,12 +27,6 @@ from wheel_udf.common import BLANKS, DURATION_PATTERN, LONGEST_TEXT, TOO_LONG_MS
 MAX_INSTANT_MS: Final = (2**63 - 1) // 1000
 """The last whole ms that a Spark timestamp (64-bit microseconds) can hold, in the year 294247."""
 
-FIRST_DUE_MS: Final = -2_208_988_800_000
-"""The earliest due time, 1900-01-01T00:00Z. Python cannot collect a table with instants before the year 1, pandas none before 1677, and files of
-older readers are off by days before 1900."""
-
-FIRST_DUE: Final = "1900-01-01T00:00:00Z"
-
 _DAY_MS: Final = 86_400_000
 _DATE: Final = "[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}"
 _MINUTES: Final = "[T ][0-9]{2}:[0-9]{2}"

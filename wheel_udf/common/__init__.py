@@ -10,6 +10,8 @@
     paths        whether one folder is inside another
     outcomes     the words of the account: fired, superseded, applied, expired, ...
     secrets      ${env:NAME} and ${file:/path} in a config, and *** in their place in every text
+    command_facts  sizes, header names and bounds of the command contract
+    extras       the error for an optional package that is not installed
     arrays       runs of equal neighbours in numpy arrays
     exports      the lazy exports of a room's __init__
 
@@ -34,6 +36,15 @@ if TYPE_CHECKING:
         before_in_run as before_in_run,
         is_last as is_last,
         repeats as repeats,
+    )
+    from wheel_udf.common.command_facts import (
+        COMMAND_HEADERS as COMMAND_HEADERS,
+        FIRE_ID_HEADER as FIRE_ID_HEADER,
+        FIRST_DUE as FIRST_DUE,
+        FIRST_DUE_MS as FIRST_DUE_MS,
+        ID_RULE as ID_RULE,
+        MAX_ID_BYTES as MAX_ID_BYTES,
+        OUR_PREFIX as OUR_PREFIX,
     )
     from wheel_udf.common.durations import (
         BLANKS as BLANKS,
@@ -62,6 +73,9 @@ if TYPE_CHECKING:
         TransferError as TransferError,
         UnsupportedVersionError as UnsupportedVersionError,
         WheelError as WheelError,
+    )
+    from wheel_udf.common.extras import (
+        missing_package as missing_package,
     )
     from wheel_udf.common.instants import (
         INSTANT_RULE as INSTANT_RULE,
@@ -104,6 +118,7 @@ if TYPE_CHECKING:
         hide as hide,
         is_secret_name as is_secret_name,
         redacted as redacted,
+        remember as remember,
         remember_options as remember_options,
         resolve as resolve,
     )
@@ -112,6 +127,15 @@ else:
         __name__,
         {
             "arrays": ("Bools", "Int64s", "before_in_run", "is_last", "repeats"),
+            "command_facts": (
+                "COMMAND_HEADERS",
+                "FIRE_ID_HEADER",
+                "FIRST_DUE",
+                "FIRST_DUE_MS",
+                "ID_RULE",
+                "MAX_ID_BYTES",
+                "OUR_PREFIX",
+            ),
             "durations": (
                 "BLANKS",
                 "LONGEST_TEXT",
@@ -140,6 +164,7 @@ else:
                 "UnsupportedVersionError",
                 "WheelError",
             ),
+            "extras": ("missing_package",),
             "instants": ("INSTANT_RULE", "instant_text", "instant_text_ms", "parse_instant_ms"),
             "names": (
                 "KAFKA_SERVERS",
@@ -167,7 +192,15 @@ else:
             ),
             "paths": ("inside",),
             "records": ("typed_record",),
-            "secrets": ("HIDDEN", "hide", "is_secret_name", "redacted", "remember_options", "resolve"),
+            "secrets": (
+                "HIDDEN",
+                "hide",
+                "is_secret_name",
+                "redacted",
+                "remember",
+                "remember_options",
+                "resolve",
+            ),
         },
         modules=("errors",),
     )

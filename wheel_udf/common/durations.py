@@ -1,8 +1,9 @@
 """Durations: one grammar, read here by Python and in :mod:`wheel_udf.commands.time_readers` by Spark.
 
-A duration is a fixed length of time in whole milliseconds, given as text in one of two forms::
+A duration is a fixed length of time in whole milliseconds, given as text in one of these forms::
 
-    10 minutes   -5 seconds   1.5h   250 ms   2 W      one number, one unit
+    10 minutes   -5 seconds   1.5h   250 ms   2 W      a number and a unit
+    1 hour 30 minutes   1h30m   interval 2 days 3 h    several of them, from the longest unit to the shortest, as Spark writes intervals
     PT10M   P2D   P1DT2H3M4.5S   -PT5S   PT-1H-30M     ISO 8601, as the libraries of Java and Python write it
     0                                                  zero needs no unit
 
@@ -14,7 +15,9 @@ Rules, the same for both readers (a test holds them against each other):
   ``P1M``), and so is the single letter ``M`` after a number, which is ambiguous; minutes are ``m``.
   Otherwise case does not matter.
 * A number is in ASCII digits, with up to nine behind a point and without an exponent.
-* A duration may be negative. ISO 8601 has one sign in front, or (Java) one minus in each component.
+* A duration may be negative. One unit has one sign in front. Several units have a minus each (``-1 hour -30 minutes``); a sign in front alone
+  is refused, because Spark applies it to the first unit and ISO 8601 to all. ISO 8601 has one sign in front, or (Java) one minus in each component.
+* The word ``interval`` in front is ignored. SQL's literals with quotes (``INTERVAL '1' HOUR``) are expressions and not durations.
 * A fraction of a millisecond is rounded **up** (towards the future), as due times are: ``0.0001 ms`` is 1 ms,
   ``-0.9 ms`` is 0.
 * A duration beyond plus or minus :data:`TOO_LONG_MS` is set to that limit and never wraps. The
@@ -42,7 +45,8 @@ LONGEST_TEXT: Final = 100
 
 BLANKS: Final = " \t\r\n"
 DURATION_RULE: Final = (
-    "a number and a unit (ms, s, m, h, d, w or their words) or ISO 8601 such as PT10M; no months or years"
+    "numbers with units (ms, s, m, h, d, w or their words), the longest first, such as 1 hour 30 minutes, "
+    "or ISO 8601 such as PT10M; no months or years"
 )
 
 _NUMBER: Final = r"([0-9]+(?:\.[0-9]{1,9})?)"
@@ -54,7 +58,13 @@ _NAMES: Final = (
     "(?i:s|secs?|seconds?)",
     "(?i:ms|millis|milliseconds?)",
 )
-_WORDS: Final = rf"[+-]?(?:{'|'.join(f'{_NUMBER} *{name}' for name in _NAMES)}|0+(?:\.0{{1,9}})?)"
+# Another number behind a unit, without a minus of its own.
+_MORE: Final = "(?!.*[A-Za-z] *[0-9])"
+# No sign; or one plus before one unit; or a minus before each unit. At least one unit follows, because no other part of the grammar takes a digit.
+_WORD_SIGNS: Final = rf"(?:(?=[0-9])(?!.*[+-])|[+](?=[0-9])(?!.*[+-]){_MORE}|(?=-)(?!.*[+]){_MORE})"
+# The blanks between units are inside the optional parts: with six runs of blanks in a row, a match would take minutes to fail.
+_UNITS: Final = "".join(f"(?: *-?{_NUMBER} *{name})?" for name in _NAMES)
+_WORDS: Final = rf"(?:(?i:interval +)?{_WORD_SIGNS}{_UNITS}|[+-]?0+(?:\.0{{1,9}})?)"
 # After P either no sign, or no component without one; then at least one component, and one after T.
 _SIGNS: Final = "(?:[+-]?[Pp](?!.*[+-])|[Pp](?!.*[A-Za-z][0-9+]))(?=[-0-9Tt])"
 _WEEKS, _DAYS, _HOURS, _MINUTES, _SECONDS = (f"(?:-?{_NUMBER}[{x}{x.lower()}])?" for x in "WDHMS")
@@ -63,7 +73,7 @@ _ISO: Final = f"{_SIGNS}{_WEEKS}{_DAYS}(?:[Tt](?=[-0-9]){_HOURS}{_MINUTES}{_SECO
 DURATION_PATTERN: Final = f"[{BLANKS}]*(?:{_WORDS}|{_ISO})[{BLANKS}]*"
 """The grammar, for a full match, in the common subset of the regular expressions of Python and Java.
 
-Groups 1 to 6 hold the number of each of :data:`UNITS_MS` in the first form, 7 to 11 those of the second."""
+Groups 1 to 6 hold the number of each of :data:`UNITS_MS` in the forms with units, 7 to 11 those of ISO 8601."""
 
 _GRAMMAR: Final = re.compile(DURATION_PATTERN)
 _NANO: Final = 1_000_000_000

@@ -9,7 +9,7 @@ read. The process remembers each of these values, and each value of a setting wh
     error: ... Login failed for wheel with 's3cr3t'      ->      error: ... Login failed for wheel with '***'
 
 All output of the process passes through :func:`hide`: error lines and stack traces, progress, reasons of rejects.
-Names of secrets contain password, secret, token, jaas or credential, or are the ``key`` of a keystore. Of a JAAS
+Names of secrets contain password, secret, token, jaas, credential, authorization, api-key or cookie, or are the ``key`` of a keystore. Of a JAAS
 text the quoted values of such names are remembered one by one, since Kafka may quote one alone.
 
 Caveats: values of fewer than 4 characters are not searched for in running text, or every "1" of a progress line
@@ -33,7 +33,9 @@ HIDDEN: Final = "***"
 SHORTEST: Final = 4
 """Values of fewer characters are not searched for in running text."""
 
-_NAME: Final = re.compile(r"password|secret|token|jaas|credential|keystore\.key$", re.IGNORECASE)
+_NAME: Final = re.compile(
+    r"password|secret|token|jaas|credential|keystore\.key$|authorization|api[-_]?key|cookie", re.IGNORECASE
+)
 _PART: Final = re.compile(
     r"""(?<![\w.-])([\w.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
 )

@@ -12,6 +12,9 @@ tables, Kafka topics or files; one :class:`BatchReport` per batch; the hint, whi
         |                    | yes
         |                    |-- DeltaSink   one write per table, exactly once                    delta_sink
         |                    |-- FileSink    one write per folder                                 file_sink
+        |                    |-- HttpSink    a POST per row, from the executors                   http_sink, http_sender, http_endpoint
+        |                    |-- JdbcSink    one write for all tables, each row once              jdbc_sink, jdbc_tables
+        |                    |-- own sinks   classes of users: module:Class                       own_sink
         |                    `-- KafkaSink   one write for all topics, at least once              kafka_sink, kafka_record
         |                          `-- single rows that Kafka would refuse --> rejects: undeliverable
         `-- rejects -----------------------------------------------> one write, last              batch_writer
@@ -29,7 +32,8 @@ What happens to a row that Kafka refuses?
     the rejects, too. Such rows count as fired, and in ``BatchReport.undeliverable``. A broker that is down fails the batch and with it the query; the
     next start repeats the batch.
 
-May import: common, wheel, purgatory, platform, clock, commands, stream; pyspark, delta.
+May import: common, wheel, purgatory, platform, clock, commands, stream; pyspark, delta. ``http_sender`` and ``http_endpoint`` run on executors: httpx and pyarrow
+alone.
 """
 
 from __future__ import annotations
@@ -56,11 +60,21 @@ if TYPE_CHECKING:
     from wheel_udf.delivery.file_sink import (
         FileSink as FileSink,
     )
+    from wheel_udf.delivery.http_sink import (
+        HttpSink as HttpSink,
+    )
+    from wheel_udf.delivery.jdbc_sink import (
+        JdbcSink as JdbcSink,
+    )
     from wheel_udf.delivery.kafka_search import (
         records_of as records_of,
     )
     from wheel_udf.delivery.kafka_sink import (
         KafkaSink as KafkaSink,
+    )
+    from wheel_udf.delivery.own_sink import (
+        OWN_SINK_PATTERN as OWN_SINK_PATTERN,
+        make_own_sink as make_own_sink,
     )
     from wheel_udf.delivery.progress import (
         duration_text as duration_text,
@@ -87,8 +101,11 @@ else:
             "delta_sink": ("DeltaSink",),
             "destinations": ("Destinations", "FIRED", "OUTCOME", "Shape", "Sink", "require_apart"),
             "file_sink": ("FileSink",),
+            "http_sink": ("HttpSink",),
+            "jdbc_sink": ("JdbcSink",),
             "kafka_search": ("records_of",),
             "kafka_sink": ("KafkaSink",),
+            "own_sink": ("OWN_SINK_PATTERN", "make_own_sink"),
             "query": ("AVAILABLE_NOW", "ONCE", "deliver", "start_with"),
             "progress": ("duration_text", "progress_line"),
             "report": ("BatchReport", "Stored"),

@@ -22,7 +22,8 @@ Guarantees
 A bad destination does not fail the batch: a name that no pattern matches, a missing table or topic (created only with ``create=True``), a table with
 other columns. A bad row does not fail it either, where a topic takes some rows and not others: see :mod:`wheel_udf.delivery.kafka_sink`.
 
-Cost: a write mostly waits for the driver's bookkeeping, so several tables are written at the same time, and beside Kafka.
+Cost: a write mostly waits for the driver's bookkeeping, so several tables are written at the same time, and beside Kafka. A sink of many
+destinations has a thread of its own: a webhook that hangs keeps no table waiting for a thread.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class _Task:
 
     names: Sequence[str]
     run: Callable[[], LeftOut]
+    is_joint: bool = False
 
 
 def rejects_app_id(app_id: str) -> str:
@@ -183,7 +185,11 @@ def _joint_tasks(
         if isinstance(sink, JointSink):
             rows_by_sink.setdefault(sink, {})[name] = waiting[name]
     return [
-        _Task(list(rows_to), partial(sink.write_all, fired, rows_to, largest_to=largest_to, shape=shape))
+        _Task(
+            list(rows_to),
+            partial(sink.write_all, fired, rows_to, largest_to=largest_to, shape=shape),
+            is_joint=True,
+        )
         for sink, rows_to in rows_by_sink.items()
     ]
 
@@ -217,7 +223,8 @@ def _run_all(spark: SparkSession, tasks: Sequence[_Task], batch_id: int) -> list
         return []
     faults: list[tuple[_Task, Exception]] = []
     done: list[LeftOut] = []
-    with ThreadPoolExecutor(WRITES_AT_ONCE, thread_name_prefix="wheel-sink") as pool:
+    threads = WRITES_AT_ONCE + sum(task.is_joint for task in tasks)
+    with ThreadPoolExecutor(threads, thread_name_prefix="wheel-sink") as pool:
         # Each task gets its own copy of the stream's local properties (job group, scheduler pool). Spark changes them while it
         # runs, so a shared copy would mix up the ids of queries that run at the same time.
         running = [(task, pool.submit(inheritable_thread_target(spark)(task.run))) for task in tasks]

@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Final, Literal, Protocol, runtime_checkable
+from typing import Final, Literal, Protocol, Self, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
 
 from wheel_udf.common import (
+    FIRE_ID_HEADER,
     PATTERN_RULE,
     AllowList,
     ConfigError,
+    hide,
     is_destination_name,
     is_destination_pattern,
     shares_a_folder,
@@ -99,7 +101,7 @@ FIRED: Final = Shape(
     may_be_null=frozenset({"key", "value", "headers"}),
     headers=(
         ("wheel-id", "schedule_id", "text"),
-        ("wheel-fire-id", "fire_id", "text"),
+        (FIRE_ID_HEADER, "fire_id", "text"),
         ("wheel-deliver-at", "deliver_at", "instant"),
         ("wheel-fired-at", "fired_at", "instant"),
         ("wheel-seq", "seq", "text"),
@@ -127,7 +129,7 @@ OUTCOME: Final = Shape(
     may_be_null=frozenset({"key", "value", "headers", "by_key"}),
     headers=(
         ("wheel-id", "op_id", "text"),
-        ("wheel-fire-id", "fire_id", "text"),
+        (FIRE_ID_HEADER, "fire_id", "text"),
         ("wheel-group", "group", "text"),
         ("wheel-outcome", "outcome", "text"),
         ("wheel-by-key", "by_key", "text"),
@@ -203,6 +205,21 @@ class LeftOut:
     reasons: Mapping[str, str]
     rows: DataFrame | None = None
     row_count: int = 0
+
+    @classmethod
+    def of(cls, reasons: Mapping[str, str], frame: DataFrame, refused: Mapping[str, str]) -> Self:
+        """Makes the result of a write that has found its refused rows by their fire ids.
+
+        Args:
+            reasons: As the attribute.
+            frame: The rows that were to be written.
+            refused: Fire id to reason.
+        """
+        if not refused:
+            return cls(reasons)
+        rows = [(fire_id, hide(reason)) for fire_id, reason in refused.items()]
+        explained = frame.sparkSession.createDataFrame(rows, "fire_id string, error_message string")
+        return cls(reasons, frame.join(F.broadcast(explained), "fire_id"), len(rows))
 
 
 @runtime_checkable

@@ -18,7 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 from wheel_udf.clock import Clock, EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.commands import Contract
 from wheel_udf.common import ConfigError
-from wheel_udf.delivery import BatchReport, DeltaSink, Destinations, FileSink, KafkaSink, Sink, deliver
+from wheel_udf.delivery import (
+    BatchReport,
+    DeltaSink,
+    Destinations,
+    FileSink,
+    KafkaSink,
+    Sink,
+    deliver,
+    make_own_sink,
+)
 from wheel_udf.job import models
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.sources import LevelTopic, read_both, read_commands
@@ -238,6 +247,10 @@ def sink_of(sink: models.AnySink) -> Sink:
             return DeltaSink(path=sink.path, create=sink.create)
         case models.FileSinkConfig():
             return FileSink(path=sink.path, format=sink.sink)
+        case models.HttpSinkConfig() | models.JdbcSinkConfig():
+            return sink.made()
+        case models.OwnSinkConfig():
+            return make_own_sink(sink.sink, sink.options)
 
 
 def check_config_checkpoint(spark: SparkSession, config: JobConfig) -> None:

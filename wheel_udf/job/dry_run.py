@@ -115,7 +115,7 @@ def places_written(config: JobConfig) -> dict[str, str]:
     """
     places = {}
     for pattern, sink in config.destinations.items():
-        path, creates = models.path_of(sink), sink.create or isinstance(sink, models.FileSinkConfig)
+        path, creates = models.path_of(sink), sink.creates
         is_name = pattern == pattern.translate(_WILDCARDS)
         if path is not None and (creates or is_name):
             places[f"destinations.{pattern}"] = f"{path}/{pattern}" if is_name else path
@@ -128,10 +128,14 @@ def _reason(spark: SparkSession, sink: models.AnySink, pattern: str | None, shap
     """Returns why a sink cannot be written; None if it can, as far as that can be known."""
     name = None if pattern is None else pattern.translate(_WILDCARDS)
     try:
-        if name == pattern or sink.create or isinstance(sink, models.FileSinkConfig):
+        if name == pattern or sink.is_always_checked:
             return sink_of(sink).missing_reason(spark, name, shape)
         if isinstance(sink, models.KafkaSinkConfig):
             kafka_admin.topic_names(spark, sink.options)
+        if isinstance(sink, models.JdbcSinkConfig):
+            sink.made().missing_reason(
+                spark, name, shape
+            )  # of a made-up name: only whether the database answers
     except SinkError as fault:
         return str(fault)
     return None
@@ -310,9 +314,5 @@ def _source_text(source: models.SourceConfig | models.StreamConfig, preset: str 
 
 
 def _sink_text(sink: models.AnySink, *, always_created: bool = False) -> str:
-    creates = sink.create or always_created or isinstance(sink, models.FileSinkConfig)
-    created = " (created if missing)" if creates else ""
-    if isinstance(sink, models.KafkaSinkConfig):
-        servers = kafka_options.option(sink.options, KAFKA_SERVERS)
-        return f"kafka {servers}, topic {sink.place or 'of the same name'}{created}"
-    return f"{sink.sink} {sink.path}{created}"
+    created = " (created if missing)" if sink.creates or always_created else ""
+    return f"{sink.sink} {sink.shown}{created}"

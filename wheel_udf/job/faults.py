@@ -21,6 +21,7 @@ from pydantic_core import ErrorDetails
 
 from wheel_udf.common import HIDDEN, ConfigError, is_secret_name, redacted
 from wheel_udf.job.models.section import Section, keys_of
+from wheel_udf.job.models.sink import NAMED
 
 Location = tuple[int | str, ...]
 """Keys of the file, from the outermost section on."""
@@ -104,13 +105,16 @@ def _value_annotation(annotation: Any) -> Any:
 def _values_of(model: type[Section]) -> tuple[str, ...]:
     """The values of the key that chooses this variant."""
     assert model.told_by is not None, "it is a variant"
-    return get_args(model.model_fields[model.told_by].annotation)
+    return model.kinds or get_args(model.model_fields[model.told_by].annotation)
 
 
 def _walk(annotation: Any, location: Location) -> _Spot:
     spot, rest = _Spot(), location[:-1] if location[-1:] == ("[key]",) else location
     while rest:
         models = _models_in(annotation)
+        if len(models) > 1 and rest[0] == NAMED:
+            rest = rest[1:]
+            continue
         if len(models) > 1 and (chosen := [each for each in models if rest[0] in _values_of(each)]):
             choice = _Choice(len(spot.path), models, chosen[0].told_by or "", str(rest[0]))
             spot = replace(spot, choices=(*spot.choices, choice))

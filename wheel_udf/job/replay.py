@@ -162,16 +162,18 @@ def with_row_settings(config: SchedulerConfig, recorded: RowSettings) -> Schedul
 
 def _sink_of_then(model: Any, today: AnySink | None, sink: str, place: str | None, field: str) -> AnySink:
     """A sink as recorded: its kind, and its path or (of rejects in Kafka) topic."""
-    settings: dict[str, Any] = {"sink": sink, "create": today is not None and today.create}
-    if sink != "kafka":
+    settings: dict[str, Any] = {"sink": sink, "create": today is not None and today.creates}
+    if place is not None and sink != "kafka":
         return TypeAdapter[AnySink](model).validate_python({**settings, "path": place})
-    if not isinstance(today, KafkaSinkConfig):
+    if today is None or today.sink != sink:
         raise ConfigError(
-            "the last run left a planned batch with rows for Kafka",
+            f"the last run left a planned batch with rows for {'Kafka' if sink == 'kafka' else sink}",
             field=field,
-            rule="sink: kafka with its options, until that batch is done",
+            rule=f"sink: {sink} with its options, until that batch is done",
             hint="start once with the old setting and --trigger available-now, then change it",
         )
+    if not isinstance(today, KafkaSinkConfig):
+        return today
     settings["options"] = today.options
     topic = {} if place is None else {"topic": place}
     return TypeAdapter[AnySink](model).validate_python({**settings, **topic})

@@ -36,8 +36,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.clock import wall_clock_ms
-from wheel_udf.commands import FIRST_DUE, FIRST_DUE_MS, MAX_INSTANT_MS, shortened
+from wheel_udf.commands import MAX_INSTANT_MS, shortened
 from wheel_udf.common import (
+    FIRST_DUE,
+    FIRST_DUE_MS,
     NAME_RULE,
     ActError,
     AllowList,

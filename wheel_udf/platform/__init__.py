@@ -69,6 +69,9 @@ names the version in which it was read. Where a class or method is missing, the 
     pyspark/jars/ivy-*.jar (jars)           downloads jars without Maven       make setup fails ->
                                                                                spark.jars.packages, set by the
                                                                                user
+    java.sql.Driver, through py4j (jdbc)    statements that Spark's JDBC       no database sink
+                                            writer does not write: inserts
+                                            that ignore what is there
     kafka-clients Admin, through py4j       topics are checked before a batch  no Kafka source or sink
     (kafka_admin)                           writes them, with the client that
                                             the connector ships
@@ -172,6 +175,10 @@ if TYPE_CHECKING:
     from wheel_udf.platform.inspection import (
         Inspection as Inspection,
     )
+    from wheel_udf.platform.jdbc import (
+        Database as Database,
+        SqlFault as SqlFault,
+    )
     from wheel_udf.platform.jvm import (
         SPARK_ERRORS as SPARK_ERRORS,
     )
@@ -255,6 +262,7 @@ else:
                 "require_checkpoint",
             ),
             "inspection": ("Inspection",),
+            "jdbc": ("Database", "SqlFault"),
             "jvm": ("SPARK_ERRORS",),
             "kafka_admin": ("TopicInfo",),
             "lease": ("Lease",),

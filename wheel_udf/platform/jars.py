@@ -1,9 +1,10 @@
-"""Downloads the JVM jars that Spark lacks: Delta, the Kafka connector, a broker for tests.
+"""Downloads the JVM jars that Spark lacks: Delta, the Kafka connector, a broker and a database driver for tests.
 
 pyspark ships Ivy, so Java and pip are the only prerequisites. ``conf/ivy.xml`` pins the jars and their versions. ``make setup`` runs
-``python -m wheel_udf.platform.jars spark broker``, which puts both configurations beside the Python packages of the environment::
+``python -m wheel_udf.platform.jars spark database broker``, which puts the configurations beside the Python packages of the environment::
 
     <environment>/jars/spark/*.jar     on Spark's class path: see wheel_udf.platform.session
+    <environment>/jars/database/*.jar  a JDBC driver, for the tests of the database sink
     <environment>/jars/broker/*.jar    a Kafka broker, in a JVM of its own: see wheel_udf.testing.broker
 
 Invariants: a folder of jars is complete or absent (it is filled beside its place, then renamed). Ivy's cache is inside the environment, so
@@ -11,7 +12,7 @@ the cache of another project cannot make a build pass or fail. The environment v
 settings (a mirror, a proxy with a password).
 
 Cost: 23 MB and 15 seconds for Spark, 43 MB and 40 seconds for the broker, once for each environment. Ivy requests one small file after the
-other, so the latency of the answers takes the time. The two configurations are therefore resolved in parallel, each with its own cache
+other, so the latency of the answers takes the time. The configurations are therefore resolved in parallel, each with its own cache
 (Ivy does not lock a cache).
 """
 
@@ -31,7 +32,7 @@ from pathlib import Path
 from wheel_udf.common import SessionError, WheelError
 from wheel_udf.platform.java import find_java
 
-CONFIGURATIONS = ("spark", "broker")
+CONFIGURATIONS = ("spark", "database", "broker")
 """The configurations of ``conf/ivy.xml``."""
 
 SETTINGS_VARIABLE = "WHEEL_UDF_IVY_SETTINGS"

@@ -150,6 +150,14 @@ IVY: Final = PrivateApi(
     instead="spark.jars.packages, set by the user",
     read_in=SPARK,
 )
+JDBC_DRIVER: Final = PrivateApi(
+    name="java.sql.Driver, through py4j",
+    used_in="jdbc",
+    why="statements that Spark's JDBC writer does not write: inserts that ignore what is there",
+    risk="no database sink",
+    instead=None,
+    read_in="Java 17",
+)
 KAFKA_ADMIN: Final = PrivateApi(
     name="kafka-clients Admin, through py4j",
     used_in="kafka_admin",
@@ -224,6 +232,7 @@ PRIVATE_APIS: Final = (
     ERROR_TEXTS,
     JAVA_SIGNALS,
     IVY,
+    JDBC_DRIVER,
     KAFKA_ADMIN,
     DELTA_SNAPSHOT,
     DELTA_CHECKSUM,

@@ -233,6 +233,13 @@ def ivy(spark: SparkSession, _: str) -> None:
     assert jars._ivy_jar().is_file()
 
 
+@canary(api.JDBC_DRIVER)
+def _jdbc_driver(spark: SparkSession, _: str) -> None:
+    driver = java_class(spark, "org.postgresql.Driver")()
+    assert driver.acceptsURL("jdbc:postgresql://127.0.0.1/orders")
+    assert driver.connect("jdbc:other:x", java_class(spark, "java.util.Properties")()) is None
+
+
 @canary(api.KAFKA_ADMIN)
 def kafka_admin(spark: SparkSession, _: str) -> None:
     kafka = "org.apache.kafka."

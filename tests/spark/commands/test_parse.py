@@ -471,12 +471,15 @@ def test_a_delay_counts_from_the_event_time_and_may_be_negative(spark: SparkSess
 
 
 def test_sparks_reader_of_durations_agrees_with_pythons(spark: SparkSession) -> None:
-    texts = [text for text, _ in GOOD] + BAD
+    hostile = [mark * 100_000 for mark in ("9", "1 ", "1 w", "P1D", " ", "-1 s ")] + [
+        "1 w" + " " * 100_000 + "x"
+    ]
+    texts = [text for text, _ in GOOD] + BAD + hostile
     frame = spark.createDataFrame([(text,) for text in texts], "words string")
     frame = frame.select("words", duration_parts(F.col("words")).alias("parts"))
     rows = frame.select("words", duration_ms(F.col("words"), F.col("parts")).alias("ms")).collect()
 
-    assert {row.words: row.ms for row in rows} == dict(GOOD) | dict.fromkeys(BAD)
+    assert {row.words: row.ms for row in rows} == dict(GOOD) | dict.fromkeys([*BAD, *hostile])
 
 
 @pytest.mark.parametrize(

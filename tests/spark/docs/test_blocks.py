@@ -15,6 +15,9 @@ import yaml
 import wheel_udf
 from tests.documents import LANGUAGES, PAGES, ROOT, blocks, commands, configs, languages, text_of
 from tests.spark import streams, watches
+from wheel_udf import Contract
+from wheel_udf.commands import parse_commands
+from wheel_udf.delivery import make_own_sink
 from wheel_udf.job import arguments, cli
 from wheel_udf.job.loader import load
 from wheel_udf.job.models import PurgatoryConfig
@@ -34,18 +37,19 @@ def test_code_is_in_languages_that_are_tested_here(page: str) -> None:
 
 
 def test_each_python_block_is_run_by_a_test() -> None:
-    """Elsewhere: the Kafka guide's needs a broker (tests/kafka/delivery/test_dedupe_example.py), the ledger's no JVM (tests/unit/docs)."""
+    """Elsewhere: those for Kafka need a broker (tests/kafka/delivery/test_deliveries.py), the ledger's no JVM (tests/unit/docs)."""
     assert {page: count for page in PAGES if (count := len(blocks(page, "python")))} == {
         "README.md": 1,
         "docs/choosing-a-wheel.md": 1,
+        "docs/clients.md": 3,
         "docs/delay-levels.md": 1,
-        "docs/kafka.md": 1,
         "docs/ledger.md": 1,
         "docs/metrics.md": 2,
         "docs/pending.md": 1,
         "docs/purgatory.md": 1,
         "docs/testing.md": 1,
         "docs/tiered-mode.md": 1,
+        "docs/sinks.md": 1,
     }
 
 
@@ -138,6 +142,30 @@ def test_the_listener_of_the_metrics_guide_prints_the_figures_of_a_batch(
     assert capsys.readouterr().out.splitlines()[0] == "0 2 0 None"
 
 
+def test_the_frames_of_the_guide_to_clients_are_commands(spark: SparkSession) -> None:
+    orders = spark.sql("SELECT 'order-7' AS order_id, timestamp'2026-01-01 10:00:00Z' AS made_at")
+    payments = spark.sql("SELECT 'order-7' AS order_id, timestamp'2026-01-01 10:12:00Z' AS paid_at")
+    names: dict[str, object] = {"orders": orders, "payments": payments}
+    exec(compile(blocks("docs/clients.md", "python")[2], "docs/clients.md", "exec"), names)
+    parsed = parse_commands(names["both"], Contract()).select("schedule_id", "op", "error_code").collect()
+    assert [tuple(row) for row in parsed] == [("order-7", 0, None), ("order-7", 1, None)]
+
+
+def test_the_sink_of_the_guide_keeps_to_the_protocol(spark: SparkSession, tmp_path: Path) -> None:
+    sink = make_own_sink("tests.own_sinks:OfTheGuide", {"folder": str(tmp_path)})
+    missing = make_own_sink("tests.own_sinks:OfTheGuide", {"folder": str(tmp_path / "none")})
+    rows = spark.createDataFrame([("f1", "a"), ("f2", "b")], "fire_id string, schedule_id string")
+    batch = {"app_id": "orders", "batch_id": 7}
+
+    assert sink.missing_reason(spark, "lines") is None
+    assert missing.missing_reason(spark, "lines") == f"the folder {tmp_path}/none is missing"
+    assert not sink.holds(spark, "lines", **batch)
+    for _ in range(2):
+        sink.write(rows, "lines", **batch)
+    assert sink.holds(spark, "lines", **batch)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["f1 a\nf2 b\n"]
+
+
 # ---- bash ------------------------------------------------------------------------------------------------------------
 
 
@@ -193,6 +221,12 @@ def check_install(words: list[str]) -> None:
 CONFIGS = [(page, number) for page in PAGES for number in range(len(configs(page)))]
 
 
+@pytest.fixture(autouse=True)
+def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOOK_TOKEN", "LEDGER_PASSWORD"):
+        monkeypatch.setenv(name, f"{name} of a test")
+
+
 def config_of(folder: Path, page: str, number: int) -> JobConfig:
     (folder / "job.yml").write_text(yaml.safe_dump(configs(page)[number], sort_keys=False))
     return load(folder / "job.yml")
@@ -217,6 +251,9 @@ def test_the_configs_say_what_their_pages_say(tmp_path: Path) -> None:
     tiered, single_level = (config_of(tmp_path, "docs/tiered-mode.md", number) for number in (0, 1))
     assert (tiered.mode, tiered.wheel.layout().window_ms) == ("tiered", 8_000_000)
     assert single_level.wheel.layout().window_ms == 600_000
+
+    sinks = config_of(tmp_path, "docs/sinks.md", 0).destinations
+    assert {name: sink.sink for name, sink in sinks.items()} == {"hook_*": "http", "ledger_*": "jdbc"}
 
     watching = config_of(tmp_path, "docs/purgatory.md", 0)
     assert isinstance(watching, PurgatoryConfig)

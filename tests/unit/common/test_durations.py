@@ -9,7 +9,7 @@ from wheel_udf.common.errors import ConfigError
 
 SECOND, MINUTE, HOUR, DAY, WEEK = 1_000, 60_000, 3_600_000, 86_400_000, 604_800_000
 
-# tests/spark/test_commands.py holds Spark's reader against this table and the next one.
+# tests/spark/commands/test_parse.py holds Spark's reader against this table and the next one.
 GOOD = [
     # a number and a unit
     ("10 minutes", 10 * MINUTE),
@@ -34,6 +34,25 @@ GOOD = [
     ("2 weeks", 2 * WEEK),
     ("2w", 2 * WEEK),
     (" \t1 s\r\n", SECOND),
+    # several units, the longest first
+    ("1 hour 30 minutes", 90 * MINUTE),
+    ("10 minutes 30 seconds", 10 * MINUTE + 30 * SECOND),
+    ("1h30m", 90 * MINUTE),
+    ("1H 30m", 90 * MINUTE),
+    ("1 week 2 days 3 hours 4 minutes 5 seconds 6 milliseconds", WEEK + 2 * DAY + 3 * HOUR + 245_006),
+    ("1w2d3h4m5s6ms", WEEK + 2 * DAY + 3 * HOUR + 245_006),
+    ("interval 1 hour 30 minutes", 90 * MINUTE),
+    ("INTERVAL  5 s", 5 * SECOND),
+    ("1 day 0.5 hours", DAY + HOUR // 2),
+    ("1 s 0.5 ms", 1_001),
+    ("-1 hour -30 minutes", -90 * MINUTE),
+    ("-1h-30m", -90 * MINUTE),
+    ("-1 s -0.5 ms", -SECOND),
+    ("interval -1 day -1 ms", -DAY - 1),
+    ("0 days 0 hours", 0),
+    (" 2 m   1 s\t", 2 * MINUTE + SECOND),
+    ("0.0001 s 0.9 ms", 1),  # 0.1 + 0.9 ms: rounded once, at the end
+    ("99999999999999999999 w 1 ms", TOO_LONG_MS),
     # ISO 8601
     ("PT10M", 10 * MINUTE),
     ("P2D", 2 * DAY),
@@ -92,8 +111,21 @@ BAD = [
         "1_000 s",
         "5 ss",
         "5 s s",
-        "10 minutes 30 seconds",
+        "5ms s",
     ),
+    # several units: in another order, twice, with one sign for all or with other words between them
+    *("30 minutes 1 hour", "1 h 1 h", "1 s 1 m", "5 ms 1 s", "1 hour 30", "1 30 minutes", "hour 30 minutes"),
+    *("-1 hour 30 minutes", "+1 hour 30 minutes", "1 hour -30 minutes", "-1h30m", "-1 h +30 m", "+1 h +30 m"),
+    *("1 hour, 30 minutes", "1 hour and 30 minutes", "1 h\t30 m", "1 h\n30 m", "1 month 2 days", "1h30"),
+    *(
+        "interval",
+        "interval 5",
+        "interval 0",
+        "interval1 s",
+        "interval '1' hour",
+        "INTERVAL '1 2' DAY TO HOUR",
+    ),
+    *("interval interval 1 s", "1 s interval", "interval PT1S", "-interval 1 s", "interval - 1 s", "1 h P1D"),
     *("\u0665 s", "\uff15 s", "5\u00a0s", "5\ns", "1,,,,,", ",,,,,5", "10,0,0,0,0,0"),
     "1" + "0" * LONGEST_TEXT + " ms",
 ]
@@ -115,6 +147,6 @@ def test_the_error_names_the_value_and_the_rule() -> None:
         parse_duration_ms("1 month")
 
     assert str(caught.value) == (
-        "not a duration: duration = '1 month'; rule: a number and a unit (ms, s, m, h, d, w or their words) "
-        "or ISO 8601 such as PT10M; no months or years"
+        "not a duration: duration = '1 month'; rule: numbers with units (ms, s, m, h, d, w or their words), "
+        "the longest first, such as 1 hour 30 minutes, or ISO 8601 such as PT10M; no months or years"
     )

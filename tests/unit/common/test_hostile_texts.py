@@ -18,9 +18,9 @@ from wheel_udf.common.secrets import hide, resolve
 from wheel_udf.platform.places import place_of
 
 LONG = 100_000
-DURATIONS = mangled(b"P1DT2H3M4.5S", b"10 minutes", b"-1.5h", b"PT-1H-30M", b" 0 ").map(
-    lambda octets: octets.decode(errors="surrogateescape")
-)
+DURATIONS = mangled(
+    b"P1DT2H3M4.5S", b"10 minutes", b"-1.5h", b"PT-1H-30M", b" 0 ", b"interval 1 d 2h 3 m", b"-1 h -30 m"
+).map(lambda octets: octets.decode(errors="surrogateescape"))
 INSTANTS = mangled(b"2013-01-01T05:00:00.123456+01:00", b"9999-12-31T23:59:59Z", b"2013-W53-7").map(
     lambda octets: octets.decode(errors="surrogateescape")
 )
@@ -31,6 +31,8 @@ INSTANTS = mangled(b"2013-01-01T05:00:00.123456+01:00", b"9999-12-31T23:59:59Z",
 @example("9" * LONG)
 @example("P" + "1D" * LONG)
 @example(" " * LONG)
+@example("1 w" + " " * 95 + "x")
+@example("1 w" * 30)
 def test_any_text_is_a_duration_within_the_bounds_or_refused(text: str) -> None:
     try:
         found_ms = parse_duration_ms(text)

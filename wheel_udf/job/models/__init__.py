@@ -6,7 +6,7 @@
     PurgatoryConfig                                                     the file of a purgatory: it has operations and events
       clock          event | processing | simulated      by kind       wheel.py
       source         parquet, json, csv | delta | kafka  by format     source.py, kafka.py; of operations and events: purgatory.py
-      destinations   delta | kafka | parquet, json, csv  by sink       sink.py; rejects likewise
+      destinations   delta | kafka | http | ... | own    by sink       sink.py; rejects likewise
       levels         fixed | binary                      by policy     levels.py
       contract, limits, store, restarts                                bounds.py
       metrics                                                          metrics.py
@@ -52,8 +52,11 @@ from wheel_udf.job.models.sink import (
     AnySink as AnySink,
     DeltaSinkConfig as DeltaSinkConfig,
     FileSinkConfig as FileSinkConfig,
+    HttpSinkConfig as HttpSinkConfig,
+    JdbcSinkConfig as JdbcSinkConfig,
     KafkaRejectsConfig as KafkaRejectsConfig,
     KafkaSinkConfig as KafkaSinkConfig,
+    OwnSinkConfig as OwnSinkConfig,
     RejectsConfig as RejectsConfig,
     SinkConfig as SinkConfig,
 )

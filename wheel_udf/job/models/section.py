@@ -57,6 +57,9 @@ class Section(BaseModel):
     told_by: ClassVar[str | None] = None
     """Of one of several variants of a section: the key that says which one it is."""
 
+    kinds: ClassVar[tuple[str, ...]] = ()
+    """The values of that key; by default those of its type."""
+
     not_here: ClassVar[Mapping[str, str]] = {}
     """Keys that users may look for in this section, and why it has none."""
 

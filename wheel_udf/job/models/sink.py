@@ -2,37 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool
+from pydantic import BeforeValidator, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag
+from pydantic_core import InitErrorDetails
 
-from wheel_udf.common import PATTERN_RULE, is_destination_pattern
+from wheel_udf.common import KAFKA_SERVERS, PATTERN_RULE, ConfigError, ConfigErrors, is_destination_pattern
+from wheel_udf.delivery import OWN_SINK_PATTERN, HttpSink, JdbcSink, make_own_sink
+from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models import kafka
 from wheel_udf.job.models.section import Rule, Section
-from wheel_udf.job.models.values import Options, Text, fault
+from wheel_udf.job.models.values import (
+    NotNegativeMs,
+    Options,
+    PositiveMs,
+    Text,
+    as_written,
+    fault,
+    fault_at,
+)
+
+OWN: Final = "module:Class"
+"""Stands for the sinks of users among the kinds of sinks."""
+NAMED: Final = "named"
+"""Stands for the kinds that have a name."""
 
 
 class _Sink(Section):
     told_by: ClassVar = "sink"
     not_here: ClassVar = {"topic": "the topic is the destination's name; only rejects name theirs"}
 
-    create: StrictBool = False
-    """Whether a missing Delta table or topic is created. Folders of files, and tables of rejects, always are."""
-
     @property
     def place(self) -> str | None:
         """The path; of rejects in Kafka their topic; None if each destination names its topic."""
         return None
 
+    @property
+    def creates(self) -> bool:
+        """Whether what is missing is created."""
+        return False
 
-class _Folder(_Sink):
+    @property
+    def shown(self) -> str:
+        """Where it writes, for people."""
+        raise NotImplementedError
+
+    @property
+    def is_always_checked(self) -> bool:
+        """Whether ``dry-run`` can check it for any name."""
+        return self.creates
+
+
+class _Creating(_Sink):
+    create: StrictBool = False
+    """Whether a missing Delta table or topic is created. Folders of files, and tables of rejects, always are."""
+
+    @property
+    def creates(self) -> bool:
+        """Whether what is missing is created."""
+        return self.create
+
+
+class _Folder(_Creating):
     path: Text
     """The folder to write to."""
 
     @property
     def place(self) -> str:
         """The path."""
+        return self.path
+
+    @property
+    def shown(self) -> str:
+        """The folder."""
         return self.path
 
 
@@ -49,8 +92,13 @@ class FileSinkConfig(_Folder):
     sink: Literal["parquet", "json", "csv"]
     """The format of the files."""
 
+    @property
+    def creates(self) -> bool:
+        """Always."""
+        return True
 
-class KafkaSinkConfig(_Sink):
+
+class KafkaSinkConfig(_Creating):
     """A topic of Kafka for each destination name."""
 
     sink: Literal["kafka"]
@@ -60,6 +108,11 @@ class KafkaSinkConfig(_Sink):
     """kafka.bootstrap.servers, and other settings of the producer, each with kafka. before it."""
 
     rules: ClassVar[tuple[Rule, ...]] = (kafka.has_servers, kafka.has_no_topic_option)
+
+    @property
+    def shown(self) -> str:
+        """The cluster and the topic."""
+        return f"{option(self.options, KAFKA_SERVERS)}, topic {self.place or 'of the same name'}"
 
 
 class KafkaRejectsConfig(KafkaSinkConfig):
@@ -74,6 +127,136 @@ class KafkaRejectsConfig(KafkaSinkConfig):
         return self.topic
 
 
+def _faults_of(make: Callable[[], object]) -> Iterator[InitErrorDetails]:
+    """What a sink says about its settings, under the keys of the file."""
+    try:
+        make()
+    except ConfigError as error:
+        for each in error.faults if isinstance(error, ConfigErrors) else (error,):
+            keys = (each.field or "").removesuffix("_ms").partition(":")[0].split(".", 1)
+            yield fault_at(*keys, what=each.what, value=each.value, rule=each.rule, hint=each.hint)
+
+
+def _is_a_webhook(url: str, headers: Mapping[str, str]) -> Iterator[InitErrorDetails]:
+    return _faults_of(lambda: HttpSink(url, headers))
+
+
+class HttpSinkConfig(_Sink):
+    """A webhook for each destination name."""
+
+    sink: Literal["http"]
+    """A POST for each row: at least once, with the fire_id as the idempotency key."""
+
+    url: Text
+    """Where rows are posted; {destination} stands for the destination's name."""
+
+    headers: Options = Field(default_factory=dict)
+    """Headers of every request, such as Authorization."""
+
+    body: Literal["json", "value"] = "json"
+    """json: the row as an object; value: the bytes of its value, with the other columns as headers."""
+
+    id_header: Text = "Idempotency-Key"
+    """The header that gets the fire_id."""
+
+    timeout_ms: PositiveMs = Field(as_written("5 seconds"), alias="timeout")
+    """The longest time of one try."""
+
+    retries: StrictInt = Field(3, ge=0, le=20)
+    """Tries after the first one."""
+
+    backoff_ms: NotNegativeMs = Field(as_written("500 ms"), alias="backoff")
+    """The wait before the second try; it doubles with each further one."""
+
+    concurrency: StrictInt = Field(8, ge=1, le=256)
+    """Rows that a task sends to one endpoint at the same time."""
+
+    budget_ms: PositiveMs = Field(as_written("30 seconds"), alias="budget")
+    """The longest time for all rows of an endpoint in a task."""
+
+    cooldown_ms: NotNegativeMs = Field(as_written("30 seconds"), alias="cooldown")
+    """How long an endpoint that failed is not tried."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (_is_a_webhook,)
+
+    @property
+    def shown(self) -> str:
+        """The URL."""
+        return self.url
+
+    def made(self) -> HttpSink:
+        """Returns the sink."""
+        return HttpSink(**{name: getattr(self, name) for name in type(self).model_fields if name != "sink"})
+
+
+def _is_a_database(url: str) -> Iterator[InitErrorDetails]:
+    return _faults_of(lambda: JdbcSink(url))
+
+
+class JdbcSinkConfig(_Sink):
+    """A table of PostgreSQL for each destination name."""
+
+    sink: Literal["jdbc"]
+    """Tables with a unique fire_id: each delivery is there once."""
+
+    url: Text
+    """The JDBC URL, jdbc:postgresql://host/database."""
+
+    options: Options = Field(default_factory=dict)
+    """Properties of the connection, such as user and password."""
+
+    schema_: Text = Field("public", alias="schema")
+    """The schema of the tables."""
+
+    table: Text = "{destination}"
+    """The table's name; {destination} stands for the destination's name."""
+
+    timeout_ms: PositiveMs = Field(as_written("1 minute"), alias="timeout")
+    """The longest time of a statement, and of an answer."""
+
+    when_down: Literal["fail", "undeliverable"] = "fail"
+    """What happens to a batch whose database is away."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (_is_a_database,)
+
+    @property
+    def shown(self) -> str:
+        """The URL and the table."""
+        return f"{self.url}, table {self.schema_}.{self.table}"
+
+    def made(self) -> JdbcSink:
+        """Returns the sink."""
+        return JdbcSink(self.url, self.options, self.schema_, self.table, self.timeout_ms, self.when_down)
+
+
+def _is_a_sink(sink: str, options: Mapping[str, Any]) -> Iterator[InitErrorDetails]:
+    return _faults_of(lambda: make_own_sink(sink, options))
+
+
+class OwnSinkConfig(_Sink):
+    """A sink of your own: a class of a module that can be imported."""
+
+    kinds: ClassVar[tuple[str, ...]] = (OWN,)
+
+    sink: Annotated[Text, Field(json_schema_extra={"pattern": f"^{OWN_SINK_PATTERN}$"})]
+    """The class, as module:Class, such as my.module:MySink."""
+
+    options: dict[StrictStr, Any] = Field(default_factory=dict)
+    """The arguments of the class, by name."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (_is_a_sink,)
+
+    @property
+    def is_always_checked(self) -> bool:
+        """The class decides what it says about a name."""
+        return False
+
+    @property
+    def shown(self) -> str:
+        """Nothing: only the class knows."""
+        return "destination of the same name"
+
+
 def _patterns(value: object) -> object:
     if isinstance(value, Mapping) and not value:
         raise fault("no destination", rule="at least one name or pattern with its sink")
@@ -86,9 +269,20 @@ def _pattern(value: object) -> object:
     return value
 
 
-SinkConfig = Annotated[DeltaSinkConfig | KafkaSinkConfig | FileSinkConfig, Field(discriminator="sink")]
+def _kind_of(given: Any) -> str:
+    sink = given.get("sink") if isinstance(given, Mapping) else getattr(given, "sink", None)
+    return OWN if isinstance(sink, str) and ":" in sink else NAMED
+
+
+_Named = Annotated[
+    DeltaSinkConfig | KafkaSinkConfig | FileSinkConfig | HttpSinkConfig | JdbcSinkConfig,
+    Field(discriminator="sink"),
+]
+SinkConfig = Annotated[
+    Annotated[_Named, Tag(NAMED)] | Annotated[OwnSinkConfig, Tag(OWN)], Discriminator(_kind_of)
+]
 RejectsConfig = Annotated[DeltaSinkConfig | KafkaRejectsConfig | FileSinkConfig, Field(discriminator="sink")]
-AnySink = DeltaSinkConfig | KafkaSinkConfig | FileSinkConfig
+AnySink = DeltaSinkConfig | KafkaSinkConfig | FileSinkConfig | HttpSinkConfig | JdbcSinkConfig | OwnSinkConfig
 DestinationsConfig = Annotated[
     dict[Annotated[str, BeforeValidator(_pattern)], SinkConfig],
     BeforeValidator(_patterns),

@@ -3,7 +3,7 @@
 ::
 
     2026-01-01 10:00   2026-01-01T10:00:00.25Z   2026-01-01T12:00+02:00     no zone: UTC
-    10 minutes   10m   1.5 h   PT10M   P2D   -PT5S   0                      fixed units
+    10 minutes   10m   1.5 h   1 hour 30 m   PT10M   P2D   -PT5S   0        fixed units
 
 It reads the common forms. Other text gives None, which makes the command *unclear*, not wrong.
 """
@@ -25,7 +25,11 @@ _UNITS: Final = (
     ("s|secs?|seconds?", 1_000),
     ("ms|millis|milliseconds?", 1),
 )
-_ONE_UNIT: Final = re.compile(r"([+-]?)(\d+(?:\.\d{1,9})?) *([A-Za-z]+)")
+_NUMBER: Final = r"\d+(?:\.\d{1,9})?"
+_ONE_UNIT: Final = re.compile(rf"([+-]?)({_NUMBER}) *([A-Za-z]+)")
+_SEVERAL: Final = re.compile(
+    rf"(?:interval +)?({_NUMBER} *[A-Za-z]+(?: *{_NUMBER} *[A-Za-z]+)*)", re.IGNORECASE
+)
 _ISO: Final = re.compile(
     r"([+-]?)P(?=\d|T\d)(?:([\d.]+)W)?(?:([\d.]+)D)?(?:T(?:([\d.]+)H)?(?:([\d.]+)M)?(?:([\d.]+)S)?)?"
 )
@@ -50,6 +54,12 @@ def duration_ms(text: str) -> int | None:
         return 0
     if found := _ONE_UNIT.fullmatch(text):
         return _signed(found[1], [(found[2], _unit_ms(found[3]))])
+    if found := _SEVERAL.fullmatch(text):
+        parts = [
+            (number, _unit_ms(name)) for number, name in re.findall(rf"({_NUMBER}) *([A-Za-z]+)", found[1])
+        ]
+        units = [unit_ms or 0 for _, unit_ms in parts]
+        return _signed("", parts) if units == sorted(set(units), reverse=True) else None
     if (found := _ISO.fullmatch(text)) and any(found.groups()[1:]):
         spans = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
         return _signed(

@@ -1,0 +1,112 @@
+"""What the builders write is what the parser reads: for both presets and for frames, every argument."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from wheel_udf import Contract, ContractError
+from wheel_udf.client import frames, kafka
+from wheel_udf.commands import kafka_commands, parse_commands
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NOON_MS = 1_767_268_800_000
+RECORD = (
+    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
+    "headers array<struct<key: string, value: binary>>"
+)
+FULL: dict[str, Any] = {
+    "destination": "orders",
+    "key": "customer-3",
+    "seq": 7,
+    "event_time": NOON,
+    "max_lateness": timedelta(minutes=1),
+}
+
+
+def parsed(commands: DataFrame) -> list[Row]:
+    contract = Contract(destinations=("orders",), default_destination="orders")
+    return parse_commands(commands, contract).orderBy("schedule_id").collect()
+
+
+def read_back(spark: SparkSession, preset: Any, *records: kafka.Record) -> list[Row]:
+    rows = [
+        (each["key"], each["value"], "commands", 0, offset, NOON, each["headers"] or None)
+        for offset, each in enumerate(records)
+    ]
+    return parsed(kafka_commands(spark.createDataFrame(rows, RECORD), preset))
+
+
+@pytest.mark.parametrize("preset", ["native", "json"])
+def test_a_record_is_read_as_it_was_meant(spark: SparkSession, preset: Any) -> None:
+    headers = [("trace", b"\x01")]
+    later, due, cancel = read_back(
+        spark,
+        preset,
+        kafka.schedule("a", delay="1 hour 30 minutes", value="x", headers=headers, preset=preset, **FULL),
+        kafka.replace("b", deliver_at=NOON + timedelta(microseconds=1), preset=preset),
+        kafka.cancel("c", preset=preset),
+    )
+
+    assert [later.error_code, due.error_code, cancel.error_code] == [None] * 3
+    assert (later.deliver_at_ms, later.event_time_ms, later.seq) == (NOON_MS + 5_400_000, NOON_MS, 7)
+    assert (later.destination, later.max_lateness_ms) == ("orders", 60_000)
+    assert (later.key, later.value, later.headers) == (
+        b"customer-3",
+        b"x",
+        '[{"key":"trace","value":"AQ=="}]',
+    )
+    assert (due.deliver_at_ms, due.seq, due.key, due.op) == (NOON_MS + 1, 1, b"b", 0)
+    assert (cancel.op, cancel.seq) == (1, 2)
+
+
+def test_the_commands_of_a_frame_are_read_as_they_were_meant(spark: SparkSession) -> None:
+    orders = spark.sql(
+        "SELECT 7 AS id, timestamp'2026-01-01 12:00:00Z' AS made, 'x' AS text, map('t', 'u') AS h"
+    )
+    later = frames.schedule(
+        orders,
+        schedule_id=F.concat(F.lit("order-"), "id"),
+        delay="1 hour 30 minutes",
+        destination="orders",
+        value="text",
+        key=F.col("id").cast("string"),
+        headers="h",
+        seq="id",
+        event_time="made",
+        max_lateness=timedelta(minutes=1),
+    )
+    due = frames.replace(orders, schedule_id=F.lit("p"), deliver_at=NOON, destination=F.lit("orders"))
+    cancel = frames.cancel(orders, schedule_id=F.lit("q"), event_time="made")
+    commands = later.unionByName(due, allowMissingColumns=True).unionByName(cancel, allowMissingColumns=True)
+    first, second, third = parsed(commands)
+
+    assert [first.error_code, second.error_code, third.error_code] == [None] * 3
+    assert (first.schedule_id, first.deliver_at_ms, first.seq) == ("order-7", NOON_MS + 5_400_000, 7)
+    assert (first.key, first.value, first.max_lateness_ms) == (b"7", b"x", 60_000)
+    assert (second.schedule_id, second.deliver_at_ms, second.op) == ("p", NOON_MS, 0)
+    assert (third.schedule_id, third.op, third.seq) == ("q", 1, NOON_MS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "no due time"),
+        ({"delay": "soon"}, "not a duration: delay = 'soon'"),
+        ({"deliver_at": datetime(2026, 1, 1)}, "an instant without a time zone"),  # noqa: DTZ001
+        ({"delay": "1 s", "destination": "a/b"}, "not a destination: destination = 'a/b'"),
+        ({"delay": "1 s", "seq": 7}, "not a column: seq = 7; rule: a Column, or the name of one; hint: a value"),
+        ({"delay": "1 s", "schedule_id": None}, "not a column: schedule_id"),
+    ],
+)  # fmt: skip
+def test_a_value_that_breaks_the_contract_is_refused_before_anything_runs(
+    spark: SparkSession, arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ContractError, match=words):
+        frames.schedule(spark.range(1), **({"schedule_id": "id"} | arguments))

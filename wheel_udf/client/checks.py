@@ -1,0 +1,175 @@
+"""The contract's rules for the arguments of the builders. Each function returns the value in the form in which it is sent.
+
+::
+
+    argument          Python                            sent
+    schedule_id       "order-7", 42                     order-7, 42
+    seq               int                               a whole number of 64 bits
+    deliver_at        datetime with a zone, ISO text    2026-01-01T10:00:00.250000Z, always UTC
+    delay             timedelta, "1 hour 30 minutes"    the text; of a timedelta its milliseconds
+    destination       "orders_to_close"                 as it is
+
+What depends on the job is not checked here, because a producer does not know its config: the allow-list, ``max_delay``, the size of the payload.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from wheel_udf.common import (
+    DURATION_RULE,
+    FIRST_DUE,
+    FIRST_DUE_MS,
+    ID_RULE,
+    MAX_ID_BYTES,
+    NAME_RULE,
+    ConfigError,
+    ContractError,
+    is_destination_name,
+    parse_duration_ms,
+)
+
+Duration = str | timedelta
+Instant = datetime | str
+
+INSTANT_RULE: Final = "a datetime with a time zone, or ISO 8601 text with Z or an offset, to the microsecond"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FINER: Final = re.compile(r"\.\d{6}0*[1-9]")
+
+
+def schedule_id(value: object) -> str:
+    """Checks an id.
+
+    Raises:
+        ContractError: Not 1 to 512 bytes of UTF-8 without NUL.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ContractError("not an id", field="schedule_id", value=value, rule=ID_RULE)
+    text = str(value)
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if not 1 <= size <= MAX_ID_BYTES or "\0" in text or not _is_utf8(text):
+        raise ContractError("not an id", field="schedule_id", value=value, rule=ID_RULE)
+    return text
+
+
+def seq(value: object) -> int:
+    """Checks a version.
+
+    Raises:
+        ContractError: Not a whole number of 64 bits.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise ContractError("not a version", field="seq", value=value, rule="a whole number of 64 bits")
+    return value
+
+
+def destination(value: object) -> str:
+    """Checks a destination name.
+
+    Raises:
+        ContractError: It breaks the rule of names.
+    """
+    if not isinstance(value, str) or not is_destination_name(value):
+        raise ContractError("not a destination", field="destination", value=value, rule=NAME_RULE)
+    return value
+
+
+def duration(value: object, field: str, *, negative: bool = True) -> str:
+    """Checks a duration; a timedelta becomes milliseconds with a fraction.
+
+    Args:
+        value: The duration.
+        field: The name of the argument.
+        negative: Whether it may be negative.
+
+    Raises:
+        ContractError: Not a duration, or negative.
+    """
+    text = _text_of(value) if isinstance(value, timedelta) else value
+    try:
+        if isinstance(text, str) and (parse_duration_ms(text) >= 0 or negative):
+            return text
+    except ConfigError:
+        pass
+    rule = DURATION_RULE if negative else f"not negative; {DURATION_RULE}"
+    hint = "for an instant use deliver_at" if field == "delay" else None
+    raise ContractError("not a duration", field=field, value=value, rule=rule, hint=hint)
+
+
+def _text_of(span: timedelta) -> str:
+    micros = abs(span) // timedelta(microseconds=1)
+    return f"{'-' if span < timedelta(0) else ''}{micros // 1000}.{micros % 1000:03d} ms"
+
+
+def instant(value: object, field: str) -> str:
+    """Checks an instant and writes it as ISO 8601 in UTC.
+
+    Args:
+        value: The instant.
+        field: The name of the argument.
+
+    Raises:
+        ContractError: Not an instant, or one without a time zone: only the producer knows which zone it meant.
+    """
+    at = _datetime_of(value, field)
+    if at.tzinfo is None or at.utcoffset() is None:
+        hint = "datetime.now(UTC), or .replace(tzinfo=...); in text, a Z or an offset such as +01:00"
+        raise ContractError(
+            "an instant without a time zone", field=field, value=value, rule=INSTANT_RULE, hint=hint
+        )
+    try:
+        return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    except OverflowError:
+        raise ContractError("not an instant", field=field, value=value, rule=INSTANT_RULE) from None
+
+
+def due_instant(value: object) -> str:
+    """Checks a due time; see :func:`instant`.
+
+    Raises:
+        ContractError: Also for one before 1900.
+    """
+    text = instant(value, "deliver_at")
+    if (datetime.fromisoformat(text) - _EPOCH) / timedelta(milliseconds=1) < FIRST_DUE_MS:
+        rule = f"not before {FIRST_DUE}"
+        raise ContractError("due before all calendars in use", field="deliver_at", value=value, rule=rule)
+    return text
+
+
+def _datetime_of(value: object, field: str) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    try:
+        if isinstance(value, str) and not _FINER.search(
+            value
+        ):  # Python would cut the digits off: early by up to 1 us
+            return datetime.fromisoformat(value.strip())
+    except ValueError:
+        pass
+    hint = (
+        "epoch numbers name no unit: datetime.fromtimestamp(seconds, UTC)"
+        if isinstance(value, int | float)
+        else None
+    )
+    raise ContractError("not an instant", field=field, value=value, rule=INSTANT_RULE, hint=hint)
+
+
+def one_due_time(deliver_at: object, delay: object) -> None:
+    """Checks that a schedule has one due time.
+
+    Raises:
+        ContractError: None, or two.
+    """
+    if (deliver_at is None) == (delay is None):
+        what = "no due time" if delay is None else "two due times"
+        raise ContractError(what, field="deliver_at, delay", rule="exactly one of deliver_at and delay")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True

@@ -1,0 +1,134 @@
+"""Commands as DataFrames: the columns of the command contract, from any batch or streaming frame.
+
+::
+
+    commands = frames.schedule(orders, schedule_id="order_id", delay="30 minutes", destination="orders_to_close", value=F.to_json(F.struct("*")))
+    cancels  = frames.cancel(payments, schedule_id="order_id", event_time="paid_at")
+    commands.unionByName(cancels, allowMissingColumns=True)
+
+An argument that differs from row to row (`schedule_id`, `seq`, `event_time`, `key`, `value`, `headers`) is a Column or the name of one. One that may
+be the same for all rows (`delay`, `deliver_at`, `destination`, `max_lateness`) is a value, which is checked now, or a Column, which the job checks row
+by row. Columns that are not given are left out, which is the same as null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, functions as F
+
+from wheel_udf.client import checks
+from wheel_udf.client.checks import Duration, Instant
+from wheel_udf.common import ContractError
+
+Named = Column | str
+"""A Column, or the name of one."""
+
+
+def schedule(  # noqa: PLR0913  # one for each column of the contract
+    frame: DataFrame,
+    *,
+    schedule_id: Named,
+    delay: Duration | Column | None = None,
+    deliver_at: Instant | Column | None = None,
+    destination: str | Column | None = None,
+    value: Named | None = None,
+    key: Named | None = None,
+    headers: Named | None = None,
+    seq: Named | None = None,
+    event_time: Named | None = None,
+    max_lateness: Duration | Column | None = None,
+) -> DataFrame:
+    """Builds SCHEDULE commands, one for each row.
+
+    Args:
+        frame: The rows.
+        schedule_id: Identity of the entry.
+        delay: Due time, counted from `event_time`; or
+        deliver_at: the absolute due time; a value needs a time zone.
+        destination: Where the row goes when it is due; None if the job has a default.
+        value: The payload, binary or string.
+        key: The key that is delivered.
+        headers: The headers that are delivered: an array of structs (key, value), or a map.
+        seq: Version of the id; by default `event_time` in ms.
+        event_time: When the command was made; by default the time of the batch that reads it.
+        max_lateness: Past this lateness the row becomes a reject, ``missed``.
+
+    Returns:
+        The columns of the contract that were given.
+
+    Raises:
+        ContractError: A value breaks the contract, or an argument that needs a column is none.
+    """
+    return _scheduled("SCHEDULE", **locals())
+
+
+def replace(  # noqa: PLR0913  # the same
+    frame: DataFrame,
+    *,
+    schedule_id: Named,
+    delay: Duration | Column | None = None,
+    deliver_at: Instant | Column | None = None,
+    destination: str | Column | None = None,
+    value: Named | None = None,
+    key: Named | None = None,
+    headers: Named | None = None,
+    seq: Named | None = None,
+    event_time: Named | None = None,
+    max_lateness: Duration | Column | None = None,
+) -> DataFrame:
+    """Builds REPLACE commands: whole commands that say that an earlier version exists. Arguments, result and errors are those of :func:`schedule`."""
+    return _scheduled("REPLACE", **locals())
+
+
+def cancel(
+    frame: DataFrame, *, schedule_id: Named, seq: Named | None = None, event_time: Named | None = None
+) -> DataFrame:
+    """Builds CANCEL commands, one for each row.
+
+    Args:
+        frame: The rows.
+        schedule_id: The id.
+        seq: Version that the cancel ends, with all below it; by default `event_time` in ms.
+        event_time: When the command was made; by default the time of the batch that reads it.
+
+    Returns:
+        The columns of the contract that were given, and a ``delay`` of nulls, without which a source of cancels alone is refused.
+
+    Raises:
+        ContractError: An argument that needs a column is none.
+    """
+    columns = {"schedule_id": schedule_id, "seq": seq, "event_time": event_time}
+    named = [column for name, given in columns.items() for column in _column(name, given)]
+    return frame.select(*named, F.lit("CANCEL").alias("op"), F.lit(None).cast("string").alias("delay"))
+
+
+def _scheduled(op: str, *, frame: DataFrame, **given: Any) -> DataFrame:
+    checks.one_due_time(given["deliver_at"], given["delay"])
+    values: dict[str, Callable[[Any], Any]] = {
+        "deliver_at": lambda value: F.lit(checks.due_instant(value)).cast("timestamp"),
+        "delay": partial(checks.duration, field="delay"),
+        "destination": checks.destination,
+        "max_lateness": partial(checks.duration, field="max_lateness", negative=False),
+    }
+    columns = [F.lit(op).alias("op")]
+    for name, argument in given.items():
+        if name not in values:
+            columns += _column(name, argument)
+        elif argument is not None:
+            column = argument if isinstance(argument, Column) else F.lit(values[name](argument))
+            columns.append(column.alias(name))
+    return frame.select(*columns)
+
+
+def _column(name: str, given: Any) -> Iterator[Column]:
+    if given is None and name != "schedule_id":
+        return
+    if not isinstance(given, Column | str):
+        hint = "a value for all rows: F.lit(...)"
+        raise ContractError(
+            "not a column", field=name, value=given, rule="a Column, or the name of one", hint=hint
+        )
+    yield (F.col(given) if isinstance(given, str) else given).alias(name)

@@ -1,0 +1,210 @@
+"""Commands as Kafka records: the arguments of confluent-kafka's ``Producer.produce``. Any other client takes the same three values.
+
+::
+
+    producer.produce("commands", **kafka.schedule("order-7", delay="30 minutes", destination="orders_to_close", value=b"close"))
+    producer.produce("commands", **kafka.cancel("order-7"))
+
+    preset     key of the record            value                          headers
+    native     key, by default the id       value                          wheel-id, wheel-op, ... and those of `headers`
+    json       the id                       one object: schedule_id, ...   those of `headers`
+
+Versions. Without `seq` the offset is the version, so all commands of an id belong in one partition. The key of the record decides the partition:
+``json`` sends the id, ``native`` the `key` that is delivered, by default the id. With another `key` in ``native``, pass the same one to all
+commands of the id (also to :func:`cancel`), or set `seq`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, TypedDict
+
+from wheel_udf.client import checks
+from wheel_udf.client.checks import Duration, Instant
+from wheel_udf.common import COMMAND_HEADERS, OUR_PREFIX, ContractError
+
+Preset = Literal["native", "json"]
+Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+
+_PRESETS: Final = ("native", "json")
+
+
+class Record(TypedDict):
+    """The arguments of ``Producer.produce`` beside the topic."""
+
+    key: bytes
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+def schedule(  # noqa: PLR0913  # one for each column of the contract
+    schedule_id: str | int,
+    *,
+    delay: Duration | None = None,
+    deliver_at: Instant | None = None,
+    destination: str | None = None,
+    value: Any = None,
+    key: bytes | str | None = None,
+    headers: Headers = (),
+    seq: int | None = None,
+    event_time: Instant | None = None,
+    max_lateness: Duration | None = None,
+    preset: Preset = "native",
+) -> Record:
+    """Builds the record of a SCHEDULE.
+
+    Args:
+        schedule_id: Identity of the entry; 1 to 512 bytes of UTF-8.
+        delay: Due time, counted from `event_time`; or
+        deliver_at: the absolute due time, with a time zone.
+        destination: Where the row goes when it is due; None if the job has a default.
+        value: The payload: bytes or text; with ``json`` text or any value of JSON.
+        key: The key that is delivered; by default the id.
+        headers: The headers that are delivered: a mapping or pairs.
+        seq: Version of the id; by default the offset of the record.
+        event_time: When the command was made; by default the timestamp of the record.
+        max_lateness: Past this lateness the row becomes a reject, ``missed``.
+        preset: The preset of the job that reads the topic.
+
+    Returns:
+        The arguments of ``Producer.produce``.
+
+    Raises:
+        ContractError: An argument breaks the contract.
+    """
+    return _scheduled("SCHEDULE", **locals())
+
+
+def replace(  # noqa: PLR0913  # the same
+    schedule_id: str | int,
+    *,
+    delay: Duration | None = None,
+    deliver_at: Instant | None = None,
+    destination: str | None = None,
+    value: Any = None,
+    key: bytes | str | None = None,
+    headers: Headers = (),
+    seq: int | None = None,
+    event_time: Instant | None = None,
+    max_lateness: Duration | None = None,
+    preset: Preset = "native",
+) -> Record:
+    """Builds the record of a REPLACE: a whole command that says that an earlier version exists. Nothing is inherited from that version.
+
+    Arguments, result and errors are those of :func:`schedule`.
+    """
+    return _scheduled("REPLACE", **locals())
+
+
+def cancel(
+    schedule_id: str | int,
+    *,
+    key: bytes | str | None = None,
+    seq: int | None = None,
+    event_time: Instant | None = None,
+    preset: Preset = "native",
+) -> Record:
+    """Builds the record of a CANCEL.
+
+    Args:
+        schedule_id: The id.
+        key: With ``native``, the key that the schedule was sent with, if that was not the id.
+        seq: Version that the cancel ends, with all below it; by default the offset of the record.
+        event_time: When the command was made; by default the timestamp of the record.
+        preset: The preset of the job that reads the topic.
+
+    Returns:
+        The arguments of ``Producer.produce``.
+
+    Raises:
+        ContractError: An argument breaks the contract.
+    """
+    fields = _common("CANCEL", schedule_id, seq, event_time)
+    return _record(fields, None, key, (), preset)
+
+
+def _scheduled(op: str, **given: Any) -> Record:
+    fields = _common(op, given["schedule_id"], given["seq"], given["event_time"])
+    checks.one_due_time(given["deliver_at"], given["delay"])
+    if given["deliver_at"] is not None:
+        fields["deliver_at"] = checks.due_instant(given["deliver_at"])
+    if given["delay"] is not None:
+        fields["delay"] = checks.duration(given["delay"], "delay")
+    if given["destination"] is not None:
+        fields["destination"] = checks.destination(given["destination"])
+    if given["max_lateness"] is not None:
+        fields["max_lateness"] = checks.duration(given["max_lateness"], "max_lateness", negative=False)
+    return _record(fields, given["value"], given["key"], given["headers"], given["preset"])
+
+
+def _common(op: str, schedule_id: str | int, seq: int | None, event_time: Instant | None) -> dict[str, str]:
+    fields = {"schedule_id": checks.schedule_id(schedule_id), "op": op}
+    if seq is not None:
+        fields["seq"] = str(checks.seq(seq))
+    if event_time is not None:
+        fields["event_time"] = checks.instant(event_time, "event_time")
+    return fields
+
+
+def _record(
+    fields: dict[str, str], value: Any, key: bytes | str | None, headers: Headers, preset: Preset
+) -> Record:
+    if preset not in _PRESETS:
+        rule = f"one of {', '.join(_PRESETS)}"
+        raise ContractError("not a preset of this client", field="preset", value=preset, rule=rule)
+    own = _own_headers(headers)
+    if preset == "json":
+        return {"key": fields["schedule_id"].encode(), "value": _object(fields, value, key), "headers": own}
+    ours = [(COMMAND_HEADERS[name], text.encode()) for name, text in fields.items()]
+    sent = _octets(key, "key")
+    return {
+        "key": fields["schedule_id"].encode() if sent is None else sent,
+        "value": _octets(value, "value"),
+        "headers": [*ours, *own],
+    }
+
+
+def _octets(value: Any, field: str) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            pass
+    hint = "preset json takes values of JSON" if field == "value" else None
+    raise ContractError("not a payload", field=field, value=value, rule="bytes, or text in UTF-8", hint=hint)
+
+
+def _object(fields: Mapping[str, str], value: Any, key: bytes | str | None) -> bytes:
+    payload = {"key": _text(key, "key"), "value": _text(value, "value")}
+    given = {name: each for name, each in payload.items() if each is not None}
+    try:
+        return json.dumps({**fields, **given}, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError):
+        rule = "bytes or text in UTF-8, or a value of JSON"
+        raise ContractError("not a payload", field="value", value=value, rule=rule) from None
+
+
+def _text(value: Any, field: str) -> Any:
+    """Bytes as text, because JSON has no bytes."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        rule, hint = "text in UTF-8 with preset json", "preset native takes any bytes"
+        raise ContractError("not a payload", field=field, value=value, rule=rule, hint=hint) from None
+
+
+def _own_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return [(_header_name(name), _octets(value, f"headers.{name}")) for name, value in pairs]
+
+
+def _header_name(name: object) -> str:
+    if not isinstance(name, str) or name.startswith(OUR_PREFIX):
+        rule = f"a text that does not begin with {OUR_PREFIX}, which are the scheduler's own"
+        raise ContractError("not a header to deliver", field="headers", value=name, rule=rule)
+    return name

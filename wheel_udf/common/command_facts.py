@@ -1,0 +1,36 @@
+"""Facts of the command contract that producers need as much as the parser: sizes, names of headers, bounds.
+
+Here, and not in :mod:`wheel_udf.commands`, because that room imports pyspark and a producer may have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+MAX_ID_BYTES: Final = 512
+ID_RULE: Final = f"1 to {MAX_ID_BYTES} bytes of UTF-8 without NUL"
+
+FIRST_DUE_MS: Final = -2_208_988_800_000
+"""The earliest due time, 1900-01-01T00:00Z. Python cannot collect a table with instants before the year 1, pandas none before 1677, and files of
+older readers are off by days before 1900."""
+
+FIRST_DUE: Final = "1900-01-01T00:00:00Z"
+
+OUR_PREFIX: Final = "wheel-"
+"""Headers of Kafka records that begin so are the scheduler's: they are read and not passed on."""
+
+COMMAND_HEADERS: Final[Mapping[str, str]] = {
+    "schedule_id": "wheel-id",
+    "op": "wheel-op",
+    "seq": "wheel-seq",
+    "deliver_at": "wheel-deliver-at",
+    "delay": "wheel-delay",
+    "event_time": "wheel-event-time",
+    "destination": "wheel-target",
+    "max_lateness": "wheel-max-lateness",
+}
+"""Column of the contract to the header that holds it in the preset ``native``."""
+
+FIRE_ID_HEADER: Final = "wheel-fire-id"
+"""The header of a delivery that is the same in every repetition."""
