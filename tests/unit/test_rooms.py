@@ -30,6 +30,7 @@ ROOMS = (
     "pending",
     "tiered",
     "transfer",
+    "metrics",
     "job",
     "testing",
 )

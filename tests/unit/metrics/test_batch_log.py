@@ -1,0 +1,116 @@
+"""The batch log: one line for each batch, a ring of files, torn lines are skipped."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from wheel_udf.metrics import BatchLog, read_batches
+
+HOUR, DAY = 3_600_000, 86_400_000
+T = 1_767_225_600_000  # 2026-01-01T00:00Z
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "state")
+
+
+def files(checkpoint: str) -> list[str]:
+    return sorted(path.name for path in Path(f"{checkpoint}-batches").iterdir())
+
+
+def test_lines_come_back_in_their_order_from_an_instant_on(checkpoint: str) -> None:
+    log = BatchLog(checkpoint)
+    for batch in range(3):
+        log.append({"at_ms": T + batch * 1_000, "batch_id": batch})
+
+    assert read_batches(checkpoint, T + 1_000) == [
+        {"at_ms": T + 1_000, "batch_id": 1},
+        {"at_ms": T + 2_000, "batch_id": 2},
+    ]
+    assert len(read_batches(checkpoint, 0)) == 3
+
+
+def test_a_job_without_a_batch_log_has_no_lines(checkpoint: str) -> None:
+    assert read_batches(checkpoint, 0) == []
+    assert read_batches("s3a://bucket/state", 0) == []
+
+
+def test_an_hour_has_a_file_and_a_new_start_goes_on_with_the_newest(checkpoint: str) -> None:
+    BatchLog(checkpoint).append({"at_ms": T})
+    BatchLog(checkpoint).append({"at_ms": T + HOUR - 1})
+    BatchLog(checkpoint).append({"at_ms": T + HOUR})
+
+    assert files(checkpoint) == [f"00{T}.jsonl", f"00{T + HOUR}.jsonl"]
+
+
+def test_files_whose_lines_are_all_older_than_a_day_are_removed(checkpoint: str) -> None:
+    log = BatchLog(checkpoint)
+    for hour in range(28):
+        log.append({"at_ms": T + hour * HOUR})
+
+    # The file of hour 2 may hold lines up to hour 3, which is a day before the newest.
+    assert files(checkpoint)[0] == f"00{T + 2 * HOUR}.jsonl"
+    assert read_batches(checkpoint, T + 27 * HOUR - DAY)[0] == {"at_ms": T + 3 * HOUR}
+
+
+def test_all_files_together_stay_below_20_mb(checkpoint: str) -> None:
+    log = BatchLog(checkpoint)
+    for batch in range(1_000):
+        log.append({"at_ms": T + batch, "batch_id": batch, "text": "x" * 50_000})
+    sizes = [path.stat().st_size for path in Path(f"{checkpoint}-batches").iterdir()]
+
+    assert 18_000_000 < sum(sizes) < 21_500_000
+    assert read_batches(checkpoint, 0)[-1]["batch_id"] == 999
+
+
+@pytest.mark.parametrize("torn", ['{"at_ms": 17', "null\n", "[]\n", '{"batch_id": 3}\n', "\udcff\n"])
+def test_a_torn_line_is_skipped_and_the_next_one_is_whole(checkpoint: str, torn: str) -> None:
+    BatchLog(checkpoint).append({"at_ms": T})
+    (file,) = Path(f"{checkpoint}-batches").iterdir()
+    with file.open("ab") as stream:
+        stream.write(torn.encode("utf-8", "surrogateescape"))
+    BatchLog(checkpoint).append({"at_ms": T + 1})
+
+    assert read_batches(checkpoint, 0) == [{"at_ms": T}, {"at_ms": T + 1}]
+
+
+def test_other_files_in_the_folder_are_left_alone(checkpoint: str) -> None:
+    folder = Path(f"{checkpoint}-batches")
+    folder.mkdir()
+    (folder / "notes.jsonl").write_text("{}")
+    BatchLog(checkpoint).append({"at_ms": T})
+
+    assert read_batches(checkpoint, 0) == [{"at_ms": T}]
+    assert (folder / "notes.jsonl").exists()
+
+
+def test_a_clock_that_is_set_back_loses_no_line(checkpoint: str) -> None:
+    log = BatchLog(checkpoint)
+    for at_ms in (T + 2 * HOUR, T, T + 3 * HOUR, T + 1):
+        log.append({"at_ms": at_ms})
+
+    assert [line["at_ms"] for line in read_batches(checkpoint, 0)] == [T, T + 1, T + 2 * HOUR, T + 3 * HOUR]
+
+
+def test_a_log_that_cannot_be_written_is_reported_once_and_stops_nothing(
+    checkpoint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Path(f"{checkpoint}-batches").write_text("a folder is wanted here")
+    log = BatchLog(checkpoint)
+    with caplog.at_level(logging.WARNING):
+        log.append({"at_ms": T})
+        log.append({"at_ms": T + 1})
+
+    (line,) = caplog.messages
+    assert line.startswith(f"the batch log {checkpoint}-batches cannot be written: ")
+
+
+def test_a_log_on_another_file_system_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    BatchLog("hdfs://host/state").append({"at_ms": T})
+
+    assert list(tmp_path.iterdir()) == []
