@@ -31,6 +31,7 @@ ROOMS = (
     "tiered",
     "transfer",
     "metrics",
+    "page",
     "job",
     "testing",
 )
@@ -52,6 +53,7 @@ ON_EXECUTORS = (
     "wheel_udf.stream.seed_worker",
     "wheel_udf.purgatory.seed",
     "wheel_udf.store.layout",
+    "wheel_udf.page.shard_sums",
 )
 LIBRARIES_ON_EXECUTORS = {"numpy", "pandas", "pyarrow"}
 PURE = ("wheel", "purgatory")

@@ -4,6 +4,7 @@
 
     wheel-udf run | dry-run --config FILE [--set a.b=c]... [--trigger T] [--until INSTANT]     supervise, dry_run
     wheel-udf pending | forecast | history | acts | cancel | move | reroute --config FILE ...  verbs
+    wheel-udf ui --config FILE [--port PORT] [--address ADDRESS] [--allow-acts] [--token TOKEN] ui
     wheel-udf export --to FOLDER | import --from FOLDER  --config FILE                         moves
     wheel-udf repair --config FILE [--dry-run]                                                 repair
     wheel-udf conf [NAME] [--copy FOLDER]                                                      examples
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from wheel_udf.common import ConfigErrors, hide
-from wheel_udf.job.arguments import MOVE_VERBS, PENDING_VERBS, REPAIR_VERB, parse
+from wheel_udf.job.arguments import MOVE_VERBS, PENDING_VERBS, REPAIR_VERB, UI_VERB, parse
 
 if TYPE_CHECKING:
     from wheel_udf.job.models import JobConfig
@@ -107,6 +108,10 @@ def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn:
         from wheel_udf.job.verbs import execute
 
         return execute(config, arguments, say)
+    if arguments.verb in UI_VERB:
+        from wheel_udf.job import ui
+
+        return ui.execute(config, arguments, say)
     if arguments.verb in MOVE_VERBS:
         from wheel_udf.job import moves
 
