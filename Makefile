@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-jobs faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch package clean distclean
+.PHONY: help setup test test-jobs test-page faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -33,13 +33,17 @@ setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when py
 # What `make test` leaves out: jobs from end to end, with restarts and moves; processes that are killed or submitted.
 JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/golden tests/delta/tiered/test_tiered.py
 FAULTS := tests/faults tests/cluster
+PAGE   := tests/page
 
 # Two processes: one JVM each keeps one core busy with planning; a third one made the whole slower.
 test: $(STAMP) ## run the tests (ARGS=... is passed to pytest)
-	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 $(addprefix --ignore=,$(JOBS) $(FAULTS)) $(ARGS)
+	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 $(addprefix --ignore=,$(JOBS) $(FAULTS) $(PAGE)) $(ARGS)
 
 test-jobs: $(STAMP) ## run the tests of whole jobs: configs, restarts, moves, golden checkpoints (ARGS=... is passed to pytest)
 	@$(PY) -m pytest --numprocesses=2 --dist=worksteal --durations=10 $(JOBS) $(ARGS)
+
+test-page: $(STAMP) ## run the tests of the page in a real browser (needs chromium and chromedriver; ARGS=... is passed to pytest)
+	@$(PY) -m pytest --durations=10 $(PAGE) $(ARGS)
 
 faults: $(STAMP) ## kill drivers, workers and executors, and check what was delivered (ARGS=... is passed to pytest)
 	@$(PY) -m pytest --numprocesses=2 --dist=worksteal --durations=10 $(FAULTS) $(ARGS)

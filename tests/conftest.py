@@ -64,7 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--share", type=float, default=1.0, help=what)
 
 
-_FOLDERS = ("unit", "faults", "cluster", "kafka", "delta", "spark")
+_FOLDERS = ("unit", "faults", "cluster", "page", "kafka", "delta", "spark")
 
 
 def _folder(item: pytest.Item) -> int:

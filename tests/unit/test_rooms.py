@@ -33,6 +33,7 @@ ROOMS = (
     "transfer",
     "replay",
     "metrics",
+    "page",
     # Before job: `wheel-udf broker` starts the broker of the tests.
     "testing",
     "job",
@@ -58,6 +59,7 @@ ON_EXECUTORS = (
     "wheel_udf.purgatory.seed",
     "wheel_udf.store.layout",
     "wheel_udf.delivery.http_sender",
+    "wheel_udf.page.shard_sums",
 )
 LIBRARIES_ON_EXECUTORS = {"numpy", "pandas", "pyarrow"}
 PURE = ("wheel", "purgatory")

@@ -9,6 +9,7 @@
                                  +--> replay: a planned batch keeps its settings
                                  +--> dry_run: everything that can be checked before a run
                                  +--> verbs: pending, forecast, history, acts; cancel, move, reroute
+                                 +--> ui: serves the page
                                  +--> moves: export, import; repair: a damaged checkpoint
     command line --> cli (all verbs; console command wheel-udf)
 

@@ -32,6 +32,9 @@ MOVE_VERBS: Final = {
 REPAIR_VERB: Final = {
     "repair": "finds what is damaged in the checkpoint of a stopped job, and repairs what can be proved harmless"
 }
+UI_VERB: Final = {
+    "ui": "serves a page in the browser: the wheel, what falls due, lateness, the account, rejects, the history of an id"
+}
 EXPLAIN_VERB: Final = {
     "explain": "prints the wheel of a config, and what it will hold and cost at a given rate; starts nothing"
 }
@@ -43,12 +46,20 @@ BROKER_VERB: Final = {
 }
 CONF_VERB: Final = {"conf": "lists, prints or copies the example configs that come with the package"}
 VERBS: Final = (
-    RUN_VERBS | PENDING_VERBS | MOVE_VERBS | REPAIR_VERB | EXPLAIN_VERB | INIT_VERB | CONF_VERB | BROKER_VERB
+    RUN_VERBS
+    | PENDING_VERBS
+    | UI_VERB
+    | MOVE_VERBS
+    | REPAIR_VERB
+    | EXPLAIN_VERB
+    | INIT_VERB
+    | CONF_VERB
+    | BROKER_VERB
 )
 
 _TASKS: Final[Mapping[str, tuple[str, ...]]] = {
     "run a job": ("run", "dry-run", "explain"),
-    "look at pending entries": ("pending", "forecast", "history", "acts"),
+    "look at pending entries": ("pending", "forecast", "history", "acts", "ui"),
     "change pending entries": ("cancel", "move", "reroute"),
     "move a job": ("export", "import"),
     "repair a job": ("repair",),
@@ -78,7 +89,7 @@ it is stopped. With an interval, an idle wheel runs a batch each clock.heartbeat
 _EPILOG: Final = f"""\
 kinds of config: a scheduler has a section source. A purgatory has the sections operations and events: operations
 wait for events until they are complete, cancelled or expired ({PROGRAM} conf unpaid_orders). A purgatory has the
-verbs run, dry-run, explain, pending, cancel, acts, export, import and repair. An outcome is decided when the clock has passed its instant, so --until has to be
+verbs run, dry-run, explain, pending, ui, cancel, acts, export, import and repair. An outcome is decided when the clock has passed its instant, so --until has to be
 later than the last instant that matters.
 
 {_UNTIL}
@@ -167,6 +178,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_run_verbs(verbs)
     _add_pending_verbs(verbs)
+    _add_ui_verb(verbs)
     _add_move_verbs(verbs)
     repair = verbs.add_parser(
         "repair", parents=[_of_config()], description=_sentence("repair"), allow_abbrev=False
@@ -303,6 +315,29 @@ def _add_pending_verbs(verbs: _Verbs[argparse.ArgumentParser]) -> None:
         help="the new due time: \"timestamp'2026-01-01 10:00:00'\", 'deliver_at + interval 1 hour'",
     )
     add("reroute", which, dry).add_argument("--to", required=True, metavar="NAME", help="the new destination")
+
+
+def _add_ui_verb(verbs: _Verbs[argparse.ArgumentParser]) -> None:
+    verb = verbs.add_parser("ui", parents=[_of_config()], description=_sentence("ui"), allow_abbrev=False)
+    verb.add_argument(
+        "--port", type=int, default=8440, help="port to listen on (default 8440; 0: any free one)"
+    )
+    verb.add_argument(
+        "--address",
+        default="127.0.0.1",
+        help="address to listen on (default 127.0.0.1; one that other machines reach needs --token)",
+    )
+    verb.add_argument("--allow-acts", action="store_true", help="lets the page cancel, move and reroute")
+    verb.add_argument(
+        "--token", help="what has to be typed to see the page; '${env:NAME}' and '${file:/path}' are replaced"
+    )
+    verb.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a further name by which the page is opened, such as that of a proxy; repeatable",
+    )
 
 
 def _add_broker(verbs: _Verbs[argparse.ArgumentParser]) -> None:

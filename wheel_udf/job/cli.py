@@ -43,6 +43,7 @@ Verb = Callable[["JobConfig", int | None, Say], int]
 
 _MODULES = {
     "explain": "explain",
+    "ui": "ui",
     **dict.fromkeys(PENDING_VERBS, "verbs"),
     **dict.fromkeys(MOVE_VERBS, "moves"),
     **dict.fromkeys(REPAIR_VERB, "repair"),

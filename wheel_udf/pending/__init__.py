@@ -9,6 +9,7 @@ move, reroute) adds to the slot store. The running job is not involved; any proc
     how much falls due when?                             forecast              entries
     what happened to this id?                            history_of            history, in_topics
     which operations of a purgatory are pending?         operations_pending    operations
+    what happened to this operation?                     operation_history_of  operation_history
     cancel, move, reroute by id or by predicate          acts.cancel, ...      acts
                                                          (reads of Spark's state: state)
 
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from wheel_udf.pending.history import (
         history_of as history_of,
     )
+    from wheel_udf.pending.operation_history import (
+        operation_history_of as operation_history_of,
+    )
     from wheel_udf.pending.operations import (
         operations_pending as operations_pending,
     )
@@ -55,6 +59,7 @@ else:
             "entries": ("PendingWork", "forecast", "pending", "read_to", "stored"),
             "audit": ("take_over",),
             "history": ("history_of",),
+            "operation_history": ("operation_history_of",),
             "operations": ("operations_pending",),
             "state": ("from_state", "heads_of", "in_state", "remembered"),
         },

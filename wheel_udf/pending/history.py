@@ -97,12 +97,12 @@ def history_of(
         events += _acts_on_state(work.query, schedule_id)
     events += _waiting(spark, work, schedule_id, geometry)
     events += _in_memory(spark, work, schedule_id)
-    places = sorted(set(_tables_of(spark, destinations)) if destinations is not None else ())
+    places = sorted(set(tables_of(spark, destinations)) if destinations is not None else ())
     for place in places:
         events += _fired(spark, place, schedule_id)
     events += fired_to_topics(spark, destinations, schedule_id)
     if isinstance(rejects, DeltaSink):
-        events += _rejected(spark, rejects.path, schedule_id)
+        events += rejected_to_table(spark, rejects.path, schedule_id)
     if isinstance(rejects, KafkaSink):
         events += rejected_to_topic(spark, rejects, schedule_id)
     return sorted(events, key=lambda event: (event.at_ms is None, event.at_ms or 0, event.seq or 0))
@@ -237,7 +237,7 @@ def _in_memory(spark: SparkSession, work: PendingWork, schedule_id: str) -> Iter
         )
 
 
-def _tables_of(spark: SparkSession, destinations: Destinations) -> Iterator[str]:
+def tables_of(spark: SparkSession, destinations: Destinations) -> Iterator[str]:
     """Yields the existing tables of the destinations."""
     for _, sink in destinations:
         if isinstance(sink, DeltaSink):
@@ -252,7 +252,8 @@ def _fired(spark: SparkSession, place: str, schedule_id: str) -> Iterator[Event]
         yield Event(row.at, "fired", row.seq, None, row.due, row.destination, detail)
 
 
-def _rejected(spark: SparkSession, place: str, schedule_id: str) -> Iterator[Event]:
+def rejected_to_table(spark: SparkSession, place: str, schedule_id: str) -> Iterator[Event]:
+    """Yields the rejects of an id that are in a table."""
     if not tables.has_log(spark, place):
         return
     for row in _of_table(spark, place, schedule_id, "rejected_at", "error_code", "error_message"):

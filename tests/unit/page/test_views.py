@@ -1,0 +1,118 @@
+"""What the cards say: which figure is exact, how old it is, what an error or nothing at all looks like."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.page.figures import NOW_MS, STORE, figures_of, line, subject_of, watch_of, wheel_of
+from wheel_udf.page import tiles, views
+from wheel_udf.page.hour import hour_of
+from wheel_udf.page.reader import Figure
+
+
+def shown(mode: str = "direct", clock: str = "event", **values: object) -> dict[str, tuple[str, str]]:
+    found = tiles.tiles(subject_of(mode, clock), figures_of(**values), NOW_MS)
+    return {tile["label"]: (tile["value"], tile["note"]) for tile in found}
+
+
+def test_the_tiles_of_a_direct_job() -> None:
+    assert shown() == {
+        "pending": ("3", "entries, exact"),
+        "next due": ("in 2 s", "2026-01-01 10:00:02 UTC"),
+        "fired, last hour": ("20", "in 2 batches; 24 received"),
+        "lateness p99, last hour": ("900 ms", "the worst minute, of data time"),
+        "rejects": ("0", "all commands were usable"),
+    }
+
+
+def test_pending_of_the_tiered_mode_is_from_metadata_until_the_exact_count_is_there() -> None:
+    parts = "near 3 exact, store 1,000 from metadata"
+    assert shown("tiered", store=STORE, exact=None)["pending"] == ("1,003", parts)
+    exact = {"rows": 990, "clock_ms": NOW_MS, "steps": {"sms": {2: 990}}}
+    assert shown("tiered", store=STORE, exact=exact)["pending"] == ("990", f"exact; {parts}")
+    old = figures_of(store=STORE, exact=None) | {"exact": Figure(exact, NOW_MS - 60_000, 40_000)}
+    assert tiles.tiles(subject_of("tiered"), old, NOW_MS)[0]["value"] == "1,003", (
+        "an old count is not shown as now"
+    )
+
+
+def test_the_next_due_time_of_a_tiered_job_may_be_in_the_store() -> None:
+    wheel = wheel_of(next_due_ms=None)
+    assert shown("tiered", wheel=wheel, store=STORE, exact=None)["next due"] == (
+        "in 6.7 min",
+        "not before; in the store",
+    )
+
+
+def test_a_wheel_on_the_wall_clock_counts_from_the_wall_clock() -> None:
+    behind = wheel_of(clock_ms=NOW_MS - 60_000, next_due_ms=NOW_MS + 5_000)
+    assert shown(clock="processing", wheel=behind)["next due"][0] == "in 5 s"
+    assert shown(clock="event", wheel=behind)["next due"][0] == "in 1.1 min"
+
+
+@pytest.mark.parametrize(
+    ("wheel", "lines", "word"),
+    [
+        (wheel_of(), [line(1)], "running"),
+        (wheel_of(runs=False), [line(1)], "at rest"),
+        (wheel_of(), [line(1, paused=True)], "intake paused"),
+        (wheel_of(runs=False), [line(1, paused=True)], "at rest"),
+    ],
+)
+def test_the_state_is_one_word(wheel: dict[str, object], lines: list[dict[str, object]], word: str) -> None:
+    figures = figures_of(wheel=wheel, batches=hour_of(lines, NOW_MS))
+    assert tiles.state(subject_of(), figures, NOW_MS)["word"] == word
+
+
+def test_a_failed_reading_keeps_its_last_figures_and_says_why() -> None:
+    figures = figures_of() | {
+        "wheel": Figure(wheel_of(), NOW_MS - 90_000, 400, "the plan of a batch is damaged")
+    }
+    card = views.wheel(subject_of(), figures, NOW_MS)
+    assert card["map"] is not None
+    assert card["source"] == {"kind": "exact", "age": "1.5 min ago", "took": "400 ms", "error": "the plan of a batch is damaged"}  # fmt: skip
+
+
+def test_before_the_first_reading_nothing_is_shown_as_zero() -> None:
+    figures = dict.fromkeys(figures_of(), Figure())
+    found = views.overview(subject_of(), figures, NOW_MS)
+    assert {tile["value"] for tile in found["tiles"]} == {"-"}
+    assert found["state"]["word"] == "reading"
+    assert (found["wheel"]["map"], found["forecast"]["chart"], found["destinations"]["rows"]) == (
+        None,
+        None,
+        None,
+    )
+    assert (found["account"]["groups"], found["rejects"]["codes"]) == (None, None)
+
+
+def test_every_line_of_the_account_adds_up_to_its_total() -> None:
+    schedules, cancels = views.account(subject_of(), figures_of(), NOW_MS)["groups"]
+    assert (schedules["name"], schedules["total"], cancels["total"]) == ("schedules", "9", "2")
+    assert [(row["word"], row["count"]) for row in schedules["rows"] if not row["is_zero"]] == [
+        ("pending", "3"), ("fired", "5"), ("rejected", "1"),
+    ]  # fmt: skip
+
+
+def test_the_account_of_a_purgatory_has_operations_and_events() -> None:
+    operations, events = views.account(subject_of("purgatory"), figures_of(wheel=watch_of()), NOW_MS)[
+        "groups"
+    ]
+    assert [(row["word"], row["count"]) for row in operations["rows"] if not row["is_zero"]] == [("pending", "3"), ("completed", "4")]  # fmt: skip
+    assert events["total"] == "9"
+    assert shown("purgatory", wheel=watch_of(resting=2, held=1))["pending"] == ("3", "2 resting, 1 held")
+
+
+def test_the_forecast_of_the_tiered_mode_says_how_good_it_is() -> None:
+    subject = subject_of("tiered")
+    first = views.forecast(subject, figures_of(store=STORE, exact=None), NOW_MS)
+    assert first["source"]["kind"].startswith("from metadata")
+    assert "in the store (all destinations)" in first["chart"]["names"]
+    exact = {"rows": 9, "clock_ms": NOW_MS, "steps": {"sms": {2: 9}}}
+    then = views.forecast(subject, figures_of(store=STORE, exact=exact), NOW_MS)
+    assert (then["source"]["kind"], then["chart"]["names"], then["chart"]["total"]) == ("exact", ["sms"], 9)
+
+
+def test_rejects_that_are_in_no_table_are_not_read() -> None:
+    card = views.rejects(figures_of(rejects={"codes": {}, "samples": [], "elsewhere": "kafka"}), NOW_MS)
+    assert (card["elsewhere"], card["codes"]) == ("kafka", [])

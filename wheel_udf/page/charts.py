@@ -1,0 +1,295 @@
+"""Charts as numbers: where bars, lines and ticks lie. The templates draw them as SVG, the style sheet colours them.
+
+Horizontal places are percent of the width, so that text keeps its size on a narrow screen; vertical ones are pixels. Each chart also
+has its numbers as a table, for those who do not see it. Nothing here knows Spark or the job: plain numbers in, plain dictionaries out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from wheel_udf.page.hour import MINUTE_MS, MINUTES
+from wheel_udf.page.shard_sums import EDGES_MS
+from wheel_udf.page.words import count_text, short_count, span_text, when_text
+from wheel_udf.wheel import Wheel
+
+PLOT_PX: Final = 200
+"""Height of a plot."""
+
+SHADES: Final = 8
+"""Shades of the heat map."""
+
+_MOST_CELLS: Final = 32
+_MOST_SERIES: Final = 6
+_SPANS_MS: Final = (
+    *(n * 10**k for k in range(3) for n in (1, 2, 5)), 1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000,
+    900_000, 1_800_000, 3_600_000, 7_200_000, 10_800_000, 21_600_000, 43_200_000, *(n * 86_400_000 * 10**k for k in range(5) for n in (1, 2, 5)),
+)  # fmt: skip
+
+
+# ---- the wheel -------------------------------------------------------------------------------------------------------
+
+
+def heat_map(
+    geometry: Wheel, clock_ms: int, cells: Iterable[Sequence[int]], stored: Iterable[Sequence[int]] = ()
+) -> dict[str, Any]:
+    """Lays out the wheel: a row for each level, a cell for each slot from the clock on.
+
+    Args:
+        geometry: The wheel.
+        clock_ms: Its clock.
+        cells: Entries in the state: level, absolute slot, rows.
+        stored: Rows in the store's windows: level, start and end (UTC epoch ms), rows.
+
+    Returns:
+        ``rows`` (the lowest level first) of ``cells``, ``axis`` and ``most``. With more than 32 slots a cell stands for several of them.
+    """
+    group = -(-geometry.size // _MOST_CELLS)
+    columns = -(-geometry.size // group)
+    totals: dict[int, list[int]] = {level: [0] * (columns + 1) for level in range(1, geometry.levels + 1)}
+    in_store: dict[int, int] = {}
+    for level, slot, rows in cells:
+        totals[level][_column(geometry, level, slot, clock_ms, group)] += rows
+    for level, start_ms, _, rows in stored:
+        slot = start_ms // geometry.tick_of(level)
+        totals[level][_column(geometry, level, slot, clock_ms, group)] += rows
+        in_store[level] = in_store.get(level, 0) + rows
+    most = max((max(row) for row in totals.values()), default=0)
+    return {
+        "rows": [
+            _level_row(geometry, level, row, clock_ms, group, most, in_store.get(level, 0))
+            for level, row in totals.items()
+        ],
+        "axis": _slot_axis(columns, group),
+        "most": most,
+        "columns": columns + 1,
+    }
+
+
+def _column(geometry: Wheel, level: int, slot: int, clock_ms: int, group: int) -> int:
+    """The column of a slot: from 0 for what the clock has reached, one more than the last for what is beyond the ring."""
+    ahead = slot - clock_ms // geometry.tick_of(level)
+    return min(max(ahead, 0) // group, -(-geometry.size // group))
+
+
+def _level_row(
+    geometry: Wheel, level: int, counts: Sequence[int], clock_ms: int, group: int, most: int, stored: int
+) -> dict[str, Any]:
+    tick_ms, columns = geometry.tick_of(level), len(counts)
+    first = clock_ms // tick_ms
+    cells = []
+    for column, rows in enumerate(counts):
+        start_ms = (first + column * group) * tick_ms
+        is_later = column == columns - 1
+        end = "and later" if is_later else f"to {when_text(start_ms + group * tick_ms)}"
+        cells.append(
+            {
+                "x": 100 * column / columns,
+                "width": 100 / columns,
+                "shade": shade(rows, most),
+                "text": short_count(rows) if rows else "",
+                "later": is_later,
+                "tip": f"level {level}, due {when_text(start_ms)} {end} UTC: {count_text(rows)}",
+            }
+        )
+    return {
+        "level": level,
+        "tick": span_text(tick_ms),
+        "reach": span_text(tick_ms * geometry.size),
+        "total": sum(counts),
+        "stored": stored,
+        "cells": cells,
+    }
+
+
+def shade(rows: int, most: int) -> int:
+    """The shade of a cell: 0 for none, 1 to 8 by the logarithm of its count."""
+    if rows <= 0:
+        return 0
+    return 1 + min(int((SHADES - 1) * math.log1p(rows) / math.log1p(max(most, 8))), SHADES - 1)
+
+
+def _slot_axis(columns: int, group: int) -> list[dict[str, Any]]:
+    shown = columns + 1
+    step = max(1, columns // 4)
+    marks = [
+        {"x": 100 * (column + 0.5) / shown, "text": "now" if column == 0 else f"+{column * group}", "minor": column % (2 * step) != 0}
+        for column in range(0, columns, step)
+    ]  # fmt: skip
+    return [*marks, {"x": 100 * (columns + 0.5) / shown, "text": "later", "minor": False}]
+
+
+# ---- the forecast ----------------------------------------------------------------------------------------------------
+
+
+def step_name(step: int) -> str:
+    """The step of a forecast in words: ``due``, ``to 1 s``, ``beyond 3,650 d``."""
+    if step <= 0:
+        return "due"
+    if step >= len(EDGES_MS):
+        return f"beyond {_edge(len(EDGES_MS) - 1)}"
+    return f"≤ {_edge(step)}"
+
+
+def _edge(step: int) -> str:
+    days = EDGES_MS[step] / 86_400_000
+    return f"{days / 365:.0f} y" if days >= 365 else span_text(EDGES_MS[step])
+
+
+def spread(windows: Iterable[Sequence[int]], clock_ms: int) -> dict[int, int]:
+    """Divides rows of windows of the store (level, start, end, rows) among the steps of the forecast, in proportion to their spans."""
+    steps: dict[int, float] = {}
+    for _, start_ms, end_ms, rows in windows:
+        start, end = start_ms - clock_ms, end_ms - clock_ms
+        bounds = [start, *(edge for edge in EDGES_MS if start < edge < end), end]
+        for left, right in pairwise(bounds):
+            step = sum(edge < (left + right) / 2 for edge in EDGES_MS)
+            steps[step] = steps.get(step, 0) + rows * (right - left) / (end - start)
+    return {step: round(rows) for step, rows in steps.items() if round(rows)}
+
+
+def largest_series(series: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
+    """The series with the most rows, the largest first, and the rest together as ``others``."""
+    ordered = sorted(series, key=lambda name: (-sum(series[name].values()), name))
+    kept = {name: dict(series[name]) for name in ordered[:_MOST_SERIES]}
+    rest: dict[int, int] = {}
+    for name in ordered[_MOST_SERIES:]:
+        for step, rows in series[name].items():
+            rest[step] = rest.get(step, 0) + rows
+    return kept | ({f"{len(ordered) - _MOST_SERIES} others": rest} if rest else {})
+
+
+def forecast(series: Mapping[str, Mapping[int, int]], clock_ms: int) -> dict[str, Any]:
+    """Lays out the forecast: a bar for each step from the first to the last that holds rows, stacked by series.
+
+    Args:
+        series: Rows by name and step; a step below 0 has no due time and is left out.
+        clock_ms: The wheel's clock.
+
+    Returns:
+        ``bars``, ``ticks``, ``names`` of the series, ``total``; no bars if nothing is pending.
+    """
+    kept = largest_series(series)
+    filled = {step for counts in kept.values() for step, rows in counts.items() if rows and step >= 0}
+    if not filled:
+        return {"bars": [], "ticks": [], "names": [], "total": 0}
+    steps = range(min(filled), max(filled) + 1)
+    totals = {step: sum(counts.get(step, 0) for counts in kept.values()) for step in steps}
+    ticks, top = count_ticks(max(totals.values()))
+    width = 100 / len(steps)
+    bars = []
+    for place, step in enumerate(steps):
+        parts: list[dict[str, Any]] = []
+        below = 0
+        for number, (name, counts) in enumerate(kept.items()):
+            if rows := counts.get(step, 0):
+                parts.append({"series": number, "name": name, "rows": rows, **_part(below, rows, top)})
+                below += rows
+        until = "" if not 0 < step < len(EDGES_MS) else f", by {when_text(clock_ms + EDGES_MS[step])} UTC"
+        tip = "; ".join(f"{part['name']} {count_text(part['rows'])}" for part in parts)
+        bars.append(
+            {
+                "x": place * width + 0.12 * width,
+                "width": 0.76 * width,
+                "middle": (place + 0.5) * width,
+                "parts": parts,
+                "top": PLOT_PX - PLOT_PX * below / top,
+                "name": step_name(step),
+                "text": short_count(totals[step]) if totals[step] else "",
+                "rows": totals[step],
+                "tip": f"{step_name(step)}{until}: {count_text(totals[step])}" + (f" ({tip})" if tip else ""),
+                "minor": place % (1 + len(steps) // 7) != 0,
+            }
+        )
+    return {"bars": bars, "ticks": ticks, "names": list(kept), "total": sum(totals.values())}
+
+
+def _part(below: int, rows: int, top: int) -> dict[str, float]:
+    height = PLOT_PX * rows / top
+    return {"y": PLOT_PX - PLOT_PX * below / top - height, "height": height}
+
+
+# ---- the last hour ---------------------------------------------------------------------------------------------------
+
+
+def throughput(hour: Mapping[str, Any]) -> dict[str, Any]:
+    """Lays out the rows of each minute: a bar of what fired, a mark at what came in."""
+    minutes = hour["minutes"]
+    ticks, top = count_ticks(max(max(minute["fired"], minute["received"]) for minute in minutes))
+    width = 100 / MINUTES
+    bars = [
+        {
+            "x": place * width,
+            "width": width,
+            "y": PLOT_PX - PLOT_PX * minute["fired"] / top,
+            "height": PLOT_PX * minute["fired"] / top,
+            "mark": PLOT_PX - PLOT_PX * minute["received"] / top if minute["received"] else None,
+            "tip": f"{_minute(hour, place)}: {count_text(minute['fired'])} fired, {count_text(minute['received'])} received, {count_text(minute['rejected'])} rejected",
+        }
+        for place, minute in enumerate(minutes)
+    ]
+    return {"bars": bars, "ticks": ticks, "axis": _minute_axis(hour)}
+
+
+def lateness(hour: Mapping[str, Any]) -> dict[str, Any]:
+    """Lays out the lateness of each minute: lines of the median, the 99th percentile and the largest; a gap where nothing fired."""
+    minutes = hour["minutes"]
+    ticks, top = span_ticks(max((minute["max_ms"] or 0 for minute in minutes), default=0))
+    width = 100 / MINUTES
+    lines = {name: _line([minute[f"{name}_ms"] for minute in minutes], top) for name in ("p50", "p99", "max")}
+    columns = [
+        {
+            "x": place * width,
+            "width": width,
+            "tip": f"{_minute(hour, place)}: p50 {span_text(minute['p50_ms'])}, p99 {span_text(minute['p99_ms'])}, max {span_text(minute['max_ms'])}",
+        }
+        for place, minute in enumerate(minutes)
+        if minute["p50_ms"] is not None
+    ]
+    return {"lines": lines, "columns": columns, "ticks": ticks, "axis": _minute_axis(hour)}
+
+
+def _line(values: Sequence[int | None], top: int) -> str:
+    """The path of a line that holds each value for its minute, in a box of 60 by 200."""
+    parts, pen_is_down = [], False
+    for place, value in enumerate(values):
+        if value is not None:
+            y = PLOT_PX - PLOT_PX * min(value / top, 1)
+            parts.append(f"{'V' if pen_is_down else f'M{place} '}{y:.1f}H{place + 1}")
+        pen_is_down = value is not None
+    return "".join(parts)
+
+
+def _minute(hour: Mapping[str, Any], place: int) -> str:
+    return when_text(hour["from_ms"] + place * MINUTE_MS)[11:16] + " UTC"
+
+
+def _minute_axis(hour: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"x": 100 * place / MINUTES, "text": _minute(hour, place)[:5], "minor": place % 20 != 0}
+        for place in range(0, MINUTES, 10)
+    ]
+
+
+# ---- ticks -----------------------------------------------------------------------------------------------------------
+
+
+def count_ticks(most: int) -> tuple[list[dict[str, Any]], int]:
+    """Ticks of an axis of counts, and its top: up to five round numbers."""
+    step = next(n * 10**k for k in range(19) for n in (1, 2, 5) if n * 10**k * 4 >= most)
+    return _ticks(step, most, short_count)
+
+
+def span_ticks(most_ms: int) -> tuple[list[dict[str, Any]], int]:
+    """Ticks of an axis of spans, and its top, in ms."""
+    step = next((span for span in _SPANS_MS if span * 4 >= most_ms), most_ms)
+    return _ticks(step, most_ms, span_text)
+
+
+def _ticks(step: int, most: int, text: Any) -> tuple[list[dict[str, Any]], int]:
+    count = max(1, -(-most // step))
+    top = count * step
+    return [{"y": PLOT_PX - PLOT_PX * n / count, "text": text(n * step)} for n in range(count + 1)], top

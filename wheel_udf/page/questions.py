@@ -1,0 +1,118 @@
+"""Questions that a click asks: the history of an id, the dry run of an act, the act. Plain functions of a job; :mod:`wheel_udf.page.tasks` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from wheel_udf.common import ActError
+from wheel_udf.page.expressions import require_plain
+from wheel_udf.page.subject import Subject
+from wheel_udf.pending import acts, history_of, operation_history_of
+
+DONE: Final = {"cancel": "cancelled", "move": "moved", "reroute": "rerouted"}
+_LONGEST_ID: Final = 512
+_MOST_IDS: Final = 1_000
+
+
+def search(subject: Subject, schedule_id: str) -> list[dict[str, Any]]:
+    """Returns what is known of an id, ordered by time: the attributes of :class:`~wheel_udf.pending.in_topics.Event`.
+
+    Raises:
+        WheelError: The checkpoint or the store cannot be read.
+    """
+    if subject.is_purgatory:
+        found = operation_history_of(
+            subject.spark,
+            subject.checkpoint,
+            schedule_id,
+            destinations=subject.destinations,
+            rejects=subject.rejects,
+        )
+    else:
+        found = history_of(
+            subject.spark,
+            subject.open_work(),
+            schedule_id,
+            geometry=subject.geometry,
+            destinations=subject.destinations,
+            rejects=subject.rejects,
+        )
+    return [asdict(event) for event in found]
+
+
+def require_id(field: str, text: str) -> str:
+    """Returns an id as it was typed.
+
+    Raises:
+        ActError: It is empty, or longer than an id can be.
+    """
+    if not 1 <= len(text.encode(errors="replace")) <= _LONGEST_ID:
+        raise ActError("not an id", field=field, value=text, rule=f"1 to {_LONGEST_ID} bytes")
+    return text
+
+
+@dataclass(frozen=True)
+class Request:
+    """An act as it was asked for in the form.
+
+    Attributes:
+        verb: ``cancel``, ``move`` or ``reroute``.
+        ids: The selected ids; empty: any.
+        where: A condition; empty: none.
+        to: The new due time (an expression) or destination; empty for a cancel.
+    """
+
+    verb: str
+    ids: tuple[str, ...]
+    where: str
+    to: str
+
+    @classmethod
+    def of_form(cls, form: Mapping[str, str]) -> Request:
+        """The request in the fields ``verb``, ``ids`` (one on a line), ``where``, ``to``.
+
+        Raises:
+            ActError: A field is missing or cannot be used.
+        """
+        verb, where = form.get("verb", ""), form.get("where", "").strip()
+        lines = form.get("ids", "").replace("\r\n", "\n").split("\n")
+        ids = tuple(require_id("ids", line) for line in lines if line)
+        to = "" if verb == "cancel" else form.get(f"to_{verb}", "").strip()
+        if verb not in DONE:
+            raise ActError("no such act", field="verb", value=verb, rule=", ".join(DONE))
+        if len(ids) > _MOST_IDS:
+            raise ActError("too many ids", field="ids", value=len(ids), rule=f"up to {_MOST_IDS}")
+        if verb != "cancel" and not to:
+            what = "the new due time is missing" if verb == "move" else "the new destination is missing"
+            raise ActError(what, field="to")
+        if where:
+            require_plain("where", where)
+        if verb == "move":
+            require_plain("to", to)
+        return cls(verb, ids, where, to)
+
+    def picked(self) -> acts.Picked:
+        """The selection.
+
+        Raises:
+            ActError: Nothing is selected.
+        """
+        return acts.Picked(list(self.ids) or None, self.where or None)
+
+
+def act(subject: Subject, request: Request, *, dry_run: bool) -> int:
+    """Executes an act, or counts what it would change; returns the number of entries.
+
+    Raises:
+        ActError: The act is not possible.
+    """
+    work, picked = subject.open_work(), request.picked()
+    match request.verb:
+        case "cancel":
+            return acts.cancel(subject.spark, work, picked, dry_run=dry_run)
+        case "move":
+            return acts.move(subject.spark, work, picked, to=request.to, dry_run=dry_run)
+        case _:
+            return acts.reroute(subject.spark, work, picked, to=request.to, dry_run=dry_run)

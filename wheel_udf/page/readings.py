@@ -1,0 +1,222 @@
+"""Readings: each reads one kind of figures of a job, with Spark or from its files, and returns them as a small dictionary.
+
+::
+
+    reading    from                              exact                                   cost
+    wheel      the state of all shards           yes, after the last committed batch     O(entries in the state)
+    store      the log of the slot store         counts what was replaced or cancelled   O(changes since the last reading)
+    exact      store and state                   yes                                     O(rows of the store), tens of seconds at 10 million
+    batches    the batch log                     yes                                     the lines of the last hour
+    rejects    the table of the rejects          yes                                     one column of the table
+    acts       the record of acts                yes                                     small
+
+Nothing is drawn here, and nothing is kept: :mod:`wheel_udf.page.reader` decides when a reading is made again, :mod:`wheel_udf.page.views` what is shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, functions as F
+
+from wheel_udf.clock import wall_clock_ms
+from wheel_udf.common import WATCH_COUNTS, WHEEL_COUNTS, LeaseError
+from wheel_udf.delivery import DeltaSink
+from wheel_udf.page.hour import hour_of
+from wheel_udf.page.shard_sums import EDGES_MS, SUMS_SCHEMA, sums_of_entries, sums_of_operations
+from wheel_udf.page.subject import Subject
+from wheel_udf.pending import acts, from_state, heads_of, pending
+from wheel_udf.platform import Lease, delta_log as tables, require_checkpoint
+from wheel_udf.store import INBOX, MARKS, NEAR, SlotStore
+
+Reading = Callable[[], dict[str, Any]]
+
+HOUR_MS: Final = 3_600_000
+_SAMPLES: Final = 40
+_LONGEST_TEXT: Final = 2_000
+"""Characters of a message or a record that a sample shows."""
+_MOST_ACTS: Final = 100
+
+
+def readings_of(subject: Subject) -> dict[str, Reading]:
+    """Returns the readings that a job has, by name."""
+    chosen: dict[str, Callable[[Subject], dict[str, Any]]] = {
+        "wheel": read_wheel,
+        "batches": read_hour,
+        "rejects": read_rejects,
+        "acts": read_acts,
+    }
+    if subject.is_tiered:
+        chosen |= {"store": read_store, "exact": read_exact}
+    return {name: partial(read, subject) for name, read in chosen.items()}
+
+
+def read_wheel(subject: Subject) -> dict[str, Any]:
+    """Reads what Spark's state holds.
+
+    Returns:
+        ``runs`` (whether a process runs the job), ``clock_ms``, ``next_due_ms``, ``pending``, ``far`` (what the store holds, as far as the
+        shards were informed), ``counts`` by outcome, ``cells`` (level, slot,
+        rows), ``steps`` (destination to step to rows), ``resting`` and ``held`` (of a purgatory).
+
+    Raises:
+        CheckpointError: There is no checkpoint, or it is damaged.
+    """
+    require_checkpoint(subject.query)
+    heads = heads_of(subject.spark, subject.query)
+    clocks = [head["clock_ms"] for head in heads if head["clock_ms"] is not None]
+    dues = [head["next_due_ms"] for head in heads if head["next_due_ms"] is not None]
+    counted = WATCH_COUNTS if subject.is_purgatory else WHEEL_COUNTS
+    clock_ms = max(clocks, default=None)
+    found = {
+        "runs": _runs(subject),
+        "clock_ms": clock_ms,
+        "next_due_ms": min(dues, default=None),
+        "pending": sum(head["pending"] for head in heads),
+        "far": sum(head.get("far", 0) for head in heads),
+        "counts": {name: sum(head[name] for head in heads) for name in counted},
+    }
+    sums = _sums(subject, clock_ms) if clock_ms is not None else []
+    return found | by_place(sums)
+
+
+def by_place(sums: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Adds up rows of :data:`~wheel_udf.page.shard_sums.SUMS_SCHEMA` to ``cells``, ``steps``, ``resting`` and ``held``."""
+    cells: Counter[tuple[int, int]] = Counter()
+    outside: Counter[int] = Counter()
+    steps: dict[str, Counter[int]] = {}
+    for row in sums:
+        name = row["destination"] or ""
+        steps.setdefault(name, Counter())[row["step"]] += row["rows"]
+        if row["level"] > 0:
+            cells[row["level"], row["slot"]] += row["rows"]
+        else:
+            outside[row["level"]] += row["rows"]
+    return {
+        "cells": [(*place, rows) for place, rows in sorted(cells.items())],
+        "steps": {name: dict(counts) for name, counts in steps.items()},
+        "resting": outside[-3],
+        "held": outside[-4],
+    }
+
+
+def _sums(subject: Subject, clock_ms: int) -> list[dict[str, Any]]:
+    count = sums_of_operations if subject.is_purgatory else sums_of_entries
+    of_shard = partial(count, geometry=subject.geometry, clock_ms=clock_ms)
+    rows = from_state(subject.spark, subject.query, of_shard, SUMS_SCHEMA)
+    keys = ("level", "slot", "destination", "step")
+    return [row.asDict() for row in rows.groupBy(*keys).agg(F.sum("rows").alias("rows")).collect()]
+
+
+def _runs(subject: Subject) -> bool:
+    """Whether a process holds the lease of the query; False on file systems without leases."""
+    try:
+        Lease(subject.query).require_free()
+    except LeaseError:
+        return True
+    return False
+
+
+def read_store(subject: Subject) -> dict[str, Any]:
+    """Reads the size of the slot store from its log.
+
+    Returns:
+        ``rows`` that wait in it (replaced and cancelled ones count until their window is handed over), of these ``inbox`` without a slot;
+        ``windows`` (level, start and end in UTC epoch ms, rows), ``files``, ``bytes``, ``cursor_ms``.
+    """
+    store = _store_of(subject)
+    found = store.partitions()
+    far = [each for each in found if each.level > NEAR]
+    widths = {level: store.layout.width_ms(level) for level in store.layout.far_levels}
+    return {
+        "rows": sum(each.rows for each in found if each.level not in (NEAR, MARKS)),
+        "inbox": sum(each.rows for each in found if each.level == INBOX),
+        "windows": [
+            (each.level, each.slot * widths[each.level], (each.slot + 1) * widths[each.level], each.rows)
+            for each in far
+        ],
+        "files": sum(each.files for each in found),
+        "bytes": sum(each.bytes for each in found),
+        "cursor_ms": store.head().cursor_ms,
+    }
+
+
+def _store_of(subject: Subject) -> SlotStore:
+    store = subject.open_work().store
+    assert store is not None, "of a tiered job"
+    return store
+
+
+def read_exact(subject: Subject) -> dict[str, Any]:
+    """Counts what is pending near and far, exactly.
+
+    Returns:
+        ``rows``, ``clock_ms`` of the wheel, and ``steps`` (destination to step to rows).
+    """
+    heads = heads_of(subject.spark, subject.query)
+    clock_ms = max((head["clock_ms"] for head in heads if head["clock_ms"] is not None), default=None)
+    rows = pending(subject.spark, subject.open_work())
+    ahead_ms = F.unix_millis("scheduled_at") - F.lit(wall_clock_ms() if clock_ms is None else clock_ms)
+    counted = rows.groupBy("destination", step_column(ahead_ms).alias("step")).count().collect()
+    steps: dict[str, dict[int, int]] = {}
+    for row in counted:
+        steps.setdefault(row.destination or "", {})[row.step] = row["count"]
+    return {"rows": sum(row["count"] for row in counted), "clock_ms": clock_ms, "steps": steps}
+
+
+def step_column(ahead_ms: Column) -> Column:
+    """The step of a distance from the clock, as a Spark expression: the number of :data:`~wheel_udf.page.shard_sums.EDGES_MS` below it."""
+    return F.aggregate(
+        F.array(*(F.lit(edge).cast("long") for edge in EDGES_MS)),
+        F.lit(0),
+        lambda count, edge: count + F.when(ahead_ms > edge, 1).otherwise(0),
+    )
+
+
+def read_hour(subject: Subject) -> dict[str, Any]:
+    """Reads the batch log: minutes of the last hour, and totals (:func:`~wheel_udf.page.hour.hour_of`)."""
+    now_ms = wall_clock_ms()
+    return hour_of(subject.read_batches(subject.checkpoint, now_ms - HOUR_MS), now_ms)
+
+
+def read_rejects(subject: Subject) -> dict[str, Any]:
+    """Counts the rejects by code, and reads the latest of them.
+
+    Returns:
+        ``codes`` (code to rows, the most first) and ``samples`` (the latest first); or ``elsewhere``, if the rejects are in no table.
+    """
+    sink = subject.rejects
+    if not isinstance(sink, DeltaSink):
+        return {"codes": {}, "samples": [], "elsewhere": type(sink).__name__.removesuffix("Sink").lower()}
+    if not tables.has_log(subject.spark, sink.path):
+        return {"codes": {}, "samples": []}
+    rows = subject.spark.read.format("delta").load(sink.path)
+    codes = rows.groupBy("error_code").count().orderBy(F.desc("count"), "error_code").collect()
+    return {
+        "codes": {row.error_code: row["count"] for row in codes},
+        "samples": [row.asDict() for row in _latest(rows).collect()],
+    }
+
+
+def _latest(rows: DataFrame) -> DataFrame:
+    texts = [
+        F.substring(name, 1, _LONGEST_TEXT).alias(name) for name in ("error_message", "record", "source")
+    ]
+    payload = F.substring("value", 1, _LONGEST_TEXT).alias("value")
+    at_ms = F.unix_millis("rejected_at").alias("at_ms")
+    shown = rows.select("error_code", "schedule_id", "destination", at_ms, payload, *texts)
+    return shown.orderBy(F.desc("at_ms"), "schedule_id").limit(_SAMPLES)
+
+
+def read_acts(subject: Subject) -> dict[str, Any]:
+    """Reads the record of acts: ``acts``, the latest first; ``missing`` says why there is none."""
+    work = subject.open_work()
+    if work.store is None:
+        return {"acts": [], "missing": "no record of acts is kept in this mode"}
+    rows = acts.audit(subject.spark, work.store)
+    at_ms = F.unix_millis("at").alias("at_ms")
+    found = rows.select("act", "by", "picked", "change", "rows", at_ms, "batch").orderBy(F.desc("at_ms"))
+    return {"acts": [row.asDict() for row in found.limit(_MOST_ACTS).collect()]}

@@ -1,0 +1,104 @@
+"""Serves the page until it is stopped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from waitress.server import create_server
+from waitress.trigger import trigger
+
+from wheel_udf.clock import wall_clock_ms
+from wheel_udf.common import ConfigError
+from wheel_udf.page.app import Page, make_app
+from wheel_udf.page.guard import Access, is_loopback
+from wheel_udf.page.reader import Reader
+from wheel_udf.page.readings import readings_of
+from wheel_udf.page.subject import Subject
+from wheel_udf.page.tasks import Tasks
+
+Say = Callable[[str], None]
+
+
+class PageServer:
+    """A page that is served from a thread; a context manager.
+
+    Args:
+        subject: The job.
+        access: Where to listen, and who may do what.
+        every_ms: How long figures rest before they are read again, at least.
+
+    Raises:
+        ConfigError: The port is in use, or the address is not of this machine.
+    """
+
+    def __init__(self, subject: Subject, access: Access, *, every_ms: int = 5_000) -> None:
+        self._reader = Reader(readings_of(subject), every_ms=every_ms)
+        self._tasks = Tasks()
+        app = make_app(Page(subject, access, self._reader, self._tasks, wall_clock_ms))
+        self._sockets: dict[int, Any] = {}
+        try:
+            self._server = create_server(
+                app, map=self._sockets, host=access.address, port=access.port, threads=4, ident=None
+            )
+        except OSError as fault:
+            raise ConfigError(
+                f"cannot listen here ({fault.strerror or fault})",
+                field="--address, --port",
+                value=f"{access.address}:{access.port}",
+                hint="another --port, or 0 for any free one",
+            ) from None
+        port = next(each.effective_port for each in self._sockets.values() if hasattr(each, "effective_port"))
+        host = f"[{access.address}]" if ":" in access.address else access.address
+        self.url = f"http://{host}:{port}/"
+        self._thread = threading.Thread(target=self._server.run, name="page-server", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begins to read and to serve."""
+        self._reader.start()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends after the readings and the task that run."""
+        self._reader.stop()
+        self._tasks.stop()
+        wake = next(each for each in self._sockets.values() if isinstance(each, trigger))
+        wake.pull_trigger(self._close)  # in the thread of the server
+        self._thread.join()
+        self._reader.join()
+
+    def _close(self, _: None = None) -> None:
+        for each in list(self._sockets.values()):
+            each.close()
+
+    def wait(self) -> None:
+        """Returns when the server has ended."""
+        self._thread.join()
+
+
+def serve(subject: Subject, access: Access, say: Say) -> None:
+    """Serves a page until the process is interrupted (SIGINT, SIGTERM).
+
+    Args:
+        subject: The job.
+        access: Where to listen, and who may do what.
+        say: Takes the lines.
+
+    Raises:
+        ConfigError: As :class:`PageServer`.
+    """
+    with PageServer(subject, access) as server:
+        acts = "cancel, move and reroute are on" if access.allow_acts else "for looking only"
+        token = ", asks for the token" if access.token is not None else ""
+        say(f"{server.url} ({acts}{token}); Ctrl-C ends it")
+        if access.token is not None and not is_loopback(access.address):
+            say("the page speaks plain HTTP: put a proxy with TLS in front of it where others can listen")
+        try:
+            server.wait()
+        except KeyboardInterrupt:
+            say("stopping after the readings that run")

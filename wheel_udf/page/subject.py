@@ -1,0 +1,65 @@
+"""What a page shows: one job, with everything that readings need to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from wheel_udf.delivery import Destinations, Sink
+from wheel_udf.pending import PendingWork
+from wheel_udf.wheel import Wheel
+
+BatchReader = Callable[[str, int], list[dict[str, Any]]]
+"""(checkpoint, since in UTC epoch ms) -> the lines of the batches since then, oldest first."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A job, as far as a page shows it.
+
+    Attributes:
+        name: Its name.
+        mode: ``direct``, ``tiered`` or ``purgatory``.
+        spark: A session.
+        checkpoint: The checkpoint of the job.
+        open_work: Opens its pending work; raises StoreError if the job has not made its store yet.
+        geometry: Its wheel.
+        destinations: Where rows go.
+        rejects: Where rejects go.
+        read_batches: Reads its batch log.
+        clock_kind: ``event``, ``processing`` or ``simulated``.
+    """
+
+    name: str
+    mode: str
+    spark: SparkSession
+    checkpoint: str
+    open_work: Callable[[], PendingWork]
+    geometry: Wheel
+    destinations: Destinations
+    rejects: Sink
+    read_batches: BatchReader
+    clock_kind: str
+
+    @property
+    def is_tiered(self) -> bool:
+        """Whether far entries wait in a slot store."""
+        return self.mode == "tiered"
+
+    @property
+    def is_purgatory(self) -> bool:
+        """Whether operations wait, and not entries."""
+        return self.mode == "purgatory"
+
+    @property
+    def noun(self) -> str:
+        """What is pending, as a plural noun."""
+        return "operations" if self.is_purgatory else "entries"
+
+    @property
+    def query(self) -> str:
+        """Checkpoint of the query that holds the wheel's state."""
+        return f"{self.checkpoint}/wheel" if self.is_tiered else self.checkpoint

@@ -1,0 +1,246 @@
+"""What the templates show: figures in words, numbers and charts, as plain dictionaries.
+
+In: the latest figures (:class:`~wheel_udf.page.reader.Figure`) and the wall clock. Out: one dictionary for each card, drawn by the template of its name. Each
+has a ``source``: how old its figures are, what they cost, and whether they are exact or from metadata. The tiles: :mod:`wheel_udf.page.tiles`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from wheel_udf.common import CANCEL_OUTCOMES, EVENT_COUNTS, OPERATION_OUTCOMES, SCHEDULE_OUTCOMES
+from wheel_udf.page import charts
+from wheel_udf.page.subject import Subject
+from wheel_udf.page.tiles import Figures, clock_ms, source, state, tiles, value_of
+from wheel_udf.page.words import bytes_text, count_text, payload_text, when_text
+
+_MOST_DESTINATIONS: Final = 12
+_STORE_COUNTS: Final = "from metadata: replaced and cancelled entries count until their window is handed over"
+
+
+def overview(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
+    """All cards of the first page."""
+    return {
+        "state": state(subject, figures, now_ms),
+        "tiles": tiles(subject, figures, now_ms),
+        "wheel": wheel(subject, figures, now_ms),
+        "forecast": forecast(subject, figures, now_ms),
+        "destinations": destinations(subject, figures, now_ms),
+        "hour": hour(subject, figures, now_ms),
+        "rejects": rejects(figures, now_ms),
+        "account": account(subject, figures, now_ms),
+    }
+
+
+def wheel(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
+    """The heat map of levels and slots."""
+    found, store = value_of(figures, "wheel"), value_of(figures, "store")
+    kind = "state exact, store from metadata" if subject.is_tiered else "exact"
+    card: dict[str, Any] = {"source": source(figures["wheel"], now_ms, kind), "map": None, "notes": []}
+    if found is None:
+        return card
+    if found["clock_ms"] is not None or (store and store["windows"]):
+        windows = store["windows"] if store else ()
+        now = clock_ms(subject, found, now_ms)
+        card["map"] = charts.heat_map(subject.geometry, now, found["cells"], windows)
+    if store is not None:
+        card["notes"].append(
+            f"store: {count_text(store['rows'])} rows in {count_text(store['files'])} files, {bytes_text(store['bytes'])}, {_STORE_COUNTS}"
+        )
+        if store["inbox"]:
+            card["notes"].append(
+                f"{count_text(store['inbox'])} rows are in the store's inbox, not in a slot yet"
+            )
+    if found["resting"] or found["held"]:
+        resting, held = count_text(found["resting"]), count_text(found["held"])
+        card["notes"].append(f"outside the wheel: {resting} resting between two generations, {held} held")
+    return card
+
+
+def _series(subject: Subject, figures: Figures) -> tuple[dict[str, dict[int, int]], str] | None:
+    """Pending by destination and step, and how good that is; None before the first reading."""
+    found = value_of(figures, "wheel")
+    if found is None:
+        return None
+    near: dict[str, dict[int, int]] = {name or "(none)": counts for name, counts in found["steps"].items()}
+    if not subject.is_tiered:
+        return near, "exact"
+    exact, store = value_of(figures, "exact"), value_of(figures, "store")
+    if exact is not None:
+        return {name or "(none)": counts for name, counts in exact["steps"].items()}, "exact"
+    if store is not None and found["clock_ms"] is not None and store["windows"]:
+        far = charts.spread(store["windows"], found["clock_ms"])
+        return near | {"in the store (all destinations)": far}, _STORE_COUNTS
+    return near, "near entries only; the store is being counted"
+
+
+def _series_source(subject: Subject, figures: Figures, now_ms: int, kind: str) -> dict[str, Any]:
+    name = "exact" if subject.is_tiered and value_of(figures, "exact") is not None else "wheel"
+    return source(figures[name], now_ms, kind)
+
+
+def forecast(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
+    """What falls due when."""
+    found = _series(subject, figures)
+    if found is None:
+        return {"source": source(figures["wheel"], now_ms), "chart": None}
+    series, kind = found
+    base = value_of(figures, "exact" if value_of(figures, "exact") else "wheel") or {}
+    chart = charts.forecast(series, base.get("clock_ms") or now_ms)
+    return {"source": _series_source(subject, figures, now_ms, kind), "chart": chart}
+
+
+def destinations(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
+    """Pending by destination, the most first."""
+    found = _series(subject, figures)
+    if found is None:
+        return {"source": source(figures["wheel"], now_ms), "rows": None}
+    series, kind = found
+    totals = sorted(
+        ((sum(counts.values()), name) for name, counts in series.items()),
+        key=lambda each: (-each[0], each[1]),
+    )
+    most = max((rows for rows, _ in totals), default=0) or 1
+    shown = [
+        {"name": name, "rows": count_text(rows), "width": 100 * rows / most}
+        for rows, name in totals[:_MOST_DESTINATIONS]
+        if rows
+    ]
+    more = len([rows for rows, _ in totals if rows]) - len(shown)
+    return {"source": _series_source(subject, figures, now_ms, kind), "rows": shown, "more": more}
+
+
+def hour(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
+    """Throughput and lateness of the last hour."""
+    found = value_of(figures, "batches")
+    card: dict[str, Any] = {
+        "source": source(figures["batches"], now_ms),
+        "throughput": None,
+        "lateness": None,
+    }
+    if found is None or not found["batches"]:
+        return card | {"is_empty": found is not None}
+    late = charts.lateness(found) if found["p99_ms"] is not None else None
+    return card | {
+        "is_empty": False,
+        "throughput": charts.throughput(found),
+        "lateness": late,
+        "in_data_time": subject.clock_kind != "processing",
+        "table": [
+            (when_text(found["from_ms"] + place * 60_000)[11:16], minute)
+            for place, minute in enumerate(found["minutes"])
+            if minute["fired"] or minute["received"]
+        ],
+    }
+
+
+_MEANINGS: Final = {
+    "pending": "wait for their due time",
+    "fired": "released to their destination",
+    "missed": "released later than their max_lateness",
+    "cancelled": "ended by a CANCEL",
+    "superseded": "replaced by a higher version",
+    "duplicate": "the same version once more",
+    "rejected": "cannot be used; see the rejects",
+    "applied": "ended a schedule",
+    "waiting": "nothing known of their id yet",
+    "late": "nothing was pending any more",
+    "cancel_superseded": "an older version",
+    "cancel_duplicate": "the same version once more",
+    "cancel_rejected": "cannot be used; see the rejects",
+    "completed": "their events came in time",
+    "expired": "their deadline passed",
+    "events": "read",
+    "event_rejected": "cannot be used; see the rejects",
+}
+
+
+def account(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
+    """What became of every command since the checkpoint began."""
+    found = value_of(figures, "wheel")
+    card: dict[str, Any] = {"source": source(figures["wheel"], now_ms), "groups": None}
+    if found is None:
+        return card
+    waits = found["pending"] + found["far"]
+    if subject.is_purgatory:
+        return card | {
+            "groups": [
+                _group("operations", found["counts"], OPERATION_OUTCOMES, waits),
+                _group("events", found["counts"], EVENT_COUNTS),
+            ]
+        }
+    return card | {
+        "groups": [
+            _group("schedules", found["counts"], SCHEDULE_OUTCOMES, waits),
+            _group("cancels", found["counts"], CANCEL_OUTCOMES),
+        ]
+    }
+
+
+def _group(
+    name: str, counts: Mapping[str, int], words: tuple[str, ...], waits: int | None = None
+) -> dict[str, Any]:
+    rows = ([] if waits is None else [("pending", waits)]) + [(word, counts[word]) for word in words]
+    total = sum(count for _, count in rows)
+    return {
+        "name": name,
+        "total": count_text(total),
+        "rows": [
+            {
+                "word": word.removeprefix("cancel_").removeprefix("event_"),
+                "meaning": _MEANINGS.get(word, ""),
+                "count": count_text(count),
+                "width": 100 * count / total if total else 0,
+                "is_zero": not count,
+            }
+            for word, count in rows
+        ],
+    }
+
+
+# ---- the other pages -------------------------------------------------------------------------------------------------
+
+
+def rejects(figures: Figures, now_ms: int) -> dict[str, Any]:
+    """Rejects by code, with samples."""
+    found = value_of(figures, "rejects")
+    card: dict[str, Any] = {"source": source(figures["rejects"], now_ms), "codes": None, "samples": []}
+    if found is None:
+        return card
+    most = max(found["codes"].values(), default=0) or 1
+    codes = [
+        {"code": code or "(none)", "rows": count_text(rows), "width": 100 * rows / most}
+        for code, rows in found["codes"].items()
+    ]
+    return card | {
+        "codes": codes,
+        "elsewhere": found.get("elsewhere"),
+        "samples": [
+            sample | {"at": when_text(sample["at_ms"]), "value": payload_text(sample["value"])}
+            for sample in found["samples"]
+        ],
+    }
+
+
+def audit(figures: Figures, now_ms: int) -> dict[str, Any]:
+    """The acts, the latest first."""
+    found = value_of(figures, "acts")
+    card: dict[str, Any] = {"source": source(figures["acts"], now_ms), "rows": None}
+    if found is None:
+        return card
+    rows = [act | {"at": when_text(act["at_ms"]), "rows": count_text(act["rows"])} for act in found["acts"]]
+    return card | {"rows": rows, "missing": found.get("missing")}
+
+
+def history(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The facts about an id, with instants as text."""
+    return [
+        event
+        | {
+            "at": "no time recorded" if event["at_ms"] is None else f"{when_text(event['at_ms'])} UTC",
+            "due": None if event["deliver_at_ms"] is None else f"{when_text(event['deliver_at_ms'])} UTC",
+            "acted": None if event["acted_at_ms"] is None else f"{when_text(event['acted_at_ms'])} UTC",
+        }
+        for event in events
+    ]
