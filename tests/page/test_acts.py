@@ -8,9 +8,10 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from tests.page.conftest import Browser, Serve
-from tests.page.jobs import Made, tiered
+from tests.page.jobs import Made, direct, purgatory, tiered
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -98,14 +99,27 @@ def test_an_expression_that_spark_refuses_is_a_sentence_of_the_dry_run(
     assert browser.all("button.danger") == []
 
 
-@pytest.mark.parametrize(("mode", "schedule_id"), [("direct", "near"), ("purgatory", "open")])
-def test_in_other_modes_the_answer_is_a_count_or_the_sentence_that_says_what_to_do(
-    browser: Browser, serve: Serve, made: dict[str, Made], mode: str, schedule_id: str
+@pytest.mark.parametrize(
+    ("make", "schedule_id", "noun"), [(direct, "near", "entry"), (purgatory, "open", "operation")]
+)
+def test_in_the_other_modes_an_act_on_a_job_at_rest_is_recorded_and_seen_at_once(
+    browser: Browser,
+    serve: Serve,
+    session: SparkSession,
+    tmp_path: Path,
+    make: Callable[[Path], Made],
+    schedule_id: str,
+    noun: str,
 ) -> None:
-    serve(made[mode], allow_acts=True)
+    job = make(tmp_path)
+    job.run(until_s=10)
+    serve(job, allow_acts=True)
     ask(browser, "cancel", ids=schedule_id)
-    answer = browser.text("#result")
-    assert "would cancel 1" in answer or "hint: " in answer, answer
+    assert f"would cancel 1 {noun}" in browser.text("#result")
+    confirm(browser)
+    browser.shows(f"cancel 1 schedule_id in ['{schedule_id}']", "#audit")
+    ask(browser, "cancel", ids=schedule_id)
+    assert "would cancel 0" in browser.text("#result")
 
 
 def test_acts_are_off_unless_they_are_allowed(browser: Browser, serve: Serve, made: dict[str, Made]) -> None:

@@ -212,11 +212,9 @@ def _latest(rows: DataFrame) -> DataFrame:
 
 
 def read_acts(subject: Subject) -> dict[str, Any]:
-    """Reads the record of acts: ``acts``, the latest first; ``missing`` says why there is none."""
+    """Reads the record of acts: ``acts``, the latest first."""
     work = subject.open_work()
-    if work.store is None:
-        return {"acts": [], "missing": "no record of acts is kept in this mode"}
-    rows = acts.audit(subject.spark, work.store)
+    rows = acts.audit(subject.spark, work.store or work.query)
     at_ms = F.unix_millis("at").alias("at_ms")
     found = rows.select("act", "by", "picked", "change", "rows", at_ms, "batch").orderBy(F.desc("at_ms"))
     return {"acts": [row.asDict() for row in found.limit(_MOST_ACTS).collect()]}

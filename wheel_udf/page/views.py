@@ -230,7 +230,7 @@ def audit(figures: Figures, now_ms: int) -> dict[str, Any]:
     if found is None:
         return card
     rows = [act | {"at": when_text(act["at_ms"]), "rows": count_text(act["rows"])} for act in found["acts"]]
-    return card | {"rows": rows, "missing": found.get("missing")}
+    return card | {"rows": rows}
 
 
 def history(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
