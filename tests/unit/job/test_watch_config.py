@@ -101,7 +101,7 @@ def test_a_config_is_a_schedulers_or_a_purgatorys(file: Path) -> None:
 def test_what_a_purgatory_has_no_verb_for_is_told_with_what_to_do_instead(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["cancel", "--config", str(file), "--id", "o"]) == 2
+    assert cli.main(["reroute", "--config", str(file), "--id", "o", "--to", "elsewhere"]) == 2
     told = capsys.readouterr().err
-    assert "a purgatory has no such verb: verb = 'cancel'" in told
-    assert "op CANCEL_OPERATION" in told
+    assert "a purgatory has no such verb: verb = 'reroute'; rule: pending, cancel, acts" in told
+    assert "cancel it, and send a new one" in told
