@@ -31,7 +31,8 @@ help: ## print this list
 setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when pyproject.toml, conf/constraints.txt or conf/ivy.xml change)
 
 # What `make test` leaves out: jobs from end to end, with restarts and moves; processes that are killed or submitted.
-JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/golden tests/delta/tiered/test_tiered.py tests/delta/pending/test_acts_on_state.py
+JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/golden tests/delta/tiered/test_tiered.py tests/delta/tiered/test_limits.py \
+          tests/delta/pending/test_acts_on_state.py tests/delta/commands/test_change_feed.py
 FAULTS := tests/faults tests/cluster
 PAGE   := tests/page
 

@@ -94,6 +94,17 @@ def _no_jvm_in_unit_tests(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.fail("this unit test started a JVM: move it to tests/spark")
 
 
+@pytest.fixture(autouse=True)
+def _secrets() -> Iterator[None]:
+    """The process remembers every secret that it has seen, and hides it in all lines: those of a test are forgotten after it."""
+    from wheel_udf.common import secrets
+
+    before = set(secrets._known)
+    yield
+    secrets._known.clear()
+    secrets._known.update(before)
+
+
 def _jvm_is_up() -> bool:
     context = sys.modules.get("pyspark.core.context")
     return context is not None and context.SparkContext._gateway is not None

@@ -154,7 +154,7 @@ def test_history_says_who_moved_an_entry_when_and_how_and_the_levels_it_passed_u
 ) -> None:
     monkeypatch.setattr(getpass, "getuser", lambda: "ann")
     for clock_s, wall_s, act in ((100, 7, "move"), (200, 8, "reroute"), (4_900, 9, "cancel")):
-        monkeypatch.setattr(acts, "_clock_ms", lambda _, clock_s=clock_s: at_ms(clock_s))
+        monkeypatch.setattr(acts, "_clock_ms", lambda *_, clock_s=clock_s: at_ms(clock_s))
         monkeypatch.setattr(acts, "wall_clock_ms", lambda wall_s=wall_s: at_ms(wall_s))
         to = {"move": "deliver_at + interval 4500 seconds", "reroute": "mail", "cancel": None}[act]
         more = {} if to is None else {"to": to}
