@@ -96,7 +96,7 @@ def test_the_example_of_a_replay_compares_plans(spark: SparkSession, tmp_path: P
     names = run_block("docs/choosing-a-wheel.md", tmp_path, spark=spark)
     figures = names["figures"].set_index("plan")
     assert set(figures["fired"]) == {300}
-    assert figures.loc["ten seconds", "batches"] < figures.loc["a second", "batches"] / 2
+    assert figures.loc["ten seconds", "batches"] < figures.loc["a second", "batches"]
     assert figures.loc["ten seconds, tiered", "state_bytes"] < figures.loc["ten seconds", "state_bytes"]
 
 
