@@ -55,6 +55,11 @@ class Subject:
         return self.mode == "purgatory"
 
     @property
+    def noun_of_one(self) -> str:
+        """What is pending, as a singular noun."""
+        return "operation" if self.mode == "purgatory" else "entry"
+
+    @property
     def noun(self) -> str:
         """What is pending, as a plural noun."""
         return "operations" if self.is_purgatory else "entries"
