@@ -20,6 +20,7 @@ from wheel_udf.common import (
     PATTERN_RULE,
     AllowList,
     ConfigError,
+    SinkError,
     hide,
     is_destination_name,
     is_destination_pattern,
@@ -220,6 +221,20 @@ class LeftOut:
         rows = [(fire_id, hide(reason)) for fire_id, reason in refused.items()]
         explained = frame.sparkSession.createDataFrame(rows, "fire_id string, error_message string")
         return cls(reasons, frame.join(F.broadcast(explained), "fire_id"), len(rows))
+
+    def require_none(self, destination: str, some: str) -> None:
+        """Refuses a write to one destination that has left rows out.
+
+        Args:
+            destination: The destination.
+            some: What is said if single rows were left out; ``{rows}`` stands for their number.
+
+        Raises:
+            SinkError: Rows were left out.
+        """
+        if self.reasons or self.row_count:
+            what = self.reasons.get(destination) or some.format(rows=self.row_count)
+            raise SinkError(what, field="destination", value=destination)
 
 
 @runtime_checkable

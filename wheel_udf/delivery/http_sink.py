@@ -37,7 +37,6 @@ from wheel_udf.clock import wall_clock_ms
 from wheel_udf.common import (
     ConfigError,
     ConfigErrors,
-    SinkError,
     hide,
     is_secret_name,
     missing_package,
@@ -147,9 +146,7 @@ class HttpSink:
         assert destination is not None, "missing_reason() was asked"
         rows = frame if "source" in frame.columns else frame.withColumn("source", F.lit(None).cast("string"))
         left_out = self.write_all(rows, {destination: 1}, shape=shape)
-        if left_out.reasons or left_out.row_count:
-            what = left_out.reasons.get(destination) or f"{left_out.row_count} rows were refused"
-            raise SinkError(what, field="destination", value=destination)
+        left_out.require_none(destination, "{rows} rows were refused")
 
     def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:  # noqa: ARG002
         """Returns False: a webhook does not tell which batches it has."""

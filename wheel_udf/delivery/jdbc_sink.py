@@ -117,9 +117,7 @@ class JdbcSink:
         """
         assert destination is not None, "missing_reason() was asked"
         left_out = self.write_all(frame, {destination: 1}, shape=shape)
-        if left_out.reasons or left_out.row_count:
-            what = left_out.reasons.get(destination) or f"the table refuses {left_out.row_count} rows"
-            raise SinkError(what, field="destination", value=destination)
+        left_out.require_none(destination, "the table refuses {rows} rows")
 
     def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:  # noqa: ARG002
         """Returns False: a table knows its rows and not its batches."""

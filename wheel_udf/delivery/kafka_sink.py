@@ -155,9 +155,7 @@ class KafkaSink:
             return
         rows = frame if "source" in frame.columns else frame.withColumn("source", F.lit(None).cast("string"))
         left_out = self.write_all(rows, {destination: 1}, shape=shape)
-        if left_out.reasons or left_out.row_count:
-            what = left_out.reasons.get(destination) or f"the topic takes all rows but {left_out.row_count}"
-            raise SinkError(what, field="destination", value=destination)
+        left_out.require_none(destination, "the topic takes all rows but {rows}")
 
     def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:  # noqa: ARG002
         """Returns False: a topic does not know which batches it has."""

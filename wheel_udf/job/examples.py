@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from wheel_udf.common import ConfigError
@@ -34,11 +34,7 @@ def show(name: str | None, copy: Path | None, say: Callable[[str], None]) -> int
     Raises:
         ConfigError: There is no such file, the package came without its examples, or a file would be overwritten.
     """
-    folder = jars.conf_folder()
-    if folder is None:
-        raise ConfigError(
-            "the package is installed without its example configs", hint="install the wheel or use a checkout"
-        )
+    folder = examples_folder()
     if copy is not None:
         _copy(folder, copy, say)
     elif name is not None:
@@ -47,6 +43,20 @@ def show(name: str | None, copy: Path | None, say: Callable[[str], None]) -> int
         for path in sorted(folder.glob("*.yml")):
             say(f"{path.stem:<15} {title_of(path)}")
     return SUCCESS
+
+
+def examples_folder() -> Path:
+    """The folder of the example configs.
+
+    Raises:
+        ConfigError: The package came without them.
+    """
+    folder = jars.conf_folder()
+    if folder is None:
+        raise ConfigError(
+            "the package is installed without its example configs", hint="install the wheel or use a checkout"
+        )
+    return folder
 
 
 def title_of(path: Path) -> str:
@@ -79,10 +89,24 @@ def _copy(folder: Path, to: Path, say: Callable[[str], None]) -> None:
         path: to / (path.relative_to(folder) if path.is_relative_to(folder) else path.name)
         for path in _files(folder)
     }
+    copy_new(targets, "--copy", say)
+
+
+def copy_new(targets: Mapping[Path, Path], option: str, say: Callable[[str], None]) -> None:
+    """Copies files, and names each target.
+
+    Args:
+        targets: The target of each file.
+        option: The option that chose the folder, for the error.
+        say: Takes the lines.
+
+    Raises:
+        ConfigError: A file would be overwritten; none is copied.
+    """
     if existing := [str(target) for target in targets.values() if target.exists()]:
         raise ConfigError(
             "files would be overwritten",
-            field="--copy",
+            field=option,
             value=", ".join(existing),
             hint="choose another folder",
         )

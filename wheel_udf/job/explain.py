@@ -22,11 +22,10 @@ import pyarrow as pa
 from wheel_udf.common import ConfigError, parse_duration_ms
 from wheel_udf.delivery import duration_text
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
-from wheel_udf.wheel import ENTRY_SCHEMA, Chunk, Wheel
+from wheel_udf.wheel import ENTRY_SCHEMA, LARGEST_STATE_BYTES, Chunk, Wheel
 
 SUCCESS = 0
 _SAMPLE: Final = 4_096
-_LARGEST_STATE_BYTES: Final = 1_500_000_000
 _BATCH_S: Final = 1.0
 _BATCH_S_PER_MILLION: Final = 2.1
 """What a batch with commands takes, and how much more for each million entries in the state."""
@@ -241,7 +240,7 @@ def _lateness_text(config: JobConfig, near: float) -> str:
 def limits(config: JobConfig, traffic: Traffic) -> Iterator[tuple[float, str]]:
     """The limits that this traffic comes near to: the used share of each, and what happens there."""
     near, batch_s = _near(config, traffic), _batch_s(_near(config, traffic))
-    room = config.wheel.shards * _LARGEST_STATE_BYTES / bytes_of_entry(traffic.value_bytes)
+    room = config.wheel.shards * LARGEST_STATE_BYTES / bytes_of_entry(traffic.value_bytes)
     fewer = "fewer wheel.state_levels" if isinstance(config, TieredConfig) else "mode: tiered"
     yield (
         near / room,

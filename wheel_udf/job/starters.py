@@ -12,13 +12,11 @@ The files come with the package, in ``conf/init``.
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from wheel_udf.common import ConfigError
-from wheel_udf.job.examples import title_of
-from wheel_udf.platform import jars
+from wheel_udf.job.examples import copy_new, examples_folder, title_of
 
 SUCCESS = 0
 FOLDER = "init"
@@ -37,12 +35,7 @@ def execute(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     Raises:
         ConfigError: There is no such use, the package came without its examples, or a file would be overwritten.
     """
-    conf = jars.conf_folder()
-    if conf is None:
-        raise ConfigError(
-            "the package is installed without its example configs", hint="install the wheel or use a checkout"
-        )
-    configs = {path.stem: path for path in sorted((conf / FOLDER).glob("*.yml"))}
+    configs = {path.stem: path for path in sorted((examples_folder() / FOLDER).glob("*.yml"))}
     if asked.use is None:
         for name, path in configs.items():
             say(f"{name:<10} {title_of(path)}")
@@ -55,19 +48,8 @@ def execute(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
 
 
 def _write(config: Path, into: Path, say: Callable[[str], None]) -> None:
-    sources = [config, config.with_name(f"{config.stem}_sample.py")]
-    targets = [into / path.name for path in sources]
-    if existing := [str(path) for path in targets if path.exists()]:
-        raise ConfigError(
-            "files would be overwritten",
-            field="--into",
-            value=", ".join(existing),
-            hint="choose another folder",
-        )
-    into.mkdir(parents=True, exist_ok=True)
-    for source, target in zip(sources, targets, strict=True):
-        shutil.copyfile(source, target)
-        say(str(target))
+    files = (config, config.with_name(f"{config.stem}_sample.py"))
+    copy_new({path: into / path.name for path in files}, "--into", say)
     if into != Path():
         say(f"next, in {into}:")
     # The commands stand at the top of the config, between its first line and the first empty one.

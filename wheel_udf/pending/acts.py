@@ -130,8 +130,6 @@ def cancel(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: b
         CheckpointError: There is no checkpoint, or it is damaged.
         StoreError: The store has more than one writer.
     """
-    if work.store is None and identity_of(work.query).mode == "purgatory":
-        return _cancel_operations(spark, work, picked, dry_run=dry_run)
     return _act(spark, work, picked, _Change("cancel", "", op=CANCEL), dry_run=dry_run)
 
 
@@ -175,8 +173,8 @@ class _Change:
     due: str | None = None
     destination: str | None = None
 
-    def of(self, rows: DataFrame, clock_ms: int) -> DataFrame:
-        """Turns selected entries into parsed commands with the new version (``amend``), made at this time of the wheel's clock."""
+    def of(self, rows: DataFrame, clock_ms: int | None) -> DataFrame:
+        """Turns selected entries into parsed commands with the new version (``amend``), made at this time of the wheel's clock; None: not recorded."""
         entry = self.op == SCHEDULE
         moved = self.due is not None
         due = F.expr(self.due).cast("timestamp") if self.due is not None else F.col("scheduled_at")
@@ -234,15 +232,12 @@ def _cancel_operations(spark: SparkSession, work: PendingWork, picked: Picked, *
 
 def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, *, dry_run: bool) -> int:
     _require_utf8("to", change.due)
-    clock_ms = _clock_ms(spark, work)
-    latest_ms = _latest_due_ms(work, clock_ms)
     if work.store is None:
-        return _act_on_entries_of_state(spark, work, picked, change, clock_ms, latest_ms, dry_run=dry_run)
-    chosen = _chosen(spark, work, picked, change, clock_ms).persist()
+        return _act_on_state(spark, work, picked, change, dry_run=dry_run)
+    chosen = _chosen(spark, work, picked, change, _clock_ms(spark, work)).persist()
     try:
         count = chosen.count()
-        if change.due is not None:
-            _require_good_dues(chosen, change.due, latest_ms)
+        _require_good_dues(spark, work, chosen, change.due)
         if dry_run or not count:
             return count
         record = _append(work.store, chosen, change, picked, count)
@@ -252,51 +247,42 @@ def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change
     return count
 
 
-def _act_on_entries_of_state(
-    spark: SparkSession,
-    work: PendingWork,
-    picked: Picked,
-    change: _Change,
-    clock_ms: int,
-    latest_ms: int | None,
-    *,
-    dry_run: bool,
+def _act_on_state(
+    spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, *, dry_run: bool
 ) -> int:
     if identity_of(work.query).mode == "purgatory":
+        if change.op == CANCEL:
+            return _cancel_operations(spark, work, picked, dry_run=dry_run)
         rule, hint = "cancel", "cancel it, and send a new one"
         raise ActError("an operation cannot be changed", field="act", value=change.act, rule=rule, hint=hint)
-
-    def require(chosen: DataFrame) -> None:
-        if change.due is not None:
-            _require_good_dues(chosen, change.due, latest_ms)
-
     return act_on_state(
         work.query,
         Wording(change.act, str(picked), change.change),
-        lambda: _chosen(spark, work, picked, change, clock_ms),
+        lambda: _chosen(spark, work, picked, change, None),
         {name: F.col(name) for name in ACT_SCHEMA.names},
         id_column="schedule_id",
-        require=require,
+        require=lambda chosen: _require_good_dues(spark, work, chosen, change.due),
         dry_run=dry_run,
     )
 
 
 def _chosen(
-    spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, clock_ms: int
+    spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, clock_ms: int | None
 ) -> DataFrame:
     """The selected entries as changed commands."""
+    rows = picked.of(pending(spark, work, ids=picked.ids))
     try:
-        return change.of(picked.of(pending(spark, work, ids=picked.ids)), clock_ms)
+        return change.of(rows, clock_ms)
     except PySparkException as fault:
         what = f"the new due time cannot be used ({first_line(str(fault))})"
         raise ActError(what, field="to", value=change.due, rule="SQL of a timestamp") from None
 
 
-def _latest_due_ms(work: PendingWork, clock_ms: int) -> int | None:
+def _latest_due_ms(spark: SparkSession, work: PendingWork) -> int | None:
     """The latest due time that the contract allows to an act."""
     if work.contract is None or work.contract.max_delay_ms is None:
         return None
-    return clock_ms + work.contract.max_delay_ms
+    return _clock_ms(spark, work) + work.contract.max_delay_ms
 
 
 def _clock_ms(spark: SparkSession, work: PendingWork) -> int:
@@ -307,7 +293,10 @@ def _clock_ms(spark: SparkSession, work: PendingWork) -> int:
     return wall_clock_ms() if clock_ms is None else clock_ms
 
 
-def _require_good_dues(chosen: DataFrame, due: str, latest_ms: int | None) -> None:
+def _require_good_dues(spark: SparkSession, work: PendingWork, chosen: DataFrame, due: str | None) -> None:
+    """Refuses new due times that are out of range; does nothing for an act that changes none."""
+    if due is None:
+        return
     found = chosen.agg(
         F.count_if(F.col("deliver_at_ms").isNull()), F.min("deliver_at_ms"), F.max("deliver_at_ms")
     ).collect()[0]
@@ -318,6 +307,7 @@ def _require_good_dues(chosen: DataFrame, due: str, latest_ms: int | None) -> No
         raise ActError(
             "the new due time is out of range", field="to", value=due, rule=f"not before {FIRST_DUE}"
         )
+    latest_ms = _latest_due_ms(spark, work)
     if latest_ms is not None and last_ms is not None and last_ms > latest_ms:
         raise ActError(
             "the new due time is too far in the future",

@@ -57,7 +57,7 @@ class GroupRows:
         rejected: Rejected rows, with the same columns.
         instant_ms: Latest instant of the clock rows; ``None`` if no clock row has one.
         run: Run of the clock source, from a clock row; ``None`` without a clock row.
-        acts: Rows of acts, as encoded tables (:func:`tables_of_acts`), from the clock rows.
+        acts: Rows of acts, as encoded tables (:func:`wheel_udf.wheel.acts_of_texts`), from the clock rows.
         latest_event_ms: Largest event time of the good rows; ``None`` if none is known.
     """
 

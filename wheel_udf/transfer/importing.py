@@ -32,6 +32,7 @@ from wheel_udf.platform import (
     write_source_log,
 )
 from wheel_udf.purgatory import KINDS, WATCH_STATE_COLUMNS, watch_fingerprint
+from wheel_udf.store import SlotStore
 from wheel_udf.stream import WatchSeedWorker, WheelSeedWorker, parcels, seeding, stand_ins
 from wheel_udf.transfer.content import ACTS, ENTRIES, MEMORY, SCHEMAS
 from wheel_udf.transfer.manifest import Manifest, read_manifest
@@ -84,8 +85,7 @@ def import_direct(
     with beginning(manifest, folder, [checkpoint]) as is_new:
         if is_new:
             open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
-            if ACTS in manifest.rows:
-                take_over(checkpoint, spark.read.parquet(f"{folder}/{ACTS}"))
+            bring_acts(spark, manifest, folder, checkpoint)
             entries, memory = table_of(spark, folder, ENTRIES), table_of(spark, folder, MEMORY)
             # Here there is no store: an entry that was in one is in the state now.
             memory = memory.where(memory["status"] != IN_STORE)
@@ -123,8 +123,7 @@ def import_watch(
     with beginning(manifest, folder, [checkpoint]) as is_new:
         if is_new:
             open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
-            if ACTS in manifest.rows:
-                take_over(checkpoint, spark.read.parquet(f"{folder}/{ACTS}"))
+            bring_acts(spark, manifest, folder, checkpoint)
             packed = [
                 parcels(table_of(spark, folder, kind), kind, SCHEMAS[kind], by="group", shards=shards)
                 for kind in KINDS
@@ -239,6 +238,12 @@ def beginning(manifest: Manifest, folder: str, parts: Sequence[str]) -> Iterator
 def table_of(spark: SparkSession, folder: str, name: str) -> DataFrame:
     """A table of an export."""
     return spark.read.schema(from_arrow_schema(SCHEMAS[name])).parquet(f"{folder}/{name}")
+
+
+def bring_acts(spark: SparkSession, manifest: Manifest, folder: str, place: SlotStore | str) -> None:
+    """Copies the records of acts, if the export has any, to the new store or checkpoint."""
+    if ACTS in manifest.rows:
+        take_over(place, spark.read.parquet(f"{folder}/{ACTS}"))
 
 
 def copy_logs(manifest: Manifest, folder: str, checkpoint: str, *, first: int) -> None:

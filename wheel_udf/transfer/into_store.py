@@ -24,14 +24,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.clock import EventClock
-from wheel_udf.pending import take_over
 from wheel_udf.platform import TIERED_PARTS, delta_log, open_checkpoint
 from wheel_udf.store import MARKS, NEAR, SlotStore, id_hash, store_lease, stored_rows
 from wheel_udf.stream import stand_ins
 from wheel_udf.tiered import TieredWheel, open_identity, require_one_another, version_rows, wheel_settings
-from wheel_udf.transfer.content import ACTS, ENTRIES, MEMORY
+from wheel_udf.transfer.content import ENTRIES, MEMORY
 from wheel_udf.transfer.importing import (
     beginning,
+    bring_acts,
     copy_logs,
     no_files,
     require_kind,
@@ -91,8 +91,7 @@ def _begin(
         cursor_ms=cursor_ms,
         clock_ms=manifest.clock_ms if isinstance(what.clock, EventClock) else None,
     )
-    if ACTS in manifest.rows:
-        take_over(store, spark.read.parquet(f"{folder}/{ACTS}"))
+    bring_acts(spark, manifest, folder, store)
     is_far = F.col("deliver_at_ms") >= F.lit(cursor_ms).cast("long")
     far = entries.where(is_far)
     if manifest.mode == "direct":

@@ -154,6 +154,7 @@ if TYPE_CHECKING:
     from wheel_udf.wheel.shard_state import (
         FORMAT_VERSION as FORMAT_VERSION,
         HEAD_COLUMNS as HEAD_COLUMNS,
+        LARGEST_STATE_BYTES as LARGEST_STATE_BYTES,
         STATE_COLUMNS as STATE_COLUMNS,
         Kept as Kept,
         ShardState as ShardState,
@@ -220,7 +221,14 @@ else:
                 "without",
             ),
             "seed": ("Seed", "runs_of", "seeded"),
-            "shard_state": ("FORMAT_VERSION", "HEAD_COLUMNS", "STATE_COLUMNS", "Kept", "ShardState"),
+            "shard_state": (
+                "FORMAT_VERSION",
+                "HEAD_COLUMNS",
+                "LARGEST_STATE_BYTES",
+                "STATE_COLUMNS",
+                "Kept",
+                "ShardState",
+            ),
             "step": ("Step", "advance"),
         },
         modules=("delay_levels", "geometry"),

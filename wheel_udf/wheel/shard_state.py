@@ -6,7 +6,8 @@ states fail on Spark 4.2). So the layout keeps the row small and opens little of
     scalars   version | wheel | clock_ms | next_due_ms | pending | far | one counter for each outcome | pending by delay level
     chunks    one text: a directory and the encoded chunks (wheel_udf.wheel.chunks), each of one bucket (wheel_udf.wheel.buckets)
 
-A tick with nothing due and nothing new reads ``next_due_ms`` alone: not even the directory is decoded.
+The step of a tick with nothing due and nothing new reads ``next_due_ms`` alone. What the status row tells of the state is in the directory
+(:mod:`wheel_udf.wheel.holdings`); no chunk is decoded.
 
 Caveats: the state of a shard is one row and must stay below 2 GiB; :meth:`ShardState.to_row` refuses earlier
 (:class:`~wheel_udf.common.errors.StateTooLargeError`). The remedy is more shards.

@@ -12,9 +12,9 @@ import pytest
 
 from tests.own_sinks import Lines
 from tests.receiver import HANG, Receiver, Says, receiver
+from tests.spark.delivery.batches import Batches
 from wheel_udf import Destinations, FileSink, HttpSink
-from wheel_udf.delivery.batch_writer import write_batch
-from wheel_udf.delivery.destinations import FIRED_SCHEMA, OUTCOME, OUTCOME_SCHEMA, REJECT_SCHEMA, Shape, Sink
+from wheel_udf.delivery.destinations import OUTCOME, Sink
 from wheel_udf.job import cli
 
 if TYPE_CHECKING:
@@ -47,39 +47,20 @@ def fired_row(name: str, destination: str, due_s: int = 0, **changes: Any) -> tu
     return tuple((row | changes).values())
 
 
-class Batches:
+class HookBatches(Batches):
     """Writes batches as the query does: webhooks for ``hook*``, lines for ``line*``, tables for the others."""
 
     def __init__(self, spark: SparkSession, folder: Path, hooks: Sink) -> None:
-        self.spark, self.folder = spark, folder
         tables = FileSink(str(folder / "tables"))
-        self.destinations = Destinations({"hook*": hooks, "line*": Lines(str(folder)), "*": tables})
-
-    def write(self, batch_id: int, *rows: tuple[Any, ...], shape: Shape | None = None) -> int:
-        ddl, name = (FIRED_SCHEMA, 3) if shape is None else (OUTCOME_SCHEMA, 9)
-        rows_to: dict[str, int] = {}
-        for row in rows:
-            rows_to[row[name]] = rows_to.get(row[name], 0) + 1
-        return write_batch(
-            self.spark.createDataFrame(list(rows), f"{ddl}, source string"),
-            self.spark.createDataFrame([], REJECT_SCHEMA),
-            rows_to=rows_to,
-            rejected=0,
-            destinations=self.destinations,
-            rejects=FileSink(str(self.folder / "rejects")),
-            app_id="orders-1f",
-            batch_id=batch_id,
-            **({} if shape is None else {"shape": shape}),
+        super().__init__(
+            spark, folder, Destinations({"hook*": hooks, "line*": Lines(str(folder)), "*": tables})
         )
-
-    def table(self, place: str) -> list[Any]:
-        return self.spark.read.parquet(str(self.folder / place)).orderBy("schedule_id").collect()
 
 
 def test_rows_are_posted_as_json_with_the_fire_id_as_the_key(
     spark: SparkSession, tmp_path: Path, server: Receiver
 ) -> None:
-    batches = Batches(spark, tmp_path, HttpSink(f"{server.url}/{{destination}}"))
+    batches = HookBatches(spark, tmp_path, HttpSink(f"{server.url}/{{destination}}"))
     raw = fired_row("b", "hook_2", 1, key=None, value=b"\xff", headers=None)
     assert batches.write(0, fired_row("a", "hook_1"), raw, fired_row("c", "orders")) == 0
 
@@ -108,7 +89,7 @@ def test_the_value_is_posted_as_it_is_with_the_other_columns_as_headers(
 ) -> None:
     hooks = HttpSink(f"{server.url}/all", {"Content-Type": "text/plain"}, body="value", id_header="X-Id")
     outcome = ("op", "g", "expired", None, T0, T0, ["a"], ["b"], 0, "hook", b"k", None, None, "f-op", None)
-    batches = Batches(spark, tmp_path, hooks)
+    batches = HookBatches(spark, tmp_path, hooks)
     assert batches.write(0, fired_row("ä", "hook", value=b"\x00\xff")) == 0
     assert batches.write(1, outcome, shape=OUTCOME) == 0
 
@@ -134,7 +115,7 @@ def test_rows_that_an_endpoint_does_not_take_are_rejects_and_the_others_go_on(
         backoff_ms=10,
         cooldown_ms=600_000,
     )
-    batches = Batches(spark, tmp_path, hooks)
+    batches = HookBatches(spark, tmp_path, hooks)
     rows = [fired_row(f"{kind}{i}", f"hook_{kind}") for kind in ("bad", "hangs", "good") for i in range(9)]
     assert batches.write(0, *rows, fired_row("x", "lines"), fired_row("y", "orders")) == 18
 
@@ -159,7 +140,7 @@ def test_after_its_rest_an_endpoint_is_tried_with_one_row(
     spark: SparkSession, tmp_path: Path, server: Receiver
 ) -> None:
     hooks = HttpSink(f"{server.url}/{{destination}}", retries=0, concurrency=1, cooldown_ms=0)
-    batches = Batches(spark, tmp_path, hooks)
+    batches = HookBatches(spark, tmp_path, hooks)
     rows = [fired_row(f"a{i}", "hook", i) for i in range(8)]
     server.at("/hook", Says(500))
     assert batches.write(0, *rows) == 8
@@ -174,7 +155,7 @@ def test_after_its_rest_an_endpoint_is_tried_with_one_row(
 def test_a_batch_that_is_repeated_posts_the_same_keys_again(
     spark: SparkSession, tmp_path: Path, server: Receiver
 ) -> None:
-    batches = Batches(spark, tmp_path, HttpSink(f"{server.url}/hook"))
+    batches = HookBatches(spark, tmp_path, HttpSink(f"{server.url}/hook"))
     for _ in range(2):
         assert batches.write(0, fired_row("a", "hook"), fired_row("b", "orders")) == 0
     assert server.keys("/hook") == ["f-a", "f-a"]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.postgres import PASSWORD, LocalPostgres, missing_reason
+from tests.spark.delivery.batches import Batches
 from wheel_udf import ConfigErrors, Destinations, FileSink, JdbcSink, SinkError
-from wheel_udf.delivery.batch_writer import write_batch
-from wheel_udf.delivery.destinations import FIRED_SCHEMA, OUTCOME, OUTCOME_SCHEMA, REJECT_SCHEMA, Shape
+from wheel_udf.delivery.destinations import OUTCOME
 from wheel_udf.platform import Database
 from wheel_udf.platform.failures import explain
 
@@ -90,34 +90,13 @@ def fired_row(name: str, destination: str, **changes: Any) -> tuple[Any, ...]:
     return tuple((row | changes).values())
 
 
-class Batches:
+class DatabaseBatches(Batches):
     """Writes batches as the query does: the database for ``db*``, Delta tables for the others."""
 
     def __init__(self, spark: SparkSession, folder: Path, url: str, **settings: Any) -> None:
-        self.spark, self.folder = spark, folder
         self.database = JdbcSink(url, LOGIN, **settings)
         tables = FileSink(str(folder / "tables"))
-        self.destinations = Destinations({"db*": self.database, "*": tables})
-
-    def write(self, batch_id: int, *rows: tuple[Any, ...], shape: Shape | None = None) -> int:
-        ddl, name = (FIRED_SCHEMA, 3) if shape is None else (OUTCOME_SCHEMA, 9)
-        rows_to: dict[str, int] = {}
-        for row in rows:
-            rows_to[row[name]] = rows_to.get(row[name], 0) + 1
-        return write_batch(
-            self.spark.createDataFrame(list(rows), f"{ddl}, source string"),
-            self.spark.createDataFrame([], REJECT_SCHEMA),
-            rows_to=rows_to,
-            rejected=0,
-            destinations=self.destinations,
-            rejects=FileSink(str(self.folder / "rejects")),
-            app_id="orders-1f",
-            batch_id=batch_id,
-            **({} if shape is None else {"shape": shape}),
-        )
-
-    def table(self, place: str) -> list[Any]:
-        return self.spark.read.parquet(str(self.folder / place)).orderBy("schedule_id").collect()
+        super().__init__(spark, folder, Destinations({"db*": self.database, "*": tables}))
 
 
 def test_a_delivery_is_in_its_table_once_however_often_its_batch_is_repeated(
@@ -125,7 +104,7 @@ def test_a_delivery_is_in_its_table_once_however_often_its_batch_is_repeated(
 ) -> None:
     sql(DELIVERIES.format("db_orders"))
     sql(DELIVERIES.format("db-other.x"))
-    batches = Batches(spark, tmp_path, server.url)
+    batches = DatabaseBatches(spark, tmp_path, server.url)
     nothing = fired_row("n", "db_orders", key=None, value=None, headers=None)
     for _ in range(2):
         assert (
@@ -162,7 +141,7 @@ def test_a_table_has_the_columns_that_its_owner_wants(
     sql(
         "CREATE TABLE db_ended (fire_id text PRIMARY KEY, op_id text, outcome text, missing jsonb, at timestamp)"
     )
-    batches = Batches(spark, tmp_path, server.url, table="all_of_them")
+    batches = DatabaseBatches(spark, tmp_path, server.url, table="all_of_them")
     assert (
         batches.write(0, fired_row("a", "db_1", value=b'{"close": 7}'), fired_row("b", "db_2", value=b"8"))
         == 0
@@ -189,7 +168,7 @@ def test_a_table_has_the_columns_that_its_owner_wants(
         "f-op",
         None,
     )
-    assert Batches(spark, tmp_path, server.url).write(1, outcome, shape=OUTCOME) == 0
+    assert DatabaseBatches(spark, tmp_path, server.url).write(1, outcome, shape=OUTCOME) == 0
     assert sql.rows("db_ended", "op_id", "outcome", "missing", "at") == [
         ("op", "expired", '["b"]', "2026-01-01 10:00:00")
     ]
@@ -204,7 +183,7 @@ def test_what_a_table_does_not_take_is_a_reject_and_the_others_are_written(
     )
     sql("CREATE TABLE db_keyless (fire_id text)")
     sql("CREATE TABLE db_more (fire_id text PRIMARY KEY, owner text NOT NULL)")
-    batches = Batches(spark, tmp_path, server.url)
+    batches = DatabaseBatches(spark, tmp_path, server.url)
     short = [fired_row(f"{i:03}", "db_short") for i in range(20)]
     bad = [
         fired_row("long", "db_short"),
@@ -240,7 +219,7 @@ def test_a_table_that_may_not_be_written_is_undeliverable(
     )
     sql("GRANT USAGE, CREATE ON SCHEMA public TO writer")
     sql("GRANT SELECT, INSERT ON db_1 TO writer")
-    batches = Batches(spark, tmp_path, server.url)
+    batches = DatabaseBatches(spark, tmp_path, server.url)
     object.__setattr__(batches.database, "options", {"user": "writer", "password": "w"})
     assert batches.write(0, fired_row("a", "db_1"), fired_row("b", "db_2")) == 1
     assert sql.ids("db_1") == ["a"]
@@ -252,7 +231,7 @@ def test_a_database_that_is_away_fails_the_batch_after_the_others_and_gets_it_la
     spark: SparkSession, tmp_path: Path, server: LocalPostgres, sql: Sql
 ) -> None:
     sql(DELIVERIES.format("db_1"))
-    batches = Batches(spark, tmp_path, server.url)
+    batches = DatabaseBatches(spark, tmp_path, server.url)
     rows = [fired_row("a", "db_1"), fired_row("b", "orders")]
     server.stop()
     try:
@@ -274,7 +253,7 @@ def test_with_undeliverable_a_database_that_is_away_or_hangs_stops_nobody(
     spark: SparkSession, tmp_path: Path, server: LocalPostgres, sql: Sql
 ) -> None:
     sql(DELIVERIES.format("db_1"))
-    batches = Batches(spark, tmp_path, server.url, when_down="undeliverable", timeout_ms=1_000)
+    batches = DatabaseBatches(spark, tmp_path, server.url, when_down="undeliverable", timeout_ms=1_000)
     with closing(_Lock(spark, server, "db_1")):
         assert batches.write(0, fired_row("a", "db_1"), fired_row("b", "orders")) == 1
     server.stop()

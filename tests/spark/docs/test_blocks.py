@@ -222,9 +222,10 @@ CONFIGS = [(page, number) for page in PAGES for number in range(len(configs(page
 
 
 @pytest.fixture(autouse=True)
-def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def _variables(monkeypatch: pytest.MonkeyPatch, _secrets: None) -> None:
+    """The variables of the configs; what they hold is forgotten again, as ``_secrets`` has it for every test."""
     for name in ("HOOK_TOKEN", "LEDGER_PASSWORD"):
-        monkeypatch.setenv(name, f"{name} of a test")
+        monkeypatch.setenv(name, f"{name}-of-this-page")
 
 
 def config_of(folder: Path, page: str, number: int) -> JobConfig:
