@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import shutil
@@ -13,6 +14,9 @@ from typing import Any
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.documents import ROOT
@@ -170,6 +174,24 @@ def test_the_dashboard_has_the_form_that_grafana_loads() -> None:
             set(target) == {"refId", "datasource", "expr", "legendFormat"} for target in panel["targets"]
         )
         assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+
+
+def test_the_model_of_a_dashboard_that_grafana_publishes_loads_every_member_as_it_is() -> None:
+    register_default_plugins()  # the query of a Prometheus panel is one
+    loaded = Dashboard.from_json(copy.deepcopy(DASHBOARD))
+
+    assert all_in(DASHBOARD, json.loads(json.dumps(loaded, cls=JSONEncoder)))
+
+
+def all_in(given: Any, found: Any) -> bool:
+    """Whether each member of a JSON value is in another; Grafana fills in members of its own."""
+    if isinstance(given, dict):
+        return isinstance(found, dict) and all(
+            name in found and all_in(given[name], found[name]) for name in given
+        )
+    if isinstance(given, list):
+        return isinstance(found, list) and len(given) == len(found) and all(map(all_in, given, found))
+    return bool(given == found)
 
 
 def test_the_panels_fill_the_grid_and_do_not_overlap() -> None:
