@@ -60,3 +60,38 @@ def _say(folder: Path, config: dict[str, Any], verb: str, *more: str) -> str:
     code, out, err = say(file, verb, *more)
     assert code == 0, err
     return out
+
+
+def test_the_topics_of_delay_levels_are_read_once_over_a_move(
+    spark: SparkSession, kafka: KafkaWorld, tmp_path: Path
+) -> None:
+    soon, hour = kafka.topic(), kafka.topic()
+    config = {
+        "wheel": {"shards": 2},
+        "clock": {"kind": "processing"},
+        "source": {
+            "format": "kafka",
+            "topics": [kafka.topic()],
+            "options": {"kafka.bootstrap.servers": kafka.bootstrap},
+        },
+        "levels": {"list": ["1s", "1h"], "topics": {soon: "1s", hour: "1h"}},
+        "contract": {"preset": "json", "memory": "0 seconds"},
+        "destinations": {"out": {"sink": "delta", "path": str(tmp_path / "tables"), "create": True}},
+        "rejects": {"sink": "delta", "path": str(tmp_path / "rejects")},
+        "trigger": "available-now",
+        "checkpoint": str(tmp_path / "old"),
+    }
+    kafka.produce(soon, [(b"a", json.dumps({"schedule_id": "a", "destination": "out"}).encode())])
+    kafka.produce(hour, [(b"b", json.dumps({"schedule_id": "b", "destination": "out"}).encode())])
+    told = _say(tmp_path, config, "run")
+    assert "levels 1s 1 1h 1" in told
+    _say(tmp_path, config, "export", "--to", str(tmp_path / "export"))
+
+    config["checkpoint"] = str(tmp_path / "new")
+    _say(tmp_path, config, "import", "--from", str(tmp_path / "export"))
+    kafka.produce(hour, [(b"c", json.dumps({"schedule_id": "c", "destination": "out"}).encode())])
+    told = _say(tmp_path, config, "run", "--until", "2099-01-01")
+
+    assert "schedules   3 = 0 pending + 3 fired" in told
+    rows = spark.read.format("delta").load(str(tmp_path / "tables" / "out")).collect()
+    assert sorted((row.schedule_id, row.level_error_ms) for row in rows) == [("a", 0), ("b", 0), ("c", 0)]

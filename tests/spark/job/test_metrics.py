@@ -79,7 +79,7 @@ class Scraper:
 
     def __call__(self, line: str) -> None:
         self.lines.append(line)
-        if line.startswith("batch ") and not line.startswith("batch     0 |"):
+        if line.startswith("batch ") and not line.startswith("batch     0 |") and PHASE not in self.samples:
             _, _, metrics, *_, healthz = self.lines[0].replace(",", "").split()
             self.samples, self.health = scraped(metrics), health(healthz)
             if PHASE in self.samples:
