@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-jobs test-page faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch package clean distclean
+.PHONY: help setup test test-jobs test-page faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch bench-page package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -97,6 +97,9 @@ bench-store: $(STAMP) ## measure the slot store at rising numbers of pending ent
 bench-watch: $(STAMP) ## measure the purgatory at rising numbers of pending operations
 	@$(PY) -m tests.bench.watch_run $(ARGS)
 
+bench-page: $(STAMP) ## measure the page over millions of pending entries: first figures, search, refresh
+	@$(PY) -m tests.bench.page_run $(ARGS)
+
 package: $(STAMP) ## build dist/: a Python wheel, and the same as wheel_udf.zip for the executors of a cluster
 	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@cp dist/wheel_udf-$$($(PY) -c 'import wheel_udf; print(wheel_udf.__version__)')-py3-none-any.whl dist/wheel_udf.zip
@@ -122,12 +125,17 @@ $(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	  exit 1; \
 	fi; \
 	PYTHONDONTWRITEBYTECODE=1 $$python -m wheel_udf.platform.jars --check-java; \
-	echo "setting up $(VENV) with $$($$python --version), 2 to 4 minutes"; \
-	$(PY) -c "$$usable" >/dev/null 2>&1 || $$python -m venv --clear $(VENV); \
+	echo "setting up $(VENV) with $$($$python --version), 2 to 4 minutes; after Ctrl-C the same command goes on"; \
+	echo "1 of 4: the environment"; \
+	{ $(PY) -c "$$usable" && $(PY) -m pip --version; } >/dev/null 2>&1 || $$python -m venv --clear $(VENV); \
 	pip="$(PY) -m pip install --quiet --no-compile --disable-pip-version-check --constraint conf/constraints.txt"; \
 	$$pip --no-deps $$(grep -o '^pyspark==[0-9.]*' conf/constraints.txt) || true; \
+	echo "2 of 4: pyspark, then JVM jars beside the Python packages"; \
+	trap 'kill $$jars 2>/dev/null; exit 130' INT TERM; \
 	$(PY) -m wheel_udf.platform.jars spark database broker & jars=$$!; \
 	$$pip --editable .[dev] || { echo "pip failed, trying again" >&2; $$pip --editable .[dev]; }; \
+	echo "3 of 4: Python packages are complete, waiting for the jars"; \
 	wait $$jars || $(PY) -m wheel_udf.platform.jars spark database broker; \
+	echo "4 of 4: a class archive, so that the JVM starts faster (half a minute)"; \
 	$(PY) -m wheel_udf.platform.class_training build; \
 	touch $@

@@ -32,8 +32,9 @@ import pyarrow.dataset as ds
 from jobs.demos import departures_data, workspace
 from jobs.demos.departures_account import FIRED_COLUMNS, draw, per_hour, render, summary_counts, take_account
 from jobs.demos.workspace import exclusive, job_environment, outcome_of, short, submit_command
-from wheel_udf.common import SessionError
-from wheel_udf.platform import build_session, stop_session
+from wheel_udf.clock import elapsed_ms
+from wheel_udf.common import Progress, SessionError
+from wheel_udf.platform import build_session, ending_on_interrupt, showing_tasks, stop_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,7 +93,9 @@ def _steps(root: Path, lock: IO[str], say: Callable[[str], None], *, tiered: boo
     clear_outputs(folder)
     command = job_command(root, tiered=tiered)
     say(f"2 run: SPARK_CONF_DIR=conf {' '.join(short(root, command))}")
-    last_lines = run_job(root, command, lock, say)
+    with Progress("run", sys.stderr, elapsed_ms, unit="files", lines=False) as progress:
+        batches = _Batches(progress, len(prepared.files))
+        last_lines = run_job(root, command, lock, batches.around(say))
     say("3 account: reading the tables back")
     flights = departures_data.read_flights(departures_data.flights_path())
     fired, rejects = read_outputs(folder)
@@ -103,6 +106,24 @@ def _steps(root: Path, lock: IO[str], say: Callable[[str], None], *, tiered: boo
     picture = draw(per_hour(fired), folder / PICTURE)
     say(f"4 picture: {picture.relative_to(root)}")
     return all(line.agrees for line in lines)
+
+
+class _Batches:
+    """Shows how many files the job has read, from its lines: a batch reads one."""
+
+    def __init__(self, progress: Progress, files: int) -> None:
+        self._progress, self._files, self._read = progress, files, 0
+
+    def around(self, say: Callable[[str], None]) -> Callable[[str], None]:
+        """Returns `say`, with each line looked at."""
+        shown = self._progress.around(say)
+
+        def said(line: str) -> None:
+            shown(line)
+            self._read += line.lstrip().startswith("batch ")
+            self._progress.show(min(self._read, self._files), self._files)
+
+        return said
 
 
 def clear_outputs(folder: Path) -> None:
@@ -174,16 +195,21 @@ def read_outputs(folder: Path) -> tuple[pd.DataFrame, int]:
         number of rejects.
     """
     spark = build_session("departures: account")
-    try:
-        tables = sorted(path for path in (folder / "tables").glob("*") if (path / "_delta_log").is_dir())
-        frames = [_read_table(spark, path) for path in tables]
-        rejects = folder / "rejects"
-        count = (
-            spark.read.format("delta").load(str(rejects)).count() if (rejects / "_delta_log").is_dir() else 0
-        )
-    finally:
-        stop_session(spark)
+    with ending_on_interrupt(spark), Progress("account", sys.stderr, elapsed_ms, unit="tasks") as progress:
+        try:
+            with showing_tasks(spark, progress):
+                frames, count = _read_all(spark, folder)
+        finally:
+            stop_session(spark)
     return (pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=FIRED_COLUMNS)), count
+
+
+def _read_all(spark: SparkSession, folder: Path) -> tuple[list[pd.DataFrame], int]:
+    tables = sorted(path for path in (folder / "tables").glob("*") if (path / "_delta_log").is_dir())
+    frames = [_read_table(spark, path) for path in tables]
+    rejects = folder / "rejects"
+    has_rejects = (rejects / "_delta_log").is_dir()
+    return frames, spark.read.format("delta").load(str(rejects)).count() if has_rejects else 0
 
 
 def _read_table(spark: SparkSession, path: Path) -> pd.DataFrame:

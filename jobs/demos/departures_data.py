@@ -306,6 +306,9 @@ def _kept(folder: Path) -> Prepared | None:
 def _remove_prepared(folder: Path) -> None:
     if not folder.exists():
         return
+    if not folder.is_symlink() and not any(folder.iterdir()):  # interrupted before the marker was written
+        folder.rmdir()
+        return
     if folder.is_symlink() or not (folder / MARKER).is_file():
         raise WheelError(
             "the folder for the commands holds something that the demo did not make",
@@ -313,4 +316,8 @@ def _remove_prepared(folder: Path) -> None:
             value=str(folder),
             hint="move it away",
         )
+    # The marker last: an interrupted removal is one that the next run goes on with.
+    for path in folder.iterdir():
+        if path.name != MARKER:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     shutil.rmtree(folder)

@@ -42,7 +42,8 @@ from jobs.demos.workspace import (
     short,
     submit_command,
 )
-from wheel_udf.common import SessionError
+from wheel_udf.clock import elapsed_ms
+from wheel_udf.common import Progress, SessionError
 from wheel_udf.testing import EXTERNAL_VARIABLE, LocalKafka, create_topics, delete_topics
 
 FOLDER = Path("data/kafka_demo")
@@ -229,6 +230,12 @@ class _Demo:
         count, span_ms = self._chosen.commands, self._chosen.seconds * 1000
         self._say(f"3 traffic: {count:,} commands over {span_ms // 1000} s, due 1 to 30 s later")
 
+        with Progress("traffic", sys.stderr, elapsed_ms, unit="commands", lines=False) as self._bar:
+            self._send_and_wait(bootstrap, sender, receiver)
+
+    def _send_and_wait(self, bootstrap: str, sender: Sender, receiver: Receiver) -> None:
+        count, span_ms = self._chosen.commands, self._chosen.seconds * 1000
+
         def meanwhile(since_ms: int) -> None:
             receiver.check()
             if self._chosen.kill and self._killed_ms is None and since_ms >= span_ms // 2:
@@ -248,9 +255,10 @@ class _Demo:
         self._start(bootstrap)
 
     def _progress(self, since_ms: int, sender: Sender, receiver: Receiver) -> None:
+        self._bar.show(len(sender.sent), self._chosen.commands + _WARM_UP)
         if since_ms >= self._next_word_ms:
             self._next_word_ms = since_ms + _TOLD_EVERY_MS
-            self._say(
+            self._bar.around(self._say)(
                 f"  {since_ms // 1000:>3} s: {len(sender.sent):>7,} sent, {len(receiver.received):>7,} received"
             )
 

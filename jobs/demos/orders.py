@@ -32,7 +32,8 @@ from pyspark.sql import SparkSession, functions as F
 
 from jobs.demos.kafka_traffic import now_ms
 from jobs.demos.workspace import at_least, clear_outputs, exclusive, outcome_of
-from wheel_udf.common import instant_text
+from wheel_udf.clock import elapsed_ms
+from wheel_udf.common import Progress, instant_text
 from wheel_udf.job import loader as config, run, session
 from wheel_udf.testing import LocalKafka, create_topics, delete_topics
 
@@ -242,14 +243,21 @@ def _produce(producer: Producer, prefix: str, said: tuple[int, str, bytes]) -> N
             return
 
 
+def _produce_all(producer: Producer, prefix: str, said: Sequence[tuple[int, str, bytes]]) -> None:
+    with Progress("produce", sys.stderr, elapsed_ms, unit="messages") as progress:
+        for number, each in enumerate(said):
+            _produce(producer, prefix, each)
+            if number % 1_000 == 0:
+                progress.show(number, len(said))
+        producer.flush()
+
+
 def _day(spark: SparkSession, folder: Path, bootstrap: str, count: int, say: Say) -> bool:
     say(f"a day: {count:,} orders from {instant_text(DAY_MS)}, time-out 30 minutes, simulated clock")
     _topics(bootstrap, "day")
     orders = draw(count, DAY_MS, 24 * HOUR_MS, 30 * MINUTE_MS)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 2})
-    for each in messages(orders):
-        _produce(producer, "day", each)
-    producer.flush()
+    _produce_all(producer, "day", messages(orders))
     # The topics are read at 20,000 records a batch; the clock stays behind what has been read.
     step_ms = 24 * HOUR_MS * 20_000 // max(count, 20_000) * 8 // 10
     clock = {"kind": "simulated", "start": instant_text(DAY_MS), "step": f"{step_ms} ms"}

@@ -130,7 +130,7 @@ def installed() -> Iterator[None]:
         stack.enter_context(patch("wheel_udf.delivery.act_courier.open_folder", _folder))
         stack.enter_context(patch("wheel_udf.job.replay.Lease", lambda path: Lease(_current[-1], path)))
         stack.enter_context(patch(f"{clock}.wall_clock_ms", lambda: _current[-1].wall_ms))
-        stack.enter_context(patch(f"{clock}._elapsed_ms", lambda: _current[-1].elapsed_ms))
+        stack.enter_context(patch(f"{clock}.elapsed_ms", lambda: _current[-1].elapsed_ms))
         tiered, run = "wheel_udf.tiered", "wheel_udf.tiered.run"
         for name, other in {
             f"{run}.wall_clock_ms": lambda: _current[-1].wall_ms,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from wheel_udf.clock.source import (
         CLOCK_FORMAT as CLOCK_FORMAT,
         ClockSource as ClockSource,
+        elapsed_ms as elapsed_ms,
         is_clock_offset as is_clock_offset,
         wall_clock_ahead_ms as wall_clock_ahead_ms,
         wall_clock_ms as wall_clock_ms,
@@ -67,6 +68,7 @@ else:
             "source": (
                 "CLOCK_FORMAT",
                 "ClockSource",
+                "elapsed_ms",
                 "is_clock_offset",
                 "wall_clock_ahead_ms",
                 "wall_clock_ms",

@@ -134,7 +134,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.bounded = False
         self.ticked = False
         self.ended_input = False
-        self.offered_at_ms = _elapsed_ms()
+        self.offered_at_ms = elapsed_ms()
         self.covered = -1
 
     def initialOffset(self) -> Offset:
@@ -157,7 +157,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             offer = self._with_acts(start, offer)
         if offer != start:
             self.ticked = True
-            self.offered_at_ms = _elapsed_ms()
+            self.offered_at_ms = elapsed_ms()
         return offer
 
     def _with_acts(self, start: Offset, offer: Offset) -> Offset:
@@ -207,7 +207,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         next_due_ms = _next_due_ms(answers)
         if isinstance(self.clock, SimulatedClock):
             return self._simulated(start, next_due_ms)
-        if _elapsed_ms() - self.offered_at_ms >= self.clock.heartbeat_ms:
+        if elapsed_ms() - self.offered_at_ms >= self.clock.heartbeat_ms:
             return self._tick(start)
         return self._tick(start) if _is_due(answers, self._now_ms(answers)) else start
 
@@ -244,7 +244,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             len(answers) < self.shards
             or published.version > self.covered
             or (next_due_ms is not None and next_due_ms <= now_ms)
-            or _elapsed_ms() - self.offered_at_ms >= clock.heartbeat_ms
+            or elapsed_ms() - self.offered_at_ms >= clock.heartbeat_ms
             or (until_ms is not None and standing_ms < min(until_ms, now_ms))
         )
         if not moves:
@@ -327,9 +327,9 @@ def wall_clock_ms() -> int:
 
 def wall_clock_ahead_ms() -> int:
     """How far the wall clock is ahead of the monotonic clock. Less than before means that it was set back."""
-    return wall_clock_ms() - _elapsed_ms()
+    return wall_clock_ms() - elapsed_ms()
 
 
-def _elapsed_ms() -> int:
-    """A monotonic clock, for intervals."""
+def elapsed_ms() -> int:
+    """A clock that never goes back, in ms, for intervals."""
     return time.monotonic_ns() // 1_000_000

@@ -9,6 +9,8 @@
     records      a dataclass from JSON that may be damaged
     paths        whether one folder is inside another
     outcomes     the words of the account: fired, superseded, applied, expired, ...
+    progress     a bar or lines that show how far long work is
+    interrupts   Ctrl-C: its exit code, and work that it does not cut in two
     secrets      ${env:NAME} and ${file:/path} in a config, and *** in their place in every text
     command_facts  sizes, header names and bounds of the command contract
     extras       the error for an optional package that is not installed
@@ -18,7 +20,7 @@
 In: texts and numbers. Out: values, or a WheelError. No module here depends on commands, on Spark or on a file
 format of this package.
 
-May import: the standard library; ``arrays`` also numpy. So ``python -m wheel_udf.platform.jars`` runs before
+May import: the standard library; ``arrays`` also numpy, ``progress`` tqdm when it draws. So ``python -m wheel_udf.platform.jars`` runs before
 the packages are installed.
 """
 
@@ -83,6 +85,10 @@ if TYPE_CHECKING:
         instant_text_ms as instant_text_ms,
         parse_instant_ms as parse_instant_ms,
     )
+    from wheel_udf.common.interrupts import (
+        INTERRUPTED as INTERRUPTED,
+        uninterrupted as uninterrupted,
+    )
     from wheel_udf.common.names import (
         KAFKA_SERVERS as KAFKA_SERVERS,
         NAME_PATTERN as NAME_PATTERN,
@@ -109,6 +115,11 @@ if TYPE_CHECKING:
     )
     from wheel_udf.common.paths import (
         inside as inside,
+    )
+    from wheel_udf.common.progress import (
+        Progress as Progress,
+        Step as Step,
+        no_steps as no_steps,
     )
     from wheel_udf.common.records import (
         typed_record as typed_record,
@@ -166,6 +177,7 @@ else:
             ),
             "extras": ("missing_package",),
             "instants": ("INSTANT_RULE", "instant_text", "instant_text_ms", "parse_instant_ms"),
+            "interrupts": ("INTERRUPTED", "uninterrupted"),
             "names": (
                 "KAFKA_SERVERS",
                 "NAME_PATTERN",
@@ -192,6 +204,7 @@ else:
             ),
             "paths": ("inside",),
             "records": ("typed_record",),
+            "progress": ("Progress", "Step", "no_steps"),
             "secrets": (
                 "HIDDEN",
                 "hide",

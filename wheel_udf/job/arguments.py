@@ -100,6 +100,7 @@ exit codes:
      Under spark-submit such a signal ends the JVM at once, with 130 or 143; the next start repeats the batch
   1  the run failed (Spark, a sink, the checkpoint is in use, anything unexpected); repair: something cannot be repaired
   2  an error in usage, config, command contract or checkpoint: change something before the next start
+  130  Ctrl-C ended a verb other than run: nothing is half done, and the last line says how to go on
 
 examples:
   {PROGRAM} conf --copy conf

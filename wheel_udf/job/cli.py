@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
 
-from wheel_udf.common import ConfigErrors, hide
+from wheel_udf.common import INTERRUPTED, ConfigErrors, hide
 from wheel_udf.job.arguments import MOVE_VERBS, PENDING_VERBS, REPAIR_VERB, parse
 
 if TYPE_CHECKING:
@@ -52,6 +52,16 @@ _MODULES = {
 _WITHOUT_CONFIG = {"broker": "broker", "init": "starters"}
 """Likewise, with a function ``execute(arguments, say)``."""
 
+_RECORDED = "an act is done completely or not at all: `wheel-udf acts` shows whether it was"
+_AFTER_INTERRUPT = {
+    "export": "the export is not used until it is complete: the same command again makes or completes it",
+    "import": "the new checkpoint does not start until the import is complete: the same command again completes it",
+    "repair": "the same command again goes on",
+    "run": "the next start goes on from the checkpoint",
+    **dict.fromkeys(("cancel", "move", "reroute"), _RECORDED),
+}
+"""What is left after Ctrl-C, for verbs that write."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verbs:
@@ -73,7 +83,8 @@ def main(
         err: Where errors go; default standard error.
 
     Returns:
-        The exit code: 0 success, 1 the run failed (or cannot be repaired), 2 something to change (usage, config, contract, checkpoint).
+        The exit code: 0 success, 1 the run failed (or cannot be repaired), 2 something to change (usage, config, contract, checkpoint),
+        130 interrupted (Ctrl-C).
     """
     try:
         arguments = parse(argv)
@@ -82,9 +93,12 @@ def main(
     errors = err or sys.stderr
     try:
         return _execute(arguments, verbs, line_printer(out or sys.stdout), line_printer(errors))
-    except Exception as error:  # noqa: BLE001  # the last place that can turn an error into a sentence
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last place that can turn an error into a sentence
         if arguments.debug:
             print(hide("".join(traceback.format_exception(error))), end="", file=errors)
+        if _is_interrupt(error):
+            print(_interrupt_text(arguments.verb, dry_run=getattr(arguments, "dry_run", False)), file=errors)
+            return INTERRUPTED
         return _report(error, errors, debug=arguments.debug)
 
 
@@ -139,7 +153,22 @@ def _verbs() -> Verbs:
     return Verbs(run=supervise.run, dry_run=dry_run.run)
 
 
-def _report(error: Exception, stream: TextIO, *, debug: bool) -> int:
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether an error is Ctrl-C, or was raised by what had to be closed after it."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
+
+
+def _interrupt_text(verb: str, *, dry_run: bool) -> str:
+    """What is left after Ctrl-C, as a line."""
+    after = None if dry_run else _AFTER_INTERRUPT.get(verb)
+    return f"{verb}: interrupted" if after is None else f"{verb}: interrupted; {after}"
+
+
+def _report(error: BaseException, stream: TextIO, *, debug: bool) -> int:
     from wheel_udf.platform import explain
 
     failure = explain(error)

@@ -32,7 +32,14 @@ from wheel_udf.job import models
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.sources import LevelTopic, read_both, read_commands
 from wheel_udf.pending import PendingWork
-from wheel_udf.platform import build_session, check_checkpoint, kafka_admin, stop_session
+from wheel_udf.platform import (
+    at_end,
+    build_session,
+    check_checkpoint,
+    ending_on_interrupt,
+    kafka_admin,
+    stop_session,
+)
 from wheel_udf.purgatory import watch_fingerprint
 from wheel_udf.store import SlotStore
 from wheel_udf.stream import observed, schedule, watch
@@ -295,9 +302,12 @@ def session(name: str, checkpoint: str | None = None) -> Iterator[SparkSession]:
     """Provides the session for a job: the running one, which is left running, or a new one, which is stopped at the end."""
     running = SparkSession.getActiveSession()
     spark = build_session(name, checkpoint=checkpoint)
-    try:
+    if running is not None:
         yield spark
-    finally:
-        if running is None:
-            kafka_admin.close_all()
+        return
+    with ending_on_interrupt(spark):
+        try:
+            yield spark
+        finally:
+            at_end(kafka_admin.close_all)
             stop_session(spark)

@@ -15,9 +15,10 @@ import argparse
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.common import TransferError, instant_text
+from wheel_udf.common import Step, TransferError, instant_text
 from wheel_udf.job.compose import Say, clock_of, pending_work_of, session, tiered_wheel_of
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.progress import progress_of
 from wheel_udf.transfer import (
     Manifest,
     export_job,
@@ -43,16 +44,21 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
         WheelError: The job cannot be moved; see :mod:`wheel_udf.transfer`.
     """
     # With the session that a run has: the first batch of a checkpoint fixes some of its settings.
-    with session(config.name, config.checkpoint) as spark:
+    with session(config.name, config.checkpoint) as spark, progress_of(spark, asked.verb) as progress:
+        say = progress.around(say)
         if asked.verb == "export":
-            _export(spark, config, asked.folder, say, keep=asked.keep)
+            work = pending_work_of(spark, config)
+            manifest = export_job(spark, work, asked.folder, keep=asked.keep, on_step=progress.step)
+            _say_export(manifest, asked.folder, say, keep=asked.keep)
         else:
-            _import(spark, config, asked.folder, say)
+            _require_same_sources(config, read_manifest(asked.folder), asked.folder)
+            manifest = _imported(spark, config, asked.folder, progress.step)
+            say(f"imported {asked.folder} into {config.checkpoint}")
+            _say_content(manifest, say)
     return 0
 
 
-def _export(spark: SparkSession, config: JobConfig, folder: str, say: Say, *, keep: bool) -> None:
-    manifest = export_job(spark, pending_work_of(spark, config), folder, keep=keep)
+def _say_export(manifest: Manifest, folder: str, say: Say, *, keep: bool) -> None:
     say(f"exported {folder}")
     _say_content(manifest, say)
     say(
@@ -62,23 +68,19 @@ def _export(spark: SparkSession, config: JobConfig, folder: str, say: Say, *, ke
     )
 
 
-def _import(spark: SparkSession, config: JobConfig, folder: str, say: Say) -> None:
-    _require_same_sources(config, read_manifest(folder), folder)
-    manifest = _imported(spark, config, folder)
-    say(f"imported {folder} into {config.checkpoint}")
-    _say_content(manifest, say)
-
-
-def _imported(spark: SparkSession, config: JobConfig, folder: str) -> Manifest:
+def _imported(spark: SparkSession, config: JobConfig, folder: str, on_step: Step) -> Manifest:
     if isinstance(config, TieredConfig):
         what = tiered_wheel_of(config, until_ms=None)
-        return import_tiered(spark, folder, what, checkpoint=config.checkpoint, name=config.name)
+        return import_tiered(
+            spark, folder, what, checkpoint=config.checkpoint, name=config.name, on_step=on_step
+        )
     begins = {
         "checkpoint": config.checkpoint,
         "wheel": config.wheel.wheel(),
         "clock": clock_of(config.clock, until_ms=None),
         "shards": config.wheel.shards,
         "name": config.name,
+        "on_step": on_step,
     }
     if isinstance(config, PurgatoryConfig):
         return import_watch(spark, folder, **begins)  # type: ignore[arg-type]  # values by name

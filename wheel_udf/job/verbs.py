@@ -27,6 +27,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from wheel_udf.common import ActError, ConfigError, instant_text_ms
 from wheel_udf.job.compose import Say, destinations_of, pending_work_of, session, sink_of
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig
+from wheel_udf.job.progress import progress_of
 from wheel_udf.pending import PendingWork, acts, forecast, history_of, operations_pending, pending, stored
 from wheel_udf.platform import quiet_sql
 
@@ -61,7 +62,8 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
             rule=", ".join(_OF_PURGATORY),
             hint="an operation cannot be changed: cancel it, and send a new one",
         )
-    with quiet_sql(), session(config.name) as spark:
+    with quiet_sql(), session(config.name) as spark, progress_of(spark, asked.verb) as progress:
+        say = progress.around(say)
         if isinstance(config, PurgatoryConfig):
             _of_purgatory(spark, config, asked, say)
         else:

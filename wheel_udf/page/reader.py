@@ -6,7 +6,7 @@
     reading "exact"   21 s ------------ rest 105 s ------------ 21 s ---        a reading rests five times as long as it took
     request           <- the latest figures, at once, with their age
 
-Each reading has a thread. A reading that fails keeps its last value and gets the error's sentence. While nobody looks at the page
+Each reading has a thread. The same reading is never made twice at once: who wants one that is being made waits for its end. A reading that fails keeps its last value and gets the error's sentence. While nobody looks at the page
 (no request for a minute) nothing is read; the next request wakes the threads.
 """
 
@@ -63,6 +63,7 @@ class Reader:
         self._change = threading.Condition()
         self._looked_ms, self._stopped = now_ms(), False
         self._asked: set[str] = set()
+        self._one_at_a_time = {name: threading.Lock() for name in readings}
         self._threads = [
             threading.Thread(target=self._go_on, args=(name,), name=f"page-{name}", daemon=True)
             for name in readings
@@ -98,7 +99,11 @@ class Reader:
             self._change.notify_all()
 
     def read(self, name: str) -> None:
-        """Makes one reading now, in the caller's thread."""
+        """Makes one reading now, in the caller's thread; if it is being made, after that one."""
+        with self._one_at_a_time[name]:
+            self._read(name)
+
+    def _read(self, name: str) -> None:
         began_ms = self._now_ms()
         try:
             value = self._readings[name]()

@@ -10,7 +10,10 @@
     rejects    the table of the rejects          yes                                     one column of the table
     acts       the record of acts                yes                                     small
 
-Nothing is drawn here, and nothing is kept: :mod:`wheel_udf.page.reader` decides when a reading is made again, :mod:`wheel_udf.page.views` what is shown.
+The two that may read millions of entries (wheel, exact) are made again only if a batch was committed, or the store has changed, since the last one; otherwise
+their figures are still those of the moment.
+
+Nothing is drawn here: :mod:`wheel_udf.page.reader` decides when a reading is made again, :mod:`wheel_udf.page.views` what is shown.
 """
 
 from __future__ import annotations
@@ -29,7 +32,14 @@ from wheel_udf.page.hour import hour_of
 from wheel_udf.page.shard_sums import EDGES_MS, SUMS_SCHEMA, sums_of_entries, sums_of_operations
 from wheel_udf.page.subject import Subject
 from wheel_udf.pending import acts, from_state, heads_of, pending
-from wheel_udf.platform import Lease, delta_log as tables, require_checkpoint
+from wheel_udf.platform import (
+    Lease,
+    committed_offsets,
+    delta_log as tables,
+    identity_of,
+    last_committed,
+    require_checkpoint,
+)
 from wheel_udf.store import INBOX, MARKS, NEAR, SlotStore
 
 Reading = Callable[[], dict[str, Any]]
@@ -44,35 +54,74 @@ _MOST_ACTS: Final = 100
 def readings_of(subject: Subject) -> dict[str, Reading]:
     """Returns the readings that a job has, by name."""
     chosen: dict[str, Callable[[Subject], dict[str, Any]]] = {
-        "wheel": read_wheel,
+        "wheel": _watched(read_wheel, _state_of),
         "batches": read_hour,
         "rejects": read_rejects,
         "acts": read_acts,
     }
     if subject.is_tiered:
-        chosen |= {"store": read_store, "exact": read_exact}
+        chosen |= {"store": read_store, "exact": unless_unchanged(read_exact, _work_of)}
     return {name: partial(read, subject) for name, read in chosen.items()}
+
+
+def unless_unchanged(
+    read: Callable[[Subject], dict[str, Any]], version_of: Callable[[Subject], Any]
+) -> Callable[[Subject], dict[str, Any]]:
+    """Returns a reading that keeps its result as long as what it reads has the same version.
+
+    Args:
+        read: The reading.
+        version_of: Returns the version: cheap, and read before the reading, so that a change during it is noticed.
+    """
+    kept: list[Any] = []
+
+    def read_if_changed(subject: Subject) -> dict[str, Any]:
+        version = version_of(subject)
+        if not kept or kept[0] != version:
+            found = read(subject)
+            kept[:] = [version, found]
+        result: dict[str, Any] = kept[1]
+        return result
+
+    return read_if_changed
+
+
+def _watched(
+    read: Callable[[Subject], dict[str, Any]], version_of: Callable[[Subject], Any]
+) -> Callable[[Subject], dict[str, Any]]:
+    """As :func:`unless_unchanged`, with whether the job runs, which may change without a batch."""
+    reading = unless_unchanged(read, version_of)
+    return lambda subject: reading(subject) | {"runs": _runs(subject)}
+
+
+def _state_of(subject: Subject) -> Any:
+    """The version of the state: the checkpoint, and the offsets after its last committed batch."""
+    require_checkpoint(subject.query)
+    return identity_of(subject.query).app_id, last_committed(subject.query), committed_offsets(subject.query)
+
+
+def _work_of(subject: Subject) -> Any:
+    """The version of store and state together."""
+    return _store_of(subject).head().version, *_state_of(subject)
 
 
 def read_wheel(subject: Subject) -> dict[str, Any]:
     """Reads what Spark's state holds.
 
     Returns:
-        ``runs`` (whether a process runs the job), ``clock_ms``, ``next_due_ms``, ``pending``, ``far`` (what the store holds, as far as the
+        ``clock_ms``, ``next_due_ms``, ``pending``, ``far`` (what the store holds, as far as the
         shards were informed), ``counts`` by outcome, ``cells`` (level, slot,
         rows), ``steps`` (destination to step to rows), ``resting`` and ``held`` (of a purgatory).
 
     Raises:
         CheckpointError: There is no checkpoint, or it is damaged.
     """
-    require_checkpoint(subject.query)
     heads = heads_of(subject.spark, subject.query)
     clocks = [head["clock_ms"] for head in heads if head["clock_ms"] is not None]
     dues = [head["next_due_ms"] for head in heads if head["next_due_ms"] is not None]
     counted = WATCH_COUNTS if subject.is_purgatory else WHEEL_COUNTS
     clock_ms = max(clocks, default=None)
     found = {
-        "runs": _runs(subject),
         "clock_ms": clock_ms,
         "next_due_ms": min(dues, default=None),
         "pending": sum(head["pending"] for head in heads),

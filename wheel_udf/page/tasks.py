@@ -1,7 +1,7 @@
 """Tasks: what a click asks for and takes longer than a request may: a search, a dry run, an act.
 
 A click adds a task and gets its page at once; the page shows the result when it is there. One task runs at a time, so clicks cannot load the
-machine with more than one Spark query. The same question within some seconds gets the same task.
+machine with more than one Spark query. The same question gets the same task until that is done, and for some seconds after it was asked for.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ class Task:
     is_used: bool = False
 
 
+def _holds(task: Task, now_ms: int) -> bool:
+    """Whether the answer of a task is one for the same question now."""
+    return not task.is_used and (not task.is_done or now_ms - task.at_ms < _SAME_MS)
+
+
 class Tasks:
     """Runs tasks one after the other.
 
@@ -68,7 +73,7 @@ class Tasks:
         with self._lock:
             now_ms = self._now_ms()
             same = [each for each in self._tasks.values() if (each.kind, each.asked) == (kind, asked)]
-            if kind != "act" and same and not same[-1].is_used and now_ms - same[-1].at_ms < _SAME_MS:
+            if kind != "act" and same and _holds(same[-1], now_ms):
                 return same[-1]
             if sum(not each.is_done for each in self._tasks.values()) >= _MOST_WAITING:
                 raise ActError(

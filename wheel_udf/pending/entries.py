@@ -15,7 +15,7 @@ version decides::
 "Now" is the clock of the wheel's last committed batch. The store is read at one version and the state after the last committed batch, so the
 answer describes one moment, except for the batch in progress.
 
-Cost: direct, O(pending). Tiered, one pass over the id hashes in the store, made when the table is requested, and then a read of the requested
+Cost: direct, O(pending); of some ids, the shards that they belong to. Tiered, one pass over the id hashes in the store, made when the table is requested, and then a read of the requested
 columns; only ids with several versions (usually few) are sorted. :func:`stored` reads the log and no data.
 
 Caveats: the wheel drops near rows when it has forgotten their ids (``memory``). A command that arrives after that counts as new, here as in the wheel.
@@ -134,10 +134,8 @@ def pending(
     """
     require_checkpoint(work.checkpoint)
     if work.store is None:
-        rows = in_state(spark, work.query, as_of_ms=as_of_ms)
-        if as_of_ms is None:
-            rows = changed(rows, work.query)
-        return _public(rows if ids is None else rows.where(F.col("schedule_id").isin(*ids)), F.lit("state"))
+        rows = in_state(spark, work.query, ids=ids, as_of_ms=as_of_ms)
+        return _public(changed(rows, work.query) if as_of_ms is None else rows, F.lit("state"))
     if as_of_ms is None:
         rows = _pending_in_store(spark, work.store, work.query, ids)
     else:
@@ -185,7 +183,7 @@ def _pending_in_store(
     if clock_ms is None:
         return entries
     by_now = ~is_far_column(F.col("level")) & (F.col("deliver_at_ms") <= clock_ms)
-    alive = in_state(spark, checkpoint).select("schedule_id", "seq", "amend")
+    alive = in_state(spark, checkpoint, ids=ids).select("schedule_id", "seq", "amend")
     unread = store.added_since(version).select(
         "schedule_id", "seq", F.coalesce("amend", F.lit(0)).alias("amend")
     )

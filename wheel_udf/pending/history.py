@@ -227,7 +227,7 @@ def _waiting(spark: SparkSession, work: PendingWork, schedule_id: str, geometry:
 
 
 def _in_memory(spark: SparkSession, work: PendingWork, schedule_id: str) -> Iterator[Event]:
-    for row in remembered(spark, work.query).where(F.col("schedule_id") == schedule_id).collect():
+    for row in remembered(spark, work.query, ids=[schedule_id]).collect():
         yield Event(
             row.ended_at_ms,
             _REMEMBERED[row.status],

@@ -2,29 +2,40 @@
 
 Spark's reader of state (the source ``statestore``) returns the state after the last committed batch, one row per shard. The chunks in that row
 are decoded in Python workers, shard by shard, as Arrow batches. Cost: O(entries in the state).
+
+Of some ids, only their shards are decoded, and of these only the column of the ids, up to the chunks that hold one. Spark's reader still loads the stores of
+all shards: it has no filter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from wheel_udf.platform import batch_at, committed_offsets
+from wheel_udf.platform import batch_at, committed_offsets, identity_of
+from wheel_udf.stream import key_of_shard, shard_of_id
 from wheel_udf.wheel import ENTRY_SCHEMA, MEMORY_SCHEMA, entries_of_text, memory_of_text
 
-
-def in_state(spark: SparkSession, checkpoint: str, *, as_of_ms: int | None = None) -> DataFrame:
-    """Returns the entries in the state of a query after its last committed batch (by an instant), with the columns of ``ENTRY_SCHEMA``."""
-    return from_state(spark, checkpoint, entries_of_text, ENTRY_SCHEMA, as_of_ms=as_of_ms)
+_FEW_IDS: Final = 20
+"""Up to so many ids, only their shards are decoded; of more, some belong to most shards, and the filter would be a long expression."""
 
 
-def remembered(spark: SparkSession, checkpoint: str) -> DataFrame:
-    """Returns the ended ids that the state of a query still remembers, with the columns of ``MEMORY_SCHEMA``."""
-    return from_state(spark, checkpoint, memory_of_text, MEMORY_SCHEMA)
+def in_state(
+    spark: SparkSession, checkpoint: str, *, ids: Sequence[str] | None = None, as_of_ms: int | None = None
+) -> DataFrame:
+    """Returns the entries in the state of a query after its last committed batch (by an instant), with the columns of ``ENTRY_SCHEMA``; with `ids` only theirs."""
+    of_text = partial(entries_of_text, ids=ids)
+    return from_state(spark, checkpoint, of_text, ENTRY_SCHEMA, ids=ids, as_of_ms=as_of_ms)
+
+
+def remembered(spark: SparkSession, checkpoint: str, *, ids: Sequence[str] | None = None) -> DataFrame:
+    """Returns the ended ids that the state of a query still remembers, with the columns of ``MEMORY_SCHEMA``; with `ids` only these."""
+    return from_state(spark, checkpoint, partial(memory_of_text, ids=ids), MEMORY_SCHEMA, ids=ids)
 
 
 def from_state(
@@ -33,6 +44,7 @@ def from_state(
     of_text: Callable[[str], pa.Table],
     schema: pa.Schema,
     *,
+    ids: Sequence[str] | None = None,
     as_of_ms: int | None = None,
 ) -> DataFrame:
     """Returns the rows in the chunks of all shards of a query, decoded on the executors.
@@ -42,6 +54,7 @@ def from_state(
         checkpoint: Checkpoint folder of the query.
         of_text: Decodes the column ``chunks`` of a shard's state; runs on executors.
         schema: The columns of the rows.
+        ids: Decode only the shards of these ids; None for all shards.
         as_of_ms: State after the last batch planned by this instant; None for the last committed batch.
 
     Raises:
@@ -56,7 +69,15 @@ def from_state(
     columns, states = from_arrow_schema(schema), _states(spark, checkpoint, as_of_ms)
     if states is None:
         return spark.createDataFrame([], columns)
+    if ids and len(ids) <= _FEW_IDS:
+        states = states.where(_is_shard_of(ids, identity_of(checkpoint).shards))
     return states.select("value.groupState.chunks").mapInArrow(opened, columns)
+
+
+def _is_shard_of(ids: Sequence[str], shards: int) -> Column:
+    """Whether a row of the state is that of a shard to which one of the ids belongs. Spark computes the shards once, while it plans."""
+    keys = [key_of_shard(shard_of_id(F.lit(each), shards), shards) for each in ids]
+    return F.col("key.shard").isin(*keys)
 
 
 def _states(spark: SparkSession, checkpoint: str, as_of_ms: int | None = None) -> DataFrame | None:

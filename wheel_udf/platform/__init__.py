@@ -12,9 +12,10 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
       identity  lease  spark_logs  planned_settings  files              checkpoints: identity, lock, planned batches
       move_marks  source_logs                                          checkpoints that move: marks, logs of sources
       repair  inspection  state_files  checksums                       checkpoints that are damaged
-      session  java  jars  class_archive  class_training               Spark, Java, the jars, a JVM that starts faster
+      session  java  jars  downloads  class_archive  class_training    Spark, Java, the jars, a JVM that starts faster
       worker_python  kafka_admin                                       the Python of Spark's workers, Kafka's topics
       cached_columns  failures                                         columns built once, errors in one sentence
+      job_progress  interrupts                                         how far Spark's jobs are, and Ctrl-C
       jvm  private_api  delta_public                                   access to the JVM, the list below, public replacements
     ---------------------------------------------------------------------------------------------------------------
       py4j   pyspark   Delta   kafka-clients   Hadoop                  not ours
@@ -175,9 +176,16 @@ if TYPE_CHECKING:
     from wheel_udf.platform.inspection import (
         Inspection as Inspection,
     )
+    from wheel_udf.platform.interrupts import (
+        at_end as at_end,
+        ending_on_interrupt as ending_on_interrupt,
+    )
     from wheel_udf.platform.jdbc import (
         Database as Database,
         SqlFault as SqlFault,
+    )
+    from wheel_udf.platform.job_progress import (
+        showing_tasks as showing_tasks,
     )
     from wheel_udf.platform.jvm import (
         SPARK_ERRORS as SPARK_ERRORS,
@@ -262,7 +270,9 @@ else:
                 "require_checkpoint",
             ),
             "inspection": ("Inspection",),
+            "interrupts": ("at_end", "ending_on_interrupt"),
             "jdbc": ("Database", "SqlFault"),
+            "job_progress": ("showing_tasks",),
             "jvm": ("SPARK_ERRORS",),
             "kafka_admin": ("TopicInfo",),
             "lease": ("Lease",),

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from wheel_udf.common import SessionError
+from wheel_udf.common import INTERRUPTED, SessionError
 from wheel_udf.platform import class_archive
 from wheel_udf.platform.session import build_session, stop_session
 
@@ -89,6 +89,8 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(f"class archive: {class_archive.build()}\n")
     except SessionError as fault:
         sys.stderr.write(f"note: {fault}\n")  # not an error: everything works without
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return 0
 
 

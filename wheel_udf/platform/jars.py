@@ -7,7 +7,8 @@ pyspark ships Ivy, so Java and pip are the only prerequisites. ``conf/ivy.xml`` 
     <environment>/jars/database/*.jar  a JDBC driver, for the tests of the database sink
     <environment>/jars/broker/*.jar    a Kafka broker, in a JVM of its own: see wheel_udf.testing.broker
 
-Invariants: a folder of jars is complete or absent (it is filled beside its place, then renamed). Ivy's cache is inside the environment, so
+Invariants: a folder of jars is complete or absent (it is filled beside its place, then renamed). A SIGINT or SIGTERM ends the downloads too: a Java that goes on
+would share its cache with the next try. Ivy's cache is inside the environment, so
 the cache of another project cannot make a build pass or fail. The environment variable ``WHEEL_UDF_IVY_SETTINGS`` names a file of Ivy
 settings (a mirror, a proxy with a password).
 
@@ -21,15 +22,16 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import subprocess
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.util import find_spec
 from pathlib import Path
 
-from wheel_udf.common import SessionError, WheelError
+from wheel_udf.common import INTERRUPTED, SessionError, WheelError
+from wheel_udf.platform.downloads import Downloads
 from wheel_udf.platform.java import find_java
 
 CONFIGURATIONS = ("spark", "database", "broker")
@@ -59,13 +61,20 @@ def jars_folder(configuration: str = "spark") -> Path:
     return Path(sys.prefix) / "jars" / configuration
 
 
-def resolve(configuration: str = "spark", *, ivy_file: Path | None = None, into: Path | None = None) -> Path:
+def resolve(
+    configuration: str = "spark",
+    *,
+    ivy_file: Path | None = None,
+    into: Path | None = None,
+    downloads: Downloads | None = None,
+) -> Path:
     """Downloads the pinned jars of a configuration. The folder is replaced when all of them are there.
 
     Args:
         configuration: One of :data:`CONFIGURATIONS`.
         ivy_file: The list of jars; default is the project's ``conf/ivy.xml``.
         into: The folder to fill; default is :func:`jars_folder`.
+        downloads: Runs Ivy; default one of its own.
 
     Returns:
         The folder with the jars.
@@ -79,7 +88,8 @@ def resolve(configuration: str = "spark", *, ivy_file: Path | None = None, into:
     with tempfile.TemporaryDirectory(prefix=".resolving-", dir=into.parent) as scratch:
         fresh = Path(scratch) / configuration
         cache = into.parent / ".ivy" / configuration
-        _run_ivy(_ivy_command(java, ivy_file, configuration, Path(scratch), cache))
+        command = _ivy_command(java, ivy_file, configuration, Path(scratch), cache)
+        _run_ivy(command, downloads or Downloads())
         _replace(into, fresh)
     return into
 
@@ -140,13 +150,12 @@ def pyspark_folder() -> Path:
     return Path(spec.origin).parent
 
 
-def _run_ivy(command: Sequence[str]) -> None:
+def _run_ivy(command: Sequence[str], downloads: Downloads) -> None:
     output = ""
     for attempt in range(1, _ATTEMPTS + 1):
-        run = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-        if run.returncode == 0:
+        code, output = downloads.run(command)
+        if code == 0:
             return
-        output = run.stdout + run.stderr
         _say(f"downloading the jars failed ({attempt} of {_ATTEMPTS} attempts)")
     raise SessionError(
         "the JVM jars cannot be downloaded",
@@ -234,20 +243,35 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return chosen
 
 
+def _resolve_all(chosen: argparse.Namespace) -> None:
+    """Fills the folders in parallel, and says of each when it is complete."""
+    downloads, count = Downloads(), len(chosen.configurations)
+    with ThreadPoolExecutor() as pool:
+        waiting = [
+            pool.submit(resolve, each, ivy_file=chosen.ivy, into=chosen.into, downloads=downloads)
+            for each in chosen.configurations
+        ]
+        try:
+            for number, each in enumerate(as_completed(waiting), 1):
+                folder = each.result()
+                _say(f"{len(list(folder.glob('*.jar')))} jars in {folder} ({number} of {count})")
+        except BaseException:
+            downloads.end()
+            raise
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns 0 if the jars are in place, else 1 after one line on standard error."""
+    """The command line. Returns 0 if the jars are in place, else 1 (130 after Ctrl-C) after one line on standard error."""
     chosen = _parse(arguments)
     try:
         if chosen.check_java:
             find_java()
             return 0
-        with ThreadPoolExecutor() as pool:
-            resolved = pool.map(
-                lambda each: resolve(each, ivy_file=chosen.ivy, into=chosen.into), chosen.configurations
-            )
-            for folder in resolved:
-                _say(f"{len(list(folder.glob('*.jar')))} jars in {folder}")
+        _resolve_all(chosen)
         link_spark_home()
+    except KeyboardInterrupt:
+        _say("interrupted: a folder of jars is complete or as it was before")
+        return INTERRUPTED
     except WheelError as fault:
         _say(f"error: {fault}")
         return 1
@@ -255,4 +279,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # A shell starts its background commands without SIGINT: `make setup` ends this one with SIGTERM.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -30,6 +30,7 @@ from wheel_udf.common import SessionError, UnsupportedVersionError
 from wheel_udf.platform import class_archive, jars, java
 from wheel_udf.platform.failures import is_jvm_end
 from wheel_udf.platform.files import local_folder
+from wheel_udf.platform.interrupts import at_end
 from wheel_udf.platform.jvm import hadoop_configuration, has_class, java_class
 from wheel_udf.platform.private_api import JAVA_SIGNALS, RUNNING_SESSION, required
 
@@ -86,6 +87,10 @@ def build_session(
 
 def stop_session(spark: SparkSession) -> None:
     """Stops the running streaming queries, each when its current batch has been cancelled, then Spark. A JVM that has ended is stopped."""
+    at_end(lambda: _stop(spark))
+
+
+def _stop(spark: SparkSession) -> None:
     try:
         for query in spark.streams.active:
             query.stop()

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         clocked as clocked,
     )
     from wheel_udf.stream.sharding import (
+        key_of_shard as key_of_shard,
         shard_keys as shard_keys,
         shard_of_id as shard_of_id,
     )
@@ -101,7 +102,7 @@ else:
             "schedule_operator": ("schedule", "schedule_stored"),
             "seed_query": ("WatchSeedWorker", "WheelSeedWorker", "parcels", "seeding", "stand_ins"),
             "sharded_query": ("DEFAULT_MEMORY_MS", "clocked"),
-            "sharding": ("shard_keys", "shard_of_id"),
+            "sharding": ("key_of_shard", "shard_keys", "shard_of_id"),
             "status_row": ("ShardStatus",),
             "watch_operator": ("watch",),
             "watch_worker": ("CANCELLATION_SCHEMA",),

@@ -5,7 +5,7 @@
     leases taken, all batches committed --> tables, acts, logs of sources --> account compared --> manifest --> mark in the checkpoint
 
 An export that is killed leaves a folder without a manifest; the same export again overwrites it. One that is killed before the mark is complete; said
-again, it only marks.
+again, it only marks. Ctrl-C does not come between manifest and mark: an export that can be imported is one whose job does not start any more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from wheel_udf.common import WATCH_COUNTS, WHEEL_COUNTS, TransferError
+from wheel_udf.common import WATCH_COUNTS, WHEEL_COUNTS, Step, TransferError, no_steps, uninterrupted
 from wheel_udf.pending import PendingWork, acts, heads_of
 from wheel_udf.platform import (
     Identity,
@@ -45,7 +45,9 @@ from wheel_udf.transfer.manifest import Manifest, find_manifest, write_manifest
 from wheel_udf.transfer.settled import Settled, settle
 
 
-def export_job(spark: SparkSession, work: PendingWork, folder: str, *, keep: bool = False) -> Manifest:
+def export_job(
+    spark: SparkSession, work: PendingWork, folder: str, *, keep: bool = False, on_step: Step = no_steps
+) -> Manifest:
     """Writes all that a job at rest holds into a folder.
 
     Args:
@@ -53,6 +55,7 @@ def export_job(spark: SparkSession, work: PendingWork, folder: str, *, keep: boo
         work: Checkpoint and store of the job; of a purgatory the checkpoint.
         folder: A new folder, or that of an unfinished export.
         keep: Leave the old checkpoint as it is. Without it, the checkpoint refuses to start, so that nothing is delivered twice.
+        on_step: Called when a step begins.
 
     Returns:
         The manifest.
@@ -67,9 +70,14 @@ def export_job(spark: SparkSession, work: PendingWork, folder: str, *, keep: boo
         parts = parts_of(work)
         batch = last_committed(parts[-1])
         assert batch is not None, "something was committed"
-        manifest = _found(folder, identity, batch) or _write(spark, work, folder, identity, batch)
-        if not keep:
-            for part in parts:
+        manifest = _found(folder, identity, batch)
+        is_new = manifest is None
+        if manifest is None:
+            manifest = _write(spark, work, folder, identity, batch, on_step)
+        with uninterrupted():
+            if is_new:
+                write_manifest(folder, manifest)
+            for part in () if keep else parts:
                 mark_exported(part, manifest.export_id, folder)
     return manifest
 
@@ -88,18 +96,24 @@ def _found(folder: str, identity: Identity, batch: int) -> Manifest | None:
     return manifest
 
 
-def _write(spark: SparkSession, work: PendingWork, folder: str, identity: Identity, batch: int) -> Manifest:
+def _write(
+    spark: SparkSession, work: PendingWork, folder: str, identity: Identity, batch: int, on_step: Step
+) -> Manifest:
+    """Writes everything but the manifest, and returns that."""
     _require_unused(folder)
     purgatory = identity.mode == "purgatory"
     heads = heads_of(spark, work.query)
     tables = tables_of(spark, work.query, purgatory=purgatory)
-    settled = None if work.store is None else settle(work, heads, identity.shards, tables[MEMORY])
+    settled = None
+    if work.store is not None:
+        on_step("ends in the store", 1, len(tables) + 2)
+        settled = settle(work, heads, identity.shards, tables[MEMORY])
     if settled is not None and work.store is not None:
         tables[ENTRIES] = tables[ENTRIES].unionByName(settled.entries)
         tables[MEMORY] = tables[MEMORY].unionByName(settled.ended)
     if work.store is not None or acts_of(work.query) or earlier_records(work.query):
         tables[ACTS] = acts.audit(spark, work.store or work.query)
-    rows = {name: _written(table, f"{folder}/{name}") for name, table in tables.items()}
+    rows = _all_written(tables, folder, on_step, first=1 if settled is None else 2)
     sources = sources_of(parts_of(work)[0])
     _copy_logs(parts_of(work)[0], sources, folder)
     manifest = Manifest(
@@ -118,8 +132,18 @@ def _write(spark: SparkSession, work: PendingWork, folder: str, identity: Identi
     _require_account(manifest, heads, settled, folder)
     if settled is not None:
         settled.close()
-    write_manifest(folder, manifest)
     return manifest
+
+
+def _all_written(
+    tables: Mapping[str, DataFrame], folder: str, on_step: Step, *, first: int
+) -> dict[str, int]:
+    """Writes the tables; returns their numbers of rows."""
+    rows = {}
+    for number, (name, table) in enumerate(tables.items(), first):
+        on_step(name, number, first + len(tables) - 1)
+        rows[name] = _written(table, f"{folder}/{name}")
+    return rows
 
 
 def _clock_ms(heads: Sequence[Mapping[str, Any]], work: PendingWork) -> int | None:

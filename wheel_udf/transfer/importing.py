@@ -19,11 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.clock import Clock
-from wheel_udf.common import TransferError
+from wheel_udf.common import Step, TransferError, no_steps
 from wheel_udf.delivery import ONCE, start_with
 from wheel_udf.pending import take_over
 from wheel_udf.platform import (
     Lease,
+    at_end,
     import_mark,
     last_planned,
     mark_import,
@@ -43,7 +44,7 @@ FIRST_CLOCK: Final = {"wheel_clock": 0}
 """The position of a clock before its first tick."""
 
 
-def import_direct(
+def import_direct(  # noqa: PLR0913  # what a checkpoint is begun with
     spark: SparkSession,
     folder: str,
     *,
@@ -53,6 +54,7 @@ def import_direct(
     shards: int = 4,
     leveled: bool = False,
     name: str = "wheel",
+    on_step: Step = no_steps,
 ) -> Manifest:
     """Begins a checkpoint of the direct mode.
 
@@ -65,6 +67,7 @@ def import_direct(
         shards: Number of shards.
         leveled: Whether the contract has delay levels.
         name: As for :func:`~wheel_udf.delivery.query.deliver`.
+        on_step: Called when a step begins.
 
     Returns:
         The manifest of the export.
@@ -85,7 +88,9 @@ def import_direct(
     with beginning(manifest, folder, [checkpoint]) as is_new:
         if is_new:
             open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
+            on_step("acts", 1, 2)
             bring_acts(spark, manifest, folder, checkpoint)
+            on_step("state", 2, 2)
             entries, memory = table_of(spark, folder, ENTRIES), table_of(spark, folder, MEMORY)
             # Here there is no store: an entry that was in one is in the state now.
             memory = memory.where(memory["status"] != IN_STORE)
@@ -111,6 +116,7 @@ def import_watch(
     clock: Clock,
     shards: int = 4,
     name: str = "wheel",
+    on_step: Step = no_steps,
 ) -> Manifest:
     """Begins a checkpoint of a purgatory; arguments, result and errors are those of :func:`import_direct`."""
     manifest = read_manifest(folder)
@@ -123,7 +129,9 @@ def import_watch(
     with beginning(manifest, folder, [checkpoint]) as is_new:
         if is_new:
             open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
+            on_step("acts", 1, 2)
             bring_acts(spark, manifest, folder, checkpoint)
+            on_step("state", 2, 2)
             packed = [
                 parcels(table_of(spark, folder, kind), kind, SCHEMAS[kind], by="group", shards=shards)
                 for kind in KINDS
@@ -270,7 +278,12 @@ def run_first_batch(
         check: Called with the batch before it is committed.
     """
     writer = frame.writeStream.option("checkpointLocation", checkpoint)
-    start_with(writer.foreachBatch(check or _nothing), ONCE).awaitTermination()
+    query = start_with(writer.foreachBatch(check or _nothing), ONCE)
+    try:
+        query.awaitTermination()
+    finally:
+        # After Ctrl-C it still runs, and the lease of the checkpoint is given back next.
+        at_end(query.stop)
 
 
 def expecting(pending: int) -> Callable[[DataFrame, int], None]:

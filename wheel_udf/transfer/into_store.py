@@ -24,6 +24,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.clock import EventClock
+from wheel_udf.common import Step, no_steps
 from wheel_udf.platform import TIERED_PARTS, delta_log, open_checkpoint
 from wheel_udf.store import MARKS, NEAR, SlotStore, id_hash, store_lease, stored_rows
 from wheel_udf.stream import stand_ins
@@ -46,7 +47,13 @@ from wheel_udf.wheel import COMMAND, FAR, IN_STORE, SCHEDULE
 
 
 def import_tiered(
-    spark: SparkSession, folder: str, what: TieredWheel, *, checkpoint: str, name: str = "wheel"
+    spark: SparkSession,
+    folder: str,
+    what: TieredWheel,
+    *,
+    checkpoint: str,
+    name: str = "wheel",
+    on_step: Step = no_steps,
 ) -> Manifest:
     """Begins a checkpoint and a store of the tiered mode.
 
@@ -56,6 +63,7 @@ def import_tiered(
         what: Layout, store, clock and shards, as for :func:`~wheel_udf.tiered.start.start_tiered`; the store must be new.
         checkpoint: A new folder, or that of an unfinished import of the same export.
         name: As for ``start_tiered``.
+        on_step: Called when a step begins.
 
     Returns:
         The manifest of the export.
@@ -72,18 +80,26 @@ def import_tiered(
     SlotStore.open(spark, what.store, what.layout, create=True, keep_ms=what.keep_ms)
     with store_lease(what.store), beginning(manifest, folder, parts) as is_new:
         if is_new:
-            _begin(spark, manifest, folder, what, checkpoint, name)
+            _begin(spark, manifest, folder, what, checkpoint, name=name, on_step=on_step)
     return manifest
 
 
 def _begin(
-    spark: SparkSession, manifest: Manifest, folder: str, what: TieredWheel, checkpoint: str, name: str
+    spark: SparkSession,
+    manifest: Manifest,
+    folder: str,
+    what: TieredWheel,
+    checkpoint: str,
+    *,
+    name: str,
+    on_step: Step,
 ) -> None:
     intake = open_identity(checkpoint, name, what, manifest.export_id)
     store = SlotStore.open(spark, what.store, what.layout, create=False)
     require_one_another(store, what.store, checkpoint, intake)
     entries, memory = table_of(spark, folder, ENTRIES), table_of(spark, folder, MEMORY)
     cursor_ms = None if manifest.clock_ms is None else what.layout.cursor_of(manifest.clock_ms)
+    on_step("store", 1, 4)
     done = store.append(
         None if cursor_ms is None else _rows(store, entries, memory, cursor_ms),
         app_id=f"{intake.app_id}-import",
@@ -91,7 +107,9 @@ def _begin(
         cursor_ms=cursor_ms,
         clock_ms=manifest.clock_ms if isinstance(what.clock, EventClock) else None,
     )
+    on_step("acts", 2, 4)
     bring_acts(spark, manifest, folder, store)
+    on_step("state", 3, 4)
     is_far = F.col("deliver_at_ms") >= F.lit(cursor_ms).cast("long")
     far = entries.where(is_far)
     if manifest.mode == "direct":
@@ -109,6 +127,7 @@ def _begin(
         clock_position=_clock_position(manifest.clock_ms, done.version),
         positions=[delta_log.position_after(store.table_id, done.version)],
     )
+    on_step("intake", 4, 4)
     copy_logs(manifest, folder, f"{checkpoint}/intake", first=0)
     with no_files() as empty:
         frames = stand_ins(spark, manifest.positions, empty)

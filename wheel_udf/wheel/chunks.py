@@ -24,7 +24,7 @@ Decisions, each measured:
 from __future__ import annotations
 
 import binascii
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -38,6 +38,7 @@ MEMORY_LEVEL = 0
 """The ``level`` of chunks of memory records; levels of the wheel count from 1."""
 
 _COMPRESS_FROM_BYTES = 16_384
+_ID = "schedule_id"
 
 _LEVEL_COLUMNS = ("delay_level_ms", "level_error_ms")
 _PLAIN_COLUMNS = [name for name in ENTRY_SCHEMA.names if name not in _LEVEL_COLUMNS]
@@ -123,16 +124,25 @@ def directory_of(text: str) -> pa.Table:
     return pa.ipc.open_stream(_octets(text[: text.index(" ")])).read_all()
 
 
-def entries_of_text(text: str) -> pa.Table:
-    """All pending entries (``ENTRY_SCHEMA``) of a shard, from the column ``chunks`` of its state row."""
-    tables = [chunk.table() for chunk in chunks_from_text(text) if chunk.level != MEMORY_LEVEL]
+def entries_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
+    """All pending entries (``ENTRY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state row."""
+    tables = _tables([chunk for chunk in chunks_from_text(text) if chunk.level != MEMORY_LEVEL], ids)
     return pa.concat_tables(tables) if tables else ENTRY_SCHEMA.empty_table()
 
 
-def memory_of_text(text: str) -> pa.Table:
-    """All memory records (``MEMORY_SCHEMA``) of a shard, from the column ``chunks`` of its state row."""
-    tables = [chunk.table() for chunk in chunks_from_text(text) if chunk.level == MEMORY_LEVEL]
+def memory_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
+    """All memory records (``MEMORY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state row."""
+    tables = _tables([chunk for chunk in chunks_from_text(text) if chunk.level == MEMORY_LEVEL], ids)
     return pa.concat_tables(tables) if tables else MEMORY_SCHEMA.empty_table()
+
+
+def _tables(chunks: Sequence[Chunk], ids: Collection[str] | None) -> list[pa.Table]:
+    """The rows of chunks, or those of some ids: of a chunk without any of them, only the column of the ids is decompressed."""
+    if ids is None:
+        return [chunk.table() for chunk in chunks]
+    wanted = pa.array(ids, pa.string())
+    found = ((chunk, pc.is_in(chunk.table(_ID)[_ID], value_set=wanted)) for chunk in chunks)
+    return [chunk.table().filter(is_wanted) for chunk, is_wanted in found if pc.any(is_wanted).as_py()]
 
 
 def table_to_text(table: pa.Table) -> str:

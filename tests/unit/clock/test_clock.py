@@ -69,7 +69,7 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """A wall clock that stands at 0 until a test moves it."""
     now = {"ms": 0}
     monkeypatch.setattr(clock_module, "wall_clock_ms", lambda: now["ms"])
-    monkeypatch.setattr(clock_module, "_elapsed_ms", lambda: now["ms"])
+    monkeypatch.setattr(clock_module, "elapsed_ms", lambda: now["ms"])
     return now
 
 

@@ -314,3 +314,17 @@ def test_the_example_configs_are_listed_printed_and_copied(program: Program, tmp
         " files would be overwritten",
         " there is no such example config",
     ]
+
+
+def test_an_interrupt_is_one_line_and_exit_code_130(program: Program) -> None:
+    program.failure = KeyboardInterrupt()  # type: ignore[assignment]  # as Ctrl-C raises it
+    assert program("run", "--config", str(program.file)) == 130
+    assert program.errors == ["run: interrupted; the next start goes on from the checkpoint"]
+
+
+def test_an_error_of_what_is_closed_after_an_interrupt_is_not_reported(program: Program) -> None:
+    closing = RuntimeError("an answer of another question")
+    closing.__context__ = KeyboardInterrupt()
+    program.failure = closing
+    assert program("dry-run", "--config", str(program.file)) == 130
+    assert program.errors == ["dry-run: interrupted"]

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.unit.page.figures import subject_of
 from wheel_udf.common import ActError, CheckpointError
 from wheel_udf.page.reader import Figure, Reader
+from wheel_udf.page.readings import unless_unchanged
+from wheel_udf.page.subject import Subject
 from wheel_udf.page.tasks import Tasks
 
 
@@ -97,12 +100,75 @@ def test_what_an_act_has_changed_is_read_again_at_once() -> None:
     reader.join()
 
 
+def test_the_same_reading_is_not_made_twice_at_once() -> None:
+    began, may_end, running, most = threading.Semaphore(0), threading.Event(), [], []
+
+    def read() -> dict[str, Any]:
+        running.append(1)
+        most.append(len(running))
+        began.release()
+        may_end.wait()
+        running.pop()
+        return {}
+
+    reader = Reader({"acts": read}, every_ms=10_000_000, now_ms=Hand())
+    reader.start()
+    began.acquire()
+    second = threading.Thread(target=reader.read, args=("acts",))
+    second.start()
+    may_end.set()
+    second.join()
+    reader.stop()
+    reader.join()
+    assert most == [1, 1], "one after the other"
+
+
+def test_a_reading_is_made_again_only_if_what_it_reads_has_changed() -> None:
+    versions, reads = iter([7, 7, 8, 8]), []
+
+    def read(_subject: Subject) -> dict[str, Any]:
+        reads.append(len(reads))
+        return {"pending": len(reads)}
+
+    reading = unless_unchanged(read, lambda _subject: next(versions))
+    found = [reading(subject_of())["pending"] for _ in range(4)]
+    assert (found, reads) == ([1, 1, 2, 2], [0, 1])
+
+
+def test_a_reading_that_failed_is_made_again_although_nothing_has_changed() -> None:
+    answers: list[Any] = [CheckpointError("the plan of a batch is damaged"), {"pending": 3}]
+
+    def read(_subject: Subject) -> dict[str, Any]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return dict(answer)
+
+    reading = unless_unchanged(read, lambda _subject: 7)
+    with pytest.raises(CheckpointError):
+        reading(subject_of())
+    assert reading(subject_of()) == {"pending": 3}
+
+
+def test_the_same_question_is_one_task_until_it_is_answered() -> None:
+    may_end, clock = threading.Event(), Hand()
+    tasks = Tasks(clock)
+    first = tasks.add("search", {"id": "a"}, may_end.wait)
+    clock.at_ms += 600_000
+    assert tasks.add("search", {"id": "a"}, lambda: 2) is first
+    may_end.set()
+    tasks.stop()
+
+
 def test_the_same_question_within_seconds_is_one_task() -> None:
     clock = Hand()
     tasks = Tasks(clock)
     first = tasks.add("search", {"id": "a"}, lambda: 1)
     assert tasks.add("search", {"id": "a"}, lambda: 2) is first
     assert tasks.add("search", {"id": "b"}, lambda: 3) is not first
+    answered = threading.Event()
+    tasks.add("search", {"id": "the next one"}, answered.set)
+    answered.wait()
     clock.at_ms += 5_000
     assert tasks.add("search", {"id": "a"}, lambda: 4) is not first
     assert tasks.add("act", {"id": "a"}, lambda: 5) is not tasks.add("act", {"id": "a"}, lambda: 6)

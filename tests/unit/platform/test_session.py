@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import stat
+import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from wheel_udf.common.errors import SessionError
 from wheel_udf.platform import jars, java as java_program, session
+from wheel_udf.platform.downloads import Downloads
 
 ROOT = Path(__file__).parents[3]
 
@@ -215,7 +218,7 @@ def test_a_download_is_tried_three_times_and_then_explained(
     broken.chmod(0o755)
 
     with pytest.raises(SessionError, match=r"cannot be downloaded.*connection refused.*check the network"):
-        jars._run_ivy([str(broken)])
+        jars._run_ivy([str(broken)], Downloads())
 
     assert (tmp_path / "calls").read_text() == "x\nx\nx\n"
     assert "3 of 3 attempts" in capsys.readouterr().err
@@ -238,7 +241,7 @@ def test_a_good_download_replaces_the_jars_of_before(tmp_path: Path, monkeypatch
     into.mkdir(parents=True)
     (into / "old.jar").touch()
 
-    def pretend(command: list[str]) -> None:
+    def pretend(command: list[str], _downloads: Downloads) -> None:
         target = Path(command[command.index("-retrieve") + 1].partition("[conf]")[0]) / "spark"
         target.mkdir()
         (target / "new.jar").touch()
@@ -248,6 +251,35 @@ def test_a_good_download_replaces_the_jars_of_before(tmp_path: Path, monkeypatch
 
     assert jars.resolve("spark", ivy_file=ROOT / "conf" / "ivy.xml", into=into) == into
     assert [path.name for path in sorted((tmp_path / "jars").rglob("*"))] == ["spark", "new.jar"]
+
+
+def test_downloads_that_are_ended_stop_what_runs_and_begin_nothing_more() -> None:
+    downloads, codes = Downloads(), []
+    running = threading.Thread(
+        target=lambda: codes.append(downloads.run(["tail", "-f", os.devnull])[0]), daemon=True
+    )
+    running.start()
+    tick = threading.Event()
+    while not downloads._running:
+        tick.wait(0.01)
+    downloads.end()
+    running.join()
+
+    assert codes == [-signal.SIGKILL]
+    with pytest.raises(SessionError, match="interrupted"):
+        downloads.run(["true"])
+
+
+def test_an_interrupt_of_the_command_line_is_one_line_and_code_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_args: object, **_more: object) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jars, "resolve", interrupted)
+
+    assert jars.main(["spark", "broker"]) == 130
+    assert capsys.readouterr().err == "interrupted: a folder of jars is complete or as it was before\n"
 
 
 def test_the_command_line_answers_a_fault_with_one_line_and_code_1(

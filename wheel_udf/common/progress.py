@@ -1,0 +1,176 @@
+"""Progress of long work on standard error: a bar on a terminal, a line now and then elsewhere, nothing for short work.
+
+::
+
+    terminal     export 2/3 entries:  38%|######          | 3/8 tasks [00:12<00:20, 0.25 tasks/s]
+    elsewhere    export, step 2 of 3, entries: 3 of 8 tasks; 20 s left                               every 10 s, the first one after 10 s
+
+Standard output is never written to: it has what other programs read. A bar is removed when the work ends; a line that is printed
+meanwhile (:meth:`Progress.around`) stands above it.
+
+The bar is tqdm's, which is imported when a bar is drawn: what executors load does not need it. The rate and the time left are those of the step, because
+steps differ in kind.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self, TextIO
+
+from wheel_udf.common.secrets import hide
+
+Step = Callable[[str, int, int], None]
+"""(name, number from 1, number of steps): called when a step of some work begins."""
+
+SHORT_MS: Final = 2_000
+"""Work that takes less shows nothing."""
+EVERY_MS: Final = 10_000
+"""Distance of the lines where there is no terminal."""
+
+_BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:,.0f}/{total:,.0f}{unit} [{elapsed}<{remaining}, {rate_fmt}]"
+
+
+def no_steps(_name: str, _number: int, _of: int) -> None:
+    """A :data:`Step` for work that nobody looks at."""
+
+
+class Progress:
+    """Shows how far some work is; a context manager. Safe to use from several threads.
+
+    Args:
+        what: The work, such as ``export``.
+        stream: Where to show it.
+        elapsed_ms: A clock that never goes back.
+        unit: What is counted.
+        lines: Whether there are lines where there is no terminal; False for work that prints lines of its own.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        stream: TextIO,
+        elapsed_ms: Callable[[], int],
+        *,
+        unit: str = "rows",
+        lines: bool = True,
+    ) -> None:
+        self._what, self._unit, self._lines = what, unit, lines
+        self._stream, self._elapsed_ms = stream, elapsed_ms
+        self._is_terminal = _is_terminal(stream)
+        self._lock = threading.RLock()
+        self._bar: Any = None
+        self._began_ms = self._step_ms = self._shown_ms = elapsed_ms()
+        self._step: tuple[str, int, int] | None = None
+        self.steps = 0
+        """Number of steps that have begun."""
+
+    def step(self, name: str, number: int, of: int) -> None:
+        """Begins a step: a :data:`Step`."""
+        with self._lock:
+            self._close_bar()
+            self._step, self._step_ms = (name, number, of), self._elapsed_ms()
+            self.steps += 1
+
+    def show(self, done: int, total: int) -> None:
+        """Shows that `done` of `total` units are done; `total` may have grown."""
+        now_ms = self._elapsed_ms()
+        with self._lock:
+            if total <= 0 or now_ms - self._began_ms < SHORT_MS:
+                return
+            if self._is_terminal:
+                self._draw(done, total)
+            elif self._lines and now_ms - self._shown_ms >= EVERY_MS:
+                self._shown_ms = now_ms
+                title, spent_ms = self._title(", step {} of {}, {}"), now_ms - self._step_ms
+                self._print(line_of(title, done, total, self._unit, spent_ms))
+
+    def around(self, say: Callable[[str], None]) -> Callable[[str], None]:
+        """Returns `say`, with the bar out of the way of each line."""
+
+        def said(line: str) -> None:
+            with self._lock:
+                if self._bar is not None:
+                    self._bar.clear()
+                say(line)
+
+        return said
+
+    def __enter__(self) -> Self:
+        """Begins."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Removes the bar."""
+        with self._lock:
+            self._close_bar()
+
+    def _title(self, pattern: str) -> str:
+        """The work and its step, if it has steps."""
+        if self._step is None:
+            return self._what
+        name, number, of = self._step
+        return self._what + pattern.format(number, of, name)
+
+    def _draw(self, done: int, total: int) -> None:
+        if self._bar is None:
+            from tqdm import tqdm
+
+            tqdm.monitor_interval = 0  # no thread: show() is called often enough
+            title = hide(self._title(" {}/{} {}"))
+            self._bar = tqdm(
+                total=total,
+                desc=title,
+                unit=f" {self._unit}",
+                bar_format=_BAR,
+                leave=False,
+                file=self._stream,
+            )
+            # The rate of the step, and not of the time since the bar appeared.
+            self._bar.start_t -= (self._elapsed_ms() - self._step_ms) / 1_000
+        self._bar.total, self._bar.n = total, done
+        self._bar.refresh()
+
+    def _close_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def _print(self, line: str) -> None:
+        with suppress(OSError, ValueError):  # a closed stream ends no work
+            print(hide(line), file=self._stream, flush=True)
+
+
+def line_of(title: str, done: int, total: int, unit: str, spent_ms: int) -> str:
+    """Progress as a line: ``export: 1,234,567 of 10,000,000 rows; 40 s left``; without the time left before the first unit is done.
+
+    Args:
+        title: The work.
+        done: Units that are done.
+        total: All units.
+        unit: Their name.
+        spent_ms: How long that took.
+    """
+    text = f"{title}: {done:,} of {total:,} {unit}"
+    if done <= 0:
+        return text
+    return f"{text}; {left_text(spent_ms * max(total - done, 0) // done)} left"
+
+
+def left_text(left_ms: int) -> str:
+    """A time that is still needed, roughly: ``40 s``, ``12 min``, ``3.5 h``."""
+    seconds = left_ms / 1_000
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 99.5 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError):  # no stream, or a closed one
+        return False

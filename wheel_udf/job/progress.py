@@ -1,0 +1,28 @@
+"""The progress of a verb, on standard error (:mod:`wheel_udf.common.progress`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from wheel_udf.clock import elapsed_ms
+from wheel_udf.common import Progress
+from wheel_udf.platform import showing_tasks
+
+
+@contextmanager
+def progress_of(spark: SparkSession, what: str) -> Iterator[Progress]:
+    """Inside, the progress of Spark's jobs is shown.
+
+    Args:
+        spark: The session of the verb.
+        what: The verb.
+
+    Yields:
+        The display: its ``step`` takes the steps, its ``around`` lets lines be printed beside a bar.
+    """
+    with Progress(what, sys.stderr, elapsed_ms, unit="tasks") as progress, showing_tasks(spark, progress):
+        yield progress
