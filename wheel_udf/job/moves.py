@@ -64,12 +64,13 @@ def _export(spark: SparkSession, config: JobConfig, folder: str, say: Say, *, ke
 
 def _import(spark: SparkSession, config: JobConfig, folder: str, say: Say) -> None:
     _require_same_sources(config, read_manifest(folder), folder)
-    manifest = _imported(spark, config, folder)
+    manifest = imported(spark, config, folder)
     say(f"imported {folder} into {config.checkpoint}")
     _say_content(manifest, say)
 
 
-def _imported(spark: SparkSession, config: JobConfig, folder: str) -> Manifest:
+def imported(spark: SparkSession, config: JobConfig, folder: str) -> Manifest:
+    """Imports an export into the checkpoint (and store) of a config."""
     if isinstance(config, TieredConfig):
         what = tiered_wheel_of(config, until_ms=None)
         return import_tiered(spark, folder, what, checkpoint=config.checkpoint, name=config.name)

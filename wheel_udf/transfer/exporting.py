@@ -6,6 +6,8 @@
 
 An export that is killed leaves a folder without a manifest; the same export again overwrites it. One that is killed before the mark is complete; said
 again, it only marks.
+
+An export *without* ids (:mod:`wheel_udf.transfer.forgetting`) leaves out their rows. A pending entry among them is counted as one that a cancel has ended.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.common import WATCH_COUNTS, WHEEL_COUNTS, TransferError
-from wheel_udf.pending import PendingWork, acts, heads_of
+from wheel_udf.pending import PendingWork, acts, heads_of, records_without
 from wheel_udf.platform import (
     Identity,
     acts_of,
@@ -41,11 +43,14 @@ from wheel_udf.transfer.content import (
     sources_of,
     tables_of,
 )
+from wheel_udf.transfer.id_rows import ended_by_cancel, split
 from wheel_udf.transfer.manifest import Manifest, find_manifest, write_manifest
 from wheel_udf.transfer.settled import Settled, settle
 
 
-def export_job(spark: SparkSession, work: PendingWork, folder: str, *, keep: bool = False) -> Manifest:
+def export_job(
+    spark: SparkSession, work: PendingWork, folder: str, *, keep: bool = False, without: Sequence[str] = ()
+) -> Manifest:
     """Writes all that a job at rest holds into a folder.
 
     Args:
@@ -53,6 +58,7 @@ def export_job(spark: SparkSession, work: PendingWork, folder: str, *, keep: boo
         work: Checkpoint and store of the job; of a purgatory the checkpoint.
         folder: A new folder, or that of an unfinished export.
         keep: Leave the old checkpoint as it is. Without it, the checkpoint refuses to start, so that nothing is delivered twice.
+        without: Ids that are left out; to forget them, use :func:`~wheel_udf.transfer.forgetting.forget_ids`.
 
     Returns:
         The manifest.
@@ -62,12 +68,15 @@ def export_job(spark: SparkSession, work: PendingWork, folder: str, *, keep: boo
         CheckpointError: There is no checkpoint, or it is damaged.
         GeometryChangedError: It is of another format.
         TransferError: Something is unfinished, or the folder holds another export or something else.
+        ActError: One of the ids is empty or not UTF-8.
     """
     with at_rest(work) as identity:
         parts = parts_of(work)
         batch = last_committed(parts[-1])
         assert batch is not None, "something was committed"
-        manifest = _found(folder, identity, batch) or _write(spark, work, folder, identity, batch)
+        manifest = _found(folder, identity, batch)
+        if manifest is None:
+            manifest = _write(spark, work, folder, identity, batch, without)
         if not keep:
             for part in parts:
                 mark_exported(part, manifest.export_id, folder)
@@ -88,7 +97,14 @@ def _found(folder: str, identity: Identity, batch: int) -> Manifest | None:
     return manifest
 
 
-def _write(spark: SparkSession, work: PendingWork, folder: str, identity: Identity, batch: int) -> Manifest:
+def _write(
+    spark: SparkSession,
+    work: PendingWork,
+    folder: str,
+    identity: Identity,
+    batch: int,
+    without: Sequence[str],
+) -> Manifest:
     _require_unused(folder)
     purgatory = identity.mode == "purgatory"
     heads = heads_of(spark, work.query)
@@ -97,7 +113,11 @@ def _write(spark: SparkSession, work: PendingWork, folder: str, identity: Identi
     if settled is not None and work.store is not None:
         tables[ENTRIES] = tables[ENTRIES].unionByName(settled.entries)
         tables[MEMORY] = tables[MEMORY].unionByName(settled.ended)
-    if work.store is not None or acts_of(work.query) or earlier_records(work.query):
+    ended = 0
+    if without:
+        tables, ended = split(spark, tables, without)
+        tables[ACTS] = records_without(spark, work.store or work.query, without, ended)
+    elif work.store is not None or acts_of(work.query) or earlier_records(work.query):
         tables[ACTS] = acts.audit(spark, work.store or work.query)
     rows = {name: _written(table, f"{folder}/{name}") for name, table in tables.items()}
     sources = sources_of(parts_of(work)[0])
@@ -111,11 +131,11 @@ def _write(spark: SparkSession, work: PendingWork, folder: str, identity: Identi
         app_id=identity.app_id,
         batch=batch,
         clock_ms=_clock_ms(heads, work),
-        counts=_counts(heads, settled, WATCH_COUNTS if purgatory else WHEEL_COUNTS),
+        counts=ended_by_cancel(_counts(heads, settled, WATCH_COUNTS if purgatory else WHEEL_COUNTS), ended),
         rows=rows,
         positions=[source.position for source in sources],
     )
-    _require_account(manifest, heads, settled, folder)
+    _require_account(manifest, heads, settled, ended, folder)
     if settled is not None:
         settled.close()
     write_manifest(folder, manifest)
@@ -158,11 +178,11 @@ def _copy_logs(part: str, sources: Sequence[Source], folder: str) -> None:
 
 
 def _require_account(
-    manifest: Manifest, heads: Sequence[Mapping[str, Any]], settled: Settled | None, folder: str
+    manifest: Manifest, heads: Sequence[Mapping[str, Any]], settled: Settled | None, ended: int, folder: str
 ) -> None:
     """Refuses an export in which an entry would be lost: what is pending and what was settled is what the shards have counted."""
     told = sum(int(head["pending"]) + int(head.get("far") or 0) for head in heads)
-    expected = told - (0 if settled is None else settled.gone)
+    expected = told - (0 if settled is None else settled.gone) - ended
     if manifest.pending != expected:
         raise TransferError(
             "the export does not hold what is pending",
