@@ -20,6 +20,7 @@ tables, Kafka topics or files; one :class:`BatchReport` per batch; the hint, whi
         `-- rejects -----------------------------------------------> one write, last              batch_writer
 
     progress, summary    texts: the line of a batch, the account of a run
+    row_removal          removes the rows of ids from what sinks have written
 
 Where would I add a sink?
     In a module of its own here: a frozen dataclass with the three methods of :class:`~wheel_udf.delivery.destinations.Sink` (``missing_reason``, ``write``,
@@ -90,6 +91,14 @@ if TYPE_CHECKING:
         BatchReport as BatchReport,
         Stored as Stored,
     )
+    from wheel_udf.delivery.row_removal import (
+        count_rows as count_rows,
+        frame_of_ids as frame_of_ids,
+        has_deletion_vectors as has_deletion_vectors,
+        remove_rows as remove_rows,
+        rows_of_ids as rows_of_ids,
+        rows_without_ids as rows_without_ids,
+    )
     from wheel_udf.delivery.summary import (
         Summary as Summary,
     )
@@ -109,6 +118,14 @@ else:
             "query": ("AVAILABLE_NOW", "ONCE", "deliver", "start_with"),
             "progress": ("duration_text", "progress_line"),
             "report": ("BatchReport", "Stored"),
+            "row_removal": (
+                "count_rows",
+                "frame_of_ids",
+                "has_deletion_vectors",
+                "remove_rows",
+                "rows_of_ids",
+                "rows_without_ids",
+            ),
             "summary": ("Summary",),
         },
     )

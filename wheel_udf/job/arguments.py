@@ -32,6 +32,9 @@ MOVE_VERBS: Final = {
 REPAIR_VERB: Final = {
     "repair": "finds what is damaged in the checkpoint of a stopped job, and repairs what can be proved harmless"
 }
+FORGET_VERB: Final = {
+    "forget": "removes what is stored about ids (pending, remembered, acts, rows of Delta tables), and says what is left where"
+}
 UI_VERB: Final = {
     "ui": "serves a page in the browser: the wheel, what falls due, lateness, the account, rejects, the history of an id"
 }
@@ -51,6 +54,7 @@ VERBS: Final = (
     | UI_VERB
     | MOVE_VERBS
     | REPAIR_VERB
+    | FORGET_VERB
     | EXPLAIN_VERB
     | INIT_VERB
     | CONF_VERB
@@ -63,6 +67,7 @@ _TASKS: Final[Mapping[str, tuple[str, ...]]] = {
     "change pending entries": ("cancel", "move", "reroute"),
     "move a job": ("export", "import"),
     "repair a job": ("repair",),
+    "delete what is stored about an id": ("forget",),
     "start from an example": ("init", "conf", "broker"),
 }
 
@@ -89,7 +94,7 @@ it is stopped. With an interval, an idle wheel runs a batch each clock.heartbeat
 _EPILOG: Final = f"""\
 kinds of config: a scheduler has a section source. A purgatory has the sections operations and events: operations
 wait for events until they are complete, cancelled or expired ({PROGRAM} conf unpaid_orders). A purgatory has the
-verbs run, dry-run, explain, pending, ui, cancel, acts, export, import and repair. An outcome is decided when the clock has passed its instant, so --until has to be
+verbs run, dry-run, explain, pending, ui, cancel, acts, export, import, repair and forget. An outcome is decided when the clock has passed its instant, so --until has to be
 later than the last instant that matters.
 
 {_UNTIL}
@@ -98,7 +103,8 @@ secrets: ${{env:NAME}} and ${{file:/path}} in any text of the config are replace
 exit codes:
   0  success; also after SIGINT (Ctrl-C) or SIGTERM, when the running batch has finished and the summary is printed.
      Under spark-submit such a signal ends the JVM at once, with 130 or 143; the next start repeats the batch
-  1  the run failed (Spark, a sink, the checkpoint is in use, anything unexpected); repair: something cannot be repaired
+  1  the run failed (Spark, a sink, the checkpoint is in use, anything unexpected); repair: something cannot be repaired;
+     forget: the job runs, so its checkpoint is left
   2  an error in usage, config, command contract or checkpoint: change something before the next start
   130  Ctrl-C ended a verb other than run: nothing is half done, and the last line says how to go on
 
@@ -185,6 +191,7 @@ def _parser() -> argparse.ArgumentParser:
         "repair", parents=[_of_config()], description=_sentence("repair"), allow_abbrev=False
     )
     repair.add_argument("--dry-run", action="store_true", help="says what would be done and changes nothing")
+    _add_forget(verbs)
     _add_explain(verbs)
     conf = verbs.add_parser("conf", description=_sentence("conf"), allow_abbrev=False)
     conf.add_argument("name", nargs="?", metavar="NAME", help="prints this file, such as scheduler")
@@ -339,6 +346,20 @@ def _add_ui_verb(verbs: _Verbs[argparse.ArgumentParser]) -> None:
         metavar="NAME",
         help="a further name by which the page is opened, such as that of a proxy; repeatable",
     )
+
+
+def _add_forget(verbs: _Verbs[argparse.ArgumentParser]) -> None:
+    forget = verbs.add_parser(
+        "forget", parents=[_of_config()], description=_sentence("forget"), allow_abbrev=False
+    )
+    forget.add_argument(
+        "--id",
+        action="append",
+        required=True,
+        metavar="ID",
+        help="a schedule_id (of a purgatory: an op_id, or the key of events); repeatable",
+    )
+    forget.add_argument("--dry-run", action="store_true", help="counts the rows and changes nothing")
 
 
 def _add_broker(verbs: _Verbs[argparse.ArgumentParser]) -> None:

@@ -7,6 +7,7 @@
     wheel-udf pending | forecast | history | acts | cancel | move | reroute --config FILE ...  verbs
     wheel-udf export --to FOLDER | import --from FOLDER  --config FILE                         moves
     wheel-udf repair --config FILE [--dry-run]                                                 repair
+    wheel-udf forget --config FILE --id ID [--id ID]... [--dry-run]                            forget
     wheel-udf conf [NAME] [--copy FOLDER]                                                      examples
     wheel-udf init [NAME] [--into FOLDER]                                                      starters
     wheel-udf broker [--port N] [--folder FOLDER] [--topic NAME]...                            broker
@@ -28,7 +29,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
 
 from wheel_udf.common import INTERRUPTED, ConfigErrors, hide
-from wheel_udf.job.arguments import MOVE_VERBS, PENDING_VERBS, REPAIR_VERB, parse
+from wheel_udf.job.arguments import FORGET_VERB, MOVE_VERBS, PENDING_VERBS, REPAIR_VERB, parse
 
 if TYPE_CHECKING:
     from wheel_udf.job.models import JobConfig
@@ -47,6 +48,7 @@ _MODULES = {
     **dict.fromkeys(PENDING_VERBS, "verbs"),
     **dict.fromkeys(MOVE_VERBS, "moves"),
     **dict.fromkeys(REPAIR_VERB, "repair"),
+    **dict.fromkeys(FORGET_VERB, "forget"),
 }
 """Verbs with a function ``execute(config, arguments, say)``, and the modules of this room that have it."""
 _WITHOUT_CONFIG = {"broker": "broker", "init": "starters"}

@@ -15,7 +15,7 @@ import argparse
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.common import Step, TransferError, instant_text
+from wheel_udf.common import Step, TransferError, instant_text, no_steps
 from wheel_udf.job.compose import Say, clock_of, pending_work_of, session, tiered_wheel_of
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.progress import progress_of
@@ -52,7 +52,7 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
             _say_export(manifest, asked.folder, say, keep=asked.keep)
         else:
             _require_same_sources(config, read_manifest(asked.folder), asked.folder)
-            manifest = _imported(spark, config, asked.folder, progress.step)
+            manifest = imported(spark, config, asked.folder, progress.step)
             say(f"imported {asked.folder} into {config.checkpoint}")
             _say_content(manifest, say)
     return 0
@@ -68,7 +68,8 @@ def _say_export(manifest: Manifest, folder: str, say: Say, *, keep: bool) -> Non
     )
 
 
-def _imported(spark: SparkSession, config: JobConfig, folder: str, on_step: Step) -> Manifest:
+def imported(spark: SparkSession, config: JobConfig, folder: str, on_step: Step = no_steps) -> Manifest:
+    """Imports an export into the checkpoint (and store) of a config."""
     if isinstance(config, TieredConfig):
         what = tiered_wheel_of(config, until_ms=None)
         return import_tiered(

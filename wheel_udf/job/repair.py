@@ -134,7 +134,7 @@ def _evidence(spark: SparkSession, config: JobConfig, path: str, app_id: str) ->
         (place, app_id if pattern is not None else rejects_app_id(app_id))
         for pattern, kind, root in sinks
         if kind == "delta" and root is not None
-        for place in _tables_of(pattern, root)
+        for place in tables_of(pattern, root)
     }
     states = _states(spark, tables)
     blind = {f"{kind} {root or pattern or ''}".rstrip() for pattern, kind, root in sinks if kind != "delta"}
@@ -162,7 +162,7 @@ def _recorded_places(path: str) -> Iterator[SinkPlace]:
             yield None, kind, root
 
 
-def _tables_of(pattern: str | None, root: str) -> Iterable[str]:
+def tables_of(pattern: str | None, root: str) -> Iterable[str]:
     """The places of the tables that exist for a pattern, as far as they can be tables."""
     if pattern is None:
         return [place_of(root, None)]

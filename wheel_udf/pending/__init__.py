@@ -28,6 +28,8 @@ from wheel_udf.common.exports import exports
 if TYPE_CHECKING:
     from wheel_udf.pending import acts as acts
     from wheel_udf.pending.audit import (
+        has_id as has_id,
+        records_without as records_without,
         take_over as take_over,
     )
     from wheel_udf.pending.entries import (
@@ -57,7 +59,7 @@ else:
         __name__,
         {
             "entries": ("PendingWork", "forecast", "pending", "read_to", "stored"),
-            "audit": ("take_over",),
+            "audit": ("has_id", "records_without", "take_over"),
             "history": ("history_of",),
             "operation_history": ("operation_history_of",),
             "operations": ("operations_pending",),

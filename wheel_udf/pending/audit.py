@@ -23,14 +23,15 @@ import getpass
 import json
 import logging
 import os
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
+from wheel_udf.clock import wall_clock_ms
 from wheel_udf.common import ActError, typed_record
 from wheel_udf.platform import (
     SPARK_ERRORS,
@@ -48,6 +49,8 @@ AUDIT_SCHEMA: Final = (
     "at timestamp, act string, by string, picked string, change string, rows long, batch long"
 )
 _NAMES: Final = ("act", "by", "picked", "change", "rows", "batch")
+FORGOTTEN: Final = "(forgotten)"
+"""Stands in a record for a text that had a forgotten id."""
 _KEY: Final = "wheel_udf.act"
 _MARK: Final = "acts"
 """Transactions of the table of records: the number of the last act that was copied, and all before it."""
@@ -61,7 +64,7 @@ class Act:
 
     Attributes:
         at_ms: When it was done (UTC epoch ms).
-        act: ``cancel``, ``move`` or ``reroute``.
+        act: ``cancel``, ``move`` or ``reroute``; ``forget`` (:mod:`wheel_udf.transfer.forgetting`).
         by: The user who did it.
         picked: The selection.
         change: What was changed, such as ``to sms``; empty for a cancel.
@@ -135,6 +138,33 @@ def audit(spark: SparkSession, place: SlotStore | str) -> DataFrame:
     if last is not None and last not in batches:
         copied = copied.unionByName(_frame(spark, _in_log(spark, store)))
     return copied.dropDuplicates(["batch"])
+
+
+def records_without(spark: SparkSession, place: SlotStore | str, ids: Sequence[str], ended: int) -> DataFrame:
+    """Returns all acts (:data:`AUDIT_SCHEMA`) without these ids, and a record that so many ids were forgotten.
+
+    Args:
+        spark: A session.
+        place: As for :func:`audit`, like the errors.
+        ids: Values of ``schedule_id`` (of a purgatory: ``op_id``).
+        ended: Number of pending entries that end with it.
+    """
+    columns = F.unix_millis("at").alias("at_ms"), *(F.col(name) for name in _NAMES)
+    acts = [Act(**row.asDict()) for row in audit(spark, place).select(*columns).collect()]
+    last = max((act.batch for act in acts), default=-1)
+    name = "1 id" if len(ids) == 1 else f"{len(ids)} ids"
+    forget = Act(wall_clock_ms(), "forget", user_name(), name, "", rows=ended, batch=last + 1)
+    return _frame(spark, [*(_redacted(act, ids) for act in acts), forget])
+
+
+def _redacted(act: Act, ids: Sequence[str]) -> Act:
+    picked, change = (FORGOTTEN if has_id(text, ids) else text for text in (act.picked, act.change))
+    return replace(act, picked=picked, change=change)
+
+
+def has_id(text: str, ids: Sequence[str]) -> bool:
+    """Whether a text of a record contains one of the ids, as it is or as Python or SQL write it."""
+    return any(form in text for each in ids for form in (each, repr(each)[1:-1], each.replace("'", "''")))
 
 
 def act_of_file(noted: dict[str, Any]) -> Act:

@@ -197,9 +197,13 @@ if TYPE_CHECKING:
         Lease as Lease,
     )
     from wheel_udf.platform.move_marks import (
+        FORGETTING as FORGETTING,
+        empty_for_import as empty_for_import,
+        export_mark as export_mark,
         import_mark as import_mark,
         mark_exported as mark_exported,
         mark_import as mark_import,
+        require_startable as require_startable,
     )
     from wheel_udf.platform.places import (
         place_of as place_of,
@@ -276,7 +280,15 @@ else:
             "jvm": ("SPARK_ERRORS",),
             "kafka_admin": ("TopicInfo",),
             "lease": ("Lease",),
-            "move_marks": ("import_mark", "mark_exported", "mark_import"),
+            "move_marks": (
+                "FORGETTING",
+                "empty_for_import",
+                "export_mark",
+                "import_mark",
+                "mark_exported",
+                "mark_import",
+                "require_startable",
+            ),
             "planned_settings": ("PlannedSettings",),
             "places": ("place_of",),
             "repair": ("Decision", "Evidence", "apply_repair", "decide_repair"),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -49,6 +50,9 @@ class Folder(Protocol):
 
     def create(self, name: str, content: bytes) -> bool:
         """Writes a new file as a whole, with the folders that it needs. Returns False, and writes nothing, if there is one of this name."""
+
+    def remove(self, name: str) -> None:
+        """Removes a file, or a folder with all that is in it. Does nothing if there is none of this name."""
 
     def unwritable_reason(self) -> str | None:
         """Writes a small file and removes it, with the folders that it needed. Returns why that failed; None if it did not."""
@@ -97,6 +101,13 @@ class _LocalFolder:
             draft.unlink(missing_ok=True)
         _sync(place.parent)
         return True
+
+    def remove(self, name: str) -> None:
+        place = self.folder / name
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
 
     def unwritable_reason(self) -> str | None:
         missing = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
@@ -203,6 +214,9 @@ class _HadoopFolder:
             stream.cancel()
             raise
         stream.close()
+
+    def remove(self, name: str) -> None:
+        self._system.delete(self._path(self.name(name)), True)  # noqa: FBT003  # with what is in it; py4j knows no keywords
 
     def unwritable_reason(self) -> str | None:
         place, missing = self._path(self.folder), []

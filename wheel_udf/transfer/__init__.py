@@ -34,6 +34,7 @@ Design
     seeds        the scalars of the new shards
     importing    import_direct, import_watch
     into_store   import_tiered
+    forgetting   forget_ids: all that a job at rest holds about ids is removed; id_rows: which rows these are
 
 May import: common, wheel, purgatory, platform, clock, stream, delivery, store, pending, tiered; pyspark, pyarrow.
 """
@@ -45,8 +46,17 @@ from typing import TYPE_CHECKING
 from wheel_udf.common.exports import exports
 
 if TYPE_CHECKING:
+    from wheel_udf.transfer.content import (
+        ACTS as ACTS,
+    )
     from wheel_udf.transfer.exporting import (
         export_job as export_job,
+    )
+    from wheel_udf.transfer.forgetting import (
+        STORED as STORED,
+        forget_ids as forget_ids,
+        held_of as held_of,
+        is_begun as is_begun,
     )
     from wheel_udf.transfer.importing import (
         import_direct as import_direct,
@@ -63,7 +73,9 @@ else:
     __getattr__, __dir__ = exports(
         __name__,
         {
+            "content": ("ACTS",),
             "exporting": ("export_job",),
+            "forgetting": ("STORED", "forget_ids", "held_of", "is_begun"),
             "importing": ("import_direct", "import_watch"),
             "into_store": ("import_tiered",),
             "manifest": ("Manifest", "read_manifest"),

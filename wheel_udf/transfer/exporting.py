@@ -6,6 +6,8 @@
 
 An export that is killed leaves a folder without a manifest; the same export again overwrites it. One that is killed before the mark is complete; said
 again, it only marks. Ctrl-C does not come between manifest and mark: an export that can be imported is one whose job does not start any more.
+
+An export *without* ids (:mod:`wheel_udf.transfer.forgetting`) leaves out their rows. A pending entry among them is counted as one that a cancel has ended.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.common import WATCH_COUNTS, WHEEL_COUNTS, Step, TransferError, no_steps, uninterrupted
-from wheel_udf.pending import PendingWork, acts, heads_of
+from wheel_udf.pending import PendingWork, acts, heads_of, records_without
 from wheel_udf.platform import (
     Identity,
     acts_of,
@@ -41,12 +43,19 @@ from wheel_udf.transfer.content import (
     sources_of,
     tables_of,
 )
+from wheel_udf.transfer.id_rows import ended_by_cancel, split
 from wheel_udf.transfer.manifest import Manifest, find_manifest, write_manifest
 from wheel_udf.transfer.settled import Settled, settle
 
 
 def export_job(
-    spark: SparkSession, work: PendingWork, folder: str, *, keep: bool = False, on_step: Step = no_steps
+    spark: SparkSession,
+    work: PendingWork,
+    folder: str,
+    *,
+    keep: bool = False,
+    without: Sequence[str] = (),
+    on_step: Step = no_steps,
 ) -> Manifest:
     """Writes all that a job at rest holds into a folder.
 
@@ -55,6 +64,7 @@ def export_job(
         work: Checkpoint and store of the job; of a purgatory the checkpoint.
         folder: A new folder, or that of an unfinished export.
         keep: Leave the old checkpoint as it is. Without it, the checkpoint refuses to start, so that nothing is delivered twice.
+        without: Ids that are left out; to forget them, use :func:`~wheel_udf.transfer.forgetting.forget_ids`.
         on_step: Called when a step begins.
 
     Returns:
@@ -65,6 +75,7 @@ def export_job(
         CheckpointError: There is no checkpoint, or it is damaged.
         GeometryChangedError: It is of another format.
         TransferError: Something is unfinished, or the folder holds another export or something else.
+        ActError: One of the ids is empty or not UTF-8.
     """
     with at_rest(work) as identity:
         parts = parts_of(work)
@@ -73,7 +84,7 @@ def export_job(
         manifest = _found(folder, identity, batch)
         is_new = manifest is None
         if manifest is None:
-            manifest = _write(spark, work, folder, identity, batch, on_step)
+            manifest = _write(spark, work, folder, identity, batch, without, on_step)
         with uninterrupted():
             if is_new:
                 write_manifest(folder, manifest)
@@ -97,7 +108,13 @@ def _found(folder: str, identity: Identity, batch: int) -> Manifest | None:
 
 
 def _write(
-    spark: SparkSession, work: PendingWork, folder: str, identity: Identity, batch: int, on_step: Step
+    spark: SparkSession,
+    work: PendingWork,
+    folder: str,
+    identity: Identity,
+    batch: int,
+    without: Sequence[str],
+    on_step: Step,
 ) -> Manifest:
     """Writes everything but the manifest, and returns that."""
     _require_unused(folder)
@@ -111,7 +128,11 @@ def _write(
     if settled is not None and work.store is not None:
         tables[ENTRIES] = tables[ENTRIES].unionByName(settled.entries)
         tables[MEMORY] = tables[MEMORY].unionByName(settled.ended)
-    if work.store is not None or acts_of(work.query) or earlier_records(work.query):
+    ended = 0
+    if without:
+        tables, ended = split(spark, tables, without)
+        tables[ACTS] = records_without(spark, work.store or work.query, without, ended)
+    elif work.store is not None or acts_of(work.query) or earlier_records(work.query):
         tables[ACTS] = acts.audit(spark, work.store or work.query)
     rows = _all_written(tables, folder, on_step, first=1 if settled is None else 2)
     sources = sources_of(parts_of(work)[0])
@@ -125,11 +146,11 @@ def _write(
         app_id=identity.app_id,
         batch=batch,
         clock_ms=_clock_ms(heads, work),
-        counts=_counts(heads, settled, WATCH_COUNTS if purgatory else WHEEL_COUNTS),
+        counts=ended_by_cancel(_counts(heads, settled, WATCH_COUNTS if purgatory else WHEEL_COUNTS), ended),
         rows=rows,
         positions=[source.position for source in sources],
     )
-    _require_account(manifest, heads, settled, folder)
+    _require_account(manifest, heads, settled, ended, folder)
     if settled is not None:
         settled.close()
     return manifest
@@ -182,11 +203,11 @@ def _copy_logs(part: str, sources: Sequence[Source], folder: str) -> None:
 
 
 def _require_account(
-    manifest: Manifest, heads: Sequence[Mapping[str, Any]], settled: Settled | None, folder: str
+    manifest: Manifest, heads: Sequence[Mapping[str, Any]], settled: Settled | None, ended: int, folder: str
 ) -> None:
     """Refuses an export in which an entry would be lost: what is pending and what was settled is what the shards have counted."""
     told = sum(int(head["pending"]) + int(head.get("far") or 0) for head in heads)
-    expected = told - (0 if settled is None else settled.gone)
+    expected = told - (0 if settled is None else settled.gone) - ended
     if manifest.pending != expected:
         raise TransferError(
             "the export does not hold what is pending",

@@ -16,8 +16,9 @@ from wheel_udf.platform import json_bytes, open_folder, parsed_json
 FORMAT_VERSION: Final = 1
 """Raised when the tables or the manifest change; an import reads this one."""
 
-_FILE: Final = "manifest.json"
-_PENDING: Final = ("entries", "operations", "held")
+MANIFEST_FILE: Final = "manifest.json"
+WAITS: Final = ("entries", "operations", "held")
+"""The tables whose rows are pending."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ class Manifest:
     @property
     def pending(self) -> int:
         """Number of pending entries, or operations."""
-        return sum(self.rows.get(name, 0) for name in _PENDING)
+        return sum(self.rows.get(name, 0) for name in WAITS)
 
     @property
     def is_purgatory(self) -> bool:
@@ -67,7 +68,7 @@ class Manifest:
 
 def write_manifest(folder: str, manifest: Manifest) -> None:
     """Writes the manifest; with it the export is complete."""
-    open_folder(folder).replace(_FILE, json_bytes(asdict(manifest)))
+    open_folder(folder).replace(MANIFEST_FILE, json_bytes(asdict(manifest)))
 
 
 def find_manifest(folder: str) -> Manifest | None:
@@ -76,23 +77,23 @@ def find_manifest(folder: str) -> Manifest | None:
     Raises:
         TransferError: It is damaged or of another format.
     """
-    content = open_folder(folder).read(_FILE)
+    content = open_folder(folder).read(MANIFEST_FILE)
     if content is None:
         return None
     found = parsed_json(content)
     if not isinstance(found, dict) or not isinstance(found.get("format"), int):
-        raise TransferError("the manifest of the export is damaged", field=f"{folder}/{_FILE}")
+        raise TransferError("the manifest of the export is damaged", field=f"{folder}/{MANIFEST_FILE}")
     if found["format"] != FORMAT_VERSION:
         raise TransferError(
             "the export is of another format",
-            field=f"{folder}/{_FILE}",
+            field=f"{folder}/{MANIFEST_FILE}",
             value=found["format"],
             rule=str(FORMAT_VERSION),
             hint=f"release {found.get('package_version')} made it and can import it",
         )
     names = {field.name for field in fields(Manifest)}
     if not names <= found.keys() or not _is_sound(found):
-        raise TransferError("the manifest of the export is damaged", field=f"{folder}/{_FILE}")
+        raise TransferError("the manifest of the export is damaged", field=f"{folder}/{MANIFEST_FILE}")
     return Manifest(**{name: found[name] for name in names})
 
 
@@ -123,6 +124,6 @@ def read_manifest(folder: str) -> Manifest:
     manifest = find_manifest(folder)
     if manifest is None:
         raise TransferError(
-            "there is no complete export here", field=f"{folder}/{_FILE}", hint="run the export again"
+            "there is no complete export here", field=f"{folder}/{MANIFEST_FILE}", hint="run the export again"
         )
     return manifest

@@ -9,7 +9,14 @@ import pytest
 
 from tests.unit.platform.test_checkpoint import WHEEL, start
 from wheel_udf.common import CheckpointError, GeometryChangedError
-from wheel_udf.platform import check_checkpoint, identity_of, import_mark, mark_exported, mark_import
+from wheel_udf.platform import (
+    check_checkpoint,
+    empty_for_import,
+    identity_of,
+    import_mark,
+    mark_exported,
+    mark_import,
+)
 from wheel_udf.platform.source_logs import source_log, write_source_log
 
 ASKED: dict[str, Any] = {"wheel_fingerprint": WHEEL, "shards": 4, "clock_kind": "event"}
@@ -45,6 +52,33 @@ def test_a_checkpoint_starts_only_when_its_import_is_done(tmp_path: Path) -> Non
     mark = import_mark(str(tmp_path))
     assert mark is not None
     assert mark.done
+
+
+def test_a_checkpoint_that_is_emptied_refuses_to_start_until_its_own_import_has_finished(
+    tmp_path: Path,
+) -> None:
+    place, folder = tmp_path / "job", str(tmp_path / "job-forgetting")
+    start(place)
+    (place / "state" / "0").mkdir(parents=True)
+    (place / "state" / "0" / "1.delta").write_text("rows")
+    (place / "wheel.lease").write_text("")
+    mark_exported(str(place), "e-1", folder)
+
+    empty_for_import(str(place), "e-1", folder)
+
+    assert sorted(each.name for each in place.iterdir()) == ["wheel-import.json", "wheel.lease"]
+    with pytest.raises(CheckpointError, match=r"being forgotten.*run the same wheel-udf forget again"):
+        start(place)
+    assert start(place, importing="e-1").shards == 4
+
+
+def test_a_checkpoint_that_was_being_emptied_when_it_was_killed_refuses_every_start(tmp_path: Path) -> None:
+    start(tmp_path)
+    (tmp_path / "wheel-exported.json").write_text('{"export_id": "e-1", "place": "p", "done": false}')
+
+    for importing in (None, "e-1"):
+        with pytest.raises(CheckpointError, match="run the same wheel-udf forget again"):
+            start(tmp_path, importing=importing)
 
 
 def test_a_damaged_mark_is_an_error_that_names_it(tmp_path: Path) -> None:

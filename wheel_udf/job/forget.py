@@ -1,0 +1,301 @@
+"""The verb forget: removes what is stored about ids, and says what is left where.
+
+::
+
+    wheel-udf forget --config FILE --id ID [--id ID]... [--dry-run]
+
+    place                                rows  left
+    checkpoint data/checkpoints/orders      2  nothing: written anew
+    store data/store                        3  nothing: written anew
+    record of acts                          1  nothing: the texts that had an id
+    table data/tables/orders                1  older versions, until VACUUM and the log's retention
+    table data/rejects                      0  nothing in its newest version
+    topic orders-late at localhost:9092     -  all, until the topic's retention is over
+    source orders-in                        -  all: sources are not changed; what is not read yet is taken as new
+    elsewhere                               -  copies of the checkpoint, exports, backups, logs
+    then: VACUUM delta.`data/tables/orders` RETAIN 168 HOURS
+
+Contract
+
+1. The checkpoint and the store of a stopped job: :mod:`wheel_udf.transfer.forgetting`. If the job runs, they are left, the other places are done, and the
+   exit code is 1.
+2. Delta tables of the destinations and the rejects that the config names: their rows are removed by one commit each
+   (:mod:`wheel_udf.delivery.row_removal`), also while the job runs.
+3. All other places are named and left: files of sinks, topics, databases, webhooks, own sinks, sources, copies.
+4. ``--dry-run`` counts and changes nothing. What was done is done again without harm; one that was killed goes on.
+
+An id is a ``schedule_id``; of a purgatory an ``op_id``, and the key of events. A row of the rejects whose command could not be read has no id: it is
+counted if its text contains one, and left. What other rows say about an id in their values is not searched.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession, functions as F
+
+from wheel_udf.common import LeaseError, TransferError
+from wheel_udf.delivery import count_rows, frame_of_ids, has_deletion_vectors, remove_rows
+from wheel_udf.job.compose import (
+    SUCCESS,
+    Say,
+    check_config_checkpoint,
+    identity_of,
+    pending_work_of,
+    session,
+    tiered_wheel_of,
+)
+from wheel_udf.job.models import (
+    AnySink,
+    JobConfig,
+    PurgatoryConfig,
+    SchedulerConfig,
+    SourceConfig,
+    StreamConfig,
+    TieredConfig,
+)
+from wheel_udf.job.moves import imported
+from wheel_udf.job.repair import tables_of
+from wheel_udf.platform import delta_log, local_folder, open_folder, quiet_sql
+from wheel_udf.tiered import wheel_settings
+from wheel_udf.transfer import ACTS, STORED, Manifest, forget_ids, held_of, is_begun, read_manifest
+
+LEFT: Final = 1
+"""The exit code if the checkpoint was left because the job runs."""
+
+_FILES: Final = ("parquet", "json", "csv")
+_REMOTE: Final[Mapping[str, str]] = {
+    "kafka": "all, until the topic's retention is over; a compacted topic: until its key gets a null value",
+    "jdbc": "all: delete the rows with this schedule_id in the database",
+    "http": "all that its receiver has kept",
+}
+_OWN_SINK: Final = "all: this sink is one of your own"
+_VERSIONS: Final = "older versions, until VACUUM and the log's retention (delta.logRetentionDuration)"
+_VECTORS: Final = f"its files, until REORG ... APPLY (PURGE); {_VERSIONS}"
+_ELSEWHERE: Final = "exports, backups, logs, temporary folders of processes that were killed"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the report.
+
+    Attributes:
+        place: The place.
+        rows: Number of rows that were found, and removed unless they are left; None if it is not known.
+        left: What is left, and until when.
+        then: A command that removes the rest.
+    """
+
+    place: str
+    rows: int | None
+    left: str
+    then: tuple[str, ...] = ()
+
+
+def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
+    """Executes the verb.
+
+    Args:
+        config: The checked config of the job.
+        asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
+        say: Takes the lines.
+
+    Returns:
+        0; 1 if the job runs, so that its checkpoint is left.
+
+    Raises:
+        ActError: An id is empty or not UTF-8.
+        TransferError: A batch is not finished: run the job once more.
+        WheelError: The checkpoint, the store or a table cannot be used.
+    """
+    # With the session that a run has: the first batch of a checkpoint fixes some of its settings.
+    with quiet_sql(), session(config.name, config.checkpoint) as spark:
+        ids = frame_of_ids(spark, asked.id)
+        lines, runs = _of_job(spark, config, asked)
+        lines += _of_sinks(spark, config, ids, dry_run=asked.dry_run)
+        lines += [*_of_sources(config), *_of_copies(config)]
+    for text in report(lines):
+        say(text)
+    if asked.dry_run:
+        say("dry run: nothing was changed")
+    elif runs:
+        say("not all is removed: stop the job, and run this again")
+    return LEFT if runs and not asked.dry_run else SUCCESS
+
+
+def report(lines: Iterable[Line]) -> Iterator[str]:
+    """Yields the lines as texts, in columns, and then the commands."""
+    lines = list(lines)
+    wide = max(len(line.place) for line in lines)
+    yield f"{'place':<{wide}}  {'rows':>6}  left"
+    for line in lines:
+        rows = "-" if line.rows is None else f"{line.rows:,}"
+        yield f"{line.place:<{wide}}  {rows:>6}  {line.left}"
+    for command in dict.fromkeys(each for line in lines for each in line.then):
+        yield f"then: {command}"
+
+
+# --- the checkpoint and the store -------------------------------------------------------------------------------------
+
+
+def _of_job(spark: SparkSession, config: JobConfig, asked: argparse.Namespace) -> tuple[list[Line], bool]:
+    """The lines of the checkpoint and the store, and whether the job runs."""
+    if not open_folder(config.checkpoint).names():
+        return [Line(f"checkpoint {config.checkpoint}", 0, "nothing: there is none")], False
+    store = config.store.path if isinstance(config, TieredConfig) else None
+    if asked.dry_run or not is_begun(config.checkpoint, store=store):
+        check_config_checkpoint(spark, config)
+    if asked.dry_run:
+        held = held_of(spark, pending_work_of(spark, config), asked.id)
+        return _job_lines(config, held, "nothing: it is to be written anew, while the job is stopped"), False
+    try:
+        done = forget_ids(
+            spark, config.checkpoint, asked.id, lambda folder: _begun(spark, config, folder), store=store
+        )
+    except LeaseError:
+        held = held_of(spark, pending_work_of(spark, config), asked.id)
+        return _job_lines(config, held, "all: the job runs"), True
+    resumed = ", after an earlier call that was killed" if done.resumed else ""
+    return _job_lines(config, done.rows, f"nothing: written anew{resumed}"), False
+
+
+def _begun(spark: SparkSession, config: JobConfig, folder: str) -> Manifest:
+    """Begins the checkpoint anew, with the settings that it had."""
+    there = read_manifest(folder)
+    if isinstance(config, TieredConfig):
+        mode, wheel = "tiered", wheel_settings(tiered_wheel_of(config, until_ms=None))["wheel_fingerprint"]
+    else:
+        mode = "purgatory" if isinstance(config, PurgatoryConfig) else "direct"
+        wheel = identity_of(config)["wheel_fingerprint"]
+    had = (there.mode, there.wheel, there.shards, there.clock)
+    asked = (mode, wheel, config.wheel.shards, config.clock.kind)
+    if had != asked:
+        raise TransferError(
+            "the job has other settings now than when ids began to be forgotten",
+            field=folder,
+            value=", ".join(map(str, asked)),
+            rule=", ".join(map(str, had)),
+            hint="run forget with the old settings",
+        )
+    return imported(spark, config, folder)
+
+
+def _job_lines(config: JobConfig, rows: Mapping[str, int], left: str) -> list[Line]:
+    in_state = sum(count for name, count in rows.items() if name not in (ACTS, STORED))
+    kept = "; operations of other ids keep keys of this name" if isinstance(config, PurgatoryConfig) else ""
+    lines = [Line(f"checkpoint {config.checkpoint}", in_state, f"{left}{kept}")]
+    if isinstance(config, TieredConfig):
+        lines.append(Line(f"store {config.store.path}", rows.get(STORED, 0), left))
+    return [*lines, Line("record of acts", rows.get(ACTS, 0), left)]
+
+
+# --- what was written -------------------------------------------------------------------------------------------------
+
+
+def _of_sinks(spark: SparkSession, config: JobConfig, ids: DataFrame, *, dry_run: bool) -> list[Line]:
+    column = "op_id" if isinstance(config, PurgatoryConfig) else "schedule_id"
+    lines: dict[str, Line] = {}
+    for pattern, sink in config.destinations.items():
+        for line in _of_sink(spark, sink, pattern, ids, column, dry_run=dry_run):
+            lines.setdefault(line.place, line)
+    for line in _of_sink(spark, config.rejects, None, ids, "schedule_id", dry_run=dry_run):
+        lines.setdefault(line.place, line)
+    return list(lines.values())
+
+
+def _of_sink(
+    spark: SparkSession, sink: AnySink, pattern: str | None, ids: DataFrame, column: str, *, dry_run: bool
+) -> Iterator[Line]:
+    if sink.sink in _FILES or sink.sink == "delta":
+        assert sink.place is not None, "it has a path"
+        for place in tables_of(pattern, sink.place):
+            if sink.sink == "delta":
+                yield from _of_table(spark, place, ids, column, dry_run=dry_run)
+            else:
+                yield from _of_files(spark, sink.sink, place, ids, column)
+        return
+    of = f"destination {pattern}: " if pattern is not None else "rejects: "
+    yield Line(f"{of}{sink.sink} {sink.shown}", None, _REMOTE.get(sink.sink, _OWN_SINK))
+
+
+def _of_table(
+    spark: SparkSession, place: str, ids: DataFrame, column: str, *, dry_run: bool
+) -> Iterator[Line]:
+    if not delta_log.has_log(spark, place) or delta_log.snapshot(spark, place).version < 0:
+        return
+    rows = spark.read.format("delta").load(place)
+    count = count_rows(rows, ids, column)
+    unread = _without_id(rows, ids, column)
+    if count and not dry_run:
+        remove_rows(spark, place, ids, column)
+    yield _table_line(place, count, vectors=has_deletion_vectors(spark, place))
+    if unread:
+        yield Line(f"table {place}, rows without an id", unread, "all: their texts contain one of the ids")
+
+
+def _table_line(place: str, count: int | None, *, vectors: bool) -> Line:
+    name = f"table {place}"
+    if count is None:
+        return Line(name, None, "all: it has no column with the id")
+    if not count:
+        return Line(name, 0, "nothing in its newest version")
+    quoted = f"delta.`{place.replace('`', '``')}`"
+    purge = (f"REORG TABLE {quoted} APPLY (PURGE)",) if vectors else ()
+    return Line(
+        name, count, _VECTORS if vectors else _VERSIONS, (*purge, f"VACUUM {quoted} RETAIN 168 HOURS")
+    )
+
+
+def _of_files(spark: SparkSession, kind: str, place: str, ids: DataFrame, column: str) -> Iterator[Line]:
+    try:
+        rows = spark.read.options(header="true", recursiveFileLookup="true").format(kind).load(place)
+        count, unread = count_rows(rows, ids, column), _without_id(rows, ids, column)
+    except AnalysisException:  # a folder without files has no columns
+        return
+    yield Line(
+        f"{kind} {place}", count, "all: files are not changed" if count or count is None else "nothing"
+    )
+    if unread:
+        yield Line(f"{kind} {place}, rows without an id", unread, "all: their texts contain one of the ids")
+
+
+def _without_id(rows: DataFrame, ids: DataFrame, column: str) -> int:
+    """Number of rejects that have no id, but a text that contains one."""
+    if column not in rows.columns or "record" not in rows.columns:
+        return 0
+    texts = rows.where(F.col(column).isNull())
+    return texts.join(F.broadcast(ids), F.contains(texts["record"], ids[ids.columns[0]]), "left_semi").count()
+
+
+# --- what is left ---------------------------------------------------------------------------------------------------------
+
+
+def _of_sources(config: JobConfig) -> Iterator[Line]:
+    sources: list[SourceConfig | StreamConfig]
+    if isinstance(config, PurgatoryConfig):
+        sources = [config.operations, config.events]
+    else:
+        assert isinstance(config, SchedulerConfig), "there are two kinds"
+        sources = [config.source]
+        if config.levels is not None:
+            for topic in sorted(config.levels.topics):
+                yield Line(f"source {topic}", None, "all: sources are not changed")
+    for source in sources:
+        name = getattr(source, "path", None) or ", ".join(getattr(source, "topic_names", ())) or source.format
+        left = "all: sources are not changed; what is not read yet is taken as new"
+        yield Line(f"source {name}", None, left)
+
+
+def _of_copies(config: JobConfig) -> Iterator[Line]:
+    folder = local_folder(config.checkpoint)
+    if folder is not None:
+        # Of the tiered mode, the parts of the checkpoint are repaired.
+        copies = [each for each in folder.glob("*-repaired-*") if isinstance(config, TieredConfig)]
+        copies += [each for each in folder.parent.glob("*-repaired-*") if each.name.startswith(folder.name)]
+        for copy in sorted(copies):
+            yield Line(f"copy {copy}", None, "all: what a repair has taken out; delete the folder")
+    yield Line("elsewhere", None, _ELSEWHERE)
