@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,20 +14,23 @@ _POLL_S = 0.1
 _LONGEST_WAIT_S = 15
 
 
-def stop_between_batches(query: StreamingQuery) -> None:
-    """Stops a query when the batch in progress has ended, or after 15 s.
+def stop_between_batches(query: StreamingQuery, is_asked: Callable[[], bool] = lambda: True) -> None:
+    """Stops a query when the batch in progress has ended, or 15 s after somebody has asked for it.
 
-    In the middle of a batch function Spark searches the error's text for an interruption, with a regular expression that recurses for each
+    A batch that is cut off stays planned: the job cannot be exported before the next run has finished it. In the middle of a batch function Spark searches the error's text for an interruption, with a regular expression that recurses for each
     character, and prints a thousand lines of a StackOverflowError (Spark 4.2, ``StreamExecution.PROXY_ERROR``).
+
+    Args:
+        query: The query.
+        is_asked: Whether somebody waits for the stop; asked ten times a second.
 
     Raises:
         Exception: Spark's own, if the query does not end within ``spark.sql.streaming.stopTimeout``.
     """
-    before, patience = query.lastProgress, threading.Event()
-    for _ in range(int(_LONGEST_WAIT_S / _POLL_S)):
-        if not query.isActive or not query.status["isTriggerActive"] or query.lastProgress != before:
-            break
+    before, patience, left = query.lastProgress, threading.Event(), int(_LONGEST_WAIT_S / _POLL_S)
+    while left and query.isActive and query.status["isTriggerActive"] and query.lastProgress == before:
         patience.wait(_POLL_S)
+        left -= is_asked()
     query.stop()
 
 

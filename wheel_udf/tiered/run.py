@@ -194,7 +194,9 @@ class TieredRun:
                 if polls % _VACUUM_EVERY_POLLS == 0:
                     self.keeper.store.vacuum()
                 if ended and self._is_done():
-                    self._stop_queries()
+                    # Without it the wheel has no clock, and begins no batch that the stop would cut off.
+                    self.board.withdraw(self.token)
+                    self._stop_queries(is_asked=self._end.is_set)
                     self._retirements.finish(self._last_report)
                     break
         except BaseException as fault:  # noqa: BLE001  # raised by awaitTermination on the caller's thread
@@ -263,7 +265,7 @@ class TieredRun:
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
-    def _stop_queries(self) -> None:
+    def _stop_queries(self, is_asked: Callable[[], bool] = lambda: True) -> None:
         if self.bounded:
             self._pause.end()
         for query in (self.intake, self.wheel):
@@ -272,7 +274,7 @@ class TieredRun:
                     if query is self.intake and self._pause.holds:
                         query.stop()  # ends the pause; the batch that it holds is written
                     else:
-                        stop_between_batches(query)
+                        stop_between_batches(query, is_asked)
                 except Exception as fault:  # noqa: BLE001  # the other query is stopped in any case
                     self._fault = self._fault or fault
 

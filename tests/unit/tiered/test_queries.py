@@ -1,0 +1,55 @@
+"""A query is stopped between two batches; how long that is waited for depends on whether somebody waits for the stop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wheel_udf.tiered import queries
+from wheel_udf.tiered.queries import stop_between_batches
+
+
+class Query:
+    """A query whose batch takes some looks; a stop in the middle of it cuts it off."""
+
+    isActive = True  # noqa: N815  # Spark's name
+
+    def __init__(self, looks: int) -> None:
+        self.left, self.stopped_with = looks, -1
+
+    @property
+    def lastProgress(self) -> str:  # noqa: N802  # Spark's name
+        return "batch 7" if self.left else "batch 8"
+
+    @property
+    def status(self) -> dict[str, Any]:
+        self.left -= 1
+        return {"isTriggerActive": True}
+
+    def stop(self) -> None:
+        self.stopped_with = self.left
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "_POLL_S", 0.001)
+    monkeypatch.setattr(queries, "_LONGEST_WAIT_S", 0.003)
+
+
+def test_a_run_that_ends_by_itself_waits_for_its_batch_however_long_that_takes() -> None:
+    query = Query(looks=20)
+    stop_between_batches(query, lambda: False)  # type: ignore[arg-type]  # all that it uses is there
+    assert query.stopped_with == 0
+
+
+def test_a_stop_that_somebody_has_asked_for_cuts_a_long_batch_off() -> None:
+    query = Query(looks=20)
+    stop_between_batches(query)  # type: ignore[arg-type]
+    assert query.stopped_with == 17
+
+
+def test_a_stop_that_is_asked_for_meanwhile_waits_no_longer_than_any_other() -> None:
+    query = Query(looks=20)
+    stop_between_batches(query, lambda: query.left < 10)  # type: ignore[arg-type]
+    assert query.stopped_with == 7
