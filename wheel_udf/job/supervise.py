@@ -26,13 +26,22 @@ from pyspark.sql import SparkSession
 from wheel_udf.clock import wall_clock_ahead_ms
 from wheel_udf.delivery import ONCE, BatchReport, Summary, progress_line
 from wheel_udf.job import models
-from wheel_udf.job.compose import SUCCESS, Query, Say, check_config_checkpoint, compose, session
+from wheel_udf.job.compose import SUCCESS, Query, Say, check_config_checkpoint, compose
 from wheel_udf.job.metering import metering, running
 from wheel_udf.job.models import JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.phases import Phases
 from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
 from wheel_udf.job.restarts import with_restarts
+from wheel_udf.job.sessions import session
 from wheel_udf.metrics import Meter, listening
-from wheel_udf.platform import TIERED_PARTS, explain, is_jvm_end, let_jvm_ignore_sigterm, planned_batch
+from wheel_udf.platform import (
+    TIERED_PARTS,
+    Leases,
+    explain,
+    is_jvm_end,
+    let_jvm_ignore_sigterm,
+    planned_batch,
+)
 
 _POLL_S = 0.2
 _MOST_POLLS = 100
@@ -49,6 +58,7 @@ class Supervisor:
         until_ms: The run ends after the batch whose clock (or watermark) has reached this instant with nothing due left; None: never.
         meter: The meter of the run, which takes each report, too; None without one.
         prints: Whether each batch has a progress line.
+        phases: Those of the start, which end with the first batch; None without.
 
     Attributes:
         summary: The account of the run so far.
@@ -60,9 +70,16 @@ class Supervisor:
     """
 
     def __init__(
-        self, say: Say, until_ms: int | None, meter: Meter | None = None, *, prints: bool = True
+        self,
+        say: Say,
+        until_ms: int | None,
+        meter: Meter | None = None,
+        *,
+        prints: bool = True,
+        phases: Phases | None = None,
     ) -> None:
         self.summary, self.meter = Summary(), meter
+        self._phases = phases
         self._say, self._until_ms, self._prints = say, until_ms, prints
         self.has_started = False
         self.signal: signal.Signals | None = None
@@ -73,6 +90,8 @@ class Supervisor:
 
     def on_batch(self, report: BatchReport) -> None:
         """Takes a report (on Spark's thread)."""
+        if self._phases is not None:
+            self._phases.end()
         self.summary.add(report)
         self.newest_batch = max(self.newest_batch, report.batch_id)
         if self._last_batch is None and self._has_reached_until(report):
@@ -100,6 +119,11 @@ class Supervisor:
         """As :meth:`end_after_this_batch`, because of a signal; a batch that does not end soon is cut off."""
         self.signal = number
         self.end_after_this_batch()
+
+    def begin(self, doing: str) -> None:
+        """Begins a phase of the start; see :class:`~wheel_udf.job.phases.Phases`. After the first batch it has no effect."""
+        if self._phases is not None and self.newest_batch < 0:
+            self._phases.begin(doing)
 
     def pause(self, wait_ms: int) -> None:
         """Waits; returns earlier if the end is requested."""
@@ -199,13 +223,15 @@ def graceful_signals(supervisor: Supervisor, say: Say) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
-    """Runs the job until its input ends, ``until`` is reached, or a signal comes.
+def run_held(config: JobConfig, until_ms: int | None, say: Say, leases: Leases, phases: Phases) -> int:
+    """Runs the job of a start that :mod:`wheel_udf.job.begin` has begun.
 
     Args:
         config: The checked config.
         until_ms: The instant to which the clock runs (UTC epoch ms), or None.
         say: Takes the progress lines and the summary.
+        leases: Those of the checkpoint, held.
+        phases: Says what the start is doing, until the first batch.
 
     Returns:
         0; after a signal that cut a batch off 128 + its number.
@@ -214,16 +240,17 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
         WheelError: Config, source, checkpoint or lease do not allow the start.
         StreamingQueryException: The query failed, and new starts did not help.
     """
-    # The port is opened first: if it is in use, nothing has begun.
     with metering(config, say) as meter, session(config.name, config.checkpoint) as spark:
         bounded = config.trigger == models.AVAILABLE_NOW
-        supervisor = Supervisor(say, None if bounded else until_ms, meter, prints=config.log == "text")
+        supervisor = Supervisor(
+            say, None if bounded else until_ms, meter, prints=config.log == "text", phases=phases
+        )
         let_jvm_ignore_sigterm(spark)
         with graceful_signals(supervisor, say):
             try:
                 with listening(spark, config.name, meter):
                     with_restarts(
-                        lambda: _run_on(spark, config, until_ms, supervisor, say),
+                        lambda: _run_on(spark, config, until_ms, supervisor, say, leases),
                         config.restarts,
                         supervisor,
                         say,
@@ -234,6 +261,7 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
                     raise
                 supervisor.cut_off = True
             finally:
+                phases.end()
                 if supervisor.has_started:
                     say(supervisor.summary.render())
         if supervisor.signal is None or not supervisor.cut_off:
@@ -242,28 +270,43 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
 
 
 def _run_on(
-    spark: SparkSession, config: JobConfig, until_ms: int | None, supervisor: Supervisor, say: Say
+    spark: SparkSession,
+    config: JobConfig,
+    until_ms: int | None,
+    supervisor: Supervisor,
+    say: Say,
+    leases: Leases,
 ) -> None:
     """Runs the query to its end, and starts it again whenever the wall clock was set back."""
-    while back_ms := _run_once(spark, config, until_ms, supervisor, say):
+    while back_ms := _run_once(spark, config, until_ms, supervisor, say, leases):
         say(
             f"the wall clock was set back by {back_ms / 1_000:,.0f} s: the query starts again from its checkpoint"
         )
 
 
 def _run_once(
-    spark: SparkSession, config: JobConfig, until_ms: int | None, supervisor: Supervisor, say: Say
+    spark: SparkSession,
+    config: JobConfig,
+    until_ms: int | None,
+    supervisor: Supervisor,
+    say: Say,
+    leases: Leases,
 ) -> int:
     """Starts the query and waits for its end; returns what :func:`supervise` does."""
-    start = compose(spark, config, until_ms)
+    supervisor.begin("opening the source and planning the query")
+    start = compose(spark, config, until_ms, leases.of)
+    supervisor.begin("comparing the config with its checkpoint")
     check_config_checkpoint(spark, config)
-    recorded = note_settings(config, until_ms)
+    recorded = note_settings(config, until_ms, leases.of)
     if recorded is not None:
-        _finish_planned_batch(spark, config, recorded, supervisor, say)
+        _finish_planned_batch(spark, config, recorded, supervisor, say, leases)
     if supervisor.wants_end:
         return 0
     steps = None if config.trigger == models.AVAILABLE_NOW else StepsBack()
-    return supervise(start(config.trigger, supervisor.on_batch), supervisor, steps)
+    supervisor.begin("starting the query")
+    query = start(config.trigger, supervisor.on_batch)
+    supervisor.begin("the first batch")
+    return supervise(query, supervisor, steps)
 
 
 def _after_a_cut(number: signal.Signals, config: JobConfig, say: Say) -> int:
@@ -285,10 +328,16 @@ def _after_a_cut(number: signal.Signals, config: JobConfig, say: Say) -> int:
 
 
 def _finish_planned_batch(
-    spark: SparkSession, config: JobConfig, recorded: RowSettings, supervisor: Supervisor, say: Say
+    spark: SparkSession,
+    config: JobConfig,
+    recorded: RowSettings,
+    supervisor: Supervisor,
+    say: Say,
+    leases: Leases,
 ) -> None:
     """Runs the one batch that an earlier run planned and did not commit, with the settings of that run."""
     say("the last run left a planned batch: it runs first, with the settings that it was planned with")
     assert isinstance(config, SchedulerConfig), "a purgatory with a batch of other settings is refused"
     then = with_row_settings(config, recorded)
-    supervise(compose(spark, then, recorded.until_ms)(ONCE, supervisor.on_batch), supervisor)
+    start = compose(spark, then, recorded.until_ms, leases.of)
+    supervise(start(ONCE, supervisor.on_batch), supervisor)
