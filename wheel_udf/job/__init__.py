@@ -2,10 +2,10 @@
 
 ::
 
-    config file --> loader --> models --> begin ----> compose ------> supervise ----> progress lines, summary, exit code
-                    YAML,      settings,  leases,     source,         run, --until,
-                    --set,     rules      Spark       operator,       signals
-                    secrets      |                    sinks             |--> metering: metrics, health, the log of batches
+    config file --> loader --> models --> begin --> attempts --> compose --> supervise --> progress lines, summary, exit code
+                    YAML,      settings,  leases,   again if     source,     --until,
+                    --set,     rules      Spark     it failed    operator,   signals
+                    secrets      |                               sinks         |--> metering: metrics, health, the log of batches
                                  +--> replay: a planned batch keeps its settings
                                  +--> dry_run: everything that can be checked before a run
                                  +--> verbs: pending, forecast, history, acts; cancel, move, reroute

@@ -7,7 +7,8 @@
             +-- Spark's JVM           on this thread, which mostly waits
             +-- imports               on another one: pandas, the rooms, the sinks
             |
-            source, plan, query       wheel_udf.job.supervise
+            |
+            source, plan, query       wheel_udf.job.attempts
 
 The leases are of the folders of the checkpoint. The lease of a slot store is checked here and taken when the store is opened or made: a
 folder without a table must stay empty until then. A start that is refused later removes what it has made for its leases.
@@ -31,7 +32,7 @@ from wheel_udf.store import store_lease
 if TYPE_CHECKING:
     from wheel_udf.job.models import JobConfig
 
-_PROGRAM: Final = "wheel_udf.job.supervise"
+_PROGRAM: Final = "wheel_udf.job.attempts"
 
 
 def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
@@ -55,9 +56,9 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
         import_module("pyspark.sql")  # before the other thread, which imports more of it
         with loading(_PROGRAM), session(config.name, config.checkpoint):
             phases.begin("loading the program")
-            from wheel_udf.job import supervise
+            from wheel_udf.job import attempts
 
-            return supervise.run_held(config, until_ms, say, leases, phases)
+            return attempts.run_held(config, until_ms, say, leases, phases)
 
 
 def leases_of(config: JobConfig) -> Leases:
