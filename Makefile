@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-jobs test-page faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch bench-page package clean distclean
+.PHONY: help setup test test-jobs test-page faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch bench-page bench-start package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -99,6 +99,9 @@ bench-watch: $(STAMP) ## measure the purgatory at rising numbers of pending oper
 
 bench-page: $(STAMP) ## measure the page over millions of pending entries: first figures, search, refresh
 	@$(PY) -m tests.bench.page_run $(ARGS)
+
+bench-start: $(STAMP) ## measure a start to its first batch, and a kill -9 to the next delivery (ARGS='--beside TREE': of another tree, too)
+	@$(PY) -m tests.bench.start_run $(ARGS)
 
 package: $(STAMP) ## build dist/: a Python wheel, and the same as wheel_udf.zip for the executors of a cluster
 	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

@@ -199,7 +199,7 @@ class DirectWorld(World):
     # ---- a process -----------------------------------------------------------------------------------------------------
 
     def life(self) -> Steps:
-        """A start of the job and what follows, as :func:`wheel_udf.job.supervise.run`."""
+        """A start of the job and what follows, as :func:`wheel_udf.job.begin.run`."""
         of = dict(self.settings)
         self.latest_ms = max(self.latest_ms, of["until"] or 0)
         config = self.config()

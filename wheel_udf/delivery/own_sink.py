@@ -13,10 +13,12 @@ import re
 from collections.abc import Callable, Mapping
 from functools import reduce
 from importlib import import_module
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from wheel_udf.common import ConfigError, hide
-from wheel_udf.delivery.destinations import JointSink, Sink
+
+if TYPE_CHECKING:
+    from wheel_udf.delivery.destinations import Sink
 
 OWN_SINK_PATTERN: Final = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*"
 """A module and a class in it."""
@@ -42,6 +44,8 @@ def make_own_sink(name: str, options: Mapping[str, Any]) -> Sink:
     Raises:
         ConfigError: There is no such class, it cannot be made with these options, or it lacks a method of the protocol.
     """
+    from wheel_udf.delivery.destinations import JointSink  # needs pyspark; the pattern of a name does not
+
     made = _class_of(name)
     try:
         sink = made(**options)

@@ -60,6 +60,7 @@ def deliver(
     trigger: str = "1 second",
     name: str = "wheel",
     on_batch: Callable[[BatchReport], None] | None = None,
+    lease_of: Callable[[str], Lease] | None = None,
 ) -> StreamingQuery:
     """Starts the query that delivers what `scheduled` releases.
 
@@ -71,6 +72,7 @@ def deliver(
         trigger: An interval such as ``"1 second"``; ``"available-now"`` reads the available input and ends.
         name: Name in metrics and in new transaction ids.
         on_batch: Called on the driver after each batch has been written; an error that it raises is logged and does not fail the batch.
+        lease_of: Returns the lease of the checkpoint, for a caller that holds it already (``Leases.of``); default: one is taken.
 
     Returns:
         The running query.
@@ -90,7 +92,7 @@ def deliver(
         "clock_kind": facts.clock,
     }
     check_checkpoint(checkpoint, **asked)  # before the lease creates a folder
-    lease = Lease(checkpoint).acquire()
+    lease = (lease_of or Lease)(checkpoint).acquire()
     try:
         identity = open_checkpoint(checkpoint, name=name, **asked)
         board = HintBoard(facts.board)

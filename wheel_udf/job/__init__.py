@@ -2,10 +2,10 @@
 
 ::
 
-    config file --> loader --> models ----> compose ------> supervise ----> progress lines, summary, exit code
-                    YAML,      settings,    source,         run, --until,
-                    --set,     rules        operator,       signals
-                    secrets      |          sinks             |--> metering: metrics, health, the log of batches
+    config file --> loader --> models --> begin --> attempts --> compose --> supervise --> progress lines, summary, exit code
+                    YAML,      settings,  leases,   again if     source,     --until,
+                    --set,     rules      Spark     it failed    operator,   signals
+                    secrets      |                               sinks         |--> metering: metrics, health, the log of batches
                                  +--> replay: a planned batch keeps its settings
                                  +--> dry_run: everything that can be checked before a run
                                  +--> verbs: pending, forecast, history, acts; cancel, move, reroute
@@ -30,22 +30,22 @@ from wheel_udf.common.exports import exports
 
 if TYPE_CHECKING:
     from wheel_udf.job import loader as loader
+    from wheel_udf.job.begin import (
+        run as run,
+    )
     from wheel_udf.job.cli import (
         main as main,
     )
-    from wheel_udf.job.compose import (
+    from wheel_udf.job.sessions import (
         session as session,
-    )
-    from wheel_udf.job.supervise import (
-        run as run,
     )
 else:
     __getattr__, __dir__ = exports(
         __name__,
         {
+            "begin": ("run",),
             "cli": ("main",),
-            "compose": ("session",),
-            "supervise": ("run",),
+            "sessions": ("session",),
         },
         modules=("loader",),
     )

@@ -2,7 +2,7 @@
 
 ::
 
-    wheel-udf run | dry-run --config FILE [--set a.b=c]... [--trigger T] [--until INSTANT]     supervise, dry_run
+    wheel-udf run | dry-run --config FILE [--set a.b=c]... [--trigger T] [--until INSTANT]     begin, dry_run
     wheel-udf explain --config FILE [--rate N] [--horizon TIME] [--bytes N] [--mermaid]       explain
     wheel-udf pending | forecast | history | acts | cancel | move | reroute --config FILE ...  verbs
     wheel-udf export --to FOLDER | import --from FOLDER  --config FILE                         moves
@@ -73,6 +73,21 @@ class Verbs:
     dry_run: Verb
 
 
+def _run(config: JobConfig, until_ms: int | None, say: Say) -> int:
+    from wheel_udf.job import begin
+
+    return begin.run(config, until_ms, say)
+
+
+def _dry_run(config: JobConfig, until_ms: int | None, say: Say) -> int:
+    from wheel_udf.job import dry_run
+
+    return dry_run.run(config, until_ms, say)
+
+
+_VERBS = Verbs(_run, _dry_run)
+
+
 def main(
     argv: Sequence[str], *, verbs: Verbs | None = None, out: TextIO | None = None, err: TextIO | None = None
 ) -> int:
@@ -80,7 +95,7 @@ def main(
 
     Args:
         argv: Arguments without the program's name.
-        verbs: The actions of ``run`` and ``dry-run``; default those of :mod:`wheel_udf.job.supervise` and :mod:`wheel_udf.job.dry_run`.
+        verbs: The actions of ``run`` and ``dry-run``; default those of :mod:`wheel_udf.job.begin` and :mod:`wheel_udf.job.dry_run`.
         out: Where progress and summary go; default standard output.
         err: Where errors go; default standard error.
 
@@ -133,26 +148,25 @@ def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn:
     if arguments.verb in _WITHOUT_CONFIG:
         return int(import_module(f"wheel_udf.job.{_WITHOUT_CONFIG[arguments.verb]}").execute(arguments, say))
     from wheel_udf.job import loader
+    from wheel_udf.job.restarts import patiently
 
     trigger = getattr(arguments, "trigger", None)
     overrides = [*arguments.set, *([f"trigger={trigger}"] if trigger else [])]
     config = loader.load(arguments.config, overrides)
     if arguments.verb in _MODULES:
-        return int(import_module(f"wheel_udf.job.{_MODULES[arguments.verb]}").execute(config, arguments, say))
-    chosen = verbs or _verbs()
-    verb = chosen.run if arguments.verb == "run" else chosen.dry_run
+        verb_of = import_module(f"wheel_udf.job.{_MODULES[arguments.verb]}")
+        return patiently(
+            lambda said: int(verb_of.execute(config, arguments, said)), config.restarts, say, warn
+        )
+    chosen = verbs or _VERBS
     if arguments.until is not None:
         from wheel_udf.job import until
 
         if (warning := until.warning_of(config, arguments.until)) is not None:
             warn(f"warning: {warning}")
-    return verb(config, arguments.until, say)
-
-
-def _verbs() -> Verbs:
-    from wheel_udf.job import dry_run, supervise
-
-    return Verbs(run=supervise.run, dry_run=dry_run.run)
+    if arguments.verb == "run":
+        return chosen.run(config, arguments.until, say)
+    return patiently(lambda said: chosen.dry_run(config, arguments.until, said), config.restarts, say, warn)
 
 
 def _is_interrupt(error: BaseException | None) -> bool:

@@ -9,8 +9,7 @@ The same that a notebook would write::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
@@ -32,14 +31,7 @@ from wheel_udf.job import models
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.sources import LevelTopic, read_both, read_commands
 from wheel_udf.pending import PendingWork
-from wheel_udf.platform import (
-    at_end,
-    build_session,
-    check_checkpoint,
-    ending_on_interrupt,
-    kafka_admin,
-    stop_session,
-)
+from wheel_udf.platform import Lease, check_checkpoint
 from wheel_udf.purgatory import watch_fingerprint
 from wheel_udf.store import SlotStore
 from wheel_udf.stream import observed, schedule, watch
@@ -71,13 +63,19 @@ class Query(Protocol):
         """The progress of the last batch that was committed, or None."""
 
 
-def compose(spark: SparkSession, config: JobConfig, until_ms: int | None = None) -> Starter:
+def compose(
+    spark: SparkSession,
+    config: JobConfig,
+    until_ms: int | None = None,
+    lease_of: Callable[[str], Lease] | None = None,
+) -> Starter:
     """Composes source, operator and sinks as the config says. Nothing runs yet.
 
     Args:
         spark: The session.
         config: The checked config.
         until_ms: The instant to which the clock runs (UTC epoch ms), or None.
+        lease_of: As for :func:`~wheel_udf.deliver`.
 
     Returns:
         A function that starts the query.
@@ -87,7 +85,7 @@ def compose(spark: SparkSession, config: JobConfig, until_ms: int | None = None)
         ContractError: The source does not fit the command contract.
     """
     if isinstance(config, TieredConfig):
-        return _compose_tiered(spark, config, until_ms)
+        return _compose_tiered(spark, config, until_ms, lease_of)
     scheduled = frame_of(spark, config, until_ms)
     if config.metrics is not None:
         scheduled = observed(scheduled)
@@ -102,12 +100,18 @@ def compose(spark: SparkSession, config: JobConfig, until_ms: int | None = None)
             trigger=trigger,
             name=config.name,
             on_batch=on_batch,
+            lease_of=lease_of,
         )
 
     return start
 
 
-def _compose_tiered(spark: SparkSession, config: TieredConfig, until_ms: int | None) -> Starter:
+def _compose_tiered(
+    spark: SparkSession,
+    config: TieredConfig,
+    until_ms: int | None,
+    lease_of: Callable[[str], Lease] | None,
+) -> Starter:
     commands, what = commands_of(spark, config), tiered_wheel_of(config, until_ms)
 
     def start(trigger: str, on_batch: Callable[[BatchReport], None]) -> TieredRun:
@@ -121,6 +125,7 @@ def _compose_tiered(spark: SparkSession, config: TieredConfig, until_ms: int | N
             trigger=trigger,
             name=config.name,
             on_batch=on_batch,
+            lease_of=lease_of,
         )
 
     return start
@@ -295,19 +300,3 @@ def pending_work_of(spark: SparkSession, config: JobConfig) -> PendingWork:
         return PendingWork(config.checkpoint)
     store = SlotStore.open(spark, config.store.path, config.wheel.layout(), create=False)
     return PendingWork(config.checkpoint, store, contract_of(config))
-
-
-@contextmanager
-def session(name: str, checkpoint: str | None = None) -> Iterator[SparkSession]:
-    """Provides the session for a job: the running one, which is left running, or a new one, which is stopped at the end."""
-    running = SparkSession.getActiveSession()
-    spark = build_session(name, checkpoint=checkpoint)
-    if running is not None:
-        yield spark
-        return
-    with ending_on_interrupt(spark):
-        try:
-            yield spark
-        finally:
-            at_end(kafka_admin.close_all)
-            stop_session(spark)

@@ -22,11 +22,11 @@ from wheel_udf.job.compose import (
     check_config_checkpoint,
     commands_of,
     frame_of,
-    session,
     sink_of,
 )
 from wheel_udf.job.metering import check_port
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.sessions import session
 from wheel_udf.job.sources import read_both
 from wheel_udf.platform import kafka_admin, last_planned, open_folder, planned_batch
 from wheel_udf.wheel import Wheel, level_name

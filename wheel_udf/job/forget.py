@@ -46,7 +46,6 @@ from wheel_udf.job.compose import (
     check_config_checkpoint,
     identity_of,
     pending_work_of,
-    session,
     tiered_wheel_of,
 )
 from wheel_udf.job.models import (
@@ -60,6 +59,7 @@ from wheel_udf.job.models import (
 )
 from wheel_udf.job.moves import imported
 from wheel_udf.job.repair import tables_of
+from wheel_udf.job.sessions import session
 from wheel_udf.platform import delta_log, local_folder, open_folder, quiet_sql
 from wheel_udf.tiered import wheel_settings
 from wheel_udf.transfer import ACTS, STORED, Manifest, forget_ids, held_of, is_begun, read_manifest

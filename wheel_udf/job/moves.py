@@ -16,9 +16,10 @@ import argparse
 from pyspark.sql import SparkSession
 
 from wheel_udf.common import Step, TransferError, instant_text, no_steps
-from wheel_udf.job.compose import Say, clock_of, pending_work_of, session, tiered_wheel_of
+from wheel_udf.job.compose import Say, clock_of, pending_work_of, tiered_wheel_of
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.progress import progress_of
+from wheel_udf.job.sessions import session
 from wheel_udf.transfer import (
     Manifest,
     export_job,

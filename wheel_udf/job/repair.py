@@ -30,10 +30,11 @@ from pyspark.sql import SparkSession
 from wheel_udf.clock import wall_clock_ms
 from wheel_udf.common import AllowList, instant_text_ms
 from wheel_udf.delivery import rejects_app_id
-from wheel_udf.job.compose import SUCCESS, Say, session
+from wheel_udf.job.compose import SUCCESS, Say
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.replay import places_of
+from wheel_udf.job.sessions import session
 from wheel_udf.platform import (
     FORGETS,
     TIERED_PARTS,

@@ -15,7 +15,7 @@ Recorded settings have the names of the models' attributes, durations in ms and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -189,8 +189,15 @@ def _source_of_then(source: SourceConfig, end: str | None) -> SourceConfig:
 # --- the record -------------------------------------------------------------------------------------------------------
 
 
-def note_settings(config: JobConfig, until_ms: int | None) -> RowSettings | None:
+def note_settings(
+    config: JobConfig, until_ms: int | None, lease_of: Callable[[str], Lease] | None = None
+) -> RowSettings | None:
     """Records today's settings for the batches that will be planned.
+
+    Args:
+        config: The checked config.
+        until_ms: The instant to which the clock runs (UTC epoch ms), or None.
+        lease_of: As for :func:`~wheel_udf.deliver`.
 
     Returns:
         The settings of a batch that was planned under others and is not committed; None if there is none.
@@ -202,14 +209,18 @@ def note_settings(config: JobConfig, until_ms: int | None) -> RowSettings | None
         LeaseError: The checkpoint is in use.
     """
     if isinstance(config, PurgatoryConfig):
-        _record_or_refuse(config, config.checkpoint, config.clock.kind, purgatory_settings(config, until_ms))
+        settings = purgatory_settings(config, until_ms)
+        with (lease_of or Lease)(config.checkpoint):
+            _record_or_refuse(config, config.checkpoint, config.clock.kind, settings)
         return None
     assert isinstance(config, SchedulerConfig), "there are two kinds"
     now = RowSettings.of(config, until_ms).record()
     if isinstance(config, TieredConfig):
-        _record_or_refuse(config, f"{config.checkpoint}/wheel", StoreClock.kind, now)
+        part = f"{config.checkpoint}/wheel"
+        with (lease_of or Lease)(part):
+            _record_or_refuse(config, part, StoreClock.kind, now)
         return None
-    with Lease(config.checkpoint):
+    with (lease_of or Lease)(config.checkpoint):
         open_checkpoint(config.checkpoint, name=config.name, **identity_of(config))
         journal = PlannedSettings(config.checkpoint)
         recorded = _of_planned_batch(journal, config.checkpoint)
@@ -228,19 +239,18 @@ def _of_planned_batch(journal: PlannedSettings, checkpoint: str) -> dict[str, An
 
 def _record_or_refuse(config: JobConfig, checkpoint: str, clock_kind: str, now: dict[str, Any]) -> None:
     """As :func:`note_settings`, where a batch that was planned under other settings is refused."""
-    with Lease(checkpoint):
-        # Also before the first batch: the first run may be the one that leaves a planned batch.
-        open_checkpoint(checkpoint, name=config.name, **identity_of(config) | {"clock_kind": clock_kind})
-        journal = PlannedSettings(checkpoint)
-        if _of_planned_batch(journal, checkpoint) not in (None, now):
-            raise ConfigError(
-                "the last run left a planned batch under other settings",
-                field="checkpoint",
-                value=checkpoint,
-                rule="that batch is done with the settings that it was planned with",
-                hint="start once with the old settings, then change them",
-            )
-        _record(journal, last_planned(checkpoint), now)
+    # Also before the first batch: the first run may be the one that leaves a planned batch.
+    open_checkpoint(checkpoint, name=config.name, **identity_of(config) | {"clock_kind": clock_kind})
+    journal = PlannedSettings(checkpoint)
+    if _of_planned_batch(journal, checkpoint) not in (None, now):
+        raise ConfigError(
+            "the last run left a planned batch under other settings",
+            field="checkpoint",
+            value=checkpoint,
+            rule="that batch is done with the settings that it was planned with",
+            hint="start once with the old settings, then change them",
+        )
+    _record(journal, last_planned(checkpoint), now)
 
 
 def _record(journal: PlannedSettings, newest: int | None, now: dict[str, Any]) -> None:

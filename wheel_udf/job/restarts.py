@@ -9,15 +9,19 @@
 
 What counts as transient: :mod:`wheel_udf.platform.failures`. Never started again: a query that could not be started in the first place (what is
 wrong then is usually the config), wrong settings, a lease, a damaged checkpoint, a JVM that has ended, a run that was asked to end.
+
+One failure of a start is tried again, too: a Python worker of Spark that did not start in time, which happens on a busy machine. Nothing was
+written then. This holds for the start of a query and, by :func:`patiently`, for the other verbs, as long as they have printed nothing.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Protocol
 
 from wheel_udf.job.models import RestartsConfig
-from wheel_udf.platform import explain
+from wheel_udf.platform import explain, is_slow_worker
 
 LONGEST_WAIT_MS = 60_000
 
@@ -64,17 +68,75 @@ def with_restarts(run_once: Callable[[], None], settings: RestartsConfig, watche
             if watched.newest_batch > reached:
                 failures, reached = 0, watched.newest_batch
             failures += 1
-            if (
-                not (failure.transient and watched.has_started)
-                or failures > settings.most
-                or watched.wants_end
-            ):
+            is_start = is_slow_worker(error) and watched.newest_batch < 0
+            is_passing = failure.transient and watched.has_started
+            if not (is_start or is_passing) or failures > settings.most or watched.wants_end:
                 raise
-            wait_ms = min(settings.wait_ms * 2 ** (failures - 1), LONGEST_WAIT_MS)
-            say(f"the query failed: {failure.sentence}")
-            say(
-                f"it starts again from its checkpoint in {wait_ms / 1_000:g} s ({failures} of {settings.most})"
-            )
+            wait_ms = _wait_ms(failures, settings)
+            if is_start:
+                say(_again(failure.sentence, failures, settings))
+            else:
+                say(f"the query failed: {failure.sentence}")
+                say(
+                    f"it starts again from its checkpoint in {wait_ms / 1_000:g} s ({failures} of {settings.most})"
+                )
             watched.pause(wait_ms)
             if watched.wants_end:
                 raise
+
+
+def patiently(
+    step: Callable[[Say], int],
+    settings: RestartsConfig,
+    say: Say,
+    warn: Say,
+    pause: Callable[[int], None] | None = None,
+) -> int:
+    """Executes a verb, again if a Python worker of Spark did not start in time and the verb has printed nothing yet.
+
+    Args:
+        step: The verb; takes where its lines go.
+        settings: As for :func:`with_restarts`.
+        say: Takes the lines of the verb.
+        warn: Takes a line for each failure.
+        pause: Waits so many ms.
+
+    Returns:
+        What the verb returns.
+
+    Raises:
+        Exception: The last failure, as the verb has raised it.
+    """
+    has_said = False
+
+    def noted(line: str) -> None:
+        nonlocal has_said
+        has_said = True
+        say(line)
+
+    failures = 0
+    while True:
+        try:
+            code = step(noted)
+        except Exception as error:
+            failures += 1
+            if not is_slow_worker(error) or has_said or failures > settings.most:
+                raise
+            warn(_again(explain(error).sentence, failures, settings))
+            (pause or _pause)(_wait_ms(failures, settings))
+        else:
+            return code
+
+
+def _wait_ms(failures: int, settings: RestartsConfig) -> int:
+    times: int = 2 ** (failures - 1)
+    return min(settings.wait_ms * times, LONGEST_WAIT_MS)
+
+
+def _again(sentence: str, failures: int, settings: RestartsConfig) -> str:
+    wait_s = _wait_ms(failures, settings) / 1_000
+    return f"{sentence}; trying again in {wait_s:g} s ({failures} of {settings.most})"
+
+
+def _pause(wait_ms: int) -> None:
+    threading.Event().wait(wait_ms / 1_000)

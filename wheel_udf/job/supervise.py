@@ -1,4 +1,4 @@
-"""Runs the job: starts the query, prints progress, ends it at ``--until`` or at a signal, and reports a summary.
+"""Watches a running query: prints progress, ends it at ``--until`` or at a signal, and sums up.
 
 A signal (SIGINT, SIGTERM) lets the running batch finish, stops the query, prints the summary and ends with exit code 0; a
 second one ends at once. A batch that does not end within 20 s is cut off.
@@ -6,8 +6,6 @@ second one ends at once. A batch that does not end within 20 s is cut off.
 ``timeout`` and service managers send a signal to all processes of a job. The JVM ignores it, and Spark tries the tasks of its workers again;
 but under spark-submit the JVM ends at once. The exit code after a batch that was cut off is 128 + the number of the signal (SIGINT 130, SIGTERM
 143). The next start repeats that batch. Nothing is lost or delivered twice either way.
-
-After a failure that may be over a moment later, the query starts again: :mod:`wheel_udf.job.restarts`.
 
 Spark waits for the next trigger until the wall clock has reached it. If the wall clock is set back, by a day for example, no batch would run for a
 day. So the query then starts again, from its checkpoint; the clock of the wheel stands meanwhile (:mod:`wheel_udf.clock.source`).
@@ -21,18 +19,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from pyspark.sql import SparkSession
-
 from wheel_udf.clock import wall_clock_ahead_ms
-from wheel_udf.delivery import ONCE, BatchReport, Summary, progress_line
-from wheel_udf.job import models
-from wheel_udf.job.compose import SUCCESS, Query, Say, check_config_checkpoint, compose, session
-from wheel_udf.job.metering import metering, running
-from wheel_udf.job.models import JobConfig, SchedulerConfig, TieredConfig
-from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
-from wheel_udf.job.restarts import with_restarts
-from wheel_udf.metrics import Meter, listening
-from wheel_udf.platform import TIERED_PARTS, explain, is_jvm_end, let_jvm_ignore_sigterm, planned_batch
+from wheel_udf.delivery import BatchReport, Summary, progress_line
+from wheel_udf.job.compose import Query, Say
+from wheel_udf.job.metering import running
+from wheel_udf.job.phases import Phases
+from wheel_udf.metrics import Meter
 
 _POLL_S = 0.2
 _MOST_POLLS = 100
@@ -49,6 +41,7 @@ class Supervisor:
         until_ms: The run ends after the batch whose clock (or watermark) has reached this instant with nothing due left; None: never.
         meter: The meter of the run, which takes each report, too; None without one.
         prints: Whether each batch has a progress line.
+        phases: Those of the start, which end with the first batch; None without.
 
     Attributes:
         summary: The account of the run so far.
@@ -60,9 +53,16 @@ class Supervisor:
     """
 
     def __init__(
-        self, say: Say, until_ms: int | None, meter: Meter | None = None, *, prints: bool = True
+        self,
+        say: Say,
+        until_ms: int | None,
+        meter: Meter | None = None,
+        *,
+        prints: bool = True,
+        phases: Phases | None = None,
     ) -> None:
         self.summary, self.meter = Summary(), meter
+        self._phases = phases
         self._say, self._until_ms, self._prints = say, until_ms, prints
         self.has_started = False
         self.signal: signal.Signals | None = None
@@ -73,6 +73,8 @@ class Supervisor:
 
     def on_batch(self, report: BatchReport) -> None:
         """Takes a report (on Spark's thread)."""
+        if self._phases is not None:
+            self._phases.end()
         self.summary.add(report)
         self.newest_batch = max(self.newest_batch, report.batch_id)
         if self._last_batch is None and self._has_reached_until(report):
@@ -100,6 +102,11 @@ class Supervisor:
         """As :meth:`end_after_this_batch`, because of a signal; a batch that does not end soon is cut off."""
         self.signal = number
         self.end_after_this_batch()
+
+    def begin(self, doing: str) -> None:
+        """Begins a phase of the start; see :class:`~wheel_udf.job.phases.Phases`. After the first batch it has no effect."""
+        if self._phases is not None and self.newest_batch < 0:
+            self._phases.begin(doing)
 
     def pause(self, wait_ms: int) -> None:
         """Waits; returns earlier if the end is requested."""
@@ -197,98 +204,3 @@ def graceful_signals(supervisor: Supervisor, say: Say) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
-    """Runs the job until its input ends, ``until`` is reached, or a signal comes.
-
-    Args:
-        config: The checked config.
-        until_ms: The instant to which the clock runs (UTC epoch ms), or None.
-        say: Takes the progress lines and the summary.
-
-    Returns:
-        0; after a signal that cut a batch off 128 + its number.
-
-    Raises:
-        WheelError: Config, source, checkpoint or lease do not allow the start.
-        StreamingQueryException: The query failed, and new starts did not help.
-    """
-    # The port is opened first: if it is in use, nothing has begun.
-    with metering(config, say) as meter, session(config.name, config.checkpoint) as spark:
-        bounded = config.trigger == models.AVAILABLE_NOW
-        supervisor = Supervisor(say, None if bounded else until_ms, meter, prints=config.log == "text")
-        let_jvm_ignore_sigterm(spark)
-        with graceful_signals(supervisor, say):
-            try:
-                with listening(spark, config.name, meter):
-                    with_restarts(
-                        lambda: _run_on(spark, config, until_ms, supervisor, say),
-                        config.restarts,
-                        supervisor,
-                        say,
-                    )
-            except Exception as error:
-                # The signal may have ended the JVM or workers of it.
-                if supervisor.signal is None or not (is_jvm_end(error) or explain(error).transient):
-                    raise
-                supervisor.cut_off = True
-            finally:
-                if supervisor.has_started:
-                    say(supervisor.summary.render())
-        if supervisor.signal is None or not supervisor.cut_off:
-            return SUCCESS
-        return _after_a_cut(supervisor.signal, config, say)
-
-
-def _run_on(
-    spark: SparkSession, config: JobConfig, until_ms: int | None, supervisor: Supervisor, say: Say
-) -> None:
-    """Runs the query to its end, and starts it again whenever the wall clock was set back."""
-    while back_ms := _run_once(spark, config, until_ms, supervisor, say):
-        say(
-            f"the wall clock was set back by {back_ms / 1_000:,.0f} s: the query starts again from its checkpoint"
-        )
-
-
-def _run_once(
-    spark: SparkSession, config: JobConfig, until_ms: int | None, supervisor: Supervisor, say: Say
-) -> int:
-    """Starts the query and waits for its end; returns what :func:`supervise` does."""
-    start = compose(spark, config, until_ms)
-    check_config_checkpoint(spark, config)
-    recorded = note_settings(config, until_ms)
-    if recorded is not None:
-        _finish_planned_batch(spark, config, recorded, supervisor, say)
-    if supervisor.wants_end:
-        return 0
-    steps = None if config.trigger == models.AVAILABLE_NOW else StepsBack()
-    return supervise(start(config.trigger, supervisor.on_batch), supervisor, steps)
-
-
-def _after_a_cut(number: signal.Signals, config: JobConfig, say: Say) -> int:
-    """Says which batch was cut off, and returns the exit code."""
-    parts = [config.checkpoint]
-    if isinstance(config, TieredConfig):
-        parts = [f"{config.checkpoint}/{part}" for part in TIERED_PARTS]
-    try:
-        cut_off = [batch for part in parts if (batch := planned_batch(part)) is not None]
-    except Exception as error:
-        if not is_jvm_end(error):  # a checkpoint that only the JVM can read
-            raise
-        say(f"stopped by {number.name}: the next start repeats the batch that was cut off, if there was one")
-        return 128 + number
-    if not cut_off:
-        return SUCCESS
-    say(f"stopped by {number.name}: the next start repeats batch {max(cut_off)}")
-    return 128 + number
-
-
-def _finish_planned_batch(
-    spark: SparkSession, config: JobConfig, recorded: RowSettings, supervisor: Supervisor, say: Say
-) -> None:
-    """Runs the one batch that an earlier run planned and did not commit, with the settings of that run."""
-    say("the last run left a planned batch: it runs first, with the settings that it was planned with")
-    assert isinstance(config, SchedulerConfig), "a purgatory with a batch of other settings is refused"
-    then = with_row_settings(config, recorded)
-    supervise(compose(spark, then, recorded.until_ms)(ONCE, supervisor.on_batch), supervisor)

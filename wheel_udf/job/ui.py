@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from wheel_udf.common import ConfigError, resolve
-from wheel_udf.job.compose import Say, destinations_of, pending_work_of, session, sink_of
+from wheel_udf.job.compose import Say, destinations_of, pending_work_of, sink_of
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, TieredConfig
+from wheel_udf.job.sessions import session
 from wheel_udf.metrics import read_batches
 from wheel_udf.pending import PendingWork
 from wheel_udf.platform import quiet_sql

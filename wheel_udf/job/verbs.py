@@ -25,9 +25,10 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from wheel_udf.common import ActError, ConfigError, instant_text_ms
-from wheel_udf.job.compose import Say, destinations_of, pending_work_of, session, sink_of
+from wheel_udf.job.compose import Say, destinations_of, pending_work_of, sink_of
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig
 from wheel_udf.job.progress import progress_of
+from wheel_udf.job.sessions import session
 from wheel_udf.pending import PendingWork, acts, forecast, history_of, operations_pending, pending, stored
 from wheel_udf.platform import quiet_sql
 

@@ -9,7 +9,7 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
       delivery   store   tiered   job   pending                        other rooms
     ---------------------------------------------------------------------------------------------------------------
       delta_log  delta_files  delta_transaction      places            Delta tables: read, follow, commit; their places
-      identity  lease  spark_logs  planned_settings  files              checkpoints: identity, lock, planned batches
+      identity  lease  spark_logs  planned_settings  files  hadoop_files  checkpoints: identity, lock, planned batches
       move_marks  source_logs                                          checkpoints that move: marks, logs of sources
       repair  inspection  state_files  checksums                       checkpoints that are damaged
       session  java  jars  downloads  class_archive  class_training    Spark, Java, the jars, a JVM that starts faster
@@ -45,7 +45,7 @@ names the version in which it was read. Where a class or method is missing, the 
     SparkContext._jvm,                      given
     SparkSession._instantiatedSession
     (session)
-    CheckpointFileManager (files)           replaces a file of a checkpoint    checkpoints on other file systems
+    CheckpointFileManager (hadoop_files)    replaces a file of a checkpoint    checkpoints on other file systems
                                             as a whole on any file system      than the local one cannot be
                                                                                opened
     FileSystemBasedCheckpointFileManager    writes a local checkpoint without  a batch takes about 0.14 s longer
@@ -156,6 +156,7 @@ if TYPE_CHECKING:
         explain as explain,
         first_line as first_line,
         is_jvm_end as is_jvm_end,
+        is_slow_worker as is_slow_worker,
         quiet_sql as quiet_sql,
     )
     from wheel_udf.platform.files import (
@@ -195,6 +196,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.platform.lease import (
         Lease as Lease,
+        Leases as Leases,
     )
     from wheel_udf.platform.move_marks import (
         FORGETTING as FORGETTING,
@@ -262,7 +264,7 @@ else:
             "delta_log": ("Snapshot", "tables_read", "version_at"),
             "delta_public": ("FORGETS",),
             "delta_transaction": ("NewFiles", "Transaction", "append_once", "begin_transaction"),
-            "failures": ("explain", "first_line", "is_jvm_end", "quiet_sql"),
+            "failures": ("explain", "first_line", "is_jvm_end", "is_slow_worker", "quiet_sql"),
             "files": ("json_bytes", "local_folder", "open_folder", "parsed_json"),
             "identity": (
                 "TIERED_PARTS",
@@ -279,7 +281,7 @@ else:
             "job_progress": ("showing_tasks",),
             "jvm": ("SPARK_ERRORS",),
             "kafka_admin": ("TopicInfo",),
-            "lease": ("Lease",),
+            "lease": ("Lease", "Leases"),
             "move_marks": (
                 "FORGETTING",
                 "empty_for_import",

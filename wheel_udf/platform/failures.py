@@ -29,6 +29,8 @@ RUN_FAILED = 1
 USER_FAULT = 2
 REPAIR = "wheel-udf repair --dry-run says whether it can be repaired; else restore the folder from a copy"
 """What to do about a damaged checkpoint."""
+BUSY = "the machine is busy, or the workers' Python cannot import pyspark"
+"""Why a worker may not start."""
 
 _USER_FAULTS = (
     errors.ConfigError,
@@ -86,6 +88,9 @@ _DAMAGED_FILE = re.compile(
 )
 _UNREADABLE_STATE = re.compile(r"\[CANNOT_LOAD_STATE_STORE\.(?!\w*OUT_OF_MEMORY|UNRELEASED)")
 _OF_A_CHECKPOINT = re.compile(r"/(?:metadata|(?:offsets|commits|sources|state)/\d+(?:/.+)?)$")
+_NO_WORKER = re.compile(
+    r"Python worker failed to connect back|Python daemon failed to launch worker|while reading the port number from"
+)
 _TRANSIENT = ("SinkError",)  # destinations that did not answer; those that are gone cost a few tries
 _SPARK_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: ([^\n]+)", re.MULTILINE)
@@ -125,6 +130,15 @@ def is_jvm_end(error: BaseException) -> bool:
         return True
 
 
+def is_slow_worker(error: BaseException) -> bool:
+    """Whether an error means that a Python worker of Spark did not start in time, so that nothing was done.
+
+    Spark waits 10 s for the process beside the driver that plans a Python source (``PythonWorkerFactory.createSimpleWorker``; there is no
+    setting). On a busy machine it may take longer.
+    """
+    return _is_of_spark(error) and not is_jvm_end(error) and _NO_WORKER.search(str(error)) is not None
+
+
 def _is_of_spark(error: BaseException) -> bool:
     return type(error).__module__.startswith(("pyspark.", "py4j."))
 
@@ -139,6 +153,9 @@ def _explained(error: BaseException) -> Failure:
         return Failure(str(errors.SessionError("the JVM of Spark has ended", hint=hint)), RUN_FAILED)
     if not _is_of_spark(error):
         return Failure(f"{type(error).__name__}: {first_line(str(error))}", RUN_FAILED)
+    if is_slow_worker(error):
+        fault = errors.SessionError("a Python worker of Spark did not start in time", hint=BUSY)
+        return Failure(str(fault), RUN_FAILED, transient=True)
     text = str(error).split("=== Streaming Query ===")[0]
     return (
         _of_ours(text)

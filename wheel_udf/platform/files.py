@@ -18,11 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from py4j.protocol import Py4JJavaError
-
 from wheel_udf.common import CheckpointError
-from wheel_udf.platform.jvm import hadoop_configuration, java_class
-from wheel_udf.platform.private_api import CHECKPOINT_FILES, required
 
 
 class Folder(Protocol):
@@ -111,10 +107,10 @@ class _LocalFolder:
 
     def unwritable_reason(self) -> str | None:
         missing = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
-        probe = self.folder / _probe_name()
+        probe = self.folder / probe_name()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            probe.write_bytes(_PROBE)
+            probe.write_bytes(PROBE)
         except OSError as fault:
             return f"{fault.strerror}: {fault.filename}"
         finally:
@@ -142,102 +138,13 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-_PROBE = b"dry run of wheel-udf"
+PROBE = b"dry run of wheel-udf"
+"""What the probe of a folder holds."""
 
 
-def _probe_name() -> str:
+def probe_name() -> str:
     """Hidden from Spark's readers; if it is left by a kill, a checkpoint may begin beside it, as beside a draft of its identity."""
     return f".wheel.json.{uuid.uuid4().hex}"
-
-
-_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
-
-
-class _HadoopFolder:
-    """A folder on any file system of Hadoop, written by Spark's manager of checkpoint files."""
-
-    def __init__(self, folder: str) -> None:
-        from pyspark.sql import SparkSession
-
-        session = SparkSession.getActiveSession()
-        if session is None:
-            raise CheckpointError("this path needs a running Spark session", field="checkpoint", value=folder)
-        self._path = java_class(session, "org.apache.hadoop.fs.Path")
-        self.folder = folder
-        configuration = hadoop_configuration(session)
-        self._system = self._path(folder).getFileSystem(configuration)
-        with required(CHECKPOINT_FILES):
-            companion = getattr(java_class(session, _FILE_MANAGER), "MODULE$")
-            self._manager = companion.create(self._path(folder), configuration)
-        self._io = java_class(session, "org.apache.commons.io.IOUtils")
-
-    def name(self, name: str = "") -> str:
-        return f"{self.folder}/{name}" if name else self.folder
-
-    def names(self, folder: str = "") -> list[str]:
-        place = self._path(self.name(folder))
-        if not self._system.exists(place):
-            return []
-        return [status.getPath().getName() for status in self._system.listStatus(place)]
-
-    def read(self, name: str) -> bytes | None:
-        place = self._path(self.name(name))
-        if not self._system.exists(place):
-            return None
-        stream = self._system.open(place)
-        try:
-            return bytes(self._io.toByteArray(stream))
-        finally:
-            stream.close()
-
-    @required(CHECKPOINT_FILES)
-    def replace(self, name: str, content: bytes) -> None:
-        self._manager.createCheckpointDirectory()
-        self._write(name, content, over=True)
-
-    @required(CHECKPOINT_FILES)
-    def create(self, name: str, content: bytes) -> bool:
-        self._manager.mkdirs(self._path(self.name(name)).getParent())
-        try:
-            self._write(name, content, over=False)
-        except Py4JJavaError as fault:
-            if "FileAlreadyExistsException" in fault.java_exception.getClass().getName():
-                return False
-            raise
-        return True
-
-    def _write(self, name: str, content: bytes, *, over: bool) -> None:
-        stream = self._manager.createAtomic(self._path(self.name(name)), over)
-        try:
-            stream.write(content)
-        except BaseException:
-            stream.cancel()
-            raise
-        stream.close()
-
-    def remove(self, name: str) -> None:
-        self._system.delete(self._path(self.name(name)), True)  # noqa: FBT003  # with what is in it; py4j knows no keywords
-
-    def unwritable_reason(self) -> str | None:
-        place, missing = self._path(self.folder), []
-        try:
-            while place is not None and not self._system.exists(place):
-                missing.append(place)
-                place = place.getParent()
-            probe = self._path(self.name(_probe_name()))
-            try:
-                stream = self._system.create(probe)
-                stream.write(_PROBE)
-                stream.close()
-            finally:
-                self._system.delete(probe, False)  # noqa: FBT003  # not with what is in it; py4j knows no keywords
-                for each in missing:
-                    if not self._system.exists(each) or len(self._system.listStatus(each)):
-                        break  # somebody else has begun to use it
-                    self._system.delete(each, False)  # noqa: FBT003  # likewise
-        except Py4JJavaError as fault:
-            return str(fault.java_exception.toString())
-        return None
 
 
 def open_folder(path: str) -> Folder:
@@ -247,7 +154,12 @@ def open_folder(path: str) -> Folder:
         CheckpointError: A URI that needs a Spark session, and none is running.
     """
     folder = local_folder(path)
-    return _LocalFolder(folder) if folder is not None else _HadoopFolder(path.rstrip("/"))
+    if folder is not None:
+        return _LocalFolder(folder)
+    # Loads pyspark, which the lease of a local path does not wait for.
+    from wheel_udf.platform.hadoop_files import hadoop_folder
+
+    return hadoop_folder(path.rstrip("/"))
 
 
 def local_folder(path: str) -> Path | None:

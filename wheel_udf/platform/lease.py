@@ -6,6 +6,11 @@ The lease belongs to the running query::
     query = writer.start()                   if this fails: lease.close()
     lease.close_after(query)                 given back when the query ends, however it ends
 
+A run takes its leases before Spark starts, which takes seconds, and lends them to its queries, one after the other::
+
+    with Leases([checkpoint]) as leases:     LeaseError at once; nothing is left behind if the start is refused later
+        deliver(..., lease_of=leases.of)     the query borrows the lease, and gives it back when it ends
+
 The kernel frees the lock when the process ends, also after a kill -9: the next start takes over at once.
 
 Caveats: on other file systems than the local one (``hdfs:``, ``s3a:``, ...) no lease is taken in this release, and only Spark's own checks stand
@@ -19,6 +24,7 @@ import fcntl
 import os
 import socket
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -54,6 +60,8 @@ class Lease:
         folder = local_folder(path)
         self._file = folder / LEASE_FILE if folder is not None else None
         self._handle: int | None = None
+        self._made: list[Path] = []
+        self._before: set[str] = set()
         self._closing = threading.Lock()
 
     @property
@@ -69,13 +77,9 @@ class Lease:
         """
         if self._file is None:
             return self
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            _lock(handle, self._file)
-        except LeaseError:
-            os.close(handle)
-            raise
+        self._made = [each for each in self._file.parents if not each.exists()]
+        self._before = set() if self._made else _names(self._file.parent)
+        handle = _locked(self._file)
         os.ftruncate(handle, 0)
         os.pwrite(handle, json_bytes(_this_process()), 0)
         self._handle = handle
@@ -96,15 +100,28 @@ class Lease:
             os.close(handle)
 
     def close(self) -> None:
-        """Gives the lease back; a second call does nothing.
-
-        The file stays. If it were deleted, two processes could lock two files of the same name.
-        """
+        """Gives the lease back; a second call does nothing. The file stays."""
         with self._closing:
             handle, self._handle = self._handle, None
         if handle is not None:
             os.ftruncate(handle, 0)
             os.close(handle)
+
+    def withdraw(self) -> None:
+        """Gives the lease back. If nothing has come into the folder meanwhile, the file and the folders that were made for it are removed."""
+        file = self._file
+        if file is None or not self.is_held:
+            return
+        if LEASE_FILE not in self._before and _names(file.parent) == {*self._before, LEASE_FILE}:
+            file.unlink()
+        self.close()
+        for folder in self._made:
+            with suppress(OSError):  # something else is in it
+                folder.rmdir()
+
+    def lend(self, free: threading.Semaphore) -> Lease:
+        """Returns a lease inside this one, which is held by acquiring `free`."""
+        return _Loan(self._file, free)
 
     def close_after(self, query: Running) -> None:
         """Gives the lease back when a query has ended, from a thread that waits for it. Returns at once."""
@@ -127,6 +144,105 @@ class Lease:
         self.close()
 
 
+class _Loan(Lease):
+    """What a query borrows from the lease that its run holds; one query at a time."""
+
+    def __init__(self, file: Path | None, free: threading.Semaphore) -> None:
+        super().__init__("")
+        self._file, self._free = file, free
+        self._has = False
+
+    @property
+    def is_held(self) -> bool:
+        return self._has
+
+    def acquire(self) -> Self:
+        if not self._free.acquire(timeout=_TRIES * _PAUSE_S):
+            raise _in_use(self._file, _this_process())
+        self._has = True
+        return self
+
+    def close(self) -> None:
+        with self._closing:
+            had, self._has = self._has, False
+        if had:
+            self._free.release()
+
+
+class Leases:
+    """The leases that a run holds from before Spark starts until its end; a context manager.
+
+    Args:
+        paths: The folders, as for :class:`Lease`.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._held = {path: (Lease(path), threading.Semaphore()) for path in paths}
+
+    def of(self, path: str) -> Lease:
+        """Returns the lease of a folder, to be acquired: borrowed from this run if it holds that, else one of its own."""
+        lease, free = self._held.get(path, (None, None))
+        if lease is None or free is None or not lease.is_held:
+            return Lease(path)
+        return lease.lend(free)
+
+    def __enter__(self) -> Self:
+        """Takes all of them.
+
+        Raises:
+            LeaseError: Another process holds one; none is taken.
+        """
+        try:
+            for lease, _ in self._held.values():
+                with suppress(OSError):  # no folder: the checks of the checkpoint say what is wrong with it
+                    lease.acquire()
+        except BaseException:
+            self._give_back()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Gives all of them back. One that a query still has, because it could not be stopped, is kept until the process ends."""
+        self._give_back()
+
+    def _give_back(self) -> None:
+        # In reverse, so that a folder made for the first is empty when its turn comes.
+        for lease, free in reversed(self._held.values()):
+            # A query that has just ended gives its loan back from a thread.
+            if free.acquire(timeout=_TRIES * _PAUSE_S):
+                lease.withdraw()
+                free.release()
+
+
+def _locked(file: Path) -> int:
+    """Opens and locks a file, made if it is missing. If its last holder has removed it meanwhile, the lock is on no file any more: once again."""
+    while True:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:  # the folder was removed
+            continue
+        try:
+            _lock(handle, file)
+            if _is_at(file, handle):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def _names(folder: Path) -> set[str]:
+    return {each.name for each in folder.iterdir()}
+
+
+def _is_at(file: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(file.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
 def _lock(handle: int, file: Path) -> None:
     for _ in range(_TRIES):
         with suppress(BlockingIOError):
@@ -135,10 +251,13 @@ def _lock(handle: int, file: Path) -> None:
         if _holder(handle) not in (None, _this_process()):
             break
         threading.Event().wait(_PAUSE_S)
-    holder = _holder(handle)
+    raise _in_use(file, _holder(handle))
+
+
+def _in_use(file: Path | None, holder: dict[str, Any] | None) -> LeaseError:
     name = f"process {holder['pid']} on {holder['host']}" if holder else "another process"
     hint = "stop that one first, or use another checkpoint"
-    raise LeaseError(f"the checkpoint is in use by {name}", field=str(file), hint=hint)
+    return LeaseError(f"the checkpoint is in use by {name}", field=str(file), hint=hint)
 
 
 def _holder(handle: int) -> dict[str, Any] | None:

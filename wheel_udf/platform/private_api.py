@@ -88,7 +88,7 @@ RUNNING_SESSION: Final = PrivateApi(
 )
 CHECKPOINT_FILES: Final = PrivateApi(
     name="CheckpointFileManager",
-    used_in="files",
+    used_in="hadoop_files",
     why="replaces a file of a checkpoint as a whole on any file system",
     risk="checkpoints on other file systems than the local one cannot be opened",
     instead=None,

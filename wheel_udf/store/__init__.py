@@ -14,6 +14,7 @@ hand-overs and :mod:`wheel_udf.pending`, and the head of the log (version, curso
 
     layout       which level and slot an entry has: StoreLayout
     intake       commands to rows
+    lease        the right to write to the table
     table        the table's columns and properties, creation, check that a table is this store
     reader       head, rows, the stream of near rows, partitions
     slot_store   SlotStore: the reader, and append, drop, rearrange, each one atomic commit
@@ -49,13 +50,15 @@ if TYPE_CHECKING:
         is_far as is_far,
         is_far_column as is_far_column,
     )
+    from wheel_udf.store.lease import (
+        store_lease as store_lease,
+    )
     from wheel_udf.store.slot_store import (
         SlotStore as SlotStore,
     )
     from wheel_udf.store.table import (
         DEFAULT_KEEP_MS as DEFAULT_KEEP_MS,
         STORE_SCHEMA as STORE_SCHEMA,
-        store_lease as store_lease,
     )
     from wheel_udf.store.versions import (
         VERSION as VERSION,
@@ -70,7 +73,8 @@ else:
             "layout": ("INBOX", "MARKS", "NEAR", "StoreLayout", "is_far", "is_far_column"),
             "slot_store": ("SlotStore",),
             "head": ("Appended", "CURSOR", "ClockOf", "Head", "Partition"),
-            "table": ("DEFAULT_KEEP_MS", "STORE_SCHEMA", "store_lease"),
+            "lease": ("store_lease",),
+            "table": ("DEFAULT_KEEP_MS", "STORE_SCHEMA"),
             "versions": ("VERSION", "verdicts", "with_version"),
         },
     )

@@ -19,7 +19,7 @@ from delta.exceptions import (
 from pyspark.sql import SparkSession, types as T
 
 from wheel_udf.common import GeometryChangedError, StoreError
-from wheel_udf.platform import Lease, begin_transaction, delta_log as tables
+from wheel_udf.platform import begin_transaction, delta_log as tables
 from wheel_udf.store.layout import StoreLayout
 
 FORMAT_VERSION: Final = 2
@@ -82,11 +82,6 @@ _OTHER_CREATION: Final = (
     ConcurrentWriteException,
     ConcurrentTransactionException,
 )
-
-
-def store_lease(path: str) -> Lease:
-    """The lease of a store: its holder is the one job that writes to it."""
-    return Lease(f"{path}/_wheel")
 
 
 def open_table(

@@ -82,6 +82,7 @@ def start_tiered(
     trigger: str = "1 second",
     name: str = "wheel",
     on_batch: Callable[[BatchReport], None] | None = None,
+    lease_of: Callable[[str], Lease] | None = None,
 ) -> TieredRun:
     """Starts intake, keeper and wheel.
 
@@ -93,6 +94,7 @@ def start_tiered(
         trigger: An interval such as ``"1 second"``, or ``"available-now"``.
         name: Label in metrics and of new transaction ids.
         on_batch: Called after each batch of the wheel.
+        lease_of: As for :func:`~wheel_udf.deliver`; of the two parts of the checkpoint.
 
     Returns:
         The running intake, keeper and wheel.
@@ -114,7 +116,7 @@ def start_tiered(
     store = SlotStore.open(spark, what.store, what.layout, create=True, keep_ms=what.keep_ms)
     leases = [store_lease(store.path).acquire()]
     try:
-        leases.append(Lease(f"{checkpoint}/intake").acquire())
+        leases.append((lease_of or Lease)(f"{checkpoint}/intake").acquire())
         identity = open_identity(checkpoint, name, what)
         require_one_another(store, what.store, checkpoint, identity)
         pressure = None
@@ -144,6 +146,7 @@ def start_tiered(
             trigger=_WHEEL_TRIGGER if run.bounded else trigger,
             name=name,
             on_batch=lambda report: run.note(report, on_batch),
+            lease_of=lease_of,
         )
         run.begin(wheel, lambda: _intake(parsed, run, f"{checkpoint}/intake", trigger, name))
     except BaseException:

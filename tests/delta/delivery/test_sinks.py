@@ -17,7 +17,8 @@ from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import FIRED_SCHEMA, REJECT_SCHEMA, Destinations, Sink
 from wheel_udf.delivery.file_sink import FileSink
 from wheel_udf.platform import Identity, Lease, PlannedSettings, open_checkpoint, planned_batch
-from wheel_udf.platform.files import _HadoopFolder, open_folder
+from wheel_udf.platform.files import open_folder
+from wheel_udf.platform.hadoop_files import hadoop_folder
 from wheel_udf.platform.table_state import TableState
 
 if TYPE_CHECKING:
@@ -525,7 +526,7 @@ def test_a_dry_run_writes_through_hadoop_as_it_does_locally_and_leaves_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("x")
-    for kind in (_HadoopFolder, open_folder):
+    for kind in (hadoop_folder, open_folder):
         assert kind(f"{tmp_path}/a/b").unwritable_reason() is None
         assert kind(str(tmp_path)).unwritable_reason() is None
         reason = kind(f"{tmp_path}/file/b").unwritable_reason()
@@ -544,7 +545,7 @@ def test_a_checkpoint_through_hadoop_is_the_same_as_a_local_one(
 
     with monkeypatch.context() as through_hadoop:
         for module in ("identity", "planned_settings", "spark_logs"):
-            through_hadoop.setattr(f"wheel_udf.platform.{module}.open_folder", _HadoopFolder)
+            through_hadoop.setattr(f"wheel_udf.platform.{module}.open_folder", hadoop_folder)
         first = start()
         assert start() == first
         assert planned_batch(place) is None

@@ -22,7 +22,7 @@ from wheel_udf.platform.cached_columns import Prepared
 from wheel_udf.platform.delta_files import File, FileList
 from wheel_udf.platform.delta_transaction import begin_transaction
 from wheel_udf.platform.failures import explain, quiet_sql
-from wheel_udf.platform.files import _HadoopFolder
+from wheel_udf.platform.hadoop_files import hadoop_folder
 from wheel_udf.platform.inspection import Inspection
 from wheel_udf.platform.jvm import (
     has_class,
@@ -136,7 +136,7 @@ def a_running_session(spark: SparkSession, _: str) -> None:
 
 @canary(api.CHECKPOINT_FILES)
 def checkpoint_files(spark: SparkSession, table: str) -> None:
-    folder = _HadoopFolder(f"file://{table}-checkpoint")
+    folder = hadoop_folder(f"file://{table}-checkpoint")
     assert folder.read("wheel.json") is None
     for content in (b"one", b"two"):
         folder.replace("wheel.json", content)

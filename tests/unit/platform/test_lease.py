@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from wheel_udf.common.errors import LeaseError
-from wheel_udf.platform import Lease, lease as module
+from wheel_udf.platform import Lease, Leases, lease as module
 
 
 @pytest.fixture
@@ -160,3 +160,93 @@ def test_a_lease_that_is_closed_before_its_query_ends_closes_no_other_file(tmp_p
         query.stop()
         assert other.is_held
     assert not other.is_held
+
+
+# --- the leases of a run ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_run_lends_its_lease_to_one_query_at_a_time(tmp_path: Path) -> None:
+    place = str(tmp_path)
+    with Leases([place]) as leases:
+        first = leases.of(place).acquire()
+        with pytest.raises(LeaseError, match=f"in use by process {os.getpid()} on"):
+            leases.of(place).acquire()
+        first.close()
+        first.close()
+        with leases.of(place) as second:
+            assert (first.is_held, second.is_held) == (False, True)
+        with pytest.raises(LeaseError):  # who borrows nothing is refused as before
+            Lease(place).acquire()
+    with Lease(place) as free:
+        assert free.is_held
+
+
+def test_a_query_that_ends_gives_its_loan_back_to_the_run(tmp_path: Path) -> None:
+    place, query = str(tmp_path), Query()
+    with Leases([place]) as leases:
+        leases.of(place).acquire().close_after(query)
+        query.stop()
+        with leases.of(place) as again:  # at once: it waits for the thread of the ended query
+            assert again.is_held
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_loan_that_is_not_given_back_keeps_the_lease_of_the_run(tmp_path: Path) -> None:
+    place = str(tmp_path)
+    with Leases([place]) as leases:
+        loan = leases.of(place).acquire()
+    with pytest.raises(LeaseError):
+        Lease(place).acquire()
+    assert loan.is_held
+
+
+def test_other_folders_than_those_of_the_run_have_leases_of_their_own(tmp_path: Path) -> None:
+    with Leases([str(tmp_path / "a")]) as leases, leases.of(str(tmp_path / "b")):
+        assert (tmp_path / "b" / "wheel.lease").exists()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_of_several_leases_none_is_kept_if_one_is_in_use(tmp_path: Path) -> None:
+    mine, theirs = str(tmp_path / "mine"), str(tmp_path / "theirs")
+    with Lease(theirs), pytest.raises(LeaseError), Leases([mine, theirs]):
+        pass
+    assert not Path(mine).exists()
+    with Lease(theirs) as free:
+        assert free.is_held
+
+
+def test_a_start_that_makes_nothing_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "notes").touch()
+    with Leases([str(tmp_path / "new" / "intake"), str(tmp_path / "old")]):
+        assert (tmp_path / "new" / "intake" / "wheel.lease").exists()
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["notes", "old"]
+
+
+def test_a_start_that_makes_a_checkpoint_leaves_the_lease_file(tmp_path: Path) -> None:
+    with Leases([str(tmp_path / "new")]):
+        (tmp_path / "new" / "wheel.json").touch()
+    assert {each.name for each in (tmp_path / "new").iterdir()} == {"wheel.json", "wheel.lease"}
+
+
+def test_a_lease_whose_file_was_removed_while_it_waited_is_taken_on_the_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked: list[Path] = []
+
+    def lock_and_remove(handle: int, file: Path) -> None:
+        locked.append(file)
+        if len(locked) == 1:
+            file.unlink()
+
+    monkeypatch.setattr(module, "_lock", lock_and_remove)
+    with Lease(str(tmp_path)):
+        assert len(locked) == 2
+        assert json.loads((tmp_path / "wheel.lease").read_text())["pid"] == os.getpid()
+
+
+def test_a_folder_that_cannot_be_made_is_left_to_the_checks_of_the_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with Leases([str(tmp_path / "file")]) as leases, pytest.raises(NotADirectoryError):
+        leases.of(str(tmp_path / "file")).acquire()

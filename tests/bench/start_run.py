@@ -1,0 +1,236 @@
+"""``make bench-start``: how long a job takes from its start to its first batch, and from a kill -9 to its next delivery.
+
+::
+
+    make bench-start                                    both modes, 3 rounds, about 5 minutes on 2 cores
+    make bench-start ARGS='--beside ../other --rounds 5'    this tree and another one in turn, with ratios
+    make bench-start ARGS='--quick'                     one round of the direct mode: does it work?
+
+Each round starts the command ``run`` on a new folder, as a user does. Commands fall due twice a second the whole time::
+
+    start ------------> first batch ---> deliveries --> kill -9, start at once ------------> first delivery
+      `-- first batch --'                                  `-- kill to delivery (a supervisor's own time aside) --'
+
+An instant is that of the progress line, which the job prints when the rows are in the sink. A *second start*, while the job runs, is measured
+too: until it is refused. Figures are medians; those of two trees are taken in turn, so that they see the same machine. They go to
+``build/bench-start.json``. The exit code is 0 when all targets are met, 1 when one is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from tests.bench import report
+from tests.bench.report import Line, Target
+from tests.faults.trap import end_session
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 600
+MODES = ("direct", "tiered")
+COMMANDS = 2_400
+EVERY = timedelta(milliseconds=500)
+DELIVERIES = 20
+"""How many rows have fired when the job is killed."""
+BARS = {"first batch": 12.0, "kill to delivery": 15.0, "second start": 1.5}
+"""Seconds on an idle machine of 2 cores."""
+_BATCH = re.compile(r"batch +[\d,]+ \| in +[\d,]+ \| fired +([\d,]+) ")
+
+Figures = dict[tuple[str, str], list[float]]
+"""(mode, what) -> seconds of each round."""
+
+
+class Job:
+    """The command ``run`` of a tree, in a process of its own; a context manager that kills all of its processes at the end."""
+
+    def __init__(self, tree: Path, folder: Path) -> None:
+        self._lines: queue.Queue[tuple[float, str]] = queue.Queue()
+        self._began_s = time.monotonic()
+        self._log = folder / "log"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                _command(folder),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=tree,
+                env=_environment(tree),
+                start_new_session=True,
+            )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None, "a pipe"
+        for line in self._process.stdout:
+            self._lines.put((time.monotonic(), line))
+        self._lines.put((time.monotonic(), ""))
+
+    def seconds_to(self, holds: Callable[[int, int], bool]) -> float:
+        """Waits until (batches, fired rows) so far fulfil a condition; returns the seconds since the start."""
+        batches = fired = 0
+        until_s = self._began_s + PATIENCE_S
+        while True:
+            at_s, line = self._lines.get(timeout=max(until_s - time.monotonic(), 0.1))
+            if not line:
+                raise RuntimeError(f"the job has ended: {self._log.read_text()[-2_000:]}")
+            if found := _BATCH.match(line):
+                batches, fired = batches + 1, fired + int(found[1].replace(",", ""))
+                if holds(batches, fired):
+                    return at_s - self._began_s
+
+    def kill(self) -> None:
+        """As ``kill -9`` of the job's process; its JVM notices, and ends by itself."""
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        """Nothing more to do."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends what is left."""
+        end_session(self._process.pid)
+        self._process.wait()
+
+
+def _command(folder: Path) -> list[str]:
+    return [sys.executable, "-m", "wheel_udf", "run", "--config", str(folder / "job.yml")]
+
+
+def _environment(tree: Path) -> dict[str, str]:
+    # Without a SPARK_CONF_DIR: with one there is no class archive.
+    kept = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
+    return kept | {"PYTHONPATH": str(tree), "PYTHONUNBUFFERED": "1"}
+
+
+@contextmanager
+def ground(mode: str) -> Iterator[Path]:
+    """A folder with a config and its commands, which fall due from now on."""
+    folder = Path(tempfile.mkdtemp(prefix="wheel-bench-start-"))
+    try:
+        (folder / "in").mkdir()
+        (folder / "in" / "commands.json").write_text("".join(_commands(datetime.now(UTC))))
+        (folder / "job.yml").write_text(yaml.safe_dump(_config(folder, mode)))
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _commands(now: datetime) -> Iterator[str]:
+    for number in range(COMMANDS):
+        row = {
+            "schedule_id": f"c{number}",
+            "deliver_at": (now + number * EVERY).isoformat(),
+            "destination": "out",
+        }
+        yield json.dumps(row | {"seq": 1, "event_time": now.isoformat()}) + "\n"
+
+
+def _config(folder: Path, mode: str) -> dict[str, Any]:
+    schema = "schedule_id STRING, seq LONG, deliver_at TIMESTAMP, event_time TIMESTAMP, destination STRING"
+    config = {
+        "mode": mode,
+        "wheel": {"tick": "1 second", "size": 20, "levels": 4, "shards": 2},
+        "clock": {"kind": "processing"},
+        "source": {"format": "json", "path": f"{folder}/in", "schema": schema},
+        "destinations": {"out": {"sink": "delta", "path": f"{folder}/out", "create": True}},
+        "rejects": {"sink": "delta", "path": f"{folder}/rejects", "create": True},
+        "checkpoint": f"{folder}/checkpoint",
+        "trigger": "1 second",
+    }
+    return config if mode == "direct" else config | {"store": {"path": f"{folder}/store"}}
+
+
+def one_round(tree: Path, mode: str) -> dict[str, float]:
+    """Starts, refuses, kills and starts again; returns the seconds of each."""
+    with ground(mode) as folder, Job(tree, folder) as job:
+        first_s = job.seconds_to(lambda batches, _: batches > 0)
+        second_s = _refusal_s(tree, folder)
+        job.seconds_to(lambda _, fired: fired >= DELIVERIES)
+        job.kill()
+        with Job(tree, folder) as again:
+            delivery_s = again.seconds_to(lambda _, fired: fired > 0)
+    return {"first batch": first_s, "kill to delivery": delivery_s, "second start": second_s}
+
+
+def _refusal_s(tree: Path, folder: Path) -> float:
+    began_s = time.monotonic()
+    ended = subprocess.run(
+        _command(folder), cwd=tree, env=_environment(tree), capture_output=True, text=True, check=False
+    )
+    if ended.returncode != 1 or "in use" not in ended.stderr:
+        raise RuntimeError(f"a second start ended with {ended.returncode}: {ended.stderr}")
+    return time.monotonic() - began_s
+
+
+def lines_of(here: Figures, there: Figures) -> list[Line]:
+    """The comparisons: this tree's medians, with the other tree's beside them if there is one."""
+    return [
+        Line(
+            case=mode,
+            what=f"{what}, median of {len(seconds)}",
+            figure=report.median(seconds),
+            unit="s",
+            beside=report.median(there[mode, what]) if there else None,
+            beside_what="the other tree",
+            target=Target(of="figure", at_most=BARS[what]),
+        )
+        for (mode, what), seconds in here.items()
+    ]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the rounds; see the module."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.start_run")
+    parser.add_argument(
+        "--beside", type=Path, metavar="TREE", help="another tree of this project to take turns with"
+    )
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds of each mode (default 3)")
+    parser.add_argument("--mode", choices=MODES, help="this mode only")
+    parser.add_argument("--quick", action="store_true", help="one round of the direct mode: does it work?")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench-start.json", help="the JSON file")
+    asked = parser.parse_args(arguments)
+    modes = ("direct",) if asked.quick else (asked.mode,) if asked.mode else MODES
+    trees: dict[Path, Figures] = {ROOT: {}} | ({asked.beside.resolve(): {}} if asked.beside else {})
+    for number in range(1 if asked.quick else asked.rounds):
+        for mode in modes:
+            for tree, figures in trees.items():
+                found = one_round(tree, mode)
+                for what, seconds in found.items():
+                    figures.setdefault((mode, what), []).append(seconds)
+                told = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in found.items())
+                print(
+                    f"round {number + 1}, {mode}, {'this tree' if tree == ROOT else 'beside'}: {told}",
+                    flush=True,
+                )
+    here, *others = trees.values()
+    lines = lines_of(here, others[0] if others else {})
+    rounds = [
+        {f"{mode}, {what}": seconds for (mode, what), seconds in each.items()} for each in trees.values()
+    ]
+    report.write_json(
+        asked.out, report.document(lines, {"about": {"cores": os.cpu_count()}, "rounds": rounds})
+    )
+    print(f"\n{report.table(lines)}\n\nall figures: {asked.out}")
+    return 1 if any(line.met is False for line in lines) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""The bench of starts: what it makes of the seconds that it has measured."""
+
+from __future__ import annotations
+
+from tests.bench.start_run import lines_of
+
+
+def test_the_median_of_this_tree_is_compared_with_the_bar_and_with_the_other_tree() -> None:
+    here = {("direct", "first batch"): [11.0, 30.0, 10.0], ("tiered", "kill to delivery"): [16.0]}
+    there = {("direct", "first batch"): [22.0, 22.0, 26.0], ("tiered", "kill to delivery"): [32.0]}
+    lines = lines_of(here, there)
+    assert [(line.figure, line.ratio, line.met) for line in lines] == [(11.0, 0.5, True), (16.0, 0.5, False)]
+    assert [(line.case, line.what) for line in lines] == [
+        ("direct", "first batch, median of 3"),
+        ("tiered", "kill to delivery, median of 1"),
+    ]
+
+
+def test_without_another_tree_there_is_no_ratio() -> None:
+    (line,) = lines_of({("direct", "second start"): [0.9]}, {})
+    assert (line.ratio, line.beside, line.met) == (None, None, True)

@@ -1,0 +1,146 @@
+"""Runs the query of a job from its first start to the end of the run: again after failures, after a step of the wall clock, after a planned batch.
+
+::
+
+    begin --> run_held --> restarts --> attempt: compose, compare, start --> supervise --> end of input, until, signal
+                              ^                                                 |
+                              '---- a failure that may be over, wall clock -----'
+
+After a failure that may be over a moment later, the query starts again: :mod:`wheel_udf.job.restarts`. How a run ends: :mod:`wheel_udf.job.supervise`.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from wheel_udf.delivery import ONCE
+from wheel_udf.job import models
+from wheel_udf.job.compose import SUCCESS, Say, check_config_checkpoint, compose
+from wheel_udf.job.metering import metering
+from wheel_udf.job.models import JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.phases import Phases
+from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
+from wheel_udf.job.restarts import with_restarts
+from wheel_udf.job.sessions import session
+from wheel_udf.job.supervise import StepsBack, Supervisor, graceful_signals, supervise
+from wheel_udf.metrics import listening
+from wheel_udf.platform import (
+    TIERED_PARTS,
+    Leases,
+    explain,
+    is_jvm_end,
+    let_jvm_ignore_sigterm,
+    planned_batch,
+)
+
+
+def run_held(config: JobConfig, until_ms: int | None, say: Say, leases: Leases, phases: Phases) -> int:
+    """Runs the job of a start that :mod:`wheel_udf.job.begin` has begun.
+
+    Args:
+        config: The checked config.
+        until_ms: The instant to which the clock runs (UTC epoch ms), or None.
+        say: Takes the progress lines and the summary.
+        leases: Those of the checkpoint, held.
+        phases: Says what the start is doing, until the first batch.
+
+    Returns:
+        0; after a signal that cut a batch off 128 + its number.
+
+    Raises:
+        WheelError: Config, source, checkpoint or lease do not allow the start.
+        StreamingQueryException: The query failed, and new starts did not help.
+    """
+    with metering(config, say) as meter, session(config.name, config.checkpoint) as spark:
+        bounded = config.trigger == models.AVAILABLE_NOW
+        supervisor = Supervisor(
+            say, None if bounded else until_ms, meter, prints=config.log == "text", phases=phases
+        )
+        let_jvm_ignore_sigterm(spark)
+        with graceful_signals(supervisor, say):
+            try:
+                with listening(spark, config.name, meter):
+                    attempt = _Attempt(spark, config, until_ms, supervisor, say, leases)
+                    with_restarts(attempt.run, config.restarts, supervisor, say)
+            except Exception as error:
+                # The signal may have ended the JVM or workers of it.
+                if supervisor.signal is None or not (is_jvm_end(error) or explain(error).transient):
+                    raise
+                supervisor.cut_off = True
+            finally:
+                phases.end()
+                if supervisor.has_started:
+                    say(supervisor.summary.render())
+        if supervisor.signal is None or not supervisor.cut_off:
+            return SUCCESS
+        return _after_a_cut(supervisor.signal, config, say)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A start of the query, which can be made again; with what it needs."""
+
+    spark: SparkSession
+    config: JobConfig
+    until_ms: int | None
+    supervisor: Supervisor
+    say: Say
+    leases: Leases
+
+    def run(self) -> None:
+        """Runs the query to its end, and starts it again whenever the wall clock was set back."""
+        while back_ms := self._run_once():
+            self.say(
+                f"the wall clock was set back by {back_ms / 1_000:,.0f} s: the query starts again from its checkpoint"
+            )
+
+    def _run_once(self) -> int:
+        """Starts the query and waits for its end; returns what :func:`~wheel_udf.job.supervise.supervise` does."""
+        supervisor, config = self.supervisor, self.config
+        supervisor.begin("opening the source and planning the query")
+        start = compose(self.spark, config, self.until_ms, self.leases.of)
+        supervisor.begin("comparing the config with its checkpoint")
+        check_config_checkpoint(self.spark, config)
+        recorded = note_settings(config, self.until_ms, self.leases.of)
+        if recorded is not None:
+            self._finish_planned_batch(recorded)
+        if supervisor.wants_end:
+            return 0
+        steps = None if config.trigger == models.AVAILABLE_NOW else StepsBack()
+        supervisor.begin("starting the query")
+        query = start(config.trigger, supervisor.on_batch)
+        supervisor.begin("the first batch")
+        return supervise(query, supervisor, steps)
+
+    def _finish_planned_batch(self, recorded: RowSettings) -> None:
+        """Runs the one batch that an earlier run planned and did not commit, with the settings of that run."""
+        self.say(
+            "the last run left a planned batch: it runs first, with the settings that it was planned with"
+        )
+        assert isinstance(self.config, SchedulerConfig), (
+            "a purgatory with a batch of other settings is refused"
+        )
+        then = with_row_settings(self.config, recorded)
+        start = compose(self.spark, then, recorded.until_ms, self.leases.of)
+        supervise(start(ONCE, self.supervisor.on_batch), self.supervisor)
+
+
+def _after_a_cut(number: signal.Signals, config: JobConfig, say: Say) -> int:
+    """Says which batch was cut off, and returns the exit code."""
+    parts = [config.checkpoint]
+    if isinstance(config, TieredConfig):
+        parts = [f"{config.checkpoint}/{part}" for part in TIERED_PARTS]
+    try:
+        cut_off = [batch for part in parts if (batch := planned_batch(part)) is not None]
+    except Exception as error:
+        if not is_jvm_end(error):  # a checkpoint that only the JVM can read
+            raise
+        say(f"stopped by {number.name}: the next start repeats the batch that was cut off, if there was one")
+        return 128 + number
+    if not cut_off:
+        return SUCCESS
+    say(f"stopped by {number.name}: the next start repeats batch {max(cut_off)}")
+    return 128 + number

@@ -1,0 +1,112 @@
+"""Begins a run: takes its leases before anything else, and loads the program while Spark starts.
+
+::
+
+    0.0 s   config, leases            a second start on the checkpoint ends here, with the holder's process id
+            |
+            +-- Spark's JVM           on this thread, which mostly waits
+            +-- imports               on another one: pandas, the rooms, the sinks
+            |
+            |
+            source, plan, query       wheel_udf.job.attempts
+
+The leases are of the folders of the checkpoint. The lease of a slot store is checked here and taken when the store is opened or made: a
+folder without a table must stay empty until then. A start that is refused later removes what it has made for its leases.
+
+On file systems other than the local one there is no lease (:mod:`wheel_udf.platform.lease`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from wheel_udf.job.phases import Phases, Say
+from wheel_udf.job.sessions import session
+from wheel_udf.platform import Leases, local_folder
+from wheel_udf.store import store_lease
+
+if TYPE_CHECKING:
+    from wheel_udf.job.models import JobConfig
+
+_PROGRAM: Final = "wheel_udf.job.attempts"
+
+
+def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
+    """Runs the job until its input ends, ``until`` is reached, or a signal comes.
+
+    Args:
+        config: The checked config.
+        until_ms: The instant to which the clock runs (UTC epoch ms), or None.
+        say: Takes the progress lines and the summary.
+
+    Returns:
+        0; after a signal that cut a batch off 128 + its number.
+
+    Raises:
+        WheelError: Config, source, checkpoint or lease do not allow the start.
+        StreamingQueryException: The query failed, and new starts did not help.
+    """
+    with leases_of(config) as leases, phased(say) as phases:
+        _check_port(config)
+        phases.begin("starting Spark")
+        import_module("pyspark.sql")  # before the other thread, which imports more of it
+        with loading(_PROGRAM), session(config.name, config.checkpoint):
+            phases.begin("loading the program")
+            from wheel_udf.job import attempts
+
+            return attempts.run_held(config, until_ms, say, leases, phases)
+
+
+def leases_of(config: JobConfig) -> Leases:
+    """Returns the leases of a config's checkpoint, to be entered.
+
+    Raises:
+        LeaseError: The slot store is in use.
+        GeometryChangedError, CheckpointError: The folder cannot hold a checkpoint of the tiered mode.
+    """
+    store = getattr(config, "store", None)
+    if store is None:
+        return Leases([config.checkpoint])
+    from wheel_udf.platform import TIERED_PARTS, check_tiered_folder
+
+    if local_folder(config.checkpoint) is not None:
+        check_tiered_folder(config.checkpoint)
+    store_lease(store.path).require_free()
+    return Leases([f"{config.checkpoint}/{part}" for part in TIERED_PARTS])
+
+
+@contextmanager
+def phased(say: Say) -> Iterator[Phases]:
+    """Provides the phases of a start, the last of which ends with the block."""
+    phases = Phases(say)
+    try:
+        yield phases
+    finally:
+        phases.end()
+
+
+@contextmanager
+def loading(module: str) -> Iterator[None]:
+    """Imports a module on another thread meanwhile. What the import raises is raised by the next one."""
+    thread = threading.Thread(target=_load, args=(module,), name="wheel-loading", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def _load(module: str) -> None:
+    with suppress(Exception):
+        import_module(module)
+
+
+def _check_port(config: JobConfig) -> None:
+    if config.metrics is not None:
+        from wheel_udf.job.metering import check_port
+
+        check_port(config)

@@ -1,0 +1,30 @@
+"""The session of a job. Loading this module loads no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def session(name: str, checkpoint: str | None = None) -> Iterator[SparkSession]:
+    """Provides the session for a job: the running one, which is left running, or a new one, which is stopped at the end."""
+    from pyspark.sql import SparkSession
+
+    from wheel_udf.platform import at_end, build_session, ending_on_interrupt, kafka_admin, stop_session
+
+    running = SparkSession.getActiveSession()
+    spark = build_session(name, checkpoint=checkpoint)
+    if running is not None:
+        yield spark
+        return
+    with ending_on_interrupt(spark):
+        try:
+            yield spark
+        finally:
+            at_end(kafka_admin.close_all)
+            stop_session(spark)

@@ -1,0 +1,10 @@
+"""The lease of a slot store. A module of its own, because a run takes it before it loads Spark and Delta."""
+
+from __future__ import annotations
+
+from wheel_udf.platform import Lease
+
+
+def store_lease(path: str) -> Lease:
+    """The lease of a store: its holder is the one job that writes to it."""
+    return Lease(f"{path}/_wheel")
