@@ -95,6 +95,13 @@ def _no_jvm_in_unit_tests(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _starts_are_quiet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines of a start that takes long would be lines of a job on a busy machine only; ``tests/unit/job/test_phases.py`` has them."""
+    if not _is_unit(request.node):
+        monkeypatch.setattr("wheel_udf.job.phases.LONG_S", 3_600)
+
+
+@pytest.fixture(autouse=True)
 def _secrets() -> Iterator[None]:
     """The process remembers every secret that it has seen, and hides it in all lines: those of a test are forgotten after it."""
     from wheel_udf.common import secrets

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from wheel_udf.common import INTERRUPTED, uninterrupted
+
+
+@pytest.fixture(autouse=True)
+def _handler() -> Iterator[None]:
+    """Python's own handler. What is started in the background of a shell ignores the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
