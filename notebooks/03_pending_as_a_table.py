@@ -13,23 +13,35 @@
 # %% [markdown]
 # # Pending as a table
 #
-# Which entries are pending? What falls due next week? Cancel some, move some, send others to another destination. In the *tiered*
-# mode, entries that are due later wait in a Delta table, the slot store. So the questions are SQL and the answers are
-# DataFrames. The job does not have to run; if it runs, it is not disturbed.
+# Which entries are pending? What falls due next week? Cancel some, move some, send others to another destination. The questions are
+# SQL and the answers are DataFrames. The job does not have to run; if it runs, it is not disturbed.
 #
-# It needs no Kafka and takes about a minute. `make notebooks` runs it.
+# The first part is a job in the *tiered* mode: entries that are due later wait in a Delta table, the slot store. The last part is a job
+# in the *direct* mode, without a store.
+#
+# It needs no Kafka and takes a minute or two. `make notebooks` runs it.
 
 # %%
 import tempfile
 import time
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from pathlib import Path
 
 import pandas as pd
 import plots
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, functions as F
 
-from wheel_udf import DeltaSink, Destinations, EventClock, Wheel, build_session, stop_session
+from wheel_udf import (
+    DeltaSink,
+    Destinations,
+    EventClock,
+    Wheel,
+    build_session,
+    deliver,
+    schedule,
+    stop_session,
+)
 from wheel_udf.pending import PendingWork, acts, forecast, history_of, pending, stored
 from wheel_udf.store import SlotStore, StoreLayout
 from wheel_udf.tiered import Outlet, TieredWheel, start_tiered
@@ -181,6 +193,75 @@ for event in history_of(
     rows.append((at, event.what, event.detail or ""))
 pd.set_option("display.max_colwidth", 60)
 pd.DataFrame(rows, columns=["when", "what", "detail"])
+
+# %% [markdown]
+# ## Acts in the direct mode
+#
+# In the direct mode (the default) all pending entries are in Spark's state, and there is no store. The questions and the acts are
+# the same; only the checkpoint is needed. Here the same commands go through such a job. It reads them, releases what is due at the
+# clock of the data, 1 January, and ends.
+
+
+# %%
+def run_direct(until: datetime | None = None) -> dict[str, int]:
+    """Runs the job over the input that is there, and on to `until`; the account afterwards."""
+    reports = []
+    deliver(
+        schedule(
+            spark.readStream.schema(columns).parquet(f"{folder}/commands"),
+            wheel=layout.wheel,
+            clock=EventClock(until_ms=None if until is None else int(until.timestamp() * 1_000)),
+            shards=2,
+        ),
+        destinations=Destinations({"*": DeltaSink(f"{folder}/direct/tables", create=True)}),
+        rejects=DeltaSink(f"{folder}/direct/rejects", create=True),
+        checkpoint=f"{folder}/direct/checkpoint",
+        trigger="available-now",
+        on_batch=reports.append,
+    ).awaitTermination()
+    return {name: count for name, count in reports[-1].counts.items() if count}
+
+
+run_direct()
+at_rest = PendingWork(f"{folder}/direct/checkpoint")
+pending(spark, at_rest).groupBy("place").count().toPandas()
+
+# %% [markdown]
+# An act is a small file in the checkpoint. A running job takes it with its next batch, a job at rest with its next start, before
+# anything fires. `pending` shows it at once.
+
+# %%
+soon = acts.Picked(where="deliver_at < timestamp'2026-01-01 10:00:00'")
+print("cancelled", acts.cancel(spark, at_rest, acts.Picked(ids=["reminder-0000"])))
+print(
+    "moved", acts.move(spark, at_rest, acts.Picked(ids=["reminder-0020"]), to="deliver_at + INTERVAL 2 HOURS")
+)
+print("rerouted", acts.reroute(spark, at_rest, soon, to="push"))
+changed = ["reminder-0000", "reminder-0010", "reminder-0020", "reminder-0030"]
+pending(spark, at_rest).where(F.col("schedule_id").isin(changed)).orderBy("deliver_at").select(
+    *shown
+).toPandas()
+
+# %% [markdown]
+# Now the job runs on to noon. The cancelled reminder is in no table, the moved one has its new due time, and those that were rerouted are in
+# the table `push`. In the account a changed entry counts as `superseded` by its new version.
+
+# %%
+print("account:", run_direct(START + timedelta(hours=12)))
+tables_of = f"{folder}/direct/tables"
+released = reduce(
+    DataFrame.unionByName,
+    [
+        spark.read.format("delta").load(f"{tables_of}/{channel}").withColumn("table", F.lit(channel))
+        for channel in ("mail", "text", "push")
+    ],
+)
+released.where(F.col("schedule_id").isin(changed)).orderBy("deliver_at").select(
+    "schedule_id", "table", "deliver_at", "fired_at"
+).toPandas()
+
+# %%
+acts.audit(spark, at_rest.query).orderBy("at").select("act", "picked", "change", "rows").toPandas()
 
 # %%
 stop_session(spark)

@@ -7,6 +7,7 @@ read at half size. Instants and durations come in milliseconds; axes show the un
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,6 +43,10 @@ def _finished(figure: Figure, axes: Axes, title: str, x: str, y: str, alt: str) 
     axes.set_title(title, loc="left", fontsize=14, pad=12)
     axes.set_xlabel(x, fontsize=13)
     axes.set_ylabel(y, fontsize=13)
+    return _image(figure, alt)
+
+
+def _image(figure: Figure, alt: str) -> Image:
     file = io.BytesIO()
     figure.savefig(file, format="png", metadata={"Software": None})
     return Image(data=file.getvalue(), alt=alt, width=int(figure.get_figwidth() * _DPI))
@@ -210,6 +215,35 @@ def distribution(numbers: Sequence[float], *, title: str, x: str) -> Image:
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.legend(frameon=False, fontsize=12, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
     return _finished(figure, axes, title, x, "deliveries", title)
+
+
+# ---- plans -----------------------------------------------------------------------------------------------------------
+
+
+def compare(table: pd.DataFrame, *, title: str) -> Image:
+    """A panel for each column, a bar with its number for each row; NaN is a dash. Rows have the same place in all panels."""
+    columns = list(table.columns)
+    figure = Figure(figsize=(11, 1.3 + 0.52 * len(table)), dpi=_DPI, layout="constrained")
+    panels = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
+    places = np.arange(len(table))
+    for axes, column in zip(panels, columns, strict=True):
+        values = table[column].to_numpy(dtype=float)
+        known = np.nan_to_num(values)
+        axes.barh(places, known, height=0.62, color=BLUE)
+        largest = known.max() or 1.0
+        digits = 0 if largest >= 100 or (known == known.round()).all() else 1
+        for place, value in zip(places, values, strict=True):
+            label = "-" if np.isnan(value) else f"{value:,.{digits}f}"
+            axes.text(np.nan_to_num(value) + largest * 0.03, place, label, va="center", fontsize=12)
+        axes.set_xlim(0, largest * 1.42)
+        axes.set_xticks([])
+        axes.set_title(column, fontsize=12, loc="left")
+        axes.spines[["top", "right", "bottom"]].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+    panels[0].set_yticks(places, [textwrap.fill(str(name), 22) for name in table.index], fontsize=12)
+    panels[0].invert_yaxis()
+    figure.suptitle(title, x=0.01, ha="left", fontsize=14)
+    return _image(figure, title)
 
 
 # ---- the purgatory ---------------------------------------------------------------------------------------------------

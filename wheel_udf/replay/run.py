@@ -8,7 +8,8 @@ The clock of a batch is the end of its trigger interval::
 A trigger at which nothing has come and nothing is due is left out, as by the clock source: ``batches`` counts those that are left.
 
 In the tiered mode an entry that is due at or after the cursor waits outside the state until the cursor has passed it, by the layout's own formulas. It is
-then taken in with the next batch. A command that replaces or cancels a far entry ends it at once (the store compares versions at the hand-over).
+then taken in with the next batch. The state gets the version of a far entry at once, as from the store, so that a version that goes far ends an older one
+that is near. A command that replaces or cancels a far entry ends it at once (the store compares versions at the hand-over).
 
 Cost: one call of :func:`wheel_udf.wheel.advance` for each shard and batch: some milliseconds, and more the more is pending.
 """
@@ -28,13 +29,24 @@ import pyarrow.compute as pc
 
 from wheel_udf.common import ContractError
 from wheel_udf.replay.plans import Plan
-from wheel_udf.wheel import COMMAND_SCHEMA, SCHEDULE, Buckets, LatenessHistogram, ShardState, advance
+from wheel_udf.wheel import (
+    COMMAND_SCHEMA,
+    FAR,
+    MOVED,
+    SCHEDULE,
+    Buckets,
+    LatenessHistogram,
+    ShardState,
+    advance,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _REQUIRED = ("schedule_id", "deliver_at_ms", "event_time_ms")
 _MOST_BATCHES = 1_000_000
+_MOST_PIECES = 100
+"""A table of more pieces is copied into one: each filter takes time for every piece."""
 
 
 def replay(commands: pa.Table | DataFrame, plans: Sequence[Plan]) -> pd.DataFrame:
@@ -157,7 +169,8 @@ class _Replay:
         state, plan = self.states[shard], self.plan
         opened = sum(chunk.rows for chunk in state.entry_chunks if self.buckets.reached(chunk, at_ms))
         limit = None if plan.limit is None else max(1, plan.limit // plan.shards)
-        step = advance(state, rows, at_ms, limit, memory_ms=plan.memory_ms)
+        stored = plan.layout is not None
+        step = advance(state, rows, at_ms, limit, memory_ms=plan.memory_ms, stored=stored)
         if not step.changed:
             return
         self.states[shard] = step.state
@@ -187,8 +200,38 @@ class _Replay:
         if far.num_rows:
             places = layout.place(far["deliver_at_ms"].to_numpy(), self.cursor_ms)
             self.figures["far_files"] += len(set(zip(*(each.tolist() for each in places), strict=True)))
-            self.far = pa.concat_tables([self.far, far])
-        return pa.concat_tables([rows.filter(pc.invert(is_far)), handed])
+            self.far = pa.concat_tables([self.far, _newest(far)])
+            if self.far["seq"].num_chunks > _MOST_PIECES:
+                self.far = self.far.combine_chunks()
+        return pa.concat_tables([rows.filter(pc.invert(is_far)), _versions_of(far), _moved(handed)])
+
+
+def _versions_of(far: pa.Table) -> pa.Table:
+    """What the state is told of far entries: id and version."""
+    for name in ("key", "value", "headers"):
+        far = _with(far, name, None)
+    return _with(far, "act", FAR)
+
+
+def _moved(handed: pa.Table) -> pa.Table:
+    """Far entries as the state gets them when their window is handed over."""
+    return _with(_with(handed, "act", MOVED), "seq_given", True)  # noqa: FBT003  # the value
+
+
+def _with(rows: pa.Table, name: str, value: object) -> pa.Table:
+    """The rows with one value in a column."""
+    field_of = rows.schema.field(name)
+    column = pa.repeat(pa.scalar(value, field_of.type), rows.num_rows)
+    return rows.set_column(rows.schema.get_field_index(name), field_of, column)
+
+
+def _newest(far: pa.Table) -> pa.Table:
+    """Of each id the highest version."""
+    if pc.count_distinct(far["schedule_id"]).as_py() == far.num_rows:
+        return far
+    ordered = far.sort_by([("schedule_id", "ascending"), ("seq", "ascending")])
+    ids = ordered["schedule_id"].to_numpy()
+    return ordered.filter(pa.array(np.r_[ids[1:] != ids[:-1], True]))
 
 
 def _without_older(far: pa.Table, rows: pa.Table) -> pa.Table:

@@ -81,6 +81,25 @@ def test_a_tiered_plan_fires_the_same_rows_with_less_in_the_state() -> None:
     assert tiered["state_bytes"] < direct["state_bytes"] / 2
 
 
+def test_a_tiered_plan_ends_a_near_entry_whose_new_version_goes_far() -> None:
+    hour_ms = 3_600_000
+    commands = table(
+        ("a", 1, 0, 60_000, 0),  # near
+        ("a", 2, 0, hour_ms, 10_000),  # the new version is far
+        ("b", 1, 0, hour_ms, 0),  # far
+        ("b", 2, 0, 2 * hour_ms, 500),  # both versions are far, and of one batch
+        ("c", 1, 0, hour_ms, 0),  # far
+        ("c", 2, 0, 40_000, 10_000),  # the new version is near
+        ("d", 1, 0, 60_000, 0),
+        ("d", 2, 0, hour_ms, 10_000),
+        ("d", 3, 1, None, 20_000),  # ends in the store
+    )
+    direct, tiered = figures(commands, plan(), plan(state_levels=2))
+    assert (direct["fired"], tiered["fired"]) == (3, 3)
+    assert (direct["lateness_max_ms"], tiered["lateness_max_ms"]) == (0, 0)
+    assert tiered["handed_over_rows"] == 2
+
+
 def test_what_a_replay_needs_is_checked() -> None:
     with pytest.raises(ContractError, match="a column is missing: deliver_at_ms"):
         replay(table().select(["schedule_id"]), [plan()])
