@@ -74,7 +74,7 @@ def test_the_topics_of_delay_levels_are_read_once_over_a_move(
             "topics": [kafka.topic()],
             "options": {"kafka.bootstrap.servers": kafka.bootstrap},
         },
-        "levels": {"list": ["1s", "1h"], "topics": {soon: "1s", hour: "1h"}},
+        "levels": {"list": ["30m", "1h"], "topics": {soon: "30m", hour: "1h"}},
         "contract": {"preset": "json", "memory": "0 seconds"},
         "destinations": {"out": {"sink": "delta", "path": str(tmp_path / "tables"), "create": True}},
         "rejects": {"sink": "delta", "path": str(tmp_path / "rejects")},
@@ -84,7 +84,7 @@ def test_the_topics_of_delay_levels_are_read_once_over_a_move(
     kafka.produce(soon, [(b"a", json.dumps({"schedule_id": "a", "destination": "out"}).encode())])
     kafka.produce(hour, [(b"b", json.dumps({"schedule_id": "b", "destination": "out"}).encode())])
     told = _say(tmp_path, config, "run")
-    assert "levels 1s 1 1h 1" in told
+    assert "levels 30m 1 1h 1" in told
     _say(tmp_path, config, "export", "--to", str(tmp_path / "export"))
 
     config["checkpoint"] = str(tmp_path / "new")
