@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.delivery.row_removal import (
         count_rows as count_rows,
+        count_texts as count_texts,
         frame_of_ids as frame_of_ids,
         has_deletion_vectors as has_deletion_vectors,
         remove_rows as remove_rows,
@@ -120,6 +121,7 @@ else:
             "report": ("BatchReport", "Stored"),
             "row_removal": (
                 "count_rows",
+                "count_texts",
                 "frame_of_ids",
                 "has_deletion_vectors",
                 "remove_rows",

@@ -65,6 +65,16 @@ def count_rows(rows: DataFrame, ids: DataFrame, column: str) -> int | None:
     return rows_of_ids(rows, ids, column).count() if column in rows.columns else None
 
 
+def count_texts(rows: DataFrame, ids: DataFrame, columns: Sequence[str]) -> int:
+    """Returns the number of rows with one of the ids in the text of a column, as it is or as JSON writes it."""
+    text = F.concat_ws("\n", *(rows[name].cast("string") for name in columns))
+    # Of a struct with one member: {"i":"..."}
+    as_json = F.to_json(F.struct(ids[ID].alias("i")))
+    escaped = F.substring(as_json, F.lit(7), F.length(as_json) - 8)
+    same = F.contains(text, ids[ID]) | F.contains(text, escaped)
+    return rows.join(F.broadcast(ids), same, "left_semi").count()
+
+
 def remove_rows(spark: SparkSession, place: str, ids: DataFrame, column: str) -> None:
     """Removes the rows of the ids from a Delta table, in one commit.
 

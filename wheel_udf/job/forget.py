@@ -39,7 +39,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common import LeaseError, TransferError
-from wheel_udf.delivery import count_rows, frame_of_ids, has_deletion_vectors, remove_rows
+from wheel_udf.delivery import count_rows, count_texts, frame_of_ids, has_deletion_vectors, remove_rows
 from wheel_udf.job.compose import (
     SUCCESS,
     Say,
@@ -265,10 +265,10 @@ def _of_files(spark: SparkSession, kind: str, place: str, ids: DataFrame, column
 
 def _without_id(rows: DataFrame, ids: DataFrame, column: str) -> int:
     """Number of rejects that have no id, but a text that contains one."""
-    if column not in rows.columns or "record" not in rows.columns:
+    columns = [name for name in ("record", "key", "value", "headers") if name in rows.columns]
+    if column not in rows.columns or "record" not in columns:
         return 0
-    texts = rows.where(F.col(column).isNull())
-    return texts.join(F.broadcast(ids), F.contains(texts["record"], ids[ids.columns[0]]), "left_semi").count()
+    return count_texts(rows.where(F.col(column).isNull()), ids, columns)
 
 
 # --- what is left ---------------------------------------------------------------------------------------------------------
