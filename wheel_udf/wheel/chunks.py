@@ -163,8 +163,21 @@ def encoded(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(table.combine_chunks())
+        writer.write_table(_without_remains(table.combine_chunks()))
     return sink.getvalue()
+
+
+def _without_remains(table: pa.Table) -> pa.Table:
+    """Writes zeros where a number is null. Arrow leaves there what was in memory before, such as a part of other rows: rows that have been forgotten, and
+    other bytes in each repetition.
+    """
+    for place, field in enumerate(table.schema):
+        column = table.column(place)
+        if column.null_count and pa.types.is_primitive(field.type) and not pa.types.is_boolean(field.type):
+            values = column.fill_null(0).to_numpy()
+            zeroed = pa.array(values, field.type, mask=column.is_null().to_numpy())
+            table = table.set_column(place, field, zeroed)
+    return table
 
 
 def _without_level_columns(rows: pa.Table) -> pa.Table:
