@@ -16,11 +16,13 @@ Appends of the job do not conflict with the commit. Another writer may: then it 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from delta.exceptions import DeltaConcurrentModificationException
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from wheel_udf.common import ActError, SinkError
 from wheel_udf.platform import delta_log
@@ -50,14 +52,18 @@ def frame_of_ids(spark: SparkSession, ids: Sequence[str]) -> DataFrame:
     return spark.createDataFrame([(each,) for each in dict.fromkeys(ids)], f"{ID} string")
 
 
-def rows_of_ids(rows: DataFrame, ids: DataFrame, column: str) -> DataFrame:
-    """Returns the rows whose id, in `column`, is one of the ids."""
-    return rows.join(F.broadcast(ids), rows[column] == ids[ID], "left_semi")
+def rows_of_ids(rows: DataFrame, ids: DataFrame, *columns: str) -> DataFrame:
+    """Returns the rows in which one of the columns holds one of the ids."""
+    return rows.join(F.broadcast(ids), _is_one_of(rows, ids, columns), "left_semi")
 
 
-def rows_without_ids(rows: DataFrame, ids: DataFrame, column: str) -> DataFrame:
+def rows_without_ids(rows: DataFrame, ids: DataFrame, *columns: str) -> DataFrame:
     """Returns the other rows; also those without an id."""
-    return rows.join(F.broadcast(ids), rows[column] == ids[ID], "left_anti")
+    return rows.join(F.broadcast(ids), _is_one_of(rows, ids, columns), "left_anti")
+
+
+def _is_one_of(rows: DataFrame, ids: DataFrame, columns: Sequence[str]) -> Column:
+    return reduce(or_, (rows[name] == ids[ID] for name in columns))
 
 
 def count_rows(rows: DataFrame, ids: DataFrame, column: str) -> int | None:

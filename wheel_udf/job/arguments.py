@@ -357,7 +357,7 @@ def _add_forget(verbs: _Verbs[argparse.ArgumentParser]) -> None:
         action="append",
         required=True,
         metavar="ID",
-        help="a schedule_id (of a purgatory: an op_id, or the key of events); repeatable",
+        help="a schedule_id (of a purgatory: an op_id, or the key or group of events); repeatable",
     )
     forget.add_argument("--dry-run", action="store_true", help="counts the rows and changes nothing")
 

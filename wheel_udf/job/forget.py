@@ -24,7 +24,7 @@ Contract
 3. All other places are named and left: files of sinks, topics, databases, webhooks, own sinks, sources, copies.
 4. ``--dry-run`` counts and changes nothing. What was done is done again without harm; one that was killed goes on.
 
-An id is a ``schedule_id``; of a purgatory an ``op_id``, and the key of events. A row of the rejects whose command could not be read has no id: it is
+An id is a ``schedule_id``; of a purgatory an ``op_id``, and the key or group of events. A row of the rejects whose command could not be read has no id: it is
 counted if its text contains one, and left. What other rows say about an id in their values is not searched.
 """
 

@@ -54,7 +54,7 @@ from wheel_udf.platform import (
 )
 from wheel_udf.transfer.content import ACTS, parts_of, tables_of
 from wheel_udf.transfer.exporting import export_job
-from wheel_udf.transfer.id_rows import ID_COLUMN
+from wheel_udf.transfer.id_rows import ID_COLUMNS
 from wheel_udf.transfer.manifest import MANIFEST_FILE, Manifest, find_manifest
 
 STORED: Final = "stored"
@@ -82,7 +82,7 @@ def held_of(spark: SparkSession, work: PendingWork, ids: Sequence[str]) -> dict[
     Args:
         spark: A session.
         work: The job; it has a checkpoint.
-        ids: Values of ``schedule_id``; of a purgatory of ``op_id``, and names of events.
+        ids: Values of ``schedule_id``; of a purgatory of ``op_id``, and names and groups of events.
 
     Returns:
         Number of rows by table of the state (``entries``, ``memory``; of a purgatory ``operations``, ``ended``, ...), ``stored`` (rows of the slot store),
@@ -97,7 +97,7 @@ def held_of(spark: SparkSession, work: PendingWork, ids: Sequence[str]) -> dict[
     counts = {}
     if last_committed(work.query) is not None:
         tables = tables_of(spark, work.query, purgatory=purgatory)
-        counts = {name: _count(table, frame, ID_COLUMN[name]) for name, table in tables.items()}
+        counts = {name: _count(table, frame, *ID_COLUMNS[name]) for name, table in tables.items()}
     if work.store is not None:
         rows = work.store.rows(version=work.store.head().version)
         counts[STORED] = _count(rows, frame, "schedule_id")
@@ -105,8 +105,8 @@ def held_of(spark: SparkSession, work: PendingWork, ids: Sequence[str]) -> dict[
     return counts
 
 
-def _count(rows: DataFrame, ids: DataFrame, column: str) -> int:
-    return rows_of_ids(rows, ids, column).count()
+def _count(rows: DataFrame, ids: DataFrame, *columns: str) -> int:
+    return rows_of_ids(rows, ids, *columns).count()
 
 
 def _records(spark: SparkSession, work: PendingWork, ids: Sequence[str]) -> int:
@@ -127,7 +127,7 @@ def forget_ids(
     Args:
         spark: A session, with the settings that the job will have.
         checkpoint: The checkpoint of the job.
-        ids: Values of ``schedule_id``; of a purgatory of ``op_id``, and names of events.
+        ids: Values of ``schedule_id``; of a purgatory of ``op_id``, and names and groups of events.
         begin: Imports the export in the given folder into the same checkpoint and store: a call of ``import_direct``, ``import_tiered`` or ``import_watch``
             with the settings that the job has.
         store: The slot store in the tiered mode.

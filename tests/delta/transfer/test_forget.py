@@ -233,7 +233,7 @@ def test_of_a_purgatory_an_operation_its_end_and_the_events_on_its_key_are_forgo
 
     assert case.say("forget", "--id", ANN, "--id", f"{ANN}2") == 0, case.err
     (line,) = [each for each in case.out.splitlines() if each.startswith("checkpoint ")]
-    assert re.search(r" 2  nothing: written anew; operations of other ids keep keys of this name", line)
+    assert re.search(r" 3  nothing: written anew; operations of other ids keep keys of this name", line)
     assert holders(tmp_path, "checkpoints") == set()
 
     assert case.run("11:00:00") == 0, case.err
