@@ -292,7 +292,8 @@ class DirectWorld(World):
         assert self.query is not None
         if kind == "processing":
             self.oracle.idle(self.wall_ms, self.oracle.read_to, len(self.input))
-        elif kind == "event" and self.oracle.batches:
+        # A zombie may have planned a batch that this query has not seen.
+        elif kind == "event" and 0 < len(self.oracle.batches) == self.query.position.next_batch:
             last = self.query._commit_of(len(self.oracle.batches) - 1)
             self.oracle.idle(last["nextBatchWatermarkMs"], self.oracle.read_to, len(self.input))
 
