@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.common.interrupts import (
         INTERRUPTED as INTERRUPTED,
+        is_interrupt as is_interrupt,
         uninterrupted as uninterrupted,
     )
     from wheel_udf.common.names import (
@@ -177,7 +178,7 @@ else:
             ),
             "extras": ("missing_package",),
             "instants": ("INSTANT_RULE", "instant_text", "instant_text_ms", "parse_instant_ms"),
-            "interrupts": ("INTERRUPTED", "uninterrupted"),
+            "interrupts": ("INTERRUPTED", "is_interrupt", "uninterrupted"),
             "names": (
                 "KAFKA_SERVERS",
                 "NAME_PATTERN",

@@ -13,6 +13,15 @@ INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as a shell has it: 128 + the number of SIGINT."""
 
 
+def is_interrupt(error: BaseException | None) -> bool:
+    """Whether an error is Ctrl-C, or was raised by what had to be closed after it."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
+
+
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Inside, a SIGINT waits for the end. For work of milliseconds; outside the main thread, where no signal arrives, it changes nothing."""

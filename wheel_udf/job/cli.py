@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
 
-from wheel_udf.common import INTERRUPTED, ConfigErrors, hide
+from wheel_udf.common import INTERRUPTED, ConfigErrors, hide, is_interrupt
 from wheel_udf.job.arguments import FORGET_VERB, MOVE_VERBS, PENDING_VERBS, REPAIR_VERB, parse
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def main(
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last place that can turn an error into a sentence
         if arguments.debug:
             print(hide("".join(traceback.format_exception(error))), end="", file=errors)
-        if _is_interrupt(error):
+        if is_interrupt(error):
             print(_interrupt_text(arguments.verb, dry_run=getattr(arguments, "dry_run", False)), file=errors)
             return INTERRUPTED
         return _report(error, errors, debug=arguments.debug)
@@ -167,15 +167,6 @@ def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn:
     if arguments.verb == "run":
         return chosen.run(config, arguments.until, say)
     return patiently(lambda said: chosen.dry_run(config, arguments.until, said), config.restarts, say, warn)
-
-
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether an error is Ctrl-C, or was raised by what had to be closed after it."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__context__
-    return False
 
 
 def _interrupt_text(verb: str, *, dry_run: bool) -> str:

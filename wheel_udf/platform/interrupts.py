@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
+from wheel_udf.common import is_interrupt
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -60,8 +62,11 @@ def _cancel(spark: SparkSession) -> None:
 
 
 def at_end(work: Callable[[], None]) -> None:
-    """Does the work of a ``finally``: directly, or after Ctrl-C in a new thread, because the connection of this one may have an answer that nobody has read."""
-    if isinstance(sys.exception(), KeyboardInterrupt):
+    """Does the work of a ``finally``: directly, or after Ctrl-C in a new thread, because the connection of this one may have an answer that nobody has read.
+
+    py4j shuts that connection down, and in doing so may raise an ``OSError`` in place of the interrupt, if it meets the socket of a thread that has ended.
+    """
+    if is_interrupt(sys.exception()):
         in_new_thread(work)
     else:
         work()

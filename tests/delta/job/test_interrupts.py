@@ -85,8 +85,9 @@ def interrupted(folder: Path, blocked: str, *arguments: str) -> Ended:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=_LONGEST_S)
     assert "Traceback" not in err, "one line says what has happened"
-    jobs = Path(f"{mark}.jobs").read_text(encoding="utf-8")
-    return Ended(process.returncode, out, err.splitlines()[-1], jobs)
+    jobs = Path(f"{mark}.jobs")
+    assert jobs.exists(), f"Spark was not stopped: {err}"
+    return Ended(process.returncode, out, err.splitlines()[-1], jobs.read_text(encoding="utf-8"))
 
 
 def test_an_interrupted_export_can_be_made_again_and_imported(place: Place) -> None:
