@@ -22,7 +22,7 @@ import pyarrow as pa
 from wheel_udf.common import ConfigError, parse_duration_ms
 from wheel_udf.delivery import duration_text
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
-from wheel_udf.wheel import ENTRY_SCHEMA, LARGEST_STATE_BYTES, Chunk, Wheel
+from wheel_udf.wheel import ENTRY_SCHEMA, INDEX_BYTES, LARGEST_STATE_BYTES, Chunk, Wheel
 
 SUCCESS = 0
 _SAMPLE: Final = 4_096
@@ -134,7 +134,9 @@ def bytes_of_entry(value_bytes: int) -> float:
         }
         for _ in range(_SAMPLE)
     ]
-    return len(Chunk.of_entries(1, 0, pa.Table.from_pylist(rows, schema=ENTRY_SCHEMA)).text) / _SAMPLE
+    return (
+        Chunk.of_entries(1, 0, pa.Table.from_pylist(rows, schema=ENTRY_SCHEMA)).size / _SAMPLE + INDEX_BYTES
+    )
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------

@@ -164,6 +164,7 @@ class WatchState(Kept):
     """
 
     FORMAT: ClassVar[int] = WATCH_FORMAT_VERSION
+    READABLE: ClassVar[frozenset[int]] = frozenset({WATCH_FORMAT_VERSION})
     HELD: ClassVar[str] = "operations"
 
     wheel: Wheel

@@ -32,7 +32,10 @@ geometry                  level, slot and bucket of a due time; as int and as nu
 reference                 ``TimingWheel``: the classic wheel in memory, for the traces and for one process
 buckets                   which bucket an entry is kept in; when a bucket is opened
 rows, chunks              the Arrow schemas; encoded runs of rows
-shard_state               the state of a shard, and the row in which Spark stores it
+shard_text                the text of all chunks of a shard, and its directory
+id_index                  in which chunks an id may be, so that a command opens those alone
+merging                   which runs to merge, of chunks and of the index
+shard_state, content      the state of a shard, and the row in which Spark stores it; its chunks by kind
 step                      one step of one shard: fold, move the clock, cascade, release
 versions                  the fold: which commands win, how each of them ends. Its parts: ``version_order`` (sorting),
                           ``known`` (what is known of an id), ``ambiguous``, ``late_acts``, ``settle`` (outcomes),
@@ -46,9 +49,10 @@ lateness                  the histogram of latenesses
 holdings                  what a shard holds, without opening its chunks: rows by level, due soon
 ========================  ==========================================================================================
 
-Costs: a tick with nothing due and nothing new is O(1). Otherwise O(commands + rows of the opened buckets),
-plus a hash probe (10 ns) for each pending id if there are commands. An entry moves down at most ``levels -
-1`` times. No Python loop over entries.
+Costs: a tick with nothing due and nothing new is O(1). Otherwise O(commands + rows of the opened chunks): an add writes a chunk of
+its own and a cancel opens the chunk of its entry, at most 8,192 rows, however many entries are pending. An entry moves down at most
+``levels - 1`` times, and is rewritten O(log) times where chunks are merged. Of a backlog a batch opens what it releases. With limits by destination
+or slot (``shard_limits``) a batch with new entries reads two columns of all chunks. No Python loop over entries.
 
 May import: the room ``common``; numpy, pandas and pyarrow. Python workers of Spark load this room.
 """
@@ -73,10 +77,6 @@ if TYPE_CHECKING:
     from wheel_udf.wheel.chunks import (
         MEMORY_LEVEL as MEMORY_LEVEL,
         Chunk as Chunk,
-        chunks_from_text as chunks_from_text,
-        chunks_to_text as chunks_to_text,
-        entries_of_text as entries_of_text,
-        memory_of_text as memory_of_text,
         table_to_text as table_to_text,
     )
     from wheel_udf.wheel.delay_levels import (
@@ -105,6 +105,9 @@ if TYPE_CHECKING:
         destinations_of as destinations_of,
         due_within as due_within,
         holdings_of as holdings_of,
+    )
+    from wheel_udf.wheel.id_index import (
+        INDEX_BYTES as INDEX_BYTES,
     )
     from wheel_udf.wheel.known import (
         ENDED as ENDED,
@@ -155,9 +158,16 @@ if TYPE_CHECKING:
         FORMAT_VERSION as FORMAT_VERSION,
         HEAD_COLUMNS as HEAD_COLUMNS,
         LARGEST_STATE_BYTES as LARGEST_STATE_BYTES,
+        READABLE_VERSIONS as READABLE_VERSIONS,
         STATE_COLUMNS as STATE_COLUMNS,
         Kept as Kept,
         ShardState as ShardState,
+    )
+    from wheel_udf.wheel.shard_text import (
+        chunks_from_text as chunks_from_text,
+        chunks_to_text as chunks_to_text,
+        entries_of_text as entries_of_text,
+        memory_of_text as memory_of_text,
     )
     from wheel_udf.wheel.step import (
         Step as Step,
@@ -172,10 +182,6 @@ else:
             "chunks": (
                 "MEMORY_LEVEL",
                 "Chunk",
-                "chunks_from_text",
-                "chunks_to_text",
-                "entries_of_text",
-                "memory_of_text",
                 "table_to_text",
             ),
             "delay_levels": (
@@ -199,6 +205,7 @@ else:
                 "due_within",
                 "holdings_of",
             ),
+            "id_index": ("INDEX_BYTES",),
             "known": ("ENDED", "FIRED", "IN_STORE", "WAITING"),
             "lateness": ("LatenessHistogram",),
             "limits": ("BOUNDS", "Held", "Limits", "code_of", "judge", "reason"),
@@ -225,9 +232,16 @@ else:
                 "FORMAT_VERSION",
                 "HEAD_COLUMNS",
                 "LARGEST_STATE_BYTES",
+                "READABLE_VERSIONS",
                 "STATE_COLUMNS",
                 "Kept",
                 "ShardState",
+            ),
+            "shard_text": (
+                "chunks_from_text",
+                "chunks_to_text",
+                "entries_of_text",
+                "memory_of_text",
             ),
             "step": ("Step", "advance"),
         },

@@ -11,7 +11,7 @@ with a higher ``amend``. Where the entries wait in the state, the row has no pay
 The fold does the rest (:mod:`wheel_udf.wheel.versions`): a command of the producer in the same batch that has a higher
 version wins.
 
-Cost: a hash probe of each pending id, as for any command.
+Cost: the chunks of these entries are opened, as for any command (:mod:`wheel_udf.wheel.known`), with their payloads.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ def as_commands(state: ShardState, acts: pa.Table) -> tuple[pa.Table, int]:
     """
     is_cancel = pc.equal(acts["op"], CANCEL)
     cancels, changes = acts.filter(is_cancel), acts.filter(pc.invert(is_cancel))
-    chunks = state.entry_chunks if changes.num_rows else ()
-    changed = [_completed(chunk, changes) for chunk in chunks]
+    changed = []
+    if changes.num_rows:
+        places = state.places_of(changes["schedule_id"].combine_chunks().unique())
+        changed = [_completed(chunk, changes) for chunk in state.entry_chunks if len(places.of(chunk))]
     commands = pa.concat_tables([_commands(cancels, {}, seq_given=True), *changed])
     return commands, acts.num_rows - commands.num_rows
 

@@ -10,8 +10,16 @@ The bucket of an entry is decided here, in :meth:`Buckets.place`, by the formula
                                          clock 400    450  ->  level 2, slot 22 [440, 460)    bucket (2, 22)
                                          clock 440    450  ->  level 1, slot 450 [450, 451)   bucket (1, 450)
 
-A bucket is a list of chunks. Adding to a bucket adds a chunk, O(rows added); only a bucket with more than
-:data:`CHUNKS_PER_BUCKET` chunks is merged. Otherwise only opened buckets are rewritten.
+A bucket is a list of chunks. Adding to a bucket adds a chunk, O(rows added). A bucket with more than
+:data:`CHUNKS_PER_BUCKET` small chunks is merged from the smallest one up, as long as the next one is not twice as large; a chunk
+of half the largest size stays as it is. So an entry is rewritten O(log) times while it waits in a bucket, however
+many wait there. Otherwise only opened buckets are rewritten. The rows of a bucket are encoded in order of their due times.
+
+A *backlog*, due entries beyond the limit of a batch, is kept in the bucket of the clock, in runs of :data:`BACKLOG_ROWS`
+rows by due time. The next batch opens the oldest runs (:mod:`wheel_udf.wheel.step`), and the others stay closed::
+
+    due before the clock    [0:00 .. 0:07] [0:07 .. 0:15] [0:15 .. 0:24] ... [9:52 .. 10:00]       clock 10:00
+                             opened         opened         closed             closed               2,000 leave
 
 Differences from the geometry, neither of which changes when an entry fires:
 
@@ -28,17 +36,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from wheel_udf.wheel.chunks import Chunk
-from wheel_udf.wheel.geometry import INT64_MAX, Wheel, levels_of, slots_of
+from wheel_udf.wheel.chunks import LARGEST_BYTES, LARGEST_ROWS, Chunk, in_runs
+from wheel_udf.wheel.geometry import INT64_MAX, INT64_MIN, Wheel, levels_of, slots_of
+from wheel_udf.wheel.merging import to_merge
 
 GROUPS_PER_LEVEL = 32
 """A level is kept in about this many buckets at most."""
 
 CHUNKS_PER_BUCKET = 4
+
+BACKLOG_ROWS = 1_024
 
 
 @dataclass(frozen=True)
@@ -71,21 +84,25 @@ class Buckets:
 
         An overdue entry is kept in the bucket of the clock itself: a backlog of years is one bucket, not one
             for each tick.
+
+        Large buckets are cut into several chunks, by due time.
         """
         if entries.num_rows == 0:
             return []
-        due = np.maximum(entries[self.due].to_numpy(), clock_ms)
+        actual = entries[self.due].to_numpy()
+        due = np.maximum(actual, clock_ms)
         levels = levels_of(self.deep, due, clock_ms)
         groups = slots_of(self.deep, levels, due) // self.slots_per_group
-        order = np.lexsort((groups, levels))
+        order = np.lexsort((actual, groups, levels))
         levels, groups = levels[order], groups[order]
         starts = np.flatnonzero(np.r_[True, (np.diff(levels) != 0) | (np.diff(groups) != 0)])
         ordered = entries.take(pa.array(order))
         bounds = [*starts.tolist(), len(order)]
-        return [
-            Chunk.of(int(levels[a]), int(groups[a]), ordered.slice(a, b - a), self.due)
-            for a, b in pairwise(bounds)
-        ]
+        chunks: list[Chunk] = []
+        for a, b in pairwise(bounds):
+            most = BACKLOG_ROWS if actual[order[a]] <= clock_ms else LARGEST_ROWS
+            chunks += in_runs(int(levels[a]), int(groups[a]), ordered.slice(a, b - a), self.due, most)
+        return chunks
 
     def reached(self, chunk: Chunk, clock_ms: int) -> bool:
         """Whether the clock has reached the slot of the chunk's earliest entry: the entry fires or moves down a level now."""
@@ -95,17 +112,38 @@ class Buckets:
         return chunk.low_ms // tick_ms * tick_ms <= clock_ms
 
 
-def merged(chunks: Sequence[Chunk], due: str = "deliver_at_ms") -> list[Chunk]:
-    """Merges each bucket of more than :data:`CHUNKS_PER_BUCKET` chunks into one chunk; the others stay closed."""
+def merged(chunks: Sequence[Chunk], due: str = "deliver_at_ms", clock_ms: int = INT64_MIN) -> list[Chunk]:
+    """Merges small chunks of each bucket that has more than :data:`CHUNKS_PER_BUCKET` of them; the others stay closed.
+
+    Args:
+        chunks: The chunks of all buckets.
+        due: Name of the column with the time by which rows are placed.
+        clock_ms: The clock, if entries due by then may be left.
+    """
     buckets: dict[tuple[int, int], list[Chunk]] = {}
     for chunk in chunks:
         buckets.setdefault((chunk.level, chunk.group), []).append(chunk)
     result: list[Chunk] = []
-    for (level, group), members in buckets.items():
-        if len(members) <= CHUNKS_PER_BUCKET:
-            result += members
-        else:
-            result.append(
-                Chunk.of(level, group, pa.concat_tables([member.table() for member in members]), due)
-            )
+    for members in buckets.values():
+        result += members if len(members) <= CHUNKS_PER_BUCKET else _merged_bucket(members, due, clock_ms)
     return result
+
+
+def _merged_bucket(members: Sequence[Chunk], due: str, clock_ms: int) -> list[Chunk]:
+    small = sorted((chunk for chunk in members if _is_small(chunk, clock_ms)), key=attrgetter("rows"))
+    count = to_merge([chunk.rows for chunk in small]) if len(small) > CHUNKS_PER_BUCKET else 1
+    if count == 1:
+        return list(members)
+    merging = {id(chunk) for chunk in small[:count]}
+    rows = pa.concat_tables([chunk.table() for chunk in small[:count]]).sort_by(due)
+    most = BACKLOG_ROWS if pc.min(rows[due]).as_py() <= clock_ms else LARGEST_ROWS
+    first = members[0]
+    return [
+        *(chunk for chunk in members if id(chunk) not in merging),
+        *in_runs(first.level, first.group, rows, due, most),
+    ]
+
+
+def _is_small(chunk: Chunk, clock_ms: int) -> bool:
+    most = BACKLOG_ROWS if chunk.low_ms <= clock_ms else LARGEST_ROWS
+    return 2 * chunk.rows < most and 2 * chunk.size < LARGEST_BYTES

@@ -1,14 +1,10 @@
-"""Chunks: runs of Arrow rows that stay encoded until they are needed, and the text that holds all chunks of a
-shard.
+"""Chunks: runs of Arrow rows that stay encoded until they are needed.
 
 ::
 
-    text of a shard    <directory> <chunk 1><chunk 2><chunk 3>...      the directory has one row for each chunk:
-
-        level  group  rows   low_ms        high_ms      length of its text
-          1      3    120    earliest due  latest due   12,000     entries of level 1 of the wheel
-          2      0    800    ...           ...          80,000     entries of level 2
-          0      0    500    first end     last end     20,000     memory records of ended ids (MEMORY_LEVEL)
+    text of a chunk    <head><body><rows removed>      or, of a small chunk, <all columns><rows removed>
+                        |     key, value, headers, ...: what only a delivery reads
+                        ids, versions, due times, destinations: what look-ups and counts read
 
 Decisions, each measured:
 
@@ -16,6 +12,11 @@ Decisions, each measured:
   pickles a binary column (Java to Python) as one Latin-1 character for each byte in UTF-8, and Python
   reverses both: for 8 MB, 43 ms in Python and as much in the JVM. ASCII text takes 1 ms, plus 3 ms for each
   MB that is opened.
+* A chunk has at most :data:`LARGEST_ROWS` rows and about :data:`LARGEST_BYTES`, so a command opens a bounded amount.
+  Of a chunk with :data:`APART_FROM` rows and more the head is read alone: a tenth of the text with values of 100 bytes.
+* Removed rows are noted beside the chunk, and the chunk stays as it is until a quarter is gone. A cancel of one
+  of 8,192 rows writes 8 bytes instead of 1.2 MB.
+* A chunk is a place in the text that it came in (:class:`Span`): nothing is copied before the text of the next state is joined.
 * The columns of the delay levels are left out of a chunk in which no entry has a level.
 * Chunks from :data:`_COMPRESS_FROM_BYTES` on are compressed (zstd): every byte saved is saved four times, in
   the pickle, the Arrow stream, the changelog and on the way back.
@@ -24,35 +25,53 @@ Decisions, each measured:
 from __future__ import annotations
 
 import binascii
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
+from wheel_udf.wheel.rows import ENTRY_SCHEMA, Int64s, without
 
 MEMORY_LEVEL = 0
 """The ``level`` of chunks of memory records; levels of the wheel count from 1."""
 
+LARGEST_ROWS: Final = 8_192
+LARGEST_BYTES: Final = 4_000_000
+"""Bounds of a chunk of entries, as Arrow holds them in memory. One row is a chunk of its own if need be."""
+
+APART_FROM: Final = 1_024
+UNNUMBERED: Final = -1
+"""The number of a chunk that no index knows."""
+
+REWRITE_BELOW: Final = 256
+"""A chunk with fewer rows is written anew when rows are removed."""
+
+_REWRITE_AT_GONE = 0.25
 _COMPRESS_FROM_BYTES = 16_384
-_ID = "schedule_id"
 
 _LEVEL_COLUMNS = ("delay_level_ms", "level_error_ms")
 _PLAIN_COLUMNS = [name for name in ENTRY_SCHEMA.names if name not in _LEVEL_COLUMNS]
+_HEAD_COLUMNS = ("schedule_id", "seq", "amend", "deliver_at_ms", "destination", "source", "delay_level_ms")
 
-_DIRECTORY_SCHEMA = pa.schema(
-    [
-        ("level", pa.int32()),
-        ("group", pa.int64()),
-        ("rows", pa.int64()),
-        ("low_ms", pa.int64()),
-        ("high_ms", pa.int64()),
-        ("length", pa.int64()),
-    ]
-)
+
+class Span(NamedTuple):
+    """A part of a text, which is not copied before it is read."""
+
+    whole: str
+    start: int
+    end: int
+
+    @staticmethod
+    def of(text: str) -> Span:
+        """All of a text."""
+        return Span(text, 0, len(text))
+
+    def __str__(self) -> str:
+        return self.whole[self.start : self.end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +81,14 @@ class Chunk:
     Attributes:
         level: Level of the wheel, from 1; 0 and less for rows outside the wheel (:data:`MEMORY_LEVEL`).
         group: Number of the run of slots on that level.
-        rows: Number of rows.
+        rows: Number of rows, without the removed ones.
         low_ms: Earliest time inside: ``deliver_at_ms`` of entries, ``ended_at_ms`` of memory records.
         high_ms: Latest one.
-        text: Arrow IPC stream of one table, in base64.
+        span: One or two Arrow IPC streams, each in base64.
+        number: Name of the chunk in the index of its shard; -1 if no index knows it.
+        head: Length of the first stream if there are two, else 0.
+        gone: The removed rows, their places as uint32 in base64.
+        ids: Of a chunk that was made in this process, the ids of its rows.
     """
 
     level: int
@@ -73,7 +96,11 @@ class Chunk:
     rows: int
     low_ms: int
     high_ms: int
-    text: str
+    span: Span
+    number: int = UNNUMBERED
+    head: int = 0
+    gone: str = ""
+    ids: pa.ChunkedArray | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
     def of_entries(level: int, group: int, entries: pa.Table) -> Chunk:
@@ -84,70 +111,88 @@ class Chunk:
     def of(level: int, group: int, rows: pa.Table, time_column: str) -> Chunk:
         """Encodes rows (at least one)."""
         limits = pc.min_max(rows[time_column]).as_py()
-        text = _text(encoded(_without_level_columns(rows)))
-        return Chunk(level, group, rows.num_rows, limits["min"], limits["max"], text)
+        head, body = _parts_of(rows)
+        ids = rows["schedule_id"] if "schedule_id" in rows.schema.names else None
+        times = limits["min"], limits["max"]
+        return Chunk(level, group, rows.num_rows, *times, Span.of(head + body), head=len(head), ids=ids)
+
+    @property
+    def text(self) -> str:
+        """The chunk as it is stored."""
+        return str(self.span) + self.gone
+
+    @property
+    def size(self) -> int:
+        """Length of :attr:`text`."""
+        return self.span.end - self.span.start + len(self.gone)
+
+    @property
+    def stored(self) -> int:
+        """About the number of rows with the removed ones (three are 16 characters)."""
+        return self.rows + len(self.gone) * 3 // 16
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the index of its shard knows the chunk."""
+        return self.number != UNNUMBERED
 
     def table(self, *columns: str) -> pa.Table:
         """Decodes the chunk; with ``columns`` (not those of the delay levels), decompresses only these."""
-        octets = pa.py_buffer(_octets(self.text))
-        # The schema stands in front of the rows: 10 us.
-        schema = pa.ipc.read_schema(octets) if columns else None
-        chosen = [schema.get_field_index(name) for name in columns] if schema else None
-        options = pa.ipc.IpcReadOptions(included_fields=chosen, use_threads=False)
-        with pa.ipc.open_stream(octets, options=options) as reader:
-            rows = reader.read_all()
+        rows = self._stored(*columns)
+        if self.gone:
+            rows = without(rows, _places(self.gone))
         return rows if columns else _with_level_columns(rows)
 
+    def less(self, rows: Int64s, due_ms: Int64s | None = None) -> Chunk:
+        """The chunk of entries without some rows.
 
-def chunks_to_text(chunks: Sequence[Chunk]) -> str:
-    """Joins the text of the directory, a blank, and the texts of the chunks."""
-    columns = [
-        *([getattr(chunk, name) for chunk in chunks] for name in _DIRECTORY_SCHEMA.names[:-1]),
-        [len(chunk.text) for chunk in chunks],
-    ]
-    directory = pa.table(columns, schema=_DIRECTORY_SCHEMA)
-    return "".join([_text(encoded(directory)), " ", *(chunk.text for chunk in chunks)])
+        Args:
+            rows: Their places in :meth:`table`; not all.
+            due_ms: The due times of all rows of :meth:`table`, if they are known.
+        """
+        gone = _places(self.gone)
+        stored = self.rows + len(gone)
+        gone = np.union1d(gone, np.delete(np.arange(stored), gone)[rows])
+        if stored < REWRITE_BELOW or len(gone) >= _REWRITE_AT_GONE * stored:
+            return Chunk.of_entries(self.level, self.group, without(self.table(), rows))
+        if due_ms is None:
+            due_ms = self.table("deliver_at_ms")["deliver_at_ms"].to_numpy()
+        due = np.delete(due_ms, rows)
+        return replace(
+            self,
+            rows=len(due),
+            low_ms=int(due.min()),
+            high_ms=int(due.max()),
+            gone=text_of(gone.astype(np.uint32).tobytes()),
+        )
+
+    def _stored(self, *columns: str) -> pa.Table:
+        """As :meth:`table`, with the removed rows."""
+        whole, start, end = self.span
+        middle = start + self.head
+        if not self.head:
+            return _decoded(whole[start:end], columns)
+        in_head = [name for name in columns if name in _HEAD_COLUMNS]
+        in_body = [name for name in columns if name not in _HEAD_COLUMNS]
+        if columns and not in_body:
+            return _decoded(whole[start:middle], in_head)
+        if columns and not in_head:
+            return _decoded(whole[middle:end], in_body)
+        return _joined(_decoded(whole[start:middle], in_head), _decoded(whole[middle:end], in_body))
 
 
-def chunks_from_text(text: str) -> tuple[Chunk, ...]:
-    """The inverse of :func:`chunks_to_text`."""
-    if not text:
-        return ()
-    *scalars, lengths = directory_of(text).to_pydict().values()
-    ends = np.cumsum([text.index(" ") + 1, *lengths], dtype=np.int64).tolist()
-    texts = [text[a:b] for a, b in pairwise(ends)]
-    return tuple(Chunk(*values) for values in zip(*scalars, texts, strict=True))
-
-
-def directory_of(text: str) -> pa.Table:
-    """The directory of a shard's text (not empty): a row for each chunk, without opening any."""
-    return pa.ipc.open_stream(_octets(text[: text.index(" ")])).read_all()
-
-
-def entries_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
-    """All pending entries (``ENTRY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state row."""
-    tables = _tables([chunk for chunk in chunks_from_text(text) if chunk.level != MEMORY_LEVEL], ids)
-    return pa.concat_tables(tables) if tables else ENTRY_SCHEMA.empty_table()
-
-
-def memory_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
-    """All memory records (``MEMORY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state row."""
-    tables = _tables([chunk for chunk in chunks_from_text(text) if chunk.level == MEMORY_LEVEL], ids)
-    return pa.concat_tables(tables) if tables else MEMORY_SCHEMA.empty_table()
-
-
-def _tables(chunks: Sequence[Chunk], ids: Collection[str] | None) -> list[pa.Table]:
-    """The rows of chunks, or those of some ids: of a chunk without any of them, only the column of the ids is decompressed."""
-    if ids is None:
-        return [chunk.table() for chunk in chunks]
-    wanted = pa.array(ids, pa.string())
-    found = ((chunk, pc.is_in(chunk.table(_ID)[_ID], value_set=wanted)) for chunk in chunks)
-    return [chunk.table().filter(is_wanted) for chunk, is_wanted in found if pc.any(is_wanted).as_py()]
+def in_runs(
+    level: int, group: int, rows: pa.Table, time_column: str, most: int = LARGEST_ROWS
+) -> list[Chunk]:
+    """Encodes rows (at least one) in their order, in as few chunks of about the same size as the bounds allow."""
+    parts = min(rows.num_rows, max(-(-rows.num_rows // most), -(-rows.nbytes // LARGEST_BYTES)))
+    ends = [rows.num_rows * part // parts for part in range(parts + 1)]
+    return [Chunk.of(level, group, rows.slice(a, b - a), time_column) for a, b in pairwise(ends)]
 
 
 def table_to_text(table: pa.Table) -> str:
     """A table as text: what is encoded like a chunk and is none."""
-    return _text(encoded(table))
+    return text_of(encoded(table))
 
 
 def table_from_text(text: str) -> pa.Table:
@@ -180,11 +225,39 @@ def _without_remains(table: pa.Table) -> pa.Table:
     return table
 
 
-def _without_level_columns(rows: pa.Table) -> pa.Table:
-    """Drops the columns of the delay levels from entries, if none of them has a level."""
-    if rows.schema.names != ENTRY_SCHEMA.names or rows["delay_level_ms"].null_count < rows.num_rows:
-        return rows
-    return rows.drop_columns(list(_LEVEL_COLUMNS))
+def _parts_of(rows: pa.Table) -> tuple[str, str]:
+    """The text of the head, if it is kept apart, and that of the rest."""
+    if rows.schema.names != ENTRY_SCHEMA.names:
+        return "", text_of(encoded(rows))
+    if rows["delay_level_ms"].null_count == rows.num_rows:
+        rows = rows.drop_columns(list(_LEVEL_COLUMNS))
+    if rows.num_rows < APART_FROM:
+        return "", text_of(encoded(rows))
+    names = rows.schema.names
+    head = rows.select([name for name in names if name in _HEAD_COLUMNS])
+    body = rows.select([name for name in names if name not in _HEAD_COLUMNS])
+    return text_of(encoded(head)), text_of(encoded(body))
+
+
+def _decoded(text: str, columns: Sequence[str]) -> pa.Table:
+    """The table of one stream; with ``columns``, only these."""
+    octets = pa.py_buffer(_octets(text))
+    # The schema stands in front of the rows: 10 us.
+    schema = pa.ipc.read_schema(octets) if columns else None
+    chosen = [schema.get_field_index(name) for name in columns] if schema else None
+    options = pa.ipc.IpcReadOptions(included_fields=chosen, use_threads=False)
+    with pa.ipc.open_stream(octets, options=options) as reader:
+        return reader.read_all()
+
+
+def _joined(head: pa.Table, body: pa.Table) -> pa.Table:
+    """The columns of head and body, in the order of ``ENTRY_SCHEMA``."""
+    columns = {
+        **dict(zip(head.schema.names, head.columns, strict=True)),
+        **dict(zip(body.schema.names, body.columns, strict=True)),
+    }
+    fields = [field for field in ENTRY_SCHEMA if field.name in columns]
+    return pa.table([columns[field.name] for field in fields], schema=pa.schema(fields))
 
 
 def _with_level_columns(rows: pa.Table) -> pa.Table:
@@ -195,7 +268,13 @@ def _with_level_columns(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _text(octets: pa.Buffer) -> str:
+def _places(gone: str) -> Int64s:
+    """The places of removed rows."""
+    return np.frombuffer(_octets(gone), np.uint32).astype(np.int64)
+
+
+def text_of(octets: bytes | pa.Buffer) -> str:
+    """Bytes as base64."""
     return binascii.b2a_base64(octets, newline=False).decode("ascii")
 
 

@@ -21,7 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.wheel.chunks import MEMORY_LEVEL, chunks_from_text, directory_of
+from wheel_udf.wheel.chunks import MEMORY_LEVEL
+from wheel_udf.wheel.shard_text import chunks_from_text, directory_of
 
 HORIZONS_MS: Final[Mapping[str, int]] = {"1m": 60_000, "5m": 300_000, "1h": 3_600_000, "24h": 86_400_000}
 """The horizons of :attr:`Holdings.due_within`, by their names."""
@@ -107,8 +108,8 @@ def destinations_of(text: str) -> dict[str, int]:
     chunks = [chunk for chunk in chunks_from_text(text) if chunk.level > MEMORY_LEVEL]
     total, drawn, room = sum(chunk.rows for chunk in chunks), [], _SAMPLED_BYTES
     for number in np.random.default_rng(len(chunks)).permutation(len(chunks)).tolist():
-        if len(chunks[number].text) <= room:
-            room -= len(chunks[number].text)
+        if chunks[number].size <= room:
+            room -= chunks[number].size
             drawn.append(chunks[number])
     rows = sum(chunk.rows for chunk in drawn)
     if not rows:

@@ -6,10 +6,12 @@ dropped whole.
     clock 100, remembered for 16      [84 .. 89]  [90 .. 97]  [98 .. 99] <- new records are added here
     clock 106                          dropped    [90 .. 97]  [98 .. 105]
 
-The newest chunk grows until it spans a sixteenth of the remembered time; then a new one is started. So a
-batch rewrites little, and a chunk is dropped soon after its last record has expired. A record can have a time
+The newest chunk grows until it spans a sixteenth of the remembered time, or has half the rows of the largest chunk; then a
+new one is started. So a chunk is dropped soon after its last record has expired. A batch that brings few records starts
+a new chunk, too, and merges it with those before it that are not much larger (:mod:`wheel_udf.wheel.merging`). So a batch rewrites
+little, however many are remembered. A record can have a time
 ahead of the clock; it is remembered from then on, and its chunk as long. A small chunk grows
-beyond that, so that there are never many chunks. An expired record may still be stored: a look-up compares
+beyond a sixteenth, so that there are never many chunks. An expired record may still be stored: a look-up compares
 times.
 """
 
@@ -20,10 +22,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.wheel.chunks import Chunk
+from wheel_udf.wheel.chunks import LARGEST_ROWS, Chunk
+from wheel_udf.wheel.merging import to_merge
 
 _PARTS = 16
-_LARGEST_TIMELESS_PART = 65_536
 _SMALL_PART = 1_024
 
 
@@ -56,15 +58,21 @@ def remember(
         records = records.filter(pc.greater(records[time_column], clock_ms))
     if records.num_rows == 0:
         return fresh
-    if fresh and _grows(fresh[-1], clock_ms, memory_ms):
-        older = fresh.pop().table()
+    rows, merging = records.num_rows, list[Chunk]()
+    while fresh and _grows(fresh[-1], rows, clock_ms, memory_ms):
+        merging.insert(0, fresh.pop())
+        rows += merging[0].rows
+    if merging:
+        older = pa.concat_tables([chunk.table() for chunk in merging])
         if memory_ms is not None:
             older = older.filter(pc.greater(older[time_column], clock_ms - memory_ms))
         records = pa.concat_tables([older, records])
     return [*fresh, Chunk.of(level, 0, records, time_column)]
 
 
-def _grows(newest: Chunk, clock_ms: int, memory_ms: int | None) -> bool:
-    if memory_ms is None:
-        return newest.rows < _LARGEST_TIMELESS_PART
-    return newest.rows < _SMALL_PART or (clock_ms - newest.low_ms) * _PARTS < memory_ms
+def _grows(newest: Chunk, added: int, clock_ms: int, memory_ms: int | None) -> bool:
+    """Whether the newest chunk takes so many rows more."""
+    if newest.rows < _SMALL_PART:
+        return True
+    is_young = memory_ms is None or (clock_ms - newest.low_ms) * _PARTS < memory_ms
+    return is_young and 2 * newest.rows < LARGEST_ROWS and to_merge([added, newest.rows]) == 2

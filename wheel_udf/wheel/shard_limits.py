@@ -18,11 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.wheel.chunks import Chunk
 from wheel_udf.wheel.limits import Held, Limits, Verdict, counted, judge, keys_of
 from wheel_udf.wheel.rows import Int64s, without
 from wheel_udf.wheel.shard_state import ShardState
 
 _COUNTED = ["destination", "deliver_at_ms"]
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class HeldByShard:
             past_due: How many new entries are due already.
             released: Most entries released in the batch; None for no bound.
         """
-        due = sum(int((at <= self.now_ms).sum()) for at in self._due_times(staying))
+        due = int((staying["deliver_at_ms"].to_numpy() <= self.now_ms).sum())
+        due += sum(self._due(number, chunk) for number, chunk in enumerate(self.state.entry_chunks))
         all_leaves = released is None or due + past_due <= released
         count = self.state.pending - sum(map(len, self.removed.values())) + staying.num_rows
 
@@ -61,12 +64,15 @@ class HeldByShard:
 
         return Held(count - due if all_leaves else count, counts)
 
-    def _due_times(self, staying: pa.Table) -> Iterator[Int64s]:
-        yield staying["deliver_at_ms"].to_numpy()
-        for number, chunk in enumerate(self.state.entry_chunks):
-            if chunk.low_ms <= self.now_ms:
-                due = chunk.table("deliver_at_ms")["deliver_at_ms"].to_numpy()
-                yield np.delete(due, self.removed.get(number, []))
+    def _due(self, number: int, chunk: Chunk) -> int:
+        """How many entries of a chunk are due and stay in the batch; a chunk is opened only if the clock is between its times."""
+        removed = self.removed.get(number, _NONE)
+        if chunk.high_ms <= self.now_ms:
+            return chunk.rows - len(removed)
+        if chunk.low_ms > self.now_ms:
+            return 0
+        times = np.delete(chunk.table("deliver_at_ms")["deliver_at_ms"].to_numpy(), removed)
+        return int((times <= self.now_ms).sum())
 
     def _rest(self) -> Iterator[pa.Table]:
         for number, chunk in enumerate(self.state.entry_chunks):

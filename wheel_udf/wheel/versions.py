@@ -27,8 +27,8 @@ The steps of :func:`fold`, each in the module of its name::
     late_acts        drop moves and reroutes of what has fired
     settle           end the rest: winners, outcomes, memory records
 
-Cost: O(b log b) for b commands, plus one hash probe (about 10 ns) for each pending and each remembered id. No
-Python loop over rows.
+Cost: O(b log b) for b commands, plus the look-up of their ids (:mod:`wheel_udf.wheel.known`), which does not depend on how many are
+pending. No Python loop over rows.
 
 Retries. A retry is recognised by the *requested* due time, not by the one to which a delay level rounded it:
 repeated a little later, the same due time is a shorter delay and may have another level; and two due times
@@ -102,6 +102,7 @@ class Folded:
     Attributes:
         winners: Entries that are pending now (``ENTRY_SCHEMA``).
         removed: For each index into the state's entry chunks, the rows that are no longer pending.
+        due_ms: For each of these indices, the due times of all rows of the chunk.
         records: Memory records to add (``MEMORY_SCHEMA``).
         counts: How much each outcome rises.
         spread: Number of ids whose versions are offsets of more than one partition.
@@ -115,6 +116,7 @@ class Folded:
 
     winners: pa.Table
     removed: dict[int, Int64s]
+    due_ms: dict[int, Int64s]
     records: pa.Table
     counts: Counter[str]
     spread: int
@@ -177,6 +179,7 @@ def fold(
     return Folded(
         winners=commands.select(ENTRY_SCHEMA.names).take(pa.array(winners)),
         removed=removed,
+        due_ms=known.due_ms,
         records=pa.concat_tables([with_ids([met, *late, *records], ids.dictionary), ended_in_store]),
         counts=counts,
         spread=spread,

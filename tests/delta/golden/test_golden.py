@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-DIRECT, TIERED, WATCH = "direct-5", "tiered-5-2", "watch-2"
+DIRECT, TIERED, WATCH = "direct-6", "tiered-6-2", "watch-2"
+FORMER = "direct-5", "tiered-5-2"
 
 
 def test_the_golden_files_are_of_the_formats_of_this_release() -> None:
@@ -30,11 +31,11 @@ def test_the_golden_files_are_of_the_formats_of_this_release() -> None:
     assert (*names, f"watch-{WATCH_FORMAT_VERSION}") == (DIRECT, TIERED, WATCH)
 
 
-@pytest.mark.parametrize("name", [DIRECT, TIERED])
+@pytest.mark.parametrize("name", [DIRECT, TIERED, *FORMER])
 def test_a_golden_wheel_goes_on(spark: SparkSession, tmp_path: Path, name: str) -> None:
     unpack(name, tmp_path)
     job = Job(spark, tmp_path)
-    home = Home(job, "checkpoint", SMALL, 2, tiered=name == TIERED)
+    home = Home(job, "checkpoint", SMALL, 2, tiered=name.startswith("tiered"))
     home.store = job.place("store")
 
     job.say([due("early cancel", 800, 100), due("fired", 30, 100)])
@@ -50,7 +51,7 @@ def test_a_golden_checkpoint_says_its_format(spark: SparkSession, tmp_path: Path
     unpack(TIERED, tmp_path)
     properties = delta_log.snapshot(spark, str(tmp_path / "store")).properties()
 
-    assert identity_of(str(tmp_path / "checkpoint" / "wheel")).format_version == 5
+    assert identity_of(str(tmp_path / "checkpoint" / "wheel")).format_version == 6
     assert properties["wheel_udf.format_version"] == "2"
 
 

@@ -6,6 +6,7 @@ The logs of Spark in here are copies of what Spark 4.2 writes for a file source 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from wheel_udf.platform import (
     Lease,
     check_checkpoint,
     check_tiered_folder,
+    identity_of,
     input_moved,
     last_planned,
     open_checkpoint,
@@ -68,7 +70,7 @@ def run_three_batches(folder: Path) -> None:
 
 def test_the_first_start_writes_who_the_checkpoint_is_and_the_next_reads_it(tmp_path: Path) -> None:
     first = start(tmp_path / "new" / "checkpoint")
-    assert (first.wheel, first.shards, first.clock, first.format_version) == (WHEEL, 4, "event", 5)
+    assert (first.wheel, first.shards, first.clock, first.format_version) == (WHEEL, 4, "event", 6)
     assert start(tmp_path / "new" / "checkpoint") == first
     assert [file.name for file in (tmp_path / "new" / "checkpoint").iterdir()] == ["wheel.json"]
 
@@ -108,8 +110,16 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
     start(tmp_path)
     stored = json.loads((tmp_path / "wheel.json").read_text())
     (tmp_path / "wheel.json").write_text(json.dumps(stored | {"format_version": 99, "added_later": 1}))
-    with pytest.raises(GeometryChangedError, match="format version 99 there, 5 here"):
+    with pytest.raises(GeometryChangedError, match="format version 99 there, 6 here"):
         start(tmp_path)
+
+
+def test_a_checkpoint_of_format_5_goes_on_and_its_identity_stays_as_it_is(tmp_path: Path) -> None:
+    first = start(tmp_path)
+    stored = json.loads((tmp_path / "wheel.json").read_text())
+    (tmp_path / "wheel.json").write_text(json.dumps(stored | {"format_version": 5}))
+
+    assert start(tmp_path) == replace(first, format_version=5) == identity_of(str(tmp_path))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"wheel": "x"}', "\x00" * 20])

@@ -17,7 +17,8 @@ from wheel_udf.wheel import (
     destinations_of,
     holdings_of,
 )
-from wheel_udf.wheel.chunks import MEMORY_LEVEL, directory_of
+from wheel_udf.wheel.chunks import MEMORY_LEVEL
+from wheel_udf.wheel.shard_text import directory_of
 
 MINUTE, HOUR = 60_000, 3_600_000
 NOTHING = {"1m": 0, "5m": 0, "1h": 0, "24h": 0}

@@ -143,7 +143,7 @@ def test_a_flood_due_in_one_second_leaves_in_bounded_batches_and_lets_earlier_an
 
 
 @pytest.mark.parametrize("rows", [ROWS])
-def test_a_step_of_a_backlog_takes_memory_for_what_is_left_and_not_for_what_is_gone(rows: int) -> None:
+def test_a_step_of_a_backlog_takes_memory_for_what_leaves_and_little_for_what_waits(rows: int) -> None:
     numbers = np.arange(rows)
     flood = schedules(ids_of(numbers), np.ones(rows, np.int64), 5_000 + numbers % 1_000)
     state, peaks = advance(ShardState.empty(WHEEL), flood, 0, memory_ms=0).state, []
@@ -153,5 +153,6 @@ def test_a_step_of_a_backlog_takes_memory_for_what_is_left_and_not_for_what_is_g
         peaks.append(peak.bytes)
 
     assert peaks == sorted(peaks, reverse=True)
-    assert peaks[0] < 5 * flood.nbytes
-    assert peaks[-1] < peaks[0] / 2
+    # In the first one four times as much waits as in the last one; as many leave.
+    assert peaks[0] < 2 * peaks[-1]
+    assert peaks[0] < 2 * flood.nbytes

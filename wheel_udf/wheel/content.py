@@ -1,0 +1,53 @@
+"""The content of a shard's state: its chunks by kind, or the text that holds them.
+
+A state that was read has the text, and splits it when a step asks for chunks. The state that a step returns has chunks, and joins
+their text when its row is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.wheel.id_index import INDEX_LEVEL, trusted
+from wheel_udf.wheel.shard_text import chunks_from_text, chunks_to_text
+
+
+class Content:
+    """The chunks of a shard, or the text that holds them; one is made from the other on first use."""
+
+    def __init__(self, text: str | None = None, chunks: Sequence[Chunk] = ()) -> None:
+        self._text, self._chunks = text, chunks
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Content) and self.text == other.text
+
+    __hash__ = None  # type: ignore[assignment]  # as of any mutable
+
+    @cached_property
+    def text(self) -> str:
+        """The column ``chunks`` of the state's row; empty without chunks."""
+        if self._text is not None:
+            return self._text
+        return chunks_to_text(self._chunks)
+
+    @cached_property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """All chunks."""
+        return trusted(self._chunks if self._text is None else chunks_from_text(self._text))
+
+    @cached_property
+    def entries(self) -> tuple[Chunk, ...]:
+        """The chunks of pending entries."""
+        return tuple(chunk for chunk in self.chunks if chunk.level > MEMORY_LEVEL)
+
+    @cached_property
+    def memory(self) -> tuple[Chunk, ...]:
+        """The chunks of memory records."""
+        return tuple(chunk for chunk in self.chunks if chunk.level == MEMORY_LEVEL)
+
+    @cached_property
+    def index(self) -> tuple[Chunk, ...]:
+        """The runs of the index of ids."""
+        return tuple(chunk for chunk in self.chunks if chunk.level == INDEX_LEVEL)

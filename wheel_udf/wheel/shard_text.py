@@ -1,0 +1,117 @@
+"""The text that holds all chunks of a shard.
+
+::
+
+    text of a shard    <directory> <chunk 1><chunk 2><chunk 3>...      the directory has one row for each chunk:
+
+        level  group  rows   low_ms        high_ms      length   number  head    gone
+          1      3    120    earliest due  latest due    12,000     17       0     0     entries of level 1 of the wheel
+          2      0   7,998   ...           ...        1,200,000      9  80,000    12     entries of level 2, two of them removed
+          0      0    500    first end     last end      20,000     16       0     0     memory records of ended ids (MEMORY_LEVEL)
+       -100      0   8,500                               60,000     18     900     0     where the ids are (wheel_udf.wheel.id_index)
+
+``length``, ``head`` and ``gone`` are numbers of characters. The directory alone says what a shard holds. Chunks that are neighbours in the text that
+they came in are copied together into the next one.
+
+A directory without the last three columns is that of a purgatory, or of a wheel of state format 5: its chunks have no
+number, one part, and all their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.wheel.chunks import MEMORY_LEVEL, UNNUMBERED, Chunk, Span, table_from_text, table_to_text
+from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
+
+_ID = "schedule_id"
+
+_DIRECTORY_SCHEMA = pa.schema(
+    [
+        ("level", pa.int32()),
+        ("group", pa.int64()),
+        ("rows", pa.int64()),
+        ("low_ms", pa.int64()),
+        ("high_ms", pa.int64()),
+        ("length", pa.int64()),
+    ]
+)
+_FULL_DIRECTORY_SCHEMA = pa.schema(
+    [*_DIRECTORY_SCHEMA, ("number", pa.int64()), ("head", pa.int64()), ("gone", pa.int64())]
+)
+
+
+def chunks_to_text(chunks: Sequence[Chunk]) -> str:
+    """Joins the text of the directory, a blank, and the texts of the chunks."""
+    plain = not any(chunk.is_known or chunk.head or chunk.gone for chunk in chunks)
+    schema = _DIRECTORY_SCHEMA if plain else _FULL_DIRECTORY_SCHEMA
+    columns = {name: [getattr(chunk, name) for chunk in chunks] for name in _DIRECTORY_SCHEMA.names[:-1]}
+    columns["length"] = [chunk.size for chunk in chunks]
+    if not plain:
+        columns["number"] = [chunk.number for chunk in chunks]
+        columns["head"] = [chunk.head for chunk in chunks]
+        columns["gone"] = [len(chunk.gone) for chunk in chunks]
+    directory = pa.table(columns, schema=schema)
+    return "".join([table_to_text(directory), " ", *_texts(chunks)])
+
+
+def _texts(chunks: Sequence[Chunk]) -> list[str]:
+    """The texts of the chunks; those that are neighbours in the text that they came in are copied together."""
+    spans: list[Span] = []
+    for chunk in chunks:
+        span, last = chunk.span, spans[-1] if spans else None
+        if last is not None and span.whole is last.whole and span.start == last.end:
+            spans[-1] = Span(span.whole, last.start, span.end)
+        else:
+            spans.append(span)
+        if chunk.gone:
+            spans.append(Span.of(chunk.gone))
+    return [str(span) for span in spans]
+
+
+def chunks_from_text(text: str) -> tuple[Chunk, ...]:
+    """The inverse of :func:`chunks_to_text`."""
+    if not text:
+        return ()
+    columns = directory_of(text).to_pydict()
+    *scalars, lengths, numbers, heads, gones = columns.values()
+    ends = np.cumsum([text.index(" ") + 1, *lengths], dtype=np.int64).tolist()
+    spans = [Span(text, a, b - gone) for (a, b), gone in zip(pairwise(ends), gones, strict=True)]
+    removed = [text[b - gone : b] if gone else "" for b, gone in zip(ends[1:], gones, strict=True)]
+    return tuple(Chunk(*values) for values in zip(*scalars, spans, numbers, heads, removed, strict=True))
+
+
+def directory_of(text: str) -> pa.Table:
+    """The directory of a shard's text (not empty): a row for each chunk, without opening any."""
+    directory = table_from_text(text[: text.index(" ")])
+    if directory.num_columns == len(_DIRECTORY_SCHEMA):
+        for name, value in (("number", UNNUMBERED), ("head", 0), ("gone", 0)):
+            values = pa.repeat(pa.scalar(value, pa.int64()), directory.num_rows)
+            directory = directory.append_column(name, values)
+    return directory
+
+
+def entries_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
+    """All pending entries (``ENTRY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state row."""
+    tables = _tables([chunk for chunk in chunks_from_text(text) if chunk.level > MEMORY_LEVEL], ids)
+    return pa.concat_tables(tables) if tables else ENTRY_SCHEMA.empty_table()
+
+
+def memory_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
+    """All memory records (``MEMORY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state row."""
+    tables = _tables([chunk for chunk in chunks_from_text(text) if chunk.level == MEMORY_LEVEL], ids)
+    return pa.concat_tables(tables) if tables else MEMORY_SCHEMA.empty_table()
+
+
+def _tables(chunks: Sequence[Chunk], ids: Collection[str] | None) -> list[pa.Table]:
+    """The rows of chunks, or those of some ids: of a chunk without any of them, only the column of the ids is decompressed."""
+    if ids is None:
+        return [chunk.table() for chunk in chunks]
+    wanted = pa.array(ids, pa.string())
+    found = ((chunk, pc.is_in(chunk.table(_ID)[_ID], value_set=wanted)) for chunk in chunks)
+    return [chunk.table().filter(is_wanted) for chunk, is_wanted in found if pc.any(is_wanted).as_py()]
