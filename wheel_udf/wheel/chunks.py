@@ -216,12 +216,12 @@ def _without_remains(table: pa.Table) -> pa.Table:
     """Writes zeros where a number is null. Arrow leaves there what was in memory before, such as a part of other rows: rows that have been forgotten, and
     other bytes in each repetition.
     """
-    for place, field in enumerate(table.schema):
+    for place, kind in enumerate(table.schema):
         column = table.column(place)
-        if column.null_count and pa.types.is_primitive(field.type) and not pa.types.is_boolean(field.type):
+        if column.null_count and pa.types.is_primitive(kind.type) and not pa.types.is_boolean(kind.type):
             values = column.fill_null(0).to_numpy()
-            zeroed = pa.array(values, field.type, mask=column.is_null().to_numpy())
-            table = table.set_column(place, field, zeroed)
+            zeroed = pa.array(values, kind.type, mask=column.is_null().to_numpy())
+            table = table.set_column(place, kind, zeroed)
     return table
 
 
