@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-jobs test-page faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-store bench-watch bench-page bench-start bench-step package clean distclean
+.PHONY: help setup test test-jobs test-page faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-punctual bench-store bench-watch bench-page bench-start bench-step package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -22,7 +22,7 @@ help: ## print this list
 	@echo
 	@echo "Each creates $(VENV) on first use (2 to 4 minutes). Requirements: Python 3.11 to 3.14, Java 17 or newer, network access."
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make setup PYTHON=/path/to/python3.12    use this interpreter"
 	@echo "  make test ARGS='tests/unit -k wheel'     run some of the tests"
@@ -93,6 +93,9 @@ bench-step: $(STAMP) ## measure the step of one shard at few and many pending en
 
 bench-kafka: $(STAMP) ## measure Kafka to Kafka: lateness and throughput at a consumer
 	@$(PY) -m tests.bench.kafka_run $(ARGS)
+
+bench-punctual: $(STAMP) ## measure punctual delivery beside the present way: lateness at a consumer
+	@$(PY) -m tests.bench.punctual_run $(ARGS)
 
 bench-store: $(STAMP) ## measure the slot store at rising numbers of pending entries
 	@$(PY) -m tests.bench.store_run $(ARGS)

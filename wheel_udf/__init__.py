@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         stop_session as stop_session,
     )
     from wheel_udf.stream import (
+        Punctual as Punctual,
         fired as fired,
         observed as observed,
         outcomes as outcomes,
@@ -92,7 +93,7 @@ else:
             "commands": ("Contract",),
             "pending": ("PendingWork",),
             "tiered": ("schedule_tiered",),
-            "stream": ("fired", "observed", "outcomes", "rejects", "schedule", "status", "watch"),
+            "stream": ("Punctual", "fired", "observed", "outcomes", "rejects", "schedule", "status", "watch"),
             "delivery": (
                 "BatchReport",
                 "DeltaSink",

@@ -1,8 +1,8 @@
 """The inside of the Kafka bench: one query from topic to topic, in a process (and a JVM) of its own, told by its arguments.
 
-``python -m tests.bench.kafka_query wheel|pass --bootstrap B --commands TOPIC --out TOPIC... --folder F [--trigger T] [--memory-ms N]``
+``python -m tests.bench.kafka_query wheel|punctual|pass --bootstrap B --commands TOPIC --out TOPIC... --folder F [--trigger T] [--memory-ms N]``
 
-``pass`` is the same query with the wheel taken out: records are read as commands, checked, and written to their topic at once. Each batch is a
+``punctual`` is the wheel with punctual delivery (``--ahead-ms``: how far ahead; by default the job chooses). ``pass`` is the same query with the wheel taken out: records are read as commands, checked, and written to their topic at once. Each batch is a
 line of JSON in ``F/batches.jsonl``: what Spark says of its phases. It runs until its standard input is closed.
 """
 
@@ -17,7 +17,17 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from wheel_udf import Contract, Destinations, FileSink, KafkaSink, ProcessingClock, Wheel, deliver, schedule
+from wheel_udf import (
+    Contract,
+    Destinations,
+    FileSink,
+    KafkaSink,
+    ProcessingClock,
+    Punctual,
+    Wheel,
+    deliver,
+    schedule,
+)
 from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.commands.parse import parse_commands
 from wheel_udf.delivery.kafka_record import delivery_records
@@ -42,7 +52,7 @@ def main() -> int:
         "wheel_udf kafka bench", master=f"local[{CORES}]", conf=settings, checkpoint=str(asked.folder)
     )
     try:
-        start = _wheel if asked.query == "wheel" else _without
+        start = _without if asked.query == "pass" else _wheel
         query = start(spark, asked)
         _report(query, asked.folder / "batches.jsonl")
     finally:
@@ -52,7 +62,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("query", choices=("wheel", "pass"))
+    parser.add_argument("query", choices=("wheel", "punctual", "pass"))
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--commands", required=True)
     parser.add_argument("--folder", type=Path, required=True)
@@ -61,6 +71,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, default=None)
     parser.add_argument("--shards", type=int, default=CORES)  # each costs a batch some ms
     parser.add_argument("--partitions", type=int, default=2)
+    parser.add_argument("--ahead-ms", type=int, default=None)
     return parser.parse_args()
 
 
@@ -82,6 +93,7 @@ def _wheel(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
         shards=asked.shards,
         memory_ms=asked.memory_ms,
         limit=asked.limit,
+        punctual=Punctual(ahead_ms=asked.ahead_ms) if asked.query == "punctual" else None,
     )
     return deliver(
         scheduled,
@@ -96,7 +108,7 @@ def _wheel(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
 
 def _line(report: Any) -> None:
     sys.stderr.write(
-        f"{report.batch_id} in {report.received} fired {report.fired} pending {report.pending} rejected {report.rejected}\n"
+        f"{report.batch_id} in {report.received} fired {report.fired} pending {report.pending} rejected {report.rejected} handed {report.handed} in flight {report.in_flight}\n"
     )
 
 

@@ -43,9 +43,11 @@ if TYPE_CHECKING:
         Answer as Answer,
         HintBoard as HintBoard,
         Published as Published,
+        Sending as Sending,
     )
     from wheel_udf.clock.source import (
         CLOCK_FORMAT as CLOCK_FORMAT,
+        SENDER_COLUMN as SENDER_COLUMN,
         ClockSource as ClockSource,
         elapsed_ms as elapsed_ms,
         is_clock_offset as is_clock_offset,
@@ -64,9 +66,10 @@ else:
                 "StoreClock",
                 "clock_options",
             ),
-            "due_board": ("Answer", "HintBoard", "Published"),
+            "due_board": ("Answer", "HintBoard", "Published", "Sending"),
             "source": (
                 "CLOCK_FORMAT",
+                "SENDER_COLUMN",
                 "ClockSource",
                 "elapsed_ms",
                 "is_clock_offset",

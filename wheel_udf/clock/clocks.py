@@ -154,14 +154,25 @@ def _at_least(field: str, value: int | None, least: int) -> None:
         )
 
 
-def clock_options(clock: Clock | StoreClock, shards: int, folder: Path, frame: str = "") -> dict[str, str]:
-    """The options of the clock source for this clock; `frame` is the name of the operator's frame on the hint board."""
-    return {
+def clock_options(
+    clock: Clock | StoreClock, shards: int, folder: Path, frame: str = "", *, has_sender: bool = False
+) -> dict[str, str]:
+    """The options of the clock source.
+
+    Args:
+        clock: The clock.
+        shards: Number of shards.
+        folder: The hint board.
+        frame: Name of the operator's frame on the hint board.
+        has_sender: Whether the query has a sender, whose news go to the shards.
+    """
+    options = {
         "clock": json.dumps(asdict(clock) | {"kind": clock.kind}),
         "shards": str(shards),
         "folder": str(folder),
         "frame": frame,
     }
+    return options | ({"sender": "true"} if has_sender else {})
 
 
 def clock_from_json(text: str) -> Clock | StoreClock:

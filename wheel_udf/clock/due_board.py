@@ -9,6 +9,7 @@ does this.) The last answer of each shard is a small file, replaced atomically::
     <folder>/frames/<frame>              query that is about to run a frame of an operator
     <folder>/stores/<token>.json         progress of the keeper of a slot store (see Published)
     <folder>/acts/<query id>/<n>.json    rows of act n on the query's pending work, by shard (see post_act)
+    <folder>/senders/<frame>.json        standing of the sender of the query that runs a frame (see Sending)
 
 A missing or damaged answer, or one of another query, counts as "due now": losing the board costs a tick and nothing
 else. Acts are copies of files of the checkpoint, which are posted again at each start. So the folder need not outlive the driver: each driver has one of its own, with a random name, that only
@@ -51,6 +52,8 @@ class Answer:
         watermark_ms: Lower bound of the next batch's watermark, as this shard knows it; ``None`` unless the
             clock is the event clock.
         held_input: Whether that batch contained input for this shard.
+        beyond_ms: Due time of the earliest entry after the horizon up to which that batch has handed entries to a sender; ``None``: none, or no sender.
+        complete_ms: If the sender has confirmation up to this due time, a batch that it got can be confirmed; ``None``: it has got none.
     """
 
     batch_id: int
@@ -58,6 +61,8 @@ class Answer:
     clock_ms: int
     watermark_ms: int | None
     held_input: bool
+    beyond_ms: int | None = None
+    complete_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -78,13 +83,26 @@ class Published:
 
 
 @dataclass(frozen=True)
+class Sending:
+    """What the sender of a query posts for the clock.
+
+    Attributes:
+        news: As :meth:`wheel_udf.wheel.sender_news.SenderNews.to_text`.
+        failed: 1 if it cannot send, so that the query has to fail; else 0.
+    """
+
+    news: str
+    failed: int = 0
+
+
+@dataclass(frozen=True)
 class _Link:
     """The query that a run of the clock source, or a frame, belongs to."""
 
     query_id: str
 
 
-_Record = TypeVar("_Record", Answer, Published, _Link)
+_Record = TypeVar("_Record", Answer, Published, Sending, _Link)
 
 
 class HintBoard:
@@ -127,6 +145,33 @@ class HintBoard:
     def withdraw(self, token: str) -> None:
         """Removes what was published."""
         (self.folder / "stores" / f"{token}.json").unlink(missing_ok=True)
+
+    def claim_sender(self, frame: str) -> bool:
+        """Claims the right to be the sender of a frame; returns False if the frame has one. Two would confirm each other's entries."""
+        place = self._sender(frame).with_suffix(".claim")
+        self._make(place.parent)
+        try:
+            place.touch(mode=0o600, exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def release_sender(self, frame: str) -> None:
+        """Gives the right back."""
+        for suffix in (".json", ".claim"):
+            self._sender(frame).with_suffix(suffix).unlink(missing_ok=True)
+
+    def post_sending(self, frame: str, sending: Sending) -> None:
+        """Writes the standing of the sender of a frame."""
+        self._replace(self._sender(frame), asdict(sending))
+
+    def sending(self, frame: str) -> Sending | None:
+        """What the sender of a frame posted last; None without one."""
+        return _read(self._sender(frame), Sending) if _ID.fullmatch(frame) else None
+
+    def _sender(self, frame: str) -> Path:
+        assert _ID.fullmatch(frame), "the name of a frame"
+        return self.folder / "senders" / f"{frame}.json"
 
     def post_act(self, query_id: str, number: int, rows: Mapping[str, str]) -> None:
         """Posts the rows of an act, as text for each shard that it concerns; a second post of it does nothing."""
@@ -176,10 +221,13 @@ class HintBoard:
         link = _read(self.folder / kind / name, _Link)
         return link.query_id if link and _ID.fullmatch(link.query_id) else None
 
-    def _replace(self, path: Path, content: Mapping[str, Any]) -> None:
+    def _make(self, folder: Path) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _require_private(self.folder)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+    def _replace(self, path: Path, content: Mapping[str, Any]) -> None:
+        self._make(path.parent)
         draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         draft.write_text(json.dumps(content))
         draft.replace(path)

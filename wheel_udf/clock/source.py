@@ -33,6 +33,11 @@ Acts
     Spark journals which batch takes them, and a replay sees the same. New acts are a reason for a tick, which then
     moves a simulated clock no further.
 
+Sender
+    Where entries are handed to a sender ahead of their due time (:mod:`wheel_udf.wheel.in_flight`), its news travel with the clock, too: they
+    are in the offset, and in each tick. There are three more reasons for a tick: an entry comes within reach of the sender, the sender has
+    confirmed all that a batch has handed over, and the sender has failed, which the batch then raises.
+
 Planning process
     Spark starts one Python process beside the driver per running clock source, and most of its start is
     imports. Planning must therefore not import numpy, pandas or pyarrow; only :meth:`ClockReader.read`, which
@@ -58,13 +63,16 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from wheel_udf.clock.clocks import Clock, EventClock, SimulatedClock, StoreClock, clock_from_json
-from wheel_udf.clock.due_board import Answer, HintBoard
+from wheel_udf.clock.due_board import Answer, HintBoard, Sending
+from wheel_udf.wheel import SenderNews
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 CLOCK_FORMAT = "wheel-clock"
 CLOCK_SCHEMA = "shard int, instant_ms long, run string, acts string"
+SENDER_COLUMN = "sender"
+"""The column that a query with a sender has besides, a string: the news of the sender."""
 _MARK = "wheel_clock"
 INSTANT_BEFORE_ALL_MS = -(2**62)
 """The clock of a store before its keeper has published an instant."""
@@ -84,8 +92,8 @@ class ClockSource(DataSource):
         return CLOCK_FORMAT
 
     def schema(self) -> str:
-        """See :data:`CLOCK_SCHEMA`."""
-        return CLOCK_SCHEMA
+        """See :data:`CLOCK_SCHEMA` and :data:`SENDER_COLUMN`."""
+        return f"{CLOCK_SCHEMA}, {SENDER_COLUMN} string" if "sender" in self.options else CLOCK_SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002  # Spark's signature
         """The reader. Spark keeps one per query, in a Python process beside the driver."""
@@ -94,6 +102,7 @@ class ClockSource(DataSource):
             int(self.options["shards"]),
             HintBoard(self.options["folder"]),
             self.options.get("frame", ""),
+            has_sender="sender" in self.options,
         )
 
 
@@ -106,15 +115,19 @@ class TickPartition(InputPartition):
         instant_ms: The instant that the offset carries.
         run: Run of the clock source.
         acts: Rows of acts, as text by shard.
+        news: The news of the sender; empty if the offset has none, None in a query without a sender.
     """
 
     shards: int
     instant_ms: int | None
     run: str
     acts: dict[int, str]
+    news: str | None
 
-    def __init__(self, shards: int, instant_ms: int | None, run: str, acts: dict[int, str]) -> None:
-        self.shards, self.instant_ms, self.run, self.acts = shards, instant_ms, run, acts
+    def __init__(
+        self, shards: int, instant_ms: int | None, run: str, acts: dict[int, str], news: str | None = None
+    ) -> None:
+        self.shards, self.instant_ms, self.run, self.acts, self.news = shards, instant_ms, run, acts, news
 
 
 Offset = dict[str, Any]
@@ -125,11 +138,20 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     An offset is ``{wheel_clock: counter}``, plus ``instant_ms`` where the offset itself carries the time (a
     simulated instant, a published one, or ``until``), plus ``acts``, the number of acts that were taken,
-    and ``query``, the id of the query they are on, from the first act on.
+    and ``query``, the id of the query they are on, from the first act on. In a query with a sender, ``sender`` is its news.
     """
 
-    def __init__(self, clock: Clock | StoreClock, shards: int, board: HintBoard, frame: str = "") -> None:
+    def __init__(
+        self,
+        clock: Clock | StoreClock,
+        shards: int,
+        board: HintBoard,
+        frame: str = "",
+        *,
+        has_sender: bool = False,
+    ) -> None:
         self.clock, self.shards, self.board, self.frame = clock, shards, board, frame
+        self.has_sender = has_sender
         self.run = uuid.uuid4().hex
         self.bounded = False
         self.ticked = False
@@ -148,13 +170,20 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002  # Spark's signature
         """A later offset if time must move on, else `start` itself."""
         answers = self.board.answers(self.run) if self.ticked else {}
+        sending = self.board.sending(self.frame) if self.has_sender else None
         if isinstance(self.clock, StoreClock):
-            offer = self._published(start, self.clock, answers)
+            offer = self._published(start, self.clock, answers, sending)
         else:
             offer = self._held(start, answers)
             if offer == start:
                 offer = self._bounded(start, answers) if self.bounded else self._unbounded(start, answers)
+            # Bounded input ends without waiting for what is due later.
+            calls = sending if not self.bounded else None
+            if offer == start and calls is not None and _calls(calls, answers, wall_clock_ms()):
+                offer = self._tick(start)
             offer = self._with_acts(start, offer)
+        if sending is not None and offer != start:
+            offer = {**offer, "sender": sending.news}
         if offer != start:
             self.ticked = True
             self.offered_at_ms = elapsed_ms()
@@ -172,7 +201,8 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows between two offsets: those of the later one."""
         if start == end:
             return []
-        return [TickPartition(self.shards, end.get("instant_ms"), self.run, self._acts_between(start, end))]
+        acts, news = self._acts_between(start, end), end.get("sender", "") if self.has_sender else None
+        return [TickPartition(self.shards, end.get("instant_ms"), self.run, acts, news)]
 
     def _acts_between(self, start: Offset, end: Offset) -> dict[int, str]:
         """The rows of the acts between two offsets, by shard; those of several acts in one text, with a comma between two."""
@@ -195,7 +225,11 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             pa.array([partition.run] * count, pa.string()),
             pa.array([partition.acts.get(shard) for shard in range(count)], pa.string()),
         ]
-        yield pa.RecordBatch.from_arrays(arrays, names=["shard", "instant_ms", "run", "acts"])
+        names = ["shard", "instant_ms", "run", "acts"]
+        if partition.news is not None:
+            arrays.append(pa.array([partition.news] * count, pa.string()))
+            names.append(SENDER_COLUMN)
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
 
     def stop(self) -> None:
         """Removes this run's files from the board."""
@@ -230,7 +264,9 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {_MARK: start[_MARK] + 1, "instant_ms": until_ms}
         return start
 
-    def _published(self, start: Offset, clock: StoreClock, answers: Mapping[int, Answer]) -> Offset:
+    def _published(
+        self, start: Offset, clock: StoreClock, answers: Mapping[int, Answer], sending: Sending | None = None
+    ) -> Offset:
         """The instant that the keeper of a store has published, if time must move on."""
         published = self.board.published(clock.token)
         if published is None:
@@ -246,6 +282,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             or (next_due_ms is not None and next_due_ms <= now_ms)
             or elapsed_ms() - self.offered_at_ms >= clock.heartbeat_ms
             or (until_ms is not None and standing_ms < min(until_ms, now_ms))
+            or (sending is not None and _calls(sending, answers, now_ms))
         )
         if not moves:
             return start
@@ -300,6 +337,17 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _next_due_ms(answers: Mapping[int, Answer]) -> int | None:
     """Due time of the earliest pending entry of any shard; None if nothing is pending."""
     return min((a.next_due_ms for a in answers.values() if a.next_due_ms is not None), default=None)
+
+
+def _calls(sending: Sending, answers: Mapping[int, Answer], now_ms: int) -> bool:
+    """Whether a sender is a reason for a batch at this instant."""
+    news = SenderNews.from_text(sending.news)
+    reach_ms, until_ms = now_ms + news.ahead_ms, news.present.until_ms
+    return sending.failed > 0 or any(
+        (a.beyond_ms is not None and a.beyond_ms <= reach_ms)
+        or (a.complete_ms is not None and a.complete_ms <= until_ms and a.batch_id <= news.present.batch)
+        for a in answers.values()
+    )
 
 
 def _watermark_ms(answers: Mapping[int, Answer]) -> int | None:

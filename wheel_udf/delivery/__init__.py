@@ -17,6 +17,7 @@ tables, Kafka topics or files; one :class:`BatchReport` per batch; the hint, whi
         |                    |-- own sinks   classes of users: module:Class                       own_sink
         |                    `-- KafkaSink   one write for all topics, at least once              kafka_sink, kafka_record
         |                          `-- single rows that Kafka would refuse --> rejects: undeliverable
+        |-- ahead rows --- checked likewise --> sender, Kafka at the due time                       punctual, sender, parcels, producers
         `-- rejects -----------------------------------------------> one write, last              batch_writer
 
     progress, summary    texts: the line of a batch, the account of a run
@@ -77,6 +78,9 @@ if TYPE_CHECKING:
         OWN_SINK_PATTERN as OWN_SINK_PATTERN,
         make_own_sink as make_own_sink,
     )
+    from wheel_udf.delivery.producers import (
+        settings_of as settings_of,
+    )
     from wheel_udf.delivery.progress import (
         duration_text as duration_text,
         progress_line as progress_line,
@@ -116,6 +120,7 @@ else:
             "kafka_search": ("records_of",),
             "kafka_sink": ("KafkaSink",),
             "own_sink": ("OWN_SINK_PATTERN", "make_own_sink"),
+            "producers": ("settings_of",),
             "query": ("AVAILABLE_NOW", "ONCE", "deliver", "start_with"),
             "progress": ("duration_text", "progress_line"),
             "report": ("BatchReport", "Stored"),

@@ -95,6 +95,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     batch_id: int,
     largest_to: Mapping[str, int] | None = None,
     shape: Shape = FIRED,
+    not_sent: LeftOut | None = None,
 ) -> int:
     """Writes one micro-batch in the three steps above. A repetition of the batch changes no table.
 
@@ -111,6 +112,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
         largest_to: Destination name to an upper bound of the bytes of its largest row, as in
             :meth:`~wheel_udf.delivery.destinations.JointSink.write_all`; the rows of other destinations are measured.
         shape: The shape of the fired rows.
+        not_sent: Rows that were handed to the sender of the query and cannot be sent; undeliverable, too.
 
     Returns:
         The number of undeliverable rows (in a repetition of a complete batch: only those of unusable destinations).
@@ -119,7 +121,8 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
         SinkError: Destinations failed, or the rejects cannot be written. The batch can be repeated.
     """
     waiting = {name: rows for name, rows in rows_to.items() if rows}
-    if not waiting and not rejected:
+    unsent = 0 if not_sent is None else not_sent.row_count
+    if not waiting and not rejected and not unsent:
         return 0
     batch = _Batch(shape, app_id, batch_id)
     spark = fired_rows.sparkSession
@@ -135,6 +138,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
         tasks += _joint_tasks(fired, usable, waiting, largest_to, shape)
         left_out = _run_all(spark, tasks, batch_id)
         reasons |= {name: reason for left in left_out for name, reason in left.reasons.items()}
+        left_out += [not_sent] if not_sent is not None and unsent else []
         refused = sum(left.row_count for left in left_out)
         if reasons or refused or rejected:
             rows = _with_undeliverable(reject_rows, fired, reasons, left_out, shape)

@@ -78,6 +78,11 @@ def delivery_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
     return _delivery(shape).select(fired)
 
 
+def timed_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
+    """As :func:`delivery_records`, with ``due_ms``, when each is due (bigint, UTC epoch ms)."""
+    return _timed(shape).select(fired)
+
+
 def delivery_headers(shape: Shape = FIRED) -> Column:
     """Returns the headers of a delivery, from the columns of a row of that shape; a null column gives no header."""
     sure = [each for each in shape.headers if each[1] not in shape.may_be_null]
@@ -96,16 +101,24 @@ def _written(column: str, form: HeaderForm) -> Column:
     return F.to_json(column) if form == "json" else F.col(column).cast("string")
 
 
+def _record_columns(shape: Shape) -> list[Column]:
+    return [
+        F.col("destination").alias("topic"),
+        F.col("key"),
+        F.col("value"),
+        delivery_headers(shape).alias("headers"),
+    ]
+
+
 @cache
 def _delivery(shape: Shape) -> Prepared:
-    return Prepared(
-        lambda: [
-            F.col("destination").alias("topic"),
-            F.col("key"),
-            F.col("value"),
-            delivery_headers(shape).alias("headers"),
-        ]
-    )
+    return Prepared(lambda: _record_columns(shape))
+
+
+@cache
+def _timed(shape: Shape) -> Prepared:
+    due_ms = shape.order[0]
+    return Prepared(lambda: [*_record_columns(shape), F.unix_millis(due_ms).alias("due_ms")])
 
 
 def reject_records(rejects: DataFrame, topic: str, limit: int) -> DataFrame:

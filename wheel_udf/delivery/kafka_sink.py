@@ -78,6 +78,21 @@ class _Look:
 
 
 @dataclass(frozen=True)
+class Sendable:
+    """What a sink can send of some rows.
+
+    Attributes:
+        rows: Rows that it can send.
+        limits: Their topics, each with the bytes of the largest record that it takes.
+        left_out: The others.
+    """
+
+    rows: DataFrame
+    limits: Mapping[str, int]
+    left_out: LeftOut
+
+
+@dataclass(frozen=True)
 class KafkaSink:
     """A topic of one cluster for each destination, named as the destination. At least once.
 
@@ -184,7 +199,32 @@ class KafkaSink:
                     raise
         raise AssertionError("the last look returns or raises")
 
+    def sendable(
+        self,
+        frame: DataFrame,
+        rows_to: Mapping[str, int],
+        *,
+        largest_to: Mapping[str, int],
+        shape: Shape = FIRED,
+    ) -> Sendable:
+        """Finds the rows that Kafka takes, for a client that sends them later. Creates missing topics, if the sink may. Arguments as :meth:`write_all`.
+
+        Raises:
+            SinkError: The cluster does not answer.
+        """
+        return self._checked(frame, self._look(frame.sparkSession, rows_to), largest_to, shape)
+
     def _send(self, frame: DataFrame, look: _Look, largest_to: Mapping[str, int], shape: Shape) -> LeftOut:
+        found = self._checked(frame, look, largest_to, shape)
+        if look.infos:
+            # Sorted by due time: a partition of the frame holds several shards, one after the other.
+            ordered = shape.oldest_first.sort_within_partitions(found.rows)
+            self._produce(delivery_records(ordered, shape), look.infos.values())
+        return found.left_out
+
+    def _checked(
+        self, frame: DataFrame, look: _Look, largest_to: Mapping[str, int], shape: Shape
+    ) -> Sendable:
         rows = frame.where(F.col("destination").isin(list(look.infos)))
         refused, count = None, 0
         if look.infos and self._may_refuse(look.infos, largest_to):
@@ -192,11 +232,8 @@ class KafkaSink:
             refused = explained.where(F.col("error_message").isNotNull())
             count = refused.count()
             rows = explained.where(F.col("error_message").isNull()) if count else rows
-        if look.infos:
-            # Sorted by due time: a partition of the frame holds several shards, one after the other.
-            ordered = shape.oldest_first.sort_within_partitions(rows)
-            self._produce(delivery_records(ordered, shape), look.infos.values())
-        return LeftOut(look.reasons, refused if count else None, count)
+        limits = {name: self._limit(info) for name, info in look.infos.items()}
+        return Sendable(rows, limits, LeftOut(look.reasons, refused if count else None, count))
 
     def _write_rejects(self, frame: DataFrame) -> None:
         assert self.topic is not None, "missing_reason() was asked"
@@ -267,7 +304,8 @@ class KafkaSink:
         too_large = F.concat(
             F.lit("the record is too large: "), size, F.lit(" bytes with its headers; rule: at most "), limit
         )
-        reason = F.when(size > limit, too_large)
+        # Spark may join this with the filter that selects the rows, and then computes the size of rows of other kinds too, which have no id.
+        reason = F.when(F.col("fire_id").isNotNull() & (size > limit), too_large)
         compacted = [name for name, info in infos.items() if info.compacted]
         if compacted:
             why = "the topic is compacted and takes no record without a key"

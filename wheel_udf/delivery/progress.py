@@ -17,7 +17,8 @@ def progress_line(report: BatchReport) -> str:
     ``data time after due p50   6.0 d p99  11.9 d``.
 
     Unusual counts (rejected, missed, undeliverable rows, a backlog over the limit) are added only if they are not 0, the use of limits only if
-    there are limits, and the pending entries of each delay level only if there are levels.
+    there are limits, and the pending entries of each delay level only if there are levels. With punctual delivery the line says how many of the
+    pending entries the sender has got.
     """
     span = "data time after due" if report.in_data_time else "lateness"
     parts = [
@@ -37,6 +38,8 @@ def progress_line(report: BatchReport) -> str:
         "ambiguous, give seq": report.ambiguous,
         "refused over the limits": report.refused,
     }
+    if report.in_flight is not None:
+        parts.append(f"in flight {report.in_flight:,}")
     parts += [f"{noun} {count:,}" for noun, count in unusual.items() if count]
     if report.backlog:
         parts.append("backlog over the limit")

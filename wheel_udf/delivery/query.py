@@ -4,6 +4,7 @@ Each micro-batch, in this order::
 
     cache the frame            the operator runs once, however many sinks read its rows
     collect the status rows    a few rows: counts, next due times, lateness, rows by destination
+    hand over                  with punctual delivery: the rows for the sender (wheel_udf.delivery.punctual)
     write the sinks            fired rows by destination, rejects last; each table idempotent by (app id, batch id)
     post the hint              the next due time, for the clock's source
     report                     one BatchReport to the caller; an error of the caller's function is logged
@@ -31,7 +32,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from wheel_udf.clock import HintBoard, is_clock_offset
 from wheel_udf.delivery.act_courier import ActCourier
 from wheel_udf.delivery.batch_writer import write_batch
-from wheel_udf.delivery.destinations import Destinations, Sink, require_apart, shape_of
+from wheel_udf.delivery.destinations import Destinations, LeftOut, Sink, require_apart, shape_of
+from wheel_udf.delivery.punctual import PunctualDelivery
 from wheel_udf.delivery.report import BatchReport, report_of, total_of
 from wheel_udf.platform import (
     Identity,
@@ -79,7 +81,7 @@ def deliver(
 
     Raises:
         ContractError: `scheduled` was not made by ``schedule()``.
-        ConfigError: The rejects are in the folder of a destination.
+        ConfigError: The rejects are in the folder of a destination, or a destination cannot be served punctually.
         LeaseError: The checkpoint is in use.
         GeometryChangedError: The checkpoint was made with another geometry, shard count or clock, or in another mode.
         CheckpointError: The checkpoint is damaged or not one of this package.
@@ -93,12 +95,16 @@ def deliver(
     }
     check_checkpoint(checkpoint, **asked)  # before the lease creates a folder
     lease = (lease_of or Lease)(checkpoint).acquire()
+    punctual: PunctualDelivery | None = None
     try:
         identity = open_checkpoint(checkpoint, name=name, **asked)
         board = HintBoard(facts.board)
         courier = None if facts.stored else ActCourier(checkpoint, board, facts.frame)
         if courier is not None:
             courier.prepare()
+        if facts.punctual is not None:
+            punctual = PunctualDelivery(facts, destinations, checkpoint, board, trigger)
+            punctual.start()
         delivery = _Delivery(
             destinations=destinations,
             rejects=rejects,
@@ -108,6 +114,7 @@ def deliver(
             bounded=trigger == AVAILABLE_NOW,
             facts=facts,
             on_batch=on_batch,
+            punctual=punctual,
         )
         writer = (
             scheduled.writeStream.queryName(name)
@@ -116,9 +123,11 @@ def deliver(
         )
         query = start_with(writer, trigger)
     except BaseException:
+        if punctual is not None:
+            punctual.close()
         lease.close()
         raise
-    lease.close_after(query)
+    lease.close_after(query, None if punctual is None else punctual.close)
     if courier is not None:
         courier.follow(query)
     return query
@@ -159,6 +168,7 @@ class _Delivery:
     bounded: bool
     facts: FrameFacts
     on_batch: Callable[[BatchReport], None] | None
+    punctual: PunctualDelivery | None = None
     shards: dict[int, ShardStatus] = field(default_factory=dict)
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
@@ -166,7 +176,8 @@ class _Delivery:
         frame = frame.persist()
         try:
             statuses = _statuses(frame, self.facts)
-            undeliverable = self._write_rows(frame, statuses, batch_id)
+            not_sent = None if self.punctual is None else self.punctual.hand_over(frame, statuses, batch_id)
+            undeliverable = self._write_rows(frame, statuses, batch_id, not_sent)
         finally:
             frame.unpersist()
         self.shards |= {row.shard: self._with_sample(row) for row in statuses}
@@ -180,6 +191,7 @@ class _Delivery:
                 undeliverable=undeliverable,
                 held_input=held_input,
                 facts=self.facts,
+                sent=None if self.punctual is None else self.punctual.lateness(),
             )
             _call(self.on_batch, report)
 
@@ -190,7 +202,9 @@ class _Delivery:
             return row
         return replace(row, by_destination=before.by_destination)
 
-    def _write_rows(self, frame: DataFrame, statuses: list[ShardStatus], batch_id: int) -> int:
+    def _write_rows(
+        self, frame: DataFrame, statuses: list[ShardStatus], batch_id: int, not_sent: LeftOut | None
+    ) -> int:
         rows_to: Counter[str] = Counter()
         largest_to: dict[str, int] = {}
         for row in statuses:
@@ -208,6 +222,7 @@ class _Delivery:
             app_id=self.identity.app_id,
             batch_id=batch_id,
             shape=shape_of(self.facts),
+            not_sent=not_sent,
         )
 
     def _held_input(self, statuses: list[ShardStatus], batch_id: int) -> bool:

@@ -85,6 +85,9 @@ class BatchReport:
         by_destination: Entries in Spark's state by destination: the twenty largest and, at ``""``, the others. A sample that each shard takes about
             once a minute.
         store: What the slot store holds, as of some seconds ago; None without one.
+        in_flight: Of the pending entries, those that the sender of punctual delivery has got; None without punctual delivery. `fired` then counts
+            what the sender has confirmed, up to `ahead` after it was sent, and `lateness` is of what it has sent since the last report.
+        handed: Rows that this batch gave to the sender.
     """
 
     batch_id: int
@@ -116,6 +119,8 @@ class BatchReport:
     held: Holdings = Holdings()  # noqa: RUF009  # frozen
     by_destination: Mapping[str, int] = field(default_factory=dict)
     store: Stored | None = None
+    in_flight: int | None = None
+    handed: int = 0
 
     @property
     def in_data_time(self) -> bool:
@@ -147,6 +152,7 @@ def report_of(
     undeliverable: int,
     held_input: bool,
     facts: FrameFacts,
+    sent: LatenessHistogram | None = None,
 ) -> BatchReport:
     """Makes the report of a batch.
 
@@ -157,18 +163,19 @@ def report_of(
         undeliverable: Fired rows that a sink refused.
         held_input: Whether the batch read commands.
         facts: The facts about the frame that is delivered.
+        sent: With punctual delivery, the lateness of what the sender has sent since the last report.
     """
     next_due_ms = min((row.next_due_ms for row in shards if row.next_due_ms is not None), default=None)
     clock_ms = max((row.clock_ms for row in shards), default=None)
     watermarks = (row.watermark_ms for row in statuses if row.watermark_ms is not None)
     far = total_of(shards, "far")
-    lateness = LatenessHistogram()
+    lateness = sent or LatenessHistogram()
     for row in statuses:
         lateness = lateness.merge(LatenessHistogram.from_json(row.lateness))
     return BatchReport(
         batch_id=batch_id,
         received=total_of(statuses, "received"),
-        fired=total_of(statuses, "fired_now"),
+        fired=total_of(statuses, "fired_now") + total_of(statuses, "confirmed_now"),
         missed=total_of(statuses, "missed_now"),
         rejected=total_of(statuses, "rejected_now"),
         refused=total_of(statuses, "refused_now"),
@@ -193,6 +200,8 @@ def report_of(
         codes=_added(row.codes for row in statuses),
         held=_held(shards),
         by_destination=_added(row.by_destination or {} for row in shards),
+        in_flight=None if facts.punctual is None else total_of(shards, "in_flight"),
+        handed=sum(sum(getattr(row, "handed", {}).values()) for row in statuses),
     )
 
 

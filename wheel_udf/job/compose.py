@@ -34,7 +34,7 @@ from wheel_udf.pending import PendingWork
 from wheel_udf.platform import Lease, check_checkpoint
 from wheel_udf.purgatory import watch_fingerprint
 from wheel_udf.store import SlotStore
-from wheel_udf.stream import observed, schedule, watch
+from wheel_udf.stream import Punctual, observed, schedule, watch
 from wheel_udf.tiered import Outlet, TieredRun, TieredWheel, check_tiered, start_tiered
 from wheel_udf.wheel import Limits, delay_levels
 
@@ -147,6 +147,7 @@ def tiered_wheel_of(config: TieredConfig, until_ms: int | None) -> TieredWheel:
         on_limit=config.limits.on_limit,
         history_ms=config.store.history_ms,
         keep_ms=config.store.keep_ms,
+        punctual=punctual_of(config),
     )
 
 
@@ -165,6 +166,7 @@ def frame_of(spark: SparkSession, config: JobConfig, until_ms: int | None) -> Da
         memory_ms=config.contract.memory_ms,
         limit=config.limits.fired_per_batch,
         limits=limits_of(config),
+        punctual=punctual_of(config),
     )
 
 
@@ -210,6 +212,21 @@ def commands_of(spark: SparkSession, config: SchedulerConfig) -> DataFrame:
 def limits_of(config: SchedulerConfig) -> Limits:
     """Returns the bounds on what is pending."""
     return Limits(**config.limits.bounds, soft=config.limits.soft)
+
+
+def punctual_of(config: SchedulerConfig) -> Punctual | None:
+    """Returns how rows are handed to the sender; None if batches release what is due."""
+    delivery = config.delivery
+    if not delivery.punctual:
+        return None
+    kinds = {name: isinstance(sink, models.KafkaSinkConfig) for name, sink in config.destinations.items()}
+    return Punctual(
+        ahead_ms=delivery.ahead_ms,
+        destinations=tuple(name for name, is_kafka in kinds.items() if is_kafka),
+        among=tuple(kinds),
+        rows=delivery.rows,
+        bytes=delivery.bytes,
+    )
 
 
 def clock_of(clock: models.ClockConfig, until_ms: int | None) -> Clock:

@@ -174,6 +174,8 @@ def report(config: JobConfig, until_ms: int | None, sources: list[str], batches:
         yield f"  limits        {limits_text(config)}"
     if isinstance(config, SchedulerConfig) and config.levels is not None:
         yield f"  levels        {levels_text(config.levels)}"
+    if isinstance(config, SchedulerConfig) and config.delivery.punctual:
+        yield f"  delivery      {delivery_text(config.delivery)}"
     assert isinstance(config, SchedulerConfig | PurgatoryConfig), "there are two kinds"
     contract = config.contract
     events = "" if isinstance(config, SchedulerConfig) else "; an event likewise, after its time"
@@ -194,6 +196,12 @@ def metrics_text(metrics: models.MetricsConfig) -> str:
     """Returns where metrics and health are served."""
     port = metrics.port or "any free port"
     return f"/metrics and /healthz on {metrics.address}, {port}; unhealthy after {duration_text(metrics.unhealthy_after_ms)}"
+
+
+def delivery_text(delivery: models.DeliveryConfig) -> str:
+    """Returns how punctual delivery works, and what it means for a cancel."""
+    ahead = "about two batches" if delivery.ahead_ms is None else duration_text(delivery.ahead_ms)
+    return f"punctual: rows for Kafka are handed over {ahead} ahead, {delivery.rows:,} at most; a later cancel of them is late"
 
 
 def limits_text(config: SchedulerConfig) -> str:

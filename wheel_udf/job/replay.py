@@ -1,6 +1,6 @@
 """Replays a planned batch with the settings that it was planned with.
 
-Settings that change the rows of a batch (:class:`RowSettings`: contract, memory, limits, clock, until, destinations) belong to the batch that
+Settings that change the rows of a batch (:class:`RowSettings`: contract, memory, limits, clock, until, destinations, punctual delivery) belong to the batch that
 was planned with them. Each start records its own in the checkpoint::
 
     last run        plans batch 7 under its settings, writes one table of two, and is killed
@@ -28,6 +28,7 @@ from wheel_udf.job.models import (
     AnySink,
     ClockConfig,
     ContractConfig,
+    DeliveryConfig,
     JobConfig,
     KafkaSinkConfig,
     KafkaSourceConfig,
@@ -40,6 +41,7 @@ from wheel_udf.job.models import (
     SourceConfig,
     TieredConfig,
 )
+from wheel_udf.job.models.section import all_defaults
 from wheel_udf.job.models.values import RECORDED
 from wheel_udf.platform import Lease, PlannedSettings, last_planned, open_checkpoint, planned_batch
 
@@ -58,6 +60,7 @@ class RowSettings(BaseModel):
         destinations: (name or pattern, sink, path) of each.
         rejects: (sink, path or topic).
         ending_offsets: The option of a Kafka source.
+        delivery: The section; recorded if it is punctual.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -70,6 +73,7 @@ class RowSettings(BaseModel):
     destinations: tuple[tuple[str, str, str | None], ...]
     rejects: tuple[str, str | None]
     ending_offsets: str | None = None
+    delivery: DeliveryConfig = all_defaults(DeliveryConfig)
 
     @classmethod
     def of(cls, config: SchedulerConfig, until_ms: int | None) -> Self:
@@ -83,6 +87,7 @@ class RowSettings(BaseModel):
             destinations=places_of(config),
             rejects=(config.rejects.sink, config.rejects.place),
             ending_offsets=kafka_options.option(config.source.options, _ENDING_OFFSETS),
+            delivery=config.delivery,
         )
 
     @classmethod
@@ -108,6 +113,8 @@ class RowSettings(BaseModel):
         settings = self.model_dump(mode="json", exclude=left_out)
         if self.ending_offsets is None:
             del settings["ending_offsets"]
+        if not self.delivery.punctual:  # as in earlier releases
+            del settings["delivery"]
         return settings
 
 
@@ -153,6 +160,7 @@ def with_row_settings(config: SchedulerConfig, recorded: RowSettings) -> Schedul
         "clock": clock,
         "limits": recorded.limits,
         "levels": recorded.levels,
+        "delivery": recorded.delivery,
         "destinations": sinks,
         "rejects": _sink_of_then(RejectsConfig, config.rejects, *recorded.rejects, "rejects"),
         "source": _source_of_then(config.source, recorded.ending_offsets),

@@ -176,6 +176,8 @@ def _held(report: BatchReport) -> Iterator[Sample]:
         (names.PENDING_BY_LEVEL, ("state", str(level)), rows) for level, rows in held.by_level.items()
     )
     yield from _each(names.PENDING_BY_DELAY_LEVEL, report.levels)
+    if report.in_flight is not None:
+        yield names.IN_FLIGHT, (), report.in_flight
     for name, rows in report.by_destination.items():
         yield names.PENDING_BY_DESTINATION, (OTHER_DESTINATIONS if name == OTHERS else name,), rows
     soon = {} if store is None else store.due_within

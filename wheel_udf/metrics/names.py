@@ -121,6 +121,11 @@ PENDING_BY_DESTINATION: Final = _gauge(
     "Entries in Spark's state by destination, the twenty largest of each shard: a sample of at most 4 MB of a shard, about once a minute.",
     "destination",
 )
+IN_FLIGHT: Final = _gauge(
+    "wheel_in_flight",
+    "rows",
+    "Punctual delivery: pending entries that the sender has got and that are not confirmed.",
+)
 DUE_WITHIN: Final = _gauge(
     "wheel_due_within",
     "rows",

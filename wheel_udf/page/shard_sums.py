@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wheel_udf.wheel import MEMORY_LEVEL, Wheel, chunks_from_text, geometry as geometry_of
+from wheel_udf.wheel import IN_FLIGHT_LEVEL, MEMORY_LEVEL, Wheel, chunks_from_text, geometry as geometry_of
 
 RESTING, HELD = -3, -4
 """Levels of operations of a purgatory that are outside the wheel: between two generations, or held until their id is known to be free."""
@@ -60,7 +60,7 @@ def sums_of_entries(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table:
     Returns:
         Rows of :data:`SUMS_SCHEMA`.
     """
-    return _sums(text, "deliver_at_ms", geometry, clock_ms)
+    return _sums(text, "deliver_at_ms", geometry, clock_ms, outside=(), more=(IN_FLIGHT_LEVEL,))
 
 
 def sums_of_operations(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table:
@@ -68,14 +68,23 @@ def sums_of_operations(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table
     return _sums(text, "look_at_ms", geometry, clock_ms)
 
 
-def _sums(text: str, due_column: str, wheel: Wheel, clock_ms: int) -> pa.Table:
+def _sums(
+    text: str,
+    due_column: str,
+    wheel: Wheel,
+    clock_ms: int,
+    *,
+    outside: tuple[int, ...] = (RESTING, HELD),
+    more: tuple[int, ...] = (),
+) -> pa.Table:
+    """`outside` are the levels whose rows have no place in the wheel, `more` those outside it whose rows are counted where they would be."""
     parts = [SUMS_SCHEMA.empty_table()]
     for chunk in chunks_from_text(text):
-        if chunk.level > MEMORY_LEVEL:
+        if chunk.level > MEMORY_LEVEL or chunk.level in more:
             parts.append(_in_wheel(chunk.table("destination", due_column), due_column, wheel, clock_ms))
-        elif chunk.level in (RESTING, HELD):
-            outside = chunk.table("destination")
-            parts.append(_grouped(outside, np.full(outside.num_rows, chunk.level, np.int32), 0, -1))
+        elif chunk.level in outside:
+            rows = chunk.table("destination")
+            parts.append(_grouped(rows, np.full(rows.num_rows, chunk.level, np.int32), 0, -1))
     grouped = pa.concat_tables(parts).group_by(_KEYS).aggregate([("rows", "sum")])
     return grouped.rename_columns([*_KEYS, "rows"]).select(SUMS_SCHEMA.names).cast(SUMS_SCHEMA)
 

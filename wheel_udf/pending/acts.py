@@ -270,7 +270,7 @@ def _chosen(
     spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, clock_ms: int | None
 ) -> DataFrame:
     """The selected entries as changed commands."""
-    rows = picked.of(pending(spark, work, ids=picked.ids))
+    rows = picked.of(pending(spark, work, ids=picked.ids).where("place <> 'sender'"))
     try:
         return change.of(rows, clock_ms)
     except PySparkException as fault:

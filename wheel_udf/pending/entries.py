@@ -34,7 +34,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 from wheel_udf.commands import MAX_INSTANT_MS, Contract
 from wheel_udf.common import DURATION_RULE, ConfigError, parse_duration_ms
 from wheel_udf.pending.acts_on_state import changed
-from wheel_udf.pending.state import in_state
+from wheel_udf.pending.state import in_state, waiting
 from wheel_udf.platform import committed_offsets, require_checkpoint, version_at
 from wheel_udf.store import STORE_SCHEMA, VERSION, Head, SlotStore, is_far, is_far_column, with_version
 from wheel_udf.wheel import SCHEDULE
@@ -43,7 +43,8 @@ PENDING_COLUMNS: Final = (
     "schedule_id", "seq", "amend", "deliver_at", "scheduled_at", "delay_level_ms", "destination", "key", "value", "headers", "max_lateness_ms", "source", "place",
 )  # fmt: skip
 """``deliver_at`` is the requested due time; ``scheduled_at`` is when the wheel releases the entry, which is later if a delay level has rounded it up.
-``delay_level_ms`` is the span of that level, null without one; ``headers`` is JSON text; ``place`` is where the entry waits: ``state`` or ``store``."""
+``delay_level_ms`` is the span of that level, null without one; ``headers`` is JSON text; ``place`` is where the entry waits: ``state``,
+``store``, or (direct mode, punctual delivery) ``sender``: an act comes too late for it."""
 
 _IS_ENTRY: Final = f"op = {SCHEDULE} AND deliver_at_ms IS NOT NULL"
 
@@ -134,8 +135,10 @@ def pending(
     """
     require_checkpoint(work.checkpoint)
     if work.store is None:
-        rows = in_state(spark, work.query, ids=ids, as_of_ms=as_of_ms)
-        return _public(changed(rows, work.query) if as_of_ms is None else rows, F.lit("state"))
+        rows = waiting(spark, work.query, ids=ids, as_of_ms=as_of_ms)
+        if as_of_ms is None:
+            rows = changed(rows, work.query)
+        return _public(rows, F.when(F.col("in_flight"), "sender").otherwise("state"))
     if as_of_ms is None:
         rows = _pending_in_store(spark, work.store, work.query, ids)
     else:

@@ -19,7 +19,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.platform import batch_at, committed_offsets, identity_of
 from wheel_udf.stream import key_of_shard, shard_of_id
-from wheel_udf.wheel import ENTRY_SCHEMA, MEMORY_SCHEMA, entries_of_text, memory_of_text
+from wheel_udf.wheel import (
+    ENTRY_SCHEMA,
+    MARKED_ENTRY_SCHEMA,
+    MEMORY_SCHEMA,
+    entries_of_text,
+    marked_entries_of_text,
+    memory_of_text,
+)
 
 _FEW_IDS: Final = 20
 """Up to so many ids, only their shards are decoded; of more, some belong to most shards, and the filter would be a long expression."""
@@ -31,6 +38,14 @@ def in_state(
     """Returns the entries in the state of a query after its last committed batch (by an instant), with the columns of ``ENTRY_SCHEMA``; with `ids` only theirs."""
     of_text = partial(entries_of_text, ids=ids)
     return from_state(spark, checkpoint, of_text, ENTRY_SCHEMA, ids=ids, as_of_ms=as_of_ms)
+
+
+def waiting(
+    spark: SparkSession, checkpoint: str, *, ids: Sequence[str] | None = None, as_of_ms: int | None = None
+) -> DataFrame:
+    """As :func:`in_state`, with ``in_flight``: whether the sender of punctual delivery has got the entry."""
+    of_text = partial(marked_entries_of_text, ids=ids)
+    return from_state(spark, checkpoint, of_text, MARKED_ENTRY_SCHEMA, ids=ids, as_of_ms=as_of_ms)
 
 
 def remembered(spark: SparkSession, checkpoint: str, *, ids: Sequence[str] | None = None) -> DataFrame:

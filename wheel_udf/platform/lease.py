@@ -24,7 +24,7 @@ import fcntl
 import os
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -123,13 +123,22 @@ class Lease:
         """Returns a lease inside this one, which is held by acquiring `free`."""
         return _Loan(self._file, free)
 
-    def close_after(self, query: Running) -> None:
-        """Gives the lease back when a query has ended, from a thread that waits for it. Returns at once."""
+    def close_after(self, query: Running, first: Callable[[], None] | None = None) -> None:
+        """Gives the lease back when a query has ended, from a thread that waits for it. Returns at once.
+
+        Args:
+            query: The query.
+            first: Called before the lease is given back.
+        """
 
         def wait() -> None:
             with suppress(Exception):  # why the query has failed is for whoever awaits it
                 query.awaitTermination()
-            self.close()
+            try:
+                if first is not None:
+                    first()
+            finally:
+                self.close()
 
         threading.Thread(target=wait, name="wheel-lease", daemon=True).start()
 

@@ -19,6 +19,7 @@ watch_operator       ``watch``: operations and events in, public frame out
 sharded_query        the query that both share: group by shard, run a worker
 clock_rows           adds the rows of the clock source; the watermark
 sharding             shard of an id, grouping key of a shard
+punctual             how entries are handed to a sender ahead of their due time
 worker               in the Python worker: splits a shard's rows by kind, derives the time
 wheel_worker         in the Python worker of ``schedule``: state, :func:`wheel_udf.wheel.advance`, output rows
 watch_worker         in the Python worker of ``watch``: state, :func:`wheel_udf.purgatory.advance`, output rows
@@ -57,11 +58,16 @@ if TYPE_CHECKING:
     from wheel_udf.stream.outputs import (
         fired as fired,
         leaving as leaving,
+        leaving_ahead as leaving_ahead,
         outcomes as outcomes,
         refused as refused,
         rejects as rejects,
         status as status,
         status_class as status_class,
+    )
+    from wheel_udf.stream.punctual import (
+        DEFAULT_AHEAD_MS as DEFAULT_AHEAD_MS,
+        Punctual as Punctual,
     )
     from wheel_udf.stream.schedule_operator import (
         schedule as schedule,
@@ -98,7 +104,17 @@ else:
         {
             "frame_facts": ("FrameFacts", "facts_of"),
             "observation": ("OBSERVED", "observed"),
-            "outputs": ("fired", "leaving", "outcomes", "refused", "rejects", "status", "status_class"),
+            "outputs": (
+                "fired",
+                "leaving",
+                "leaving_ahead",
+                "outcomes",
+                "refused",
+                "rejects",
+                "status",
+                "status_class",
+            ),
+            "punctual": ("DEFAULT_AHEAD_MS", "Punctual"),
             "schedule_operator": ("schedule", "schedule_stored"),
             "seed_query": ("WatchSeedWorker", "WheelSeedWorker", "parcels", "seeding", "stand_ins"),
             "sharded_query": ("DEFAULT_MEMORY_MS", "clocked"),

@@ -4,7 +4,7 @@
 
     rows of the operator (shard, ..., event_at, tick = null) --.
                                                                 union, with the watermark under the event clock
-    clock source --> (shard, tick = "run|instant|acts") -------'
+    clock source --> (shard, tick = "run|instant|acts") -------'       with a sender "run|instant|acts|news"
 
 Decision: the package's folder is passed to Spark with the registered clock source alone. The process that
 plans a streaming Python source gets no ``--py-files`` (Spark 4.2), unlike the workers on executors, and takes
@@ -24,7 +24,16 @@ from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.datasource import DataSource, DataSourceRegistration
 
-from wheel_udf.clock import CLOCK_FORMAT, Clock, ClockSource, EventClock, HintBoard, StoreClock, clock_options
+from wheel_udf.clock import (
+    CLOCK_FORMAT,
+    SENDER_COLUMN,
+    Clock,
+    ClockSource,
+    EventClock,
+    HintBoard,
+    StoreClock,
+    clock_options,
+)
 from wheel_udf.stream.sharding import key_of_shard
 from wheel_udf.stream.worker import NO_LONG
 
@@ -33,7 +42,13 @@ _EARLIEST, _LATEST = "1678-01-01 00:00:00Z", "2261-12-31 00:00:00Z"
 
 
 def with_clock_rows(
-    rows: DataFrame, clock: Clock | StoreClock, shards: int, board: HintBoard, frame: str
+    rows: DataFrame,
+    clock: Clock | StoreClock,
+    shards: int,
+    board: HintBoard,
+    frame: str,
+    *,
+    has_sender: bool = False,
 ) -> DataFrame:
     """Rows of an operator, plus one row per shard for each tick of the clock.
 
@@ -46,15 +61,17 @@ def with_clock_rows(
         shards: Number of shards.
         board: Where the shards post their answers.
         frame: Name of the operator's frame on the board.
+        has_sender: Whether the query has a sender, whose news are in the clock rows.
     """
     spark = rows.sparkSession
     register(spark, ClockSource)
     ticks = (
         spark.readStream.format(CLOCK_FORMAT)
-        .options(**clock_options(clock, shards, board.folder, frame))
+        .options(**clock_options(clock, shards, board.folder, frame, has_sender=has_sender))
         .load()
     )
-    known = (F.coalesce(F.col(name).cast("string"), F.lit("")) for name in ("run", "instant_ms", "acts"))
+    parts = ("run", "instant_ms", "acts", *([SENDER_COLUMN] if has_sender else []))
+    known = (F.coalesce(F.col(name).cast("string"), F.lit("")) for name in parts)
     own = {
         "shard": key_of_shard(F.col("shard"), shards),
         "tick": F.concat_ws("|", *known),

@@ -20,6 +20,7 @@ from enum import StrEnum
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.common import ContractError
+from wheel_udf.stream.punctual import Punctual
 
 _METADATA_KEY = "wheel_udf"
 
@@ -45,6 +46,7 @@ class FrameFacts:
         frame: Name of this frame on the hint board; empty in a frame of an earlier release.
         leveled: Whether there are delay levels, so that the frame has two more columns.
         stored: Whether far entries wait in a slot store.
+        punctual: How entries are handed to a sender; None without one.
     """
 
     operator: Operator
@@ -55,6 +57,7 @@ class FrameFacts:
     frame: str = field(default_factory=lambda: uuid.uuid4().hex)
     leveled: bool = False
     stored: bool = False
+    punctual: Punctual | None = None
 
     @property
     def is_purgatory(self) -> bool:
@@ -63,7 +66,10 @@ class FrameFacts:
 
     def kind_column(self) -> Column:
         """The column ``kind`` of the frame, with these facts as its metadata."""
-        return F.col("kind").alias("kind", metadata={_METADATA_KEY: json.dumps(asdict(self))})
+        facts = asdict(self)
+        if self.punctual is None:  # as in earlier releases
+            del facts["punctual"]
+        return F.col("kind").alias("kind", metadata={_METADATA_KEY: json.dumps(facts)})
 
 
 def facts_of(frame: DataFrame) -> FrameFacts:
@@ -84,4 +90,6 @@ def facts_of(frame: DataFrame) -> FrameFacts:
             rule="a frame of schedule() or watch(), with its column `kind` and the metadata of that column",
             hint="pass the frame itself, or one read from Delta or Parquet, which keep the metadata",
         )
-    return FrameFacts(**{"frame": ""} | facts | {"operator": Operator(facts["operator"])})
+    punctual = facts.get("punctual")
+    read = {"operator": Operator(facts["operator"]), "punctual": Punctual(**punctual) if punctual else None}
+    return FrameFacts(**{"frame": ""} | facts | read)

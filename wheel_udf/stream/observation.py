@@ -42,9 +42,12 @@ def observed(frame: DataFrame) -> DataFrame:
         late_ms = F.unix_millis("decided_at") - F.unix_millis("at")
     else:
         is_released, late_ms = F.col("kind") == "fired", F.col("lateness_ms")
+    fired = F.count_if(is_released)
+    if facts_of(frame).punctual is not None:  # what the sender has confirmed has fired, too
+        fired += F.coalesce(F.sum(_of_status("confirmed_now")), F.lit(0))
     figures = {
         "received": F.coalesce(F.sum(_of_status("received")), F.lit(0)),
-        "fired": F.count_if(is_released),
+        "fired": fired,
         "missed": F.count_if(F.col("kind") == "missed"),
         "rejected": F.count_if(F.col("kind") == "rejected"),
         "lateness_max_ms": F.max(F.when(is_released, late_ms)),

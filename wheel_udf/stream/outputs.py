@@ -107,6 +107,12 @@ def leaving(frame: DataFrame, facts: FrameFacts) -> DataFrame:
     return rows.select(frame.where("kind = 'fired'"))
 
 
+def leaving_ahead(frame: DataFrame, facts: FrameFacts) -> DataFrame:
+    """The rows for the sender of the query, with the columns of :func:`leaving`; ``fired_at`` is when the batch hands them over."""
+    rows = _LEVELED_ROWS if facts.leveled else _FIRED_ROWS
+    return rows.select(frame.where("kind = 'ahead'"))
+
+
 def refused(frame: DataFrame, facts: FrameFacts) -> DataFrame:
     """The rejects of either operator, with :data:`REJECT_COLUMNS`; ``schedule_id`` of an operation is its ``op_id``."""
     rows = _WATCH_REJECTS if facts.is_purgatory else _REJECTS

@@ -33,11 +33,13 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.clock import Clock, HintBoard, StoreClock
+from wheel_udf.clock import Clock, HintBoard, ProcessingClock, StoreClock
 from wheel_udf.commands import Contract, batch_ms, parse_commands, require_due_column
+from wheel_udf.common import ConfigError
 from wheel_udf.stream.clock_rows import event_column, no_tick
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
 from wheel_udf.stream.outputs import LEVEL_COLUMNS
+from wheel_udf.stream.punctual import Punctual
 from wheel_udf.stream.sharded_query import (
     DEFAULT_MEMORY_MS,
     HEADERS_TYPE,
@@ -57,7 +59,7 @@ from wheel_udf.wheel import STATE_COLUMNS, Limits, Wheel, delay_levels as levels
 _STEP_COLUMNS_OF_LEVELS = ("delay_level_ms", "level_error_ms")
 
 
-def schedule(
+def schedule(  # noqa: PLR0913  # settings of one operator, all by name
     commands: DataFrame,
     *,
     wheel: Wheel,
@@ -67,6 +69,7 @@ def schedule(
     memory_ms: int | None = DEFAULT_MEMORY_MS,
     limit: int | None = None,
     limits: Limits | None = None,
+    punctual: Punctual | None = None,
 ) -> DataFrame:
     """Holds commands in a timing wheel and releases each at its due time.
 
@@ -81,9 +84,11 @@ def schedule(
         memory_ms: How long an ended id is remembered; ``None`` for ever.
         limit: Most rows released in a batch, all shards together (at least one each); ``None`` for no bound.
         limits: How many entries may wait; further ones are rejected. The shards share each limit.
+        punctual: Hands entries to a sender ahead of their due time, which gives them to Kafka at the due time. Only with the processing clock and
+            with ``deliver``; None: each batch releases what is due.
 
     Returns:
-        A streaming frame; ``kind`` is ``fired``, ``missed``, ``rejected`` or ``status``. With delay levels it
+        A streaming frame; ``kind`` is ``fired``, ``missed``, ``rejected``, ``status``, or with `punctual` also ``ahead``. With delay levels it
         also has the columns :data:`~wheel_udf.stream.outputs.LEVEL_COLUMNS`, and ``lateness_ms`` counts from
         ``scheduled_at``.
 
@@ -94,12 +99,13 @@ def schedule(
     """
     check_settings(commands, shards, memory_ms, limit, limits)
     require_due_column(commands.columns)
+    _require_processing(clock, punctual)
     contract = contract or Contract()
     contract = clocked(contract, clock)
     leveled = contract.levels is not None
     return _through_the_wheel(
         _command_rows(parse_commands(commands, contract), shards, leveled=leveled),
-        _facts(wheel, clock, shards, leveled=leveled),
+        _facts(wheel, clock, shards, leveled=leveled, punctual=punctual),
         wheel=wheel,
         clock=clock,
         memory_ms=memory_ms,
@@ -117,6 +123,7 @@ def schedule_stored(
     memory_ms: int | None = DEFAULT_MEMORY_MS,
     limit: int | None = None,
     leveled: bool = False,
+    punctual: Punctual | None = None,
 ) -> DataFrame:
     """Does what :func:`schedule` does, with the rows of a slot store's near partitions.
 
@@ -129,6 +136,7 @@ def schedule_stored(
         memory_ms: As in :func:`schedule`.
         limit: As in :func:`schedule`.
         leveled: Whether the commands were parsed with delay levels.
+        punctual: As in :func:`schedule`; the store's clock must be the wall clock.
 
     Returns:
         As :func:`schedule`.
@@ -139,7 +147,7 @@ def schedule_stored(
     check_settings(near, shards, memory_ms, limit)
     return _through_the_wheel(
         _stored_rows(near, shards, leveled=leveled),
-        _facts(wheel, clock, shards, leveled=leveled, stored=True),
+        _facts(wheel, clock, shards, leveled=leveled, stored=True, punctual=punctual),
         wheel=wheel,
         clock=clock,
         memory_ms=memory_ms,
@@ -147,8 +155,24 @@ def schedule_stored(
     )
 
 
+def _require_processing(clock: Clock, punctual: Punctual | None) -> None:
+    if punctual is not None and not isinstance(clock, ProcessingClock):
+        raise ConfigError(
+            "punctual delivery needs the wall clock",
+            field="clock",
+            value=clock.kind,
+            rule="processing: the sender sends when the wall clock has reached the due time",
+        )
+
+
 def _facts(
-    wheel: Wheel, clock: Clock | StoreClock, shards: int, *, leveled: bool, stored: bool = False
+    wheel: Wheel,
+    clock: Clock | StoreClock,
+    shards: int,
+    *,
+    leveled: bool,
+    stored: bool = False,
+    punctual: Punctual | None = None,
 ) -> FrameFacts:
     return FrameFacts(
         operator=Operator.SCHEDULE,
@@ -158,6 +182,7 @@ def _facts(
         board=str(HintBoard().folder),
         leveled=leveled,
         stored=stored,
+        punctual=punctual,
     )
 
 
@@ -185,6 +210,7 @@ def _through_the_wheel(
         stored=facts.stored,
         limits=limits or Limits(),
         leveled=facts.leveled,
+        punctual=facts.punctual,
     )
     return _public(released, facts)
 
@@ -243,6 +269,7 @@ def _public(released: DataFrame, facts: FrameFacts) -> DataFrame:
     amend, max_lateness_ms, reason_json, status_json = [F.col(DETAIL)] * 4
     due_ms, fired_at_ms = (null_if_absent(name) for name in ("deliver_at_ms", "fired_at_ms"))
     late_ms = F.when(is_fired | is_missed, fired_at_ms - due_ms)
+    leaves = is_fired if facts.punctual is None else is_fired | (kind == "ahead")
     error_ms = F.coalesce(null_if_absent("level_error_ms"), F.lit(0)) if facts.leveled else F.lit(0)
     asked_ms = due_ms - error_ms if facts.leveled else due_ms
     # The requested instant counts, not the rounded one: another list of levels gives no entry another id.
@@ -263,7 +290,7 @@ def _public(released: DataFrame, facts: FrameFacts) -> DataFrame:
         facts.kind_column(),
         "schedule_id",
         F.when(kind != "status", F.col("seq")).alias("seq"),
-        F.when(is_fired, F.md5(identity.cast("binary"))).alias("fire_id"),
+        F.when(leaves, F.md5(identity.cast("binary"))).alias("fire_id"),
         "destination",
         "key",
         "value",
@@ -278,7 +305,7 @@ def _public(released: DataFrame, facts: FrameFacts) -> DataFrame:
         "source",
         rejected_at.alias("rejected_at"),
         F.when(kind == "status", status_json).alias("status"),
-        *_level_columns(is_fired | is_missed, due_ms, error_ms if facts.leveled else None),
+        *_level_columns(leaves | is_missed, due_ms, error_ms if facts.leveled else None),
     )
 
 

@@ -81,7 +81,8 @@ def stepped(
         board_folder=str(board.folder) if _is_local(rows.sparkSession) else None,
         **settings,
     )
-    rows = with_clock_rows(rows, clock, facts.shards, board, facts.frame)
+    has_sender = facts.punctual is not None
+    rows = with_clock_rows(rows, clock, facts.shards, board, facts.frame, has_sender=has_sender)
     return by_shard(rows, function, output_type, state_columns)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import reduce
 from typing import Any, ClassVar, Self
 
@@ -132,6 +132,11 @@ class WheelStatus(ShardStatus):
         full: Used part of each limit, 1 is all.
         spread_now: Ids whose versions are offsets of several partitions.
         ambiguous_now: Schedules without a seq that say something else than another one of their version.
+        in_flight: Of the pending entries, those that the sender of the query has got.
+        handed: Rows of this batch that go to the sender, by destination.
+        handed_largest: As :attr:`largest`, of these rows.
+        confirmed_now: Entries in flight that have fired, as the sender has confirmed.
+        beyond_ms: See :class:`wheel_udf.clock.Answer`, like `complete_ms`.
     """
 
     COUNTED: ClassVar[tuple[str, ...]] = WHEEL_COUNTS
@@ -143,6 +148,17 @@ class WheelStatus(ShardStatus):
     full: Mapping[str, float] = _column("map<string, double>")
     spread_now: int = _column("long")
     ambiguous_now: int = _column("long")
+    in_flight: int = _column("long", default=0)
+    handed: Mapping[str, int] = _column("map<string, long>", default_factory=dict)
+    handed_largest: Mapping[str, int] = _column("map<string, long>", default_factory=dict)
+    confirmed_now: int = _column("long", default=0)
+    beyond_ms: int | None = _column("long", default=None)
+    complete_ms: int | None = _column("long", default=None)
+
+    def answer(self, *, held_input: bool | None = None) -> Answer:
+        """As :meth:`ShardStatus.answer`, with what a sender can do."""
+        answer = super().answer(held_input=held_input)
+        return replace(answer, beyond_ms=self.beyond_ms, complete_ms=self.complete_ms)
 
 
 @dataclass(frozen=True, kw_only=True)

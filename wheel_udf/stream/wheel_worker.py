@@ -8,6 +8,7 @@ Imports numpy, pandas and pyarrow only, besides the standard library and pure mo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -16,22 +17,37 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.stream.status_row import WheelStatus, counts_of
-from wheel_udf.stream.worker import DETAIL, NO_LONG, GroupRows, ShardWorker, as_frame, ddl_of, part
+from wheel_udf.stream.punctual import Punctual
+from wheel_udf.stream.status_row import WheelStatus, counts_of, largest_of
+from wheel_udf.stream.worker import (
+    DETAIL,
+    NO_LONG,
+    GroupRows,
+    ShardWorker,
+    as_frame,
+    batch_of_task,
+    ddl_of,
+    part,
+)
 from wheel_udf.wheel import (
     ACT_SCHEMA,
     BOUNDS,
     CANCEL,
     COMMAND_SCHEMA,
     FAR,
+    HandOver,
     Limits,
+    SenderNews,
     ShardState,
     Step,
     acts_of_texts,
     advance,
     as_commands,
     asked_ms,
+    beyond_ms,
     code_of,
+    complete_ms,
+    horizon_of,
     level_name,
     reason,
 )
@@ -57,7 +73,7 @@ _OUTPUT_SCHEMA = pa.schema(list(_LEVELED_OUTPUT_SCHEMA)[:-1])
 OUTPUT_TYPE = ddl_of(_OUTPUT_SCHEMA)
 """A row that leaves. ``deliver_at_ms`` is when the wheel releases it; without delay levels that is the requested instant.
 
-``detail`` by ``kind``: of a fired row its ``amend`` (null for 0), of a missed row its ``max_lateness_ms``, of
+``detail`` by ``kind``: of a fired row, and of a row that goes to the sender (``ahead``), its ``amend`` (null for 0), of a missed row its ``max_lateness_ms``, of
 a rejected row its reason (the input's ``reject``, JSON), of a status row its JSON
 (:class:`~wheel_udf.stream.status_row.WheelStatus`)."""
 
@@ -107,12 +123,14 @@ class WheelWorker(ShardWorker):
         stored: Whether entries may wait in a slot store.
         limits: How much may be pending, all shards together.
         leveled: Whether there are delay levels: two more input columns, one more output column.
+        punctual: How entries are handed to a sender; None without one.
     """
 
     limit: int | None
     stored: bool = False
     limits: Limits = Limits()  # noqa: RUF009  # frozen
     leveled: bool = False
+    punctual: Punctual | None = None
 
     INPUT: ClassVar[pa.Schema] = _INPUT_SCHEMA
     ABSENT: ClassVar[frozenset[str]] = frozenset(
@@ -130,6 +148,7 @@ class WheelWorker(ShardWorker):
         if rows.acts:
             acted, late = as_commands(state, acts_of_texts(rows.acts, ACT_SCHEMA))
             commands, acts = pa.concat_tables([commands, acted]), acted.num_rows + late
+        over = self._hand_over(shard, rows, state)
         step = advance(
             state,
             commands,
@@ -138,6 +157,7 @@ class WheelWorker(ShardWorker):
             memory_ms=self.memory_ms,
             stored=self.stored,
             limits=self.limits.share(shard, self.shards) if self.limits else None,
+            over=over,
         )
         holds = self.holds(state, step.clock_ms, rows)
         state, rejects = step.state, rows.rejected.num_rows
@@ -151,7 +171,16 @@ class WheelWorker(ShardWorker):
         if step.changed or rejects or holds or late:
             group.update(state.to_row(self.shards))
         status = self._status(shard, rows, commands, step, state, group, acts)
+        if over is not None:
+            status = replace(status, **_sent(step, state, over))
         return _output(step, rows.rejected, self._refused(step), self.posted(status), leveled=self.leveled)
+
+    def _hand_over(self, shard: int, rows: GroupRows, state: ShardState) -> HandOver | None:
+        """How the batch hands entries to the sender; None without one."""
+        if self.punctual is None:
+            return None
+        news = SenderNews.from_text(rows.news) if rows.news else None
+        return self.punctual.hand_over(batch_of_task()[0], shard, self.shards, news, state.in_flight)
 
     def _full(self, shard: int, step: Step, state: ShardState) -> dict[str, float]:
         """Used part of each limit, as far as this batch touched it; 1 is all."""
@@ -212,6 +241,18 @@ class WheelWorker(ShardWorker):
         )
 
 
+def _sent(step: Step, state: ShardState, over: HandOver) -> dict[str, Any]:
+    """The columns of a status row about the sender."""
+    return {
+        "in_flight": state.in_flight,
+        "handed": counts_of(step.handed["destination"]),
+        "handed_largest": largest_of(step.handed),
+        "confirmed_now": step.confirmed,
+        "beyond_ms": beyond_ms(state, horizon_of(over, step.clock_ms)),
+        "complete_ms": complete_ms(state),
+    }
+
+
 def _output(
     step: Step, rejected: pa.Table, refused: pa.Table | None, status: str, *, leveled: bool
 ) -> pd.DataFrame:
@@ -220,12 +261,20 @@ def _output(
     max_lateness_ms = step.missed["max_lateness_ms"].cast(pa.string())
     parts = [
         rows("fired", step.fired, fired_at_ms=step.clock_ms, detail=_amend_of(step.fired)),
+        *_ahead(rows, step),
         rows("missed", step.missed, fired_at_ms=step.clock_ms, detail=max_lateness_ms),
         rows("rejected", rejected, detail=rejected["reject"]),
         *([] if refused is None else [rows("rejected", refused, detail=refused["reject"])]),
         part(schema, "status", 1, {DETAIL: pa.array([status])}),
     ]
     return as_frame(parts)
+
+
+def _ahead(rows: Callable[..., pa.Table], step: Step) -> list[pa.Table]:
+    """The rows for the sender."""
+    if not step.handed.num_rows:
+        return []
+    return [rows("ahead", step.handed, fired_at_ms=step.clock_ms, detail=_amend_of(step.handed))]
 
 
 def _amend_of(entries: pa.Table) -> pa.ChunkedArray | None:

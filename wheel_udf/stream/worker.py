@@ -59,6 +59,7 @@ class GroupRows:
         run: Run of the clock source, from a clock row; ``None`` without a clock row.
         acts: Rows of acts, as encoded tables (:func:`wheel_udf.wheel.acts_of_texts`), from the clock rows.
         latest_event_ms: Largest event time of the good rows; ``None`` if none is known.
+        news: The news of the sender, from a clock row; empty without one.
     """
 
     good: pa.Table
@@ -67,6 +68,7 @@ class GroupRows:
     run: str | None
     latest_event_ms: int | None
     acts: tuple[str, ...] = ()
+    news: str = ""
 
     @property
     def received(self) -> int:
@@ -75,7 +77,7 @@ class GroupRows:
 
 
 def _split(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection[str]) -> GroupRows:
-    """Splits the rows of a group by kind: clock rows have a ``tick`` (``run|instant|acts``), rejected rows a ``reject``.
+    """Splits the rows of a group by kind: clock rows have a ``tick`` (``run|instant|acts``, with a sender ``run|instant|acts|news``), rejected rows a ``reject``.
 
     Each chunk is converted to Arrow separately and before anything else: pandas tests every object for null
     in Python and takes rows column by column; either costs as much as the whole step.
@@ -99,7 +101,9 @@ def _split(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection
             rows = rows.filter(rows["reject"].is_null())
         good.append(rows)
         latest += _latest_event_ms(frame)
-    runs, instants, acts = zip(*(tick.split("|") for tick in ticks), strict=True) if ticks else ((), (), ())
+    runs, instants, acts, *news = (
+        zip(*(tick.split("|") for tick in ticks), strict=True) if ticks else ((), (), ())
+    )
     return GroupRows(
         good=pa.concat_tables(good),
         rejected=pa.concat_tables(rejected),
@@ -107,6 +111,7 @@ def _split(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection
         run=runs[0] if runs else None,
         latest_event_ms=max(latest, default=None),
         acts=tuple(text for each in acts for text in each.split(",") if text),
+        news=news[0][-1] if news else "",
     )
 
 
@@ -243,7 +248,7 @@ class ShardWorker(ABC):
             late_ms: The lateness of each of them.
             group: Spark's state of the group.
         """
-        batch_id, query_id = _batch_of_task()
+        batch_id, query_id = batch_of_task()
         held = holdings_of(state.text, clock_ms, self.wheel.levels)
         sampled = is_time_to_sample(query_id, shard, int(group.getCurrentProcessingTimeMs()))
         return {
@@ -301,7 +306,7 @@ def _silence_pyspark() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.sql\.pandas\.serializers")
 
 
-def _batch_of_task() -> tuple[int, str]:
+def batch_of_task() -> tuple[int, str]:
     """Batch id and query id of the running task; -1 and an empty text outside Spark.
 
     Spark passes them to tasks as local properties (``MicroBatchExecution.BATCH_ID_KEY``,

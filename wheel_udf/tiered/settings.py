@@ -9,7 +9,7 @@ from wheel_udf.clock import EventClock, ProcessingClock
 from wheel_udf.commands import Contract
 from wheel_udf.common import ConfigError
 from wheel_udf.store import DEFAULT_KEEP_MS, StoreLayout
-from wheel_udf.stream import DEFAULT_MEMORY_MS
+from wheel_udf.stream import DEFAULT_MEMORY_MS, Punctual
 from wheel_udf.wheel import Limits, Wheel
 
 
@@ -29,6 +29,7 @@ class TieredWheel:
         on_limit: What happens at a limit: ``reject`` new entries, or ``pause`` the intake (not with the event clock, which would stop).
         history_ms: How long rows stay in the store after their due time.
         keep_ms: How long a new store keeps files and log entries that nothing needs any more.
+        punctual: How entries are handed to a sender ahead of their due time; ``None``: batches release what is due.
 
     Raises:
         ConfigError: ``pause`` with the event clock.
@@ -45,6 +46,7 @@ class TieredWheel:
     on_limit: Literal["reject", "pause"] = "reject"
     history_ms: int = 0
     keep_ms: int = DEFAULT_KEEP_MS
+    punctual: Punctual | None = None
 
     def __post_init__(self) -> None:
         if self.on_limit == "pause" and isinstance(self.clock, EventClock):

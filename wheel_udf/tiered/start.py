@@ -28,7 +28,7 @@ which takes a while if it moves millions of rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pyspark.sql import DataFrame
@@ -36,6 +36,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from wheel_udf.clock import EventClock, ProcessingClock, StoreClock
 from wheel_udf.commands import Contract, parse_commands, require_due_column
+from wheel_udf.common import ConfigError
 from wheel_udf.delivery import (
     AVAILABLE_NOW,
     BatchReport,
@@ -48,7 +49,7 @@ from wheel_udf.delivery import (
 from wheel_udf.pending import PendingWork
 from wheel_udf.platform import Lease
 from wheel_udf.store import DEFAULT_KEEP_MS, SlotStore, StoreLayout, store_lease
-from wheel_udf.stream import DEFAULT_MEMORY_MS, clocked, observed, schedule_stored
+from wheel_udf.stream import DEFAULT_MEMORY_MS, Punctual, clocked, observed, schedule_stored
 from wheel_udf.tiered.checks import check_tiered, open_identity, require_one_another
 from wheel_udf.tiered.pressure import Pressure
 from wheel_udf.tiered.run import TieredRun
@@ -137,6 +138,7 @@ def start_tiered(
             memory_ms=what.memory_ms,
             limit=what.limit,
             leveled=what.contract.levels is not None,
+            punctual=_punctual(what, bounded=run.bounded),
         )
         wheel = deliver(
             observed(near) if outlet.observes else near,
@@ -174,6 +176,7 @@ def schedule_tiered(  # noqa: PLR0913  # each is a setting of its own
     on_limit: Literal["reject", "pause"] = "reject",
     history_ms: int = 0,
     keep_ms: int = DEFAULT_KEEP_MS,
+    punctual: Punctual | None = None,
     trigger: str = "1 second",
     name: str = "wheel",
     on_batch: Callable[[BatchReport], None] | None = None,
@@ -198,6 +201,7 @@ def schedule_tiered(  # noqa: PLR0913  # each is a setting of its own
         on_limit: What happens at a limit: ``reject`` new entries, or ``pause`` the intake (not with the event clock).
         history_ms: How long rows stay in the store after their due time.
         keep_ms: How long a new store keeps files and log entries that nothing needs any more.
+        punctual: As for :func:`~wheel_udf.schedule`.
         trigger: An interval such as ``"1 second"``, or ``"available-now"``.
         name: Label in metrics and of new transaction ids.
         on_batch: Called after each batch of the wheel.
@@ -222,11 +226,21 @@ def schedule_tiered(  # noqa: PLR0913  # each is a setting of its own
         on_limit=on_limit,
         history_ms=history_ms,
         keep_ms=keep_ms,
+        punctual=punctual,
     )
     outlet = Outlet(destinations, rejects)
     return start_tiered(
         commands, what, outlet=outlet, checkpoint=checkpoint, trigger=trigger, name=name, on_batch=on_batch
     )
+
+
+def _punctual(what: TieredWheel, *, bounded: bool) -> Punctual | None:
+    """How entries are handed to the sender; with bounded input, which ends before the sender is done, none are."""
+    if what.punctual is not None and not isinstance(what.clock, ProcessingClock):
+        raise ConfigError(
+            "punctual delivery needs the wall clock", field="clock", value=what.clock.kind, rule="processing"
+        )
+    return replace(what.punctual, rows=0) if what.punctual is not None and bounded else what.punctual
 
 
 def _intake(parsed: DataFrame, run: TieredRun, checkpoint: str, trigger: str, name: str) -> StreamingQuery:

@@ -41,6 +41,7 @@ versions                  the fold: which commands win, how each of them ends. I
                           ``known`` (what is known of an id), ``ambiguous``, ``late_acts``, ``settle`` (outcomes),
                           ``store_reports``
 memory                    what is remembered of ended ids, and for how long
+in_flight, sender_news    entries handed to a sender ahead of their due time, and what it has confirmed
 acted                     acts on entries of the state: their rows, completed from the entries
 seed                      the state of a shard made anew from its rows, for another geometry or number of shards
 limits, shard_limits      back-pressure: the bounds on pending entries; how many of them a shard holds
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         merged as merged,
     )
     from wheel_udf.wheel.chunks import (
+        IN_FLIGHT_LEVEL as IN_FLIGHT_LEVEL,
         MEMORY_LEVEL as MEMORY_LEVEL,
         Chunk as Chunk,
         table_to_text as table_to_text,
@@ -108,6 +110,12 @@ if TYPE_CHECKING:
     )
     from wheel_udf.wheel.id_index import (
         INDEX_BYTES as INDEX_BYTES,
+    )
+    from wheel_udf.wheel.in_flight import (
+        HandOver as HandOver,
+        beyond_ms as beyond_ms,
+        complete_ms as complete_ms,
+        horizon_of as horizon_of,
     )
     from wheel_udf.wheel.known import (
         ENDED as ENDED,
@@ -154,6 +162,12 @@ if TYPE_CHECKING:
         runs_of as runs_of,
         seeded as seeded,
     )
+    from wheel_udf.wheel.sender_news import (
+        Confirmed as Confirmed,
+        SenderNews as SenderNews,
+        confirmed_of as confirmed_of,
+        text_of as text_of,
+    )
     from wheel_udf.wheel.shard_state import (
         FORMAT_VERSION as FORMAT_VERSION,
         HEAD_COLUMNS as HEAD_COLUMNS,
@@ -164,9 +178,11 @@ if TYPE_CHECKING:
         ShardState as ShardState,
     )
     from wheel_udf.wheel.shard_text import (
+        MARKED_ENTRY_SCHEMA as MARKED_ENTRY_SCHEMA,
         chunks_from_text as chunks_from_text,
         chunks_to_text as chunks_to_text,
         entries_of_text as entries_of_text,
+        marked_entries_of_text as marked_entries_of_text,
         memory_of_text as memory_of_text,
     )
     from wheel_udf.wheel.step import (
@@ -180,6 +196,7 @@ else:
             "acted": ("ACT_SCHEMA", "acts_of_texts", "as_commands"),
             "buckets": ("Buckets", "merged"),
             "chunks": (
+                "IN_FLIGHT_LEVEL",
                 "MEMORY_LEVEL",
                 "Chunk",
                 "table_to_text",
@@ -206,6 +223,7 @@ else:
                 "holdings_of",
             ),
             "id_index": ("INDEX_BYTES",),
+            "in_flight": ("HandOver", "beyond_ms", "complete_ms", "horizon_of"),
             "known": ("ENDED", "FIRED", "IN_STORE", "WAITING"),
             "lateness": ("LatenessHistogram",),
             "limits": ("BOUNDS", "Held", "Limits", "code_of", "judge", "reason"),
@@ -228,6 +246,7 @@ else:
                 "without",
             ),
             "seed": ("Seed", "runs_of", "seeded"),
+            "sender_news": ("Confirmed", "SenderNews", "confirmed_of", "text_of"),
             "shard_state": (
                 "FORMAT_VERSION",
                 "HEAD_COLUMNS",
@@ -238,9 +257,11 @@ else:
                 "ShardState",
             ),
             "shard_text": (
+                "MARKED_ENTRY_SCHEMA",
                 "chunks_from_text",
                 "chunks_to_text",
                 "entries_of_text",
+                "marked_entries_of_text",
                 "memory_of_text",
             ),
             "step": ("Step", "advance"),

@@ -51,6 +51,12 @@ REWRITE_BELOW: Final = 256
 """A chunk with fewer rows is written anew when rows are removed."""
 
 _REWRITE_AT_GONE = 0.25
+IN_FLIGHT_LEVEL = -1
+"""The ``level`` of chunks of entries that were handed to the sender of the query (:mod:`wheel_udf.wheel.in_flight`); their ``group`` is the batch."""
+
+GIVEN_TO_NONE = -1
+"""The ``group`` of entries in flight that the present sender has not got."""
+
 _COMPRESS_FROM_BYTES = 16_384
 
 _LEVEL_COLUMNS = ("delay_level_ms", "level_error_ms")

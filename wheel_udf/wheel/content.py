@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.wheel.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL, Chunk
 from wheel_udf.wheel.id_index import INDEX_LEVEL, trusted
 from wheel_udf.wheel.shard_text import chunks_from_text, chunks_to_text
 
@@ -39,8 +39,13 @@ class Content:
 
     @cached_property
     def entries(self) -> tuple[Chunk, ...]:
-        """The chunks of pending entries."""
+        """The chunks of pending entries, without those in flight."""
         return tuple(chunk for chunk in self.chunks if chunk.level > MEMORY_LEVEL)
+
+    @cached_property
+    def in_flight(self) -> tuple[Chunk, ...]:
+        """The chunks of entries that the sender of the query has got."""
+        return tuple(chunk for chunk in self.chunks if chunk.level == IN_FLIGHT_LEVEL)
 
     @cached_property
     def memory(self) -> tuple[Chunk, ...]:

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 
 from wheel_udf.common import WHEEL_COUNTS, GeometryChangedError, StateTooLargeError
-from wheel_udf.wheel.chunks import Chunk, encoded
+from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, Chunk, encoded
 from wheel_udf.wheel.content import Content
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.id_index import Places, indexed, places_of
@@ -118,8 +118,8 @@ class ShardState(Kept):
     Attributes:
         wheel: The geometry.
         clock_ms: The last clock written; ``None`` before the first.
-        next_due_ms: Earliest ``deliver_at_ms`` pending; ``None`` when nothing is.
-        pending: Number of pending entries.
+        next_due_ms: Earliest ``deliver_at_ms`` pending; ``None`` when nothing is. What a sender has got does not count.
+        pending: Number of pending entries, those in flight included.
         far: Number of entries that wait in the slot store, as far as this shard was informed.
         counts: Rows by outcome since the beginning, a key for each of
             :data:`~wheel_udf.common.outcomes.WHEEL_COUNTS`.
@@ -158,8 +158,18 @@ class ShardState(Kept):
 
     @property
     def entry_chunks(self) -> tuple[Chunk, ...]:
-        """The chunks that hold pending entries."""
+        """The chunks that hold the entries of the buckets."""
         return self.content.entries
+
+    @property
+    def in_flight_chunks(self) -> tuple[Chunk, ...]:
+        """The chunks of entries that were handed to the sender of the query, and are not confirmed."""
+        return self.content.in_flight
+
+    @property
+    def in_flight(self) -> int:
+        """Number of entries in flight."""
+        return sum(chunk.rows for chunk in self.in_flight_chunks)
 
     @property
     def memory_chunks(self) -> tuple[Chunk, ...]:
@@ -183,17 +193,24 @@ class ShardState(Kept):
         entries: Sequence[Chunk],
         memory: Sequence[Chunk],
     ) -> ShardState:
-        """The state with these chunks at this clock, all of them in the index; the other scalars are computed from the chunks."""
-        chunks, runs = indexed([*entries, *memory], self.content.index)
+        """The state with these chunks at this clock; the other scalars are computed from the chunks.
+
+        `entries` are the chunks of pending entries, those in flight included. All others are in the index: a command finds an entry
+        in flight by its memory record.
+        """
+        in_flight = [chunk for chunk in entries if chunk.level == IN_FLIGHT_LEVEL]
+        chunks, runs = indexed(
+            [*(chunk for chunk in entries if chunk.level != IN_FLIGHT_LEVEL), *memory], self.content.index
+        )
         return ShardState(
             wheel=self.wheel,
             clock_ms=clock_ms,
-            next_due_ms=min((chunk.low_ms for chunk in entries), default=None),
+            next_due_ms=min((chunk.low_ms for chunk in entries if not _is_given(chunk)), default=None),
             pending=sum(chunk.rows for chunk in entries),
             far=far,
             counts=counts,
             levels={level_ms: count for level_ms, count in sorted(levels.items()) if count},
-            content=Content(chunks=[*chunks, *runs]),
+            content=Content(chunks=[*chunks, *in_flight, *runs]),
         )
 
     def to_row(self, shards: int) -> tuple[object, ...]:
@@ -253,6 +270,11 @@ STATE_COLUMNS: Mapping[str, str] = {
 """Name and Spark type of each column of the state store's row."""
 
 _ARROW_OF = {"int": pa.int32(), "long": pa.int64(), "string": pa.large_string()}
+
+
+def _is_given(chunk: Chunk) -> bool:
+    """Whether the sender of the query has the entries of a chunk."""
+    return chunk.level == IN_FLIGHT_LEVEL and chunk.group != GIVEN_TO_NONE
 
 
 def fingerprint(wheel: Wheel, shards: int) -> str:

@@ -26,7 +26,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.wheel.chunks import MEMORY_LEVEL, UNNUMBERED, Chunk, Span, table_from_text, table_to_text
+from wheel_udf.wheel.chunks import (
+    IN_FLIGHT_LEVEL,
+    MEMORY_LEVEL,
+    UNNUMBERED,
+    Chunk,
+    Span,
+    table_from_text,
+    table_to_text,
+)
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 
 _ID = "schedule_id"
@@ -44,6 +52,11 @@ _DIRECTORY_SCHEMA = pa.schema(
 _FULL_DIRECTORY_SCHEMA = pa.schema(
     [*_DIRECTORY_SCHEMA, ("number", pa.int64()), ("head", pa.int64()), ("gone", pa.int64())]
 )
+
+
+_IN_FLIGHT = pa.field("in_flight", pa.bool_())
+MARKED_ENTRY_SCHEMA = ENTRY_SCHEMA.append(_IN_FLIGHT)
+"""An entry, and whether a sender has got it."""
 
 
 def chunks_to_text(chunks: Sequence[Chunk]) -> str:
@@ -98,8 +111,19 @@ def directory_of(text: str) -> pa.Table:
 
 def entries_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
     """All pending entries (``ENTRY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state row."""
-    tables = _tables([chunk for chunk in chunks_from_text(text) if chunk.level > MEMORY_LEVEL], ids)
-    return pa.concat_tables(tables) if tables else ENTRY_SCHEMA.empty_table()
+    return marked_entries_of_text(text, ids).drop_columns([_IN_FLIGHT.name])
+
+
+def marked_entries_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
+    """As :func:`entries_of_text`, with ``in_flight``: whether a sender has got the entry (``MARKED_ENTRY_SCHEMA``)."""
+    chunks = chunks_from_text(text)
+    marked = [MARKED_ENTRY_SCHEMA.empty_table()]
+    for in_flight in (False, True):
+        wanted = [c for c in chunks if (c.level == IN_FLIGHT_LEVEL if in_flight else c.level > MEMORY_LEVEL)]
+        for rows in _tables(wanted, ids):
+            marks = pa.repeat(pa.scalar(in_flight), rows.num_rows)
+            marked.append(rows.append_column(_IN_FLIGHT, marks))
+    return pa.concat_tables(marked)
 
 
 def memory_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:

@@ -7,6 +7,7 @@ result, so a replayed batch writes the same bytes. The order of effects at one i
    in which its entry would fire still cancels it.
 2. The clock moves to the batch's instant, or stays if that is earlier: it never goes backwards.
 3. Buckets whose slot the clock has reached are opened. What is due leaves, oldest first, up to ``limit``.
+   With a sender (``over``), what is due soon after leaves, too: it is handed over ahead (:mod:`wheel_udf.wheel.in_flight`).
 4. The rest of the opened buckets (the cascade), and new entries, are placed by the new clock
    (:mod:`wheel_udf.wheel.buckets`).
 
@@ -41,6 +42,7 @@ import pyarrow.compute as pc
 from wheel_udf.wheel.buckets import BACKLOG_ROWS, Buckets, merged
 from wheel_udf.wheel.chunks import LARGEST_ROWS, MEMORY_LEVEL, Chunk
 from wheel_udf.wheel.geometry import INT64_MAX
+from wheel_udf.wheel.in_flight import HandOver, handed_over, horizon_of, is_still, settled
 from wheel_udf.wheel.known import ENDED, FIRED
 from wheel_udf.wheel.limits import Limits
 from wheel_udf.wheel.memory import remember
@@ -72,6 +74,8 @@ class Step:
             where there are none.
         fullest: How full the groups are that new entries came to (see
             :attr:`wheel_udf.wheel.limits.Verdict.fullest`).
+        handed: Entries handed to the sender of the query ahead of their due time, oldest first.
+        confirmed: Number of entries in flight that have fired, as the sender has confirmed.
     """
 
     state: ShardState
@@ -83,6 +87,8 @@ class Step:
     ambiguous: int = 0
     refused: pa.Table | None = None
     fullest: Mapping[str, int] = field(default_factory=dict)
+    handed: pa.Table = field(default_factory=ENTRY_SCHEMA.empty_table)
+    confirmed: int = 0
 
 
 def advance(
@@ -94,6 +100,7 @@ def advance(
     memory_ms: int | None,
     stored: bool = False,
     limits: Limits | None = None,
+    over: HandOver | None = None,
 ) -> Step:
     """Advances a shard to ``now_ms`` with a batch of commands.
 
@@ -105,10 +112,11 @@ def advance(
         memory_ms: How long ended ids are remembered, from their end; ``None`` for ever.
         stored: Whether entries may wait in a slot store.
         limits: How much may be pending here; ``None`` for no bound.
+        over: How entries are handed to the sender of the query ahead of their due time; ``None`` without a sender.
     """
     clock_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
     quiet = rows is None or rows.num_rows == 0
-    if quiet and (state.next_due_ms is None or state.next_due_ms > clock_ms):
+    if quiet and is_still(state, over, clock_ms):
         nothing = ENTRY_SCHEMA.empty_table()
         return Step(state, clock_ms, nothing, nothing, changed=False)
 
@@ -116,21 +124,28 @@ def advance(
     folded = None if quiet else fold(state, rows, clock_ms, memory_ms, stored=stored, limits=shard_limits)
     buckets = Buckets(state.wheel)
     levels = Counter(state.levels)
-    closed, opened = _open_reached(state, buckets, folded, clock_ms, limit, levels)
-    due, waiting = _split_due(opened, clock_ms, limit)
+    horizon_ms = horizon_of(over, clock_ms)
+    closed, opened = _open_reached(state, buckets, folded, (clock_ms, horizon_ms), limit, levels)
+    flight = settled(state, over, clock_ms)
+    due_again, flown = _split_due(flight.again, clock_ms, limit)
+    due, waiting = _split_due(opened, clock_ms, _less(limit, due_again))
+    due = _merged_due(due_again, due)
     fired, missed = _split_missed(due, clock_ms)
+    handed = handed_over(flown, waiting, over, clock_ms, _less(limit, due))
 
     counts = dict(state.counts)
     for outcome, more in (folded.counts if folded else {}).items():
         counts[outcome] += more
-    counts["fired"] += fired.num_rows
+    counts["fired"] += fired.num_rows + flight.confirmed
     counts["missed"] += missed.num_rows
     levels.subtract(count_levels(due))
+    levels.subtract(flight.levels)
 
     records = [
         *([folded.records] if folded else []),
         _released(fired, FIRED, clock_ms),
         _released(missed, ENDED, clock_ms),
+        *([_released(handed.new, FIRED, handed.new["deliver_at_ms"].to_numpy())] if over else []),
     ]
     memory = remember(
         state.memory_chunks,
@@ -140,17 +155,28 @@ def advance(
         level=MEMORY_LEVEL,
         time_column="ended_at_ms",
     )
-    entries = merged([*closed, *buckets.place(waiting, clock_ms)], clock_ms=clock_ms)
+    entries = merged([*closed, *_placed(handed.waiting, buckets, clock_ms, horizon_ms)], clock_ms=clock_ms)
+    entries += [*flight.chunks, *handed.chunks]
     far = state.far + (folded.far if folded else 0)
     after = state.with_chunks(clock_ms, far, counts, levels, entries, memory)
     if folded is None:
-        return Step(after, clock_ms, fired, missed, changed=True)
+        return Step(
+            after,
+            clock_ms,
+            fired,
+            missed,
+            changed=True,
+            handed=handed.entries,
+            confirmed=flight.confirmed,
+        )
     return Step(
         after,
         clock_ms,
         fired,
         missed,
         changed=True,
+        handed=handed.entries,
+        confirmed=flight.confirmed,
         spread=folded.spread,
         ambiguous=folded.ambiguous,
         refused=folded.refused if folded.refused.num_rows else None,
@@ -162,7 +188,7 @@ def _open_reached(
     state: ShardState,
     buckets: Buckets,
     folded: Folded | None,
-    clock_ms: int,
+    instants: tuple[int, int],
     limit: int | None,
     levels: Counter[int],
 ) -> tuple[list[Chunk], pa.Table]:
@@ -174,6 +200,7 @@ def _open_reached(
     closed: list[Chunk] = []
     opened: list[pa.Table] = []
     removed_from = folded.removed if folded else {}
+    clock_ms, horizon_ms = instants
     latest_ms = _latest_needed(state.entry_chunks, removed_from, clock_ms, limit)
     for number, chunk in enumerate(state.entry_chunks):
         removed = removed_from.get(number)
@@ -184,7 +211,7 @@ def _open_reached(
         # Small chunks of a backlog are opened once and become runs, so that there are few.
         wanted = chunk.low_ms <= latest_ms or 2 * chunk.rows < BACKLOG_ROWS
         if (
-            wanted and buckets.reached(chunk, clock_ms)
+            wanted and buckets.reached(chunk, horizon_ms)
         ) or chunk.rows > 2 * LARGEST_ROWS:  # such a chunk is of an earlier format
             table = chunk.table()
             opened.append(table if removed is None else without(table, removed))
@@ -218,6 +245,30 @@ def _latest_needed(
     return INT64_MAX
 
 
+def _placed(entries: pa.Table, buckets: Buckets, clock_ms: int, horizon_ms: int) -> list[Chunk]:
+    """Places the entries that stay, by the horizon: what it has passed is opened in each batch, so it is kept apart from the rest."""
+    if horizon_ms == clock_ms:
+        return buckets.place(entries, clock_ms)
+    passed = pc.less_equal(entries["deliver_at_ms"], horizon_ms)
+    return [
+        *buckets.place(entries.filter(passed), clock_ms),
+        *buckets.place(entries.filter(pc.invert(passed)), horizon_ms),
+    ]
+
+
+def _less(limit: int | None, released: pa.Table) -> int | None:
+    """What a limit leaves."""
+    return None if limit is None else limit - released.num_rows
+
+
+def _merged_due(again: pa.Table, due: pa.Table) -> pa.Table:
+    """What is due, oldest first, from two tables of that order."""
+    if not again.num_rows:
+        return due
+    both = pa.concat_tables([again, due])
+    return both.take(pc.sort_indices(both, sort_keys=OLDEST_FIRST))
+
+
 def _split_due(entries: pa.Table, clock_ms: int, limit: int | None) -> tuple[pa.Table, pa.Table]:
     """Splits entries into those released now, oldest first, and those that stay."""
     is_due = pc.less_equal(entries["deliver_at_ms"], clock_ms)
@@ -240,11 +291,11 @@ def _split_missed(due: pa.Table, clock_ms: int) -> tuple[pa.Table, pa.Table]:
     return due.filter(pa.array(on_time)), due.filter(pa.array(~on_time))
 
 
-def _released(entries: pa.Table, status: int, clock_ms: int) -> pa.Table:
-    """Memory records of released entries."""
+def _released(entries: pa.Table, status: int, ended_ms: int | Int64s) -> pa.Table:
+    """Memory records of released entries, which end at one instant or each at its own."""
     rows = entries.num_rows
     due = asked_ms(entries) if status == FIRED else pa.nulls(rows, pa.int64())
     rank = rank_of(entries["amend"].to_numpy(), SCHEDULE)
-    ended, now = (pa.array(np.full(rows, value)) for value in (status, clock_ms))
+    ended, now = (pa.array(np.full(rows, value)) for value in (status, ended_ms))
     columns = [entries["schedule_id"], entries["seq"], pa.array(rank), ended, due, now]
     return pa.table(columns, names=MEMORY_SCHEMA.names).cast(MEMORY_SCHEMA)

@@ -267,3 +267,11 @@ def test_ambiguous_commands_are_told_with_the_advice_to_give_a_seq() -> None:
         summary.add(report(batch_id, ambiguous=3))
     warning = "  warning     6 ambiguous: no seq, and the id and event time of another command, which was kept; give a seq"
     assert summary.render().splitlines()[-1] == warning
+
+
+def test_the_line_says_what_is_in_flight_where_there_is_a_sender() -> None:
+    assert "in flight" not in progress_line(report(pending=3))
+    assert progress_line(report(pending=3, in_flight=0)).endswith("| in flight 0")
+    assert progress_line(report(pending=1_200, in_flight=1_000, missed=2)).endswith(
+        "| in flight 1,000 | missed 2"
+    )

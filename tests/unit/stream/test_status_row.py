@@ -25,6 +25,12 @@ OF_WHEEL = {
     "full": {"pending": 0.5},
     "spread_now": 0,
     "ambiguous_now": 0,
+    "in_flight": 3,
+    "handed": {"out": 2},
+    "handed_largest": {"out": 90},
+    "confirmed_now": 1,
+    "beyond_ms": 70,
+    "complete_ms": None,
 }
 OF_WATCH = {"resting": 0, "ahead": 1, "decided_now": 2}
 

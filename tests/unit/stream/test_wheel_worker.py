@@ -9,11 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from wheel_udf.common.errors import GeometryChangedError
+from wheel_udf.common.errors import ConfigError, GeometryChangedError
+from wheel_udf.stream import wheel_worker
+from wheel_udf.stream.punctual import Punctual
 from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.wheel_worker import WheelWorker, command_bits
 from wheel_udf.stream.worker import NO_LONG
 from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.sender_news import Confirmed, SenderNews
 from wheel_udf.wheel.shard_state import STATE_COLUMNS
 
 if TYPE_CHECKING:
@@ -302,3 +305,76 @@ def test_an_instant_in_the_clock_row_and_a_reject_make_a_shard_write_its_clock_a
     group.processing_ms = T0 + 90
     run(what, group, command("bad", NO_LONG, reject="{}"))
     assert group.get[clock] == T0 + 90
+
+
+# ---- a sender ---------------------------------------------------------------------------------------------------------
+
+
+def punctual(**settings: Any) -> WheelWorker:
+    return step(punctual=Punctual(**{"ahead_ms": 4_000, **settings}))
+
+
+def news_tick(*confirmed: Confirmed, ahead_ms: int = 4_000, rows: int = 100) -> dict[str, Any]:
+    text = SenderNews(ahead_ms, rows, 10**8, confirmed).to_text()
+    return tick() | {"tick": f"run-1|||{text}"}
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """The number of the batch, which Spark tells its tasks."""
+    batch = {"id": 7}
+    monkeypatch.setattr(wheel_worker, "batch_of_task", lambda: (batch["id"], "query"))
+    return batch
+
+
+def test_rows_within_reach_of_the_sender_leave_ahead_and_are_told_by_destination(
+    batches: dict[str, int],
+) -> None:
+    group, what = Group(), punctual()
+    group.processing_ms = T0
+    out = run(what, group, command("a", T0 + 3_000), command("b", T0), command("c", T0 + 9_000))
+    assert of_kind(out, "ahead", "schedule_id", "deliver_at_ms", "fired_at_ms") == [("a", T0 + 3_000, T0)]
+    assert of_kind(out, "fired", "schedule_id") == [("b",)]
+    status = status_of(out)
+    assert (status["pending"], status["in_flight"], status["handed"]) == (2, 1, {"out": 1})
+    assert (status["next_due_ms"], status["beyond_ms"], status["complete_ms"]) == (
+        T0 + 9_000,
+        T0 + 9_000,
+        T0 + 3_000,
+    )
+
+
+def test_the_news_of_a_tick_confirm_and_set_how_far_ahead_and_how_many(batches: dict[str, int]) -> None:
+    group, what = Group(), punctual()
+    group.processing_ms = T0
+    run(what, group, command("a", T0 + 3_000), command("b", T0 + 9_000), command("c", T0 + 9_500))
+    batches["id"] = 8
+    group.processing_ms = T0 + 4_000
+    out = run(what, group, news_tick(Confirmed(7, 7, T0 + 3_000), ahead_ms=6_000, rows=1))
+    assert of_kind(out, "ahead", "schedule_id") == [("b",)]
+    status = status_of(out)
+    assert (status["fired"], status["confirmed_now"], status["fired_now"]) == (1, 1, 0)
+    assert (status["pending"], status["in_flight"]) == (2, 1)
+
+
+def test_without_news_the_shard_counts_the_room_itself(batches: dict[str, int]) -> None:
+    group, what = Group(), punctual(rows=2)
+    group.processing_ms = T0
+    rows = [command(name, T0 + due) for name, due in (("a", 1_000), ("b", 2_000), ("c", 3_000))]
+    assert of_kind(run(what, group, *rows), "ahead", "schedule_id") == [("a",), ("b",)]
+    assert of_kind(run(what, group, command("d", T0 + 500)), "ahead", "schedule_id") == []
+
+
+def test_only_the_destinations_of_the_sender_are_served_by_it(batches: dict[str, int]) -> None:
+    served = {"destinations": ("orders_*",), "among": ("orders_x", "orders_*", "tables")}
+    group, what = Group(), punctual(**served)
+    group.processing_ms = T0
+    names = {"a": "orders_1", "b": "orders_x", "c": "tables"}
+    out = run(what, group, *(command(each, T0 + 1_000, destination=names[each]) for each in names))
+    assert of_kind(out, "ahead", "schedule_id") == [("a",)]
+
+
+@pytest.mark.parametrize("setting", [{"ahead_ms": 99}, {"ahead_ms": 600_001}, {"rows": -1}, {"bytes": 1}])
+def test_settings_of_punctual_delivery_have_bounds(setting: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=r"a setting of punctual delivery is out of range: punctual\."):
+        Punctual(**setting)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@
       source         parquet, json, csv | delta | kafka  by format     source.py, kafka.py; of operations and events: purgatory.py
       destinations   delta | kafka | http | ... | own    by sink       sink.py; rejects likewise
       levels         fixed | binary                      by policy     levels.py
-      contract, limits, store, restarts                                bounds.py
+      contract, limits, delivery, store, restarts                      bounds.py
       metrics                                                          metrics.py
 
 One class for each section and variant. Durations and instants become attributes that end in ``_ms``; None means that there is no bound.
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from wheel_udf.job.models.bounds import (
     ContractConfig as ContractConfig,
+    DeliveryConfig as DeliveryConfig,
     LimitsConfig as LimitsConfig,
     OperationContractConfig as OperationContractConfig,
     RestartsConfig as RestartsConfig,

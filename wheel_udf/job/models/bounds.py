@@ -1,10 +1,10 @@
-"""The sections ``contract``, ``limits``, ``store`` and ``restarts``: bounds on rows, on what is pending, on what is kept, and on new starts."""
+"""The sections ``contract``, ``limits``, ``delivery``, ``store`` and ``restarts``: bounds on rows, on what is pending, in flight and kept, and on new starts."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, StrictInt, WithJsonSchema
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
 
 from wheel_udf.job.models.section import Section
 from wheel_udf.job.models.values import (
@@ -83,6 +83,22 @@ class LimitsConfig(Section):
     def bounds(self) -> dict[str, int]:
         """The bounds on what is pending that are set."""
         return {name: most for name in PENDING_BOUNDS if (most := getattr(self, name)) is not None}
+
+
+class DeliveryConfig(Section):
+    """Whether rows for Kafka are sent at their due time, to the millisecond, instead of by the next batch."""
+
+    punctual: StrictBool = False
+    """true: rows for Kafka are handed to a sender ahead of their due time. A cancel that is read after the hand-over is late. Processing clock only."""
+
+    ahead_ms: Annotated[Span, at_least(100, "at least 100 ms")] | None = Field(None, alias="ahead")
+    """How long before. Default: about twice the time of a batch, 1 to 60 seconds."""
+
+    rows: StrictInt = Field(200_000, ge=1, le=10_000_000)
+    """The most rows that wait at the sender, on the driver. What finds no room is released by a batch when it is due."""
+
+    bytes: StrictInt = Field(268_435_456, ge=1_048_576, le=8_589_934_592)
+    """The most bytes that wait there."""
 
 
 class StoreConfig(Section):

@@ -126,7 +126,7 @@ class PurgatoryConfig(JobConfig):
     """A purgatory: operations wait for events until they are complete, cancelled or expired."""
 
     not_here: ClassVar = dict.fromkeys(
-        ("source", "mode", "limits", "levels", "store"),
+        ("source", "mode", "limits", "levels", "delivery", "store"),
         "a scheduler's config has a source of commands, a purgatory's operations and events",
     )
 

@@ -19,10 +19,12 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from wheel_udf.commands import DEFAULT_PRESET, PRESETS
-from wheel_udf.common import AllowList, shares_a_folder
+from wheel_udf.common import AllowList, ConfigError, shares_a_folder
+from wheel_udf.delivery import settings_of
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models.bounds import (
     ContractConfig,
+    DeliveryConfig,
     LimitsConfig,
     OperationContractConfig,
     RestartsConfig,
@@ -31,7 +33,13 @@ from wheel_udf.job.models.bounds import (
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.metrics import MetricsConfig
 from wheel_udf.job.models.section import Rule, Section, all_defaults, looks_at
-from wheel_udf.job.models.sink import AnySink, DestinationsConfig, KafkaRejectsConfig, RejectsConfig
+from wheel_udf.job.models.sink import (
+    AnySink,
+    DestinationsConfig,
+    KafkaRejectsConfig,
+    KafkaSinkConfig,
+    RejectsConfig,
+)
 from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
 from wheel_udf.job.models.values import DURATION_RULE, Text, duration_of, fault, fault_at
 from wheel_udf.job.models.wheel import ClockConfig, TieredClockConfig, TieredWheelConfig, WheelConfig
@@ -235,6 +243,39 @@ def _paths_have_one_use(
     return one_use_of_each(paths | {("checkpoint",): checkpoint})
 
 
+@looks_at(clock="kind")
+def _punctual_needs_the_wall_clock(delivery: DeliveryConfig, clock: ClockConfig) -> Faults:
+    if delivery.punctual and clock.kind != "processing":
+        what, rule = "punctual delivery needs the wall clock", "clock.kind: processing"
+        yield fault_at("delivery", "punctual", what=what, value=True, rule=rule)
+
+
+def _punctual_needs_kafka(delivery: DeliveryConfig, destinations: Mapping[str, AnySink]) -> Faults:
+    if not delivery.punctual:
+        for name in sorted(delivery.model_fields_set - {"punctual"}):
+            key = DeliveryConfig.model_fields[name].alias or name
+            yield fault_at(
+                "delivery", key, what="a setting without effect", rule="with delivery.punctual: true"
+            )
+        return
+    topics = {name: sink for name, sink in destinations.items() if isinstance(sink, KafkaSinkConfig)}
+    if not topics:
+        what, rule = "only topics of Kafka can be served punctually", "a destination with sink: kafka"
+        yield fault_at("delivery", "punctual", what=what, value=True, rule=rule)
+    for name, sink in topics.items():
+        yield from _refused_by_the_sender(name, sink.options)
+
+
+def _refused_by_the_sender(name: str, options: Mapping[str, str]) -> Faults:
+    try:
+        settings_of(options)
+    except ConfigError as error:
+        key = (error.field or "").removeprefix("options.")
+        yield fault_at(
+            "destinations", name, "options", key, what=error.what, rule=error.rule or "", hint=error.hint
+        )
+
+
 class SchedulerConfig(JobConfig):
     """What the file of a scheduler has in both modes."""
 
@@ -252,8 +293,13 @@ class SchedulerConfig(JobConfig):
     levels: LevelsConfig | None = None
     """Delay levels. Default: there are none."""
 
+    delivery: DeliveryConfig = all_defaults(DeliveryConfig)
+    """Punctual delivery to Kafka. Default: each batch releases what is due."""
+
     rules: ClassVar[tuple[Rule, ...]] = (
         *JobConfig.rules,
+        _punctual_needs_the_wall_clock,
+        _punctual_needs_kafka,
         _preset_fits_the_source,
         _rejects_do_not_come_back,
         _topics_have_a_level,

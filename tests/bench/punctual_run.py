@@ -1,0 +1,160 @@
+"""``make bench-punctual``: Kafka to Kafka with punctual delivery and, in the same run, the present way; measured from outside by the consumer.
+
+::
+
+    make bench-punctual                     everything, about 15 minutes on 2 cores, broker and clients included
+    make bench-punctual ARGS='--quick'      tiny sizes, to see that it works; its figures mean nothing
+
+The machine, the loads and the way of measuring are those of :mod:`tests.bench.kafka_run`; one query runs at a time. ``memory`` is filled before
+anything is measured.
+
+=========  ===============================================  ============================================================
+case       load                                             what is told, of the present way beside it
+=========  ===============================================  ============================================================
+steady     2,000 a second, delays of 5 to 30 s              lateness p50, p99, max; the earliest arrival (0 early)
+sustained  10,000 a second, delays of 5 to 30 s             the same
+burst      100,000 entries due at one instant               seconds until the last is out
+=========  ===============================================  ============================================================
+
+The exit code is 0 when all targets are met, 1 when one is missed. Figures go to ``build/bench-punctual.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tests.bench import report
+from tests.bench.kafka_run import LEAD_MS, ROOT, Ground, Sizes
+from tests.bench.kafka_traffic import Arrivals, Flow
+from tests.bench.report import Line, Target
+from wheel_udf.testing import LocalKafka
+
+DELAYS_MS = (5_000, 30_000)
+WAYS = ("wheel", "punctual")
+"""The present way first: its figures stand beside those of the other."""
+
+BARS_S = {("steady", 50): 0.015, ("steady", 99): 0.150, ("sustained", 50): 0.025, ("sustained", 99): 0.400}
+BURST_S = 1.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loads:
+    """How large the loads are."""
+
+    remembered: int = 600_000
+    steady: tuple[int, int] = (2_000, 90)
+    sustained: tuple[int, int] = (10_000, 60)
+    burst: int = 100_000
+
+
+QUICK = Loads(remembered=1_000, steady=(100, 10), sustained=(500, 10), burst=1_000)
+
+
+def _flow(name: str, way: str, load: tuple[int, int]) -> Flow:
+    rate, seconds = load
+    return Flow(name=name, rate=rate, count=rate * seconds, delays_ms=DELAYS_MS, destination=f"{way}_{name}")
+
+
+def _measured(ground: Ground, way: str, loads: Loads, options: list[str]) -> dict[str, Arrivals]:
+    """Runs all loads through one query."""
+    names = ("fill", "warm", "steady", "sustained", "burst")
+    ground.topics(f"commands_{way}", *(f"{way}_{name}" for name in names))
+    found: dict[str, Arrivals] = {}
+    with ground.query(way, *options):
+        fill = Flow(name="fill", rate=0, count=loads.remembered, due_ms=10**12, destination=f"{way}_fill")
+        ground.flow(way, [fill], name=way)
+        ground.flow(way, [_flow("warm", way, (loads.steady[0], 10))], name=way)
+        for name, load in (("steady", loads.steady), ("sustained", loads.sustained)):
+            (found[name],) = ground.flow(way, [_flow(name, way, load)], name=way)
+        due_ms = int(time.time() * 1000) + 20_000 + LEAD_MS
+        burst = Flow(
+            name="burst", rate=loads.burst // 8, count=loads.burst, due_ms=due_ms, destination=f"{way}_burst"
+        )
+        (found["burst"],) = ground.flow(way, [burst], name=way)
+    return found
+
+
+def _lines(found: dict[str, dict[str, Arrivals]], loads: Loads) -> list[Line]:
+    present, punctual = (found[way] for way in WAYS)
+    lines: list[Line] = []
+    for name, (rate, _) in (("steady", loads.steady), ("sustained", loads.sustained)):
+        for share in (50, 99, 100):
+            here, there = (_seconds(each[name], share) for each in (punctual, present))
+            bar = BARS_S.get((name, share))
+            target = None if bar is None else Target(of="figure", at_most=bar)
+            what = f"{rate:,}/s, delays 5 to 30 s, memory full: lateness {'max' if share == 100 else f'p{share}'}"
+            lines.append(
+                Line(
+                    case=name,
+                    what=what,
+                    figure=here,
+                    unit="s",
+                    beside=there,
+                    beside_what="present way",
+                    target=target,
+                )
+            )
+        early = int((punctual[name].lateness_ms < 0).sum())
+        lines.append(
+            Line(case=name, what="early", figure=early, unit="rows", target=Target(of="figure", at_most=0))
+        )
+    last_s, other_s = (_seconds(each["burst"], 100) for each in (punctual, present))
+    what = f"{loads.burst:,} due at one instant: seconds until the last is out"
+    lines.append(
+        Line(
+            case="burst",
+            what=what,
+            figure=last_s,
+            unit="s",
+            beside=other_s,
+            beside_what="present way",
+            target=Target(of="figure", at_most=BURST_S),
+        )
+    )
+    return lines
+
+
+def _seconds(arrivals: Arrivals, share: float) -> float:
+    return float(np.percentile(arrivals.lateness_ms, share)) / 1000
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the loads; see the module."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.punctual_run")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: does it work?")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "build" / "bench-punctual.json", help="the JSON file"
+    )
+    parser.add_argument("--keep", type=Path, help="keep logs and batch lines of the queries in this folder")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="one of them alone")
+    asked, options = parser.parse_known_args(arguments)
+    loads = QUICK if asked.quick else Loads()
+    folder = asked.keep or Path(tempfile.mkdtemp(prefix="wheel-bench-punctual-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[str, dict[str, Arrivals]] = {}
+    try:
+        with LocalKafka() as kafka:
+            ground = Ground(kafka.bootstrap, folder, Sizes(), [])
+            for way in asked.ways:
+                found[way] = _measured(ground, way, loads, options if way == "punctual" else [])
+    finally:
+        if asked.keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    lines = _lines(found, loads) if set(WAYS) <= set(found) else []
+    about = {"cores": os.cpu_count(), "loads": asdict(loads)}
+    report.write_json(asked.out, report.document(lines, {"about": about, "details": ground.details}))
+    print(f"\n{report.table(lines)}\n\nall figures: {asked.out}")
+    return 1 if any(line.met is False for line in lines) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""A job with punctual delivery, killed at each point of a record's way: nothing is missing or early, and what is repeated was in flight."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests.faults.punctual_victim import (
+    HALF_SENT,
+    HANDED_OVER,
+    NOT_CONFIRMED,
+    NOT_NOTED,
+    NOT_READ,
+    POINTS,
+    ROWS,
+    Order,
+)
+from tests.faults.trap import Trap, end_session
+from tests.kafka.client import KafkaWorld
+from wheel_udf.common import parse_instant_ms
+from wheel_udf.testing import LocalKafka, create_topics
+
+_PATIENCE_S = 500
+
+
+class Chain:
+    """Starts of one job, each killed at a point; the last one runs to its end."""
+
+    def __init__(self, folder: Path, kafka: str) -> None:
+        self.folder, self.kafka, self.starts = folder, kafka, 0
+
+    def start(self, point: str = "", times: int = 1, *, says: bool = True) -> tuple[int, str]:
+        """Runs a victim; returns its exit code and its last line."""
+        self.starts += says
+        trap = Trap(str(self.folder), point, times)
+        trap.arm()
+        order = Order(str(self.folder), self.kafka, self.starts if says else 0)
+        with (self.folder / "log").open("ab") as log:
+            victim = subprocess.Popen(
+                [sys.executable, "-m", "tests.faults.punctual_victim", json.dumps(asdict(order))],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                env=os.environ | trap.environment(),
+            )
+        try:
+            said, _ = victim.communicate(timeout=_PATIENCE_S)
+        finally:
+            end_session(victim.pid)
+            victim.wait()
+        return victim.returncode, said.strip().splitlines()[-1] if said.strip() else ""
+
+    def kill(self, point: str, times: int = 1) -> None:
+        """Starts a victim that has to die at its point."""
+        code, _ = self.start(point, times)
+        mark = Path(self.folder, "mark")
+        reached = mark.read_text() if mark.exists() else None
+        assert (code, reached) == (-signal.SIGKILL, point), f"{point}: {code}\n{self.log()}"
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")[-6_000:]
+
+    @property
+    def commands(self) -> dict[str, int]:
+        """The due time of each command by its id."""
+        lines = (self.folder / "commands.jsonl").read_text().splitlines()
+        return {row["schedule_id"]: row["due_ms"] for row in map(json.loads, lines)}
+
+
+def _text(headers: list[tuple[str, bytes | None]], name: str) -> str:
+    return (dict(headers)[name] or b"").decode()
+
+
+def test_nothing_is_missing_or_early_whenever_the_sender_is_killed(tmp_path: Path) -> None:
+    with LocalKafka(tmp_path / "broker") as broker:
+        create_topics(broker.bootstrap, ["commands", "out"])
+        chain = Chain(tmp_path, broker.bootstrap)
+        chain.kill(HANDED_OVER)
+        chain.kill(HALF_SENT, ROWS // 2)
+        chain.kill(NOT_CONFIRMED)
+        chain.kill(NOT_NOTED)
+        chain.kill(NOT_READ)
+        code, said = chain.start()
+        assert code == 0, chain.log()
+        account: dict[str, Any] = json.loads(said)
+        rows = KafkaWorld(broker.bootstrap).everything("out")
+    commands = chain.commands
+    times = Counter((row.key or b"").decode() for row in rows)
+    fire_ids = {((row.key or b"").decode(), _text(row.headers, "wheel-fire-id")) for row in rows}
+    assert times.keys() == commands.keys()
+    assert len(fire_ids) == len(commands), "a repetition has the fire id of the first time"
+    for row in rows:
+        assert parse_instant_ms(_text(row.headers, "wheel-fired-at")) >= commands[(row.key or b"").decode()]
+    again = {name.partition("-")[0] for name, count in times.items() if count > 1}
+    assert not again & {"5", "6"}, "they were noted, or nobody was killed"
+    assert max(times.values()) <= len(POINTS) + 1
+    assert account == {"fired": len(commands), "pending": 0}

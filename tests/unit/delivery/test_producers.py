@@ -1,0 +1,82 @@
+"""Options of Kafka's own client as settings of librdkafka: translated, or refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.delivery.producers import settings_of
+
+SERVERS = {"kafka.bootstrap.servers": "broker-1:9092"}
+DEFAULTS = {
+    "acks": "all",
+    "bootstrap.servers": "broker-1:9092",
+    "delivery.timeout.ms": 120_000,
+    "enable.idempotence": True,
+    "linger.ms": 1,
+    "message.max.bytes": 1_048_576,
+    "partitioner": "murmur2_random",
+    "queue.buffering.max.kbytes": 2_147_483_647,
+    "queue.buffering.max.messages": 0,
+    "socket.nagle.disable": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ({}, {}),
+        ({"kafka.linger.ms": "20", "Kafka.Client.Id": "me"}, {"linger.ms": "20", "client.id": "me"}),
+        ({"kafka.max.request.size": "2000000"}, {"message.max.bytes": "2000000"}),
+        ({"kafka.acks": "1"}, {"acks": "1", "enable.idempotence": False}),
+        ({"kafka.batch.size": "1", "kafka.buffer.memory": "9", "includeHeaders": "true"}, {}),
+        (
+            {
+                "kafka.security.protocol": "SASL_SSL",
+                "kafka.sasl.mechanism": "SCRAM-SHA-512",
+                "kafka.sasl.jaas.config": 'x.ScramLoginModule required username="ada" password="a\\"b\\\\c";',
+            },
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.username": "ada",
+                "sasl.password": 'a"b\\c',
+            },
+        ),
+        (
+            {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": "/ca.pem", "kafka.ssl.endpoint.identification.algorithm": ""},
+            {"ssl.ca.location": "/ca.pem", "ssl.endpoint.identification.algorithm": "none"},
+        ),
+        (
+            {"kafka.ssl.keystore.type": "pem", "kafka.ssl.keystore.location": "/me.pem", "kafka.ssl.key.password": "x"},
+            {"ssl.certificate.location": "/me.pem", "ssl.key.location": "/me.pem", "ssl.key.password": "x"},
+        ),
+    ],
+)  # fmt: skip
+def test_options_become_settings(options: dict[str, str], settings: dict[str, object]) -> None:
+    assert settings_of(SERVERS | options) == DEFAULTS | settings
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "rule"),
+    [
+        ({"kafka.interceptor.classes": "x"}, "options.kafka.interceptor.classes", "both"),
+        ({"kafka.ssl.truststore.location": "/ca.jks"}, "options.kafka.ssl.truststore.location", "PEM"),
+        ({"kafka.sasl.jaas.config": "x.OAuthBearerLoginModule required;"}, "options.kafka.sasl.jaas.config", "PlainLoginModule"),
+    ],
+)  # fmt: skip
+def test_what_librdkafka_does_not_have_is_refused_by_name(
+    options: dict[str, str], field: str, rule: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"punctual delivery cannot use this option of Kafka") as refused:
+        settings_of(SERVERS | options)
+    assert refused.value.field == field
+    assert rule in (refused.value.rule or "")
+
+
+def test_a_password_is_not_in_the_message_of_a_refusal() -> None:
+    with pytest.raises(ConfigError) as refused:
+        settings_of(
+            SERVERS | {"kafka.sasl.jaas.config": 'x.OtherModule required username="a" password="hunter2";'}
+        )
+    assert "hunter2" not in str(refused.value)

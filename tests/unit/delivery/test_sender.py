@@ -1,0 +1,294 @@
+"""The sender with a clock moved by hand and a producer that acknowledges when it is told to. No broker, no thread, no waiting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from wheel_udf.delivery.parcels import Parcel
+from wheel_udf.delivery.sender import Sender
+from wheel_udf.wheel import INT64_MAX, Confirmed
+
+T0 = 1_700_000_000_000
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+class Message:
+    """What a delivery callback gets."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def topic(self) -> str:
+        return self._topic
+
+
+class Broker:
+    """A producer and its cluster: keeps what it gets, and acknowledges it in poll() once `acknowledge` was called."""
+
+    def __init__(self, room: int = 10**9) -> None:
+        self.records: list[tuple[str, Any, Any, list[Any]]] = []
+        self.room, self.polls = room, 0
+        self._open: list[Any] = []
+        self._ready: list[tuple[Any, Any]] = []
+
+    def produce(self, topic: str, *, on_delivery: Any, key: Any, value: Any, headers: list[Any]) -> None:
+        if len(self._open) + len(self._ready) >= self.room:
+            raise BufferError
+        self.records.append((topic, key, value, list(headers)))
+        self._open.append(on_delivery)
+
+    def acknowledge(self, most: int = 10**9, fault: object = None) -> None:
+        taken, self._open = self._open[:most], self._open[most:]
+        self._ready += [(each, fault) for each in taken]
+
+    def poll(self, timeout: float) -> int:
+        self.polls += 1
+        if timeout:  # a full producer waits for its broker
+            self.acknowledge(1)
+        ready, self._ready = self._ready, []
+        for callback, fault in ready:
+            callback(fault, Message("out"))
+        return len(ready)
+
+    def flush(self, timeout: float) -> int:  # noqa: ARG002
+        self.acknowledge()
+        self.poll(0)
+        return 0
+
+    def purge(self) -> None:
+        self._open = []
+
+    @property
+    def keys(self) -> list[bytes]:
+        return [key for _, key, _, _ in self.records]
+
+
+class World:
+    """A sender, its clock and its broker."""
+
+    def __init__(self, since: int = 5, earlier: tuple[Confirmed, ...] = ()) -> None:
+        self.now_ms = T0
+        self.broker = Broker()
+        self.sender = Sender(lambda: self.now_ms, since, rows=100, octets=100_000, earlier=earlier)
+
+    def give(self, batch: int, **dues: int) -> None:
+        """Gives records by their keys; due times count from T0."""
+        self.sender.give(batch, [(self.broker, parcel(dues))])
+
+    def at(self, now_ms: int) -> float:
+        self.now_ms = T0 + now_ms
+        return self.sender.turn()
+
+    @property
+    def present(self) -> tuple[int, int, int]:
+        confirmed = self.sender.confirmed()[-1]
+        until = confirmed.until_ms
+        return confirmed.since, confirmed.batch, until if until == INT64_MAX else until - T0
+
+
+def parcel(dues: dict[str, int], topic: str = "out", value: bytes | None = b"v") -> Parcel:
+    headers = [("wheel-id", b"x"), ("wheel-fired-at", b"to be set"), ("wheel-seq", None)]
+    rows = [
+        {
+            "topic": topic,
+            "key": key.encode(),
+            "value": value,
+            "headers": [{"key": name, "value": each} for name, each in headers],
+            "due_ms": T0 + due,
+        }
+        for key, due in dues.items()
+    ]
+    schema = pa.schema(
+        [
+            ("topic", pa.string()),
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("headers", HEADERS),
+            ("due_ms", pa.int64()),
+        ]
+    )
+    return Parcel.of(pa.Table.from_pylist(rows, schema=schema))
+
+
+def test_a_record_is_sent_at_its_due_time_and_not_a_millisecond_before() -> None:
+    world = World()
+    world.give(5, a=4_000)
+    world.at(0)
+    world.at(3_999)
+    assert world.broker.records == []
+    world.at(4_000)
+    (record,) = world.broker.records
+    assert record == (
+        "out",
+        b"a",
+        b"v",
+        [("wheel-id", b"x"), ("wheel-fired-at", b"2023-11-14T22:13:24.000Z"), ("wheel-seq", None)],
+    )
+
+
+def test_the_thread_sleeps_until_the_next_due_time_but_notices_a_step_of_the_clock() -> None:
+    world = World()
+    assert world.at(0) == 0.1
+    world.give(5, a=30)
+    assert world.at(0) == 0.03
+    world.give(6, b=90_000)
+    assert world.at(10) == 0.02
+
+
+def test_a_clock_that_is_set_back_holds_what_is_not_due_again() -> None:
+    world = World()
+    world.give(5, a=1_000, b=1_001)
+    world.at(1_000)
+    world.at(-60_000)
+    assert world.broker.keys == [b"a"]
+    world.at(1_001)
+    assert world.broker.keys == [b"a", b"b"]
+
+
+def test_records_of_several_batches_are_sent_in_order_of_their_due_times() -> None:
+    world = World()
+    world.give(5, a=10, d=40, e=50)
+    world.give(6, b=20, c=30, f=60)
+    world.at(55)
+    assert world.broker.keys == [b"a", b"b", b"c", b"d", b"e"]
+    world.at(60)
+    assert world.broker.keys[-1] == b"f"
+
+
+def test_a_burst_is_sent_whole_in_one_turn() -> None:
+    world = World()
+    world.give(5, **{f"k{number}": 10 for number in range(1_700)})
+    world.at(10)
+    assert len(world.broker.records) == 1_700
+    assert world.sender.drain_lateness().count == 1_700
+
+
+def test_confirmation_reaches_up_to_the_earliest_record_that_is_not_acknowledged() -> None:
+    world = World(since=5)
+    assert world.present == (5, 4, INT64_MAX)
+    world.give(5, a=10, b=20, c=30)
+    assert world.present == (5, 5, 9)
+    world.at(10)
+    world.at(20)
+    assert world.present == (5, 5, 9), "a and b are sent, neither is acknowledged"
+    world.broker.acknowledge(1)
+    world.at(21)
+    assert world.present == (5, 5, 19)
+    world.broker.acknowledge()
+    world.at(22)
+    assert world.present == (5, 5, 29), "c waits"
+    world.at(30)
+    world.broker.acknowledge()
+    world.at(31)
+    assert world.present == (5, 5, INT64_MAX)
+
+
+def test_records_sent_together_are_confirmed_together() -> None:
+    world = World()
+    world.give(5, a=10, b=20)
+    world.at(20)
+    world.broker.acknowledge(1)
+    world.at(21)
+    assert world.present == (5, 5, 9)
+    world.broker.acknowledge()
+    world.at(22)
+    assert world.present == (5, 5, INT64_MAX)
+
+
+def test_a_batch_without_rows_is_confirmed_by_being_given() -> None:
+    world = World()
+    world.sender.give(9, [])
+    assert world.present == (5, 9, INT64_MAX)
+
+
+def test_what_earlier_senders_have_noted_is_told_first() -> None:
+    earlier = (Confirmed(0, 4, T0),)
+    assert World(earlier=earlier).sender.confirmed() == (*earlier, Confirmed(5, 4, INT64_MAX))
+
+
+def test_room_is_what_neither_waits_nor_is_unacknowledged() -> None:
+    world = World()
+    assert world.sender.free == (100, 100_000)
+    world.give(5, a=10, b=20)
+    rows, octets = world.sender.free
+    assert (rows, 98_000 < octets < 100_000) == (98, True)
+    world.at(20)
+    assert world.sender.held[0] == 2
+    world.broker.acknowledge()
+    world.at(20)
+    assert world.sender.free == (100, 100_000)
+
+
+def test_a_full_producer_is_waited_for_and_no_record_is_skipped_or_sent_twice() -> None:
+    world = World()
+    world.broker.room = 2
+    world.give(5, a=1, b=2, c=3, d=4, e=5)
+    world.at(5)
+    assert world.broker.keys == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_a_refused_record_ends_the_sender_and_is_never_confirmed() -> None:
+    world = World()
+    world.give(5, a=1, b=50)
+    world.at(1)
+    world.broker.acknowledge(fault="message timed out")
+    world.at(2)
+    assert world.sender.fault == "the topic out does not take a record: message timed out"
+    world.at(60)
+    assert world.broker.keys == [b"a"], "nothing is sent any more"
+    assert world.present == (5, 5, 0)
+
+
+def test_what_the_client_itself_refuses_ends_the_sender() -> None:
+    world = World()
+
+    def refuse(topic: str, **_: Any) -> None:
+        raise ValueError(f"{topic} is full of nonsense")
+
+    world.broker.produce = refuse  # type: ignore[method-assign,assignment]
+    world.give(5, a=1)
+    world.at(1)
+    assert world.sender.fault == "the topic out does not take a record: out is full of nonsense"
+    assert world.present == (5, 5, 0)
+
+
+def test_lateness_is_the_senders_and_is_told_once() -> None:
+    world = World()
+    world.give(5, a=10, b=14)
+    world.at(14)
+    late = world.sender.drain_lateness()
+    assert (late.count, late.minimum_ms, late.maximum_ms) == (2, 0, 4)
+    assert world.sender.drain_lateness().count == 0
+
+
+def test_a_parcel_is_in_order_of_due_times_and_keeps_nulls_and_odd_header_names() -> None:
+    headers = [{"key": "né", "value": None}, {"key": "wheel-fired-at", "value": b""}]
+    rows = pa.table(
+        {
+            "topic": ["t", "u"],
+            "key": pa.array([None, b"k"], pa.binary()),
+            "value": pa.array([b"\xff", None], pa.binary()),
+            "headers": pa.array([headers, headers[1:]], HEADERS),
+            "due_ms": [7, 3],
+        }
+    )
+    found = Parcel.of(rows)
+    assert found.due_ms.tolist() == [3, 7]
+    assert (found.topics, found.keys, found.values) == (["u", "t"], [b"k", None], [None, b"\xff"])
+    assert found.headers == [[("wheel-fired-at", b"")], [("né", None), ("wheel-fired-at", b"")]]
+    assert found.fired_at == [0, 1]
+
+
+@pytest.mark.parametrize("sent", [0, 1, 2, 3])
+def test_whatever_was_sent_when_it_ends_the_note_never_covers_what_is_not_acknowledged(sent: int) -> None:
+    world = World()
+    world.give(5, a=1, b=2, c=3)
+    for now_ms in range(1, sent + 1):
+        world.at(now_ms)
+    world.broker.acknowledge(max(0, sent - 1))
+    world.sender.turn()
+    acknowledged = max(0, sent - 1)
+    assert world.present == (5, 5, acknowledged)

@@ -1,0 +1,178 @@
+"""Producers of the sender: settings of Kafka's own client, as Spark's sink has them, as settings of confluent-kafka (librdkafka).
+
+::
+
+    kafka.bootstrap.servers   bootstrap.servers          kafka.max.request.size            message.max.bytes
+    kafka.linger.ms           linger.ms                  kafka.sasl.jaas.config            sasl.username, sasl.password (PLAIN, SCRAM)
+    kafka.acks                acks                       kafka.ssl.truststore.location     ssl.ca.location (type PEM)
+
+An option that librdkafka cannot take is refused, with a hint; so nothing is delivered with other settings than the config says.
+
+The defaults are those of Kafka's own client (acks=all, idempotence, two minutes of tries, a key's partition), except that records are not held
+back: ``linger.ms`` is 1. ``batch.size`` never exceeds half of the topic's own limit: librdkafka does not split a batch that a topic refuses.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from wheel_udf.common import ConfigError, missing_package
+
+if TYPE_CHECKING:  # a config is checked before Spark is loaded
+    from wheel_udf.delivery.kafka_sink import KafkaSink
+    from wheel_udf.delivery.sender import Producer
+
+_log = logging.getLogger(__name__)
+
+_PREFIX: Final = "kafka."
+_LARGEST_BATCH: Final = 262_144
+
+_SAME: Final = frozenset(
+    {
+        "acks", "bootstrap.servers", "client.id", "compression.type", "connections.max.idle.ms", "delivery.timeout.ms",
+        "enable.idempotence", "linger.ms", "max.in.flight.requests.per.connection", "metadata.max.age.ms",
+        "reconnect.backoff.max.ms", "reconnect.backoff.ms", "request.timeout.ms", "retries", "retry.backoff.max.ms",
+        "retry.backoff.ms", "sasl.kerberos.service.name", "sasl.mechanism", "security.protocol", "ssl.key.password",
+    }
+)  # fmt: skip
+"""Options of the same name and meaning."""
+
+_RENAMED: Final = {
+    "max.request.size": "message.max.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+}
+_WITHOUT_MEANING: Final = frozenset(
+    {"batch.size", "buffer.memory", "max.block.ms", "ssl.keystore.type", "ssl.truststore.type"}
+)
+"""Of the memory of Kafka's own client; the sender has bounds of its own. The types are looked at with their stores."""
+
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "acks": "all",
+    "delivery.timeout.ms": 120_000,
+    "linger.ms": 1,
+    "message.max.bytes": 1_048_576,
+    "partitioner": "murmur2_random",
+    "queue.buffering.max.kbytes": 2_147_483_647,
+    "queue.buffering.max.messages": 0,
+    "socket.nagle.disable": True,
+}
+_LOGIN: Final = re.compile(r"(Plain|Scram)LoginModule\s+required\b")
+_QUOTED: Final = r'{name}\s*=\s*"((?:[^"\\]|\\.)*)"'
+
+
+def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
+    """Translates the options of a Kafka sink.
+
+    Args:
+        options: As :attr:`~wheel_udf.delivery.kafka_sink.KafkaSink.options`.
+
+    Returns:
+        Settings of confluent-kafka's producer, without ``batch.size``.
+
+    Raises:
+        ConfigError: An option cannot be translated.
+    """
+    given = {
+        name.lower().removeprefix(_PREFIX): value
+        for name, value in options.items()
+        if name.lower().startswith(_PREFIX)
+    }
+    settings: dict[str, Any] = dict(_DEFAULTS)
+    for name, value in given.items():
+        settings |= _setting(name, value, given)
+    settings.setdefault("enable.idempotence", str(settings["acks"]) in ("all", "-1"))
+    return settings
+
+
+def _setting(name: str, value: str, given: Mapping[str, str]) -> dict[str, Any]:
+    if name in _SAME:
+        return {name: value}
+    if name in _RENAMED:
+        return {_RENAMED[name]: value}
+    if name in _WITHOUT_MEANING:
+        return {}
+    if name == "ssl.endpoint.identification.algorithm":
+        return {name: value or "none"}
+    if name == "sasl.jaas.config":
+        return _login(value)
+    if name in ("ssl.truststore.location", "ssl.keystore.location"):
+        store = name.removesuffix(".location")
+        if given.get(f"{store}.type", "").upper() != "PEM":
+            raise _refusal(
+                name, f"{store}.type: PEM", f"convert the store to PEM, and set {_PREFIX}{store}.type: PEM"
+            )
+        own = "ssl.ca.location" if "trust" in name else ("ssl.certificate.location", "ssl.key.location")
+        return dict.fromkeys((own,) if isinstance(own, str) else own, value)
+    raise _refusal(
+        name, "an option that both Kafka's client and librdkafka have", "leave it out, or punctual off"
+    )
+
+
+def _login(text: str) -> dict[str, str]:
+    found = {name: re.search(_QUOTED.format(name=name), text) for name in ("username", "password")}
+    if not _LOGIN.search(text) or not all(found.values()):
+        hint = "other logins have no counterpart in librdkafka: leave punctual off"
+        raise _refusal(
+            "sasl.jaas.config",
+            'PlainLoginModule or ScramLoginModule with username="..." password="..."',
+            hint,
+        )
+    return {
+        f"sasl.{name}": re.sub(r"\\(.)", r"\1", each.group(1))
+        for name, each in found.items()
+        if each is not None
+    }
+
+
+def _refusal(name: str, rule: str, hint: str) -> ConfigError:
+    what = "punctual delivery cannot use this option of Kafka"
+    return ConfigError(what, field=f"options.{_PREFIX}{name}", rule=rule, hint=hint)
+
+
+class Producers:
+    """The producers of a sender: one for each cluster, and one more for topics with a small limit."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[KafkaSink, int], Producer] = {}
+
+    def of(self, sink: KafkaSink, limit: int) -> Producer:
+        """The producer for topics of a sink.
+
+        Args:
+            sink: The sink.
+            limit: Bytes of the largest record that they take.
+
+        Raises:
+            ConfigError: confluent-kafka is not installed, or refuses a setting.
+        """
+        batch_bytes = min(_LARGEST_BATCH, max(1, limit // 2))
+        if (sink, batch_bytes) not in self._made:
+            self._made[sink, batch_bytes] = _made({**settings_of(sink.options), "batch.size": batch_bytes})
+        return self._made[sink, batch_bytes]
+
+
+def require_client() -> None:
+    """Raises ConfigError if confluent-kafka is not installed."""
+    if (fault := missing_package("confluent_kafka", "kafka", "delivery.punctual")) is not None:
+        raise fault
+
+
+def _made(settings: dict[str, Any]) -> Producer:
+    require_client()
+    from confluent_kafka import KafkaException, Producer as KafkaProducer
+
+    try:
+        producer: Any = KafkaProducer(settings, logger=_log)
+    except (KafkaException, ValueError, TypeError) as fault:
+        what = f"punctual delivery cannot use the options of a Kafka sink ({fault})"
+        raise ConfigError(
+            what, field="options", hint="compare them with librdkafka's CONFIGURATION.md"
+        ) from None
+    return producer  # type: ignore[no-any-return]

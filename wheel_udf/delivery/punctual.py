@@ -1,0 +1,339 @@
+"""Punctual delivery of a query: takes the rows of kind ``ahead`` from its batches to its sender, and the sender's news to the clock.
+
+::
+
+    batch --rows of kind `ahead`--> check (as for any row of a topic) --records--> Sender --at the due time--> Kafka
+                                      '-- cannot be sent --> rejects: undeliverable           |
+    clock source <-- hint board <-- news: what is confirmed, how much room is left <----------'
+                     <checkpoint>/wheel-sender.json <-- the same, once a second: the next start repeats less
+
+Two threads live as long as the query: one sends (:meth:`Sender.turn`), the other posts news and writes the note, so that a slow disk delays no
+record.
+
+At least once
+    What is handed over stays in the state of the shards until the news that it is confirmed comes to them, with the clock. A new start
+    (``since``) takes up what its predecessors have not noted as confirmed. A batch that is repeated hands its rows over again.
+
+A sender that fails is noticed by the clock, which lets a batch run, and the batch raises :class:`~wheel_udf.common.SinkError`: so the query fails as with
+any sink, and what restarts it goes on from there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, functions as F
+
+from wheel_udf.clock import HintBoard, Sending, wall_clock_ms
+from wheel_udf.common import ConfigError, SinkError, parse_duration_ms
+from wheel_udf.delivery.destinations import Destinations, LeftOut, shape_of
+from wheel_udf.delivery.kafka_record import timed_records
+from wheel_udf.delivery.kafka_sink import KafkaSink
+from wheel_udf.delivery.parcels import Parcel
+from wheel_udf.delivery.producers import Producers, require_client, settings_of
+from wheel_udf.delivery.sender import Producer, Sender
+from wheel_udf.platform import json_bytes, last_committed, local_folder, open_folder, parsed_json
+from wheel_udf.stream import DEFAULT_AHEAD_MS, FrameFacts, Punctual, ShardStatus, leaving_ahead
+from wheel_udf.wheel import Confirmed, LatenessHistogram, SenderNews, confirmed_of, text_of
+
+NOTE: Final = "wheel-sender.json"
+"""The file of a checkpoint with what its senders have confirmed."""
+
+_SENDERS_NOTED: Final = 4
+"""Of so many starts the confirmations are kept; one that is lost costs repetitions."""
+_POST_EVERY_S: Final = 0.1
+_NOTE_EVERY: Final = 10
+_NOTE_EVERY_REMOTE: Final = 50
+"""In posts; a note is a request where the checkpoint is in an object store."""
+_FLUSH_S: Final = 2.0
+"""Less than a start of the same process waits for the lease."""
+_BATCHES_SEEN: Final = 10
+_SHORTEST_MS, _LONGEST_MS, _SPARE_MS = 1_000, 60_000, 500
+
+_log = logging.getLogger(__name__)
+
+
+def check_punctual(punctual: Punctual, destinations: Destinations) -> None:
+    """Checks that the sinks of punctual destinations are Kafka's, with options that the sender can use.
+
+    Raises:
+        ConfigError: One is not; or confluent-kafka is not installed.
+    """
+    require_client()
+    for pattern, sink in destinations:
+        if punctual.destinations is not None and pattern not in punctual.destinations:
+            continue
+        if not isinstance(sink, KafkaSink):
+            raise ConfigError(
+                "only topics of Kafka can be served punctually",
+                field=f"destinations.{pattern}",
+                rule="a Kafka sink",
+                hint="name the others: Punctual(destinations=(...), among=(...)); their rows come with the batches",
+            )
+        settings_of(sink.options)
+
+
+class PunctualDelivery:
+    """The sender of one run of a query, and what belongs to it. Claims the frame; close it when the query has ended.
+
+    Args:
+        facts: The facts about the frame.
+        destinations: The allow-list.
+        checkpoint: Of the query; its lease is held.
+        board: The hint board.
+        trigger: Of the query.
+
+    Raises:
+        ConfigError: The frame is being delivered already, or a sink does not fit.
+    """
+
+    def __init__(
+        self,
+        facts: FrameFacts,
+        destinations: Destinations,
+        checkpoint: str,
+        board: HintBoard,
+        trigger: str,
+    ) -> None:
+        assert facts.punctual is not None, "a frame with a sender"
+        check_punctual(facts.punctual, destinations)
+        self._facts, self._settings, self._destinations = facts, facts.punctual, destinations
+        self._board, self._files = board, open_folder(checkpoint)
+        self._note_every = _NOTE_EVERY if local_folder(checkpoint) is not None else _NOTE_EVERY_REMOTE
+        committed = last_committed(checkpoint)
+        since = 0 if committed is None else committed + 1
+        self._trigger_ms = _interval_ms(trigger)
+        self.sender = Sender(
+            wall_clock_ms,
+            since,
+            rows=0 if self._trigger_ms is None else facts.punctual.rows,
+            octets=facts.punctual.bytes,
+            earlier=self._noted(since),
+        )
+        self._producers = Producers()
+        self._lags_ms: deque[int] = deque(maxlen=_BATCHES_SEEN)
+        self._posted = self._written = ""
+        self._closing, self._ends = threading.Lock(), threading.Event()
+        self._threads: list[threading.Thread] = []
+        if not board.claim_sender(facts.frame):
+            what, hint = "this frame is being delivered already", "make another one with schedule(...)"
+            raise ConfigError(
+                what, field="scheduled", rule="one query for a frame with punctual delivery", hint=hint
+            )
+        try:
+            self._post()
+            # Before the first batch: what an earlier note says of batches from `since` on, which are planned anew, must not be read again.
+            self._write_note()
+        except BaseException:
+            board.release_sender(facts.frame)
+            raise
+
+    def start(self) -> None:
+        """Starts the threads."""
+        for work, name in ((self._send, "wheel-sender"), (self._keep_books, "wheel-sender-news")):
+            thread = threading.Thread(target=work, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        # A program may end without having stopped its query, or before the thread that waits for the query's end has closed this.
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Sends what is due, waits up to 2 s for its acknowledgement, and notes what is confirmed. A second call does nothing."""
+        with self._closing:
+            if self._ends.is_set():
+                return
+            self._ends.set()
+            self.sender.wake()
+            for thread in self._threads:
+                thread.join()
+            if self.sender.fault is None:
+                self.sender.turn()
+                self.sender.flush(_FLUSH_S)
+            self._write_note()
+            self.sender.purge()
+            self._board.release_sender(self._facts.frame)
+            atexit.unregister(self.close)
+
+    # --- batches ---------------------------------------------------------------------------------------------------------
+
+    def require_sending(self) -> None:
+        """Raises SinkError if the sender has failed."""
+        if self.sender.fault is not None:
+            raise SinkError(
+                f"punctual delivery has failed: {self.sender.fault}",
+                hint="repair it and restart: what was not acknowledged is delivered then",
+            )
+
+    def hand_over(self, frame: DataFrame, statuses: Sequence[ShardStatus], batch_id: int) -> LeftOut:
+        """Gives the sender what a batch hands over.
+
+        Args:
+            frame: The batch, cached.
+            statuses: Its status rows.
+            batch_id: The batch.
+
+        Returns:
+            The rows that cannot be sent, with their reasons; they are undeliverable.
+
+        Raises:
+            SinkError: The sender has failed, or a cluster does not answer.
+        """
+        self.require_sending()
+        rows_to, largest_to = _handed(statuses)
+        left_out: list[LeftOut] = []
+        parcels: list[tuple[Producer, Parcel]] = []
+        if rows_to:
+            ahead = leaving_ahead(frame, self._facts)
+            by_sink, unknown = self._by_sink(rows_to)
+            left_out.append(
+                _all_left_out(
+                    ahead, dict.fromkeys(unknown, "no destination of the allow-list matches"), rows_to
+                )
+            )
+            for sink, names in by_sink.items():
+                parcels += self._parcels(
+                    ahead, sink, {name: rows_to[name] for name in names}, largest_to, left_out
+                )
+            self._lags_ms.append(max(0, wall_clock_ms() - max(row.clock_ms for row in statuses)))
+        self.sender.give(batch_id, parcels)
+        self._post()
+        return _joined(left_out)
+
+    def _parcels(
+        self,
+        ahead: DataFrame,
+        sink: KafkaSink,
+        rows_to: Mapping[str, int],
+        largest_to: Mapping[str, int],
+        left_out: list[LeftOut],
+    ) -> Iterable[tuple[Producer, Parcel]]:
+        shape = shape_of(self._facts)
+        found = sink.sendable(ahead, rows_to, largest_to=largest_to, shape=shape)
+        left_out += [
+            _all_left_out(ahead, found.left_out.reasons, rows_to),
+            replace(found.left_out, reasons={}),
+        ]
+        if not found.limits:
+            return []
+        table = timed_records(found.rows, shape).toArrow()
+        topics_of: dict[Producer, list[str]] = {}
+        for name, limit in found.limits.items():
+            topics_of.setdefault(self._producers.of(sink, limit), []).append(name)
+        if len(topics_of) == 1:
+            return [(producer, Parcel.of(table)) for producer in topics_of]
+        return [
+            (producer, Parcel.of(table.filter(pc.is_in(table["topic"], pa.array(names)))))
+            for producer, names in topics_of.items()
+        ]
+
+    def _by_sink(self, rows_to: Mapping[str, int]) -> tuple[dict[KafkaSink, list[str]], list[str]]:
+        by_sink: dict[KafkaSink, list[str]] = {}
+        unknown: list[str] = []
+        for name in rows_to:
+            sink = self._destinations.resolve(name)
+            if isinstance(sink, KafkaSink):
+                by_sink.setdefault(sink, []).append(name)
+            else:
+                unknown.append(name)
+        return by_sink, unknown
+
+    def lateness(self) -> LatenessHistogram:
+        """The lateness of what was sent since the last call."""
+        return self.sender.drain_lateness()
+
+    # --- news ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def ahead_ms(self) -> int:
+        """How long before its due time an entry is handed over: as set, or about twice the time of a batch."""
+        if self._settings.ahead_ms is not None:
+            return self._settings.ahead_ms
+        if not self._lags_ms:
+            return DEFAULT_AHEAD_MS
+        asked_ms = 2 * max(self._lags_ms) + (self._trigger_ms or 0) + _SPARE_MS
+        return min(max(asked_ms, _SHORTEST_MS), _LONGEST_MS)
+
+    def _send(self) -> None:
+        while not self._ends.is_set():
+            try:
+                self.sender.wait(self.sender.turn())
+            except Exception as fault:  # noqa: BLE001  # the query is told, and fails
+                _log.exception("punctual delivery has failed")
+                self.sender.fail(f"{type(fault).__name__}: {fault}")
+
+    def _keep_books(self) -> None:
+        posts = 0
+        while not self._ends.wait(_POST_EVERY_S):
+            posts += 1
+            try:
+                self._post()
+                if posts % self._note_every == 0:
+                    self._write_note()
+            except OSError as fault:
+                _log.warning("the news of punctual delivery cannot be written: %s", fault)
+
+    def _post(self) -> None:
+        rows, octets = self.sender.free
+        news = SenderNews(self.ahead_ms, rows, octets, self.sender.confirmed())
+        sending = Sending(news.to_text(), int(self.sender.fault is not None))
+        if (text := repr(sending)) != self._posted:
+            self._board.post_sending(self._facts.frame, sending)
+            self._posted = text
+
+    def _noted(self, since: int) -> tuple[Confirmed, ...]:
+        """What earlier senders have noted of batches that are committed."""
+        found = parsed_json(self._files.read(NOTE) or b"")
+        try:
+            noted = confirmed_of(found["confirmed"]) if isinstance(found, dict) else ()
+        except (KeyError, ValueError, AttributeError):
+            noted = ()
+        earlier = (each.before(since) for each in noted)
+        return tuple(each for each in earlier if each.since <= each.batch)[-_SENDERS_NOTED:]
+
+    def _write_note(self) -> None:
+        text = text_of(self.sender.confirmed())
+        if text != self._written:
+            self._files.replace(NOTE, json_bytes({"confirmed": text}))
+            self._written = text
+
+
+def _interval_ms(trigger: str) -> int | None:
+    """The interval of a trigger; None for one that ends by itself, where nothing is handed over."""
+    return None if trigger in ("available-now", "once") else parse_duration_ms(trigger)
+
+
+def _handed(statuses: Sequence[ShardStatus]) -> tuple[Counter[str], dict[str, int]]:
+    rows_to: Counter[str] = Counter()
+    largest_to: dict[str, int] = {}
+    for row in statuses:
+        rows_to.update(getattr(row, "handed", {}))
+        for name, size in getattr(row, "handed_largest", {}).items():
+            largest_to[name] = max(size, largest_to.get(name, 0))
+    return rows_to, largest_to
+
+
+def _all_left_out(ahead: DataFrame, reasons: Mapping[str, str], rows_to: Mapping[str, int]) -> LeftOut:
+    """All rows of some destinations, each with its reason."""
+    if not reasons:
+        return LeftOut({})
+    explained = ahead.sparkSession.createDataFrame(
+        [*reasons.items()], "destination string, error_message string"
+    )
+    count = sum(rows_to[name] for name in reasons)
+    return LeftOut({}, ahead.join(F.broadcast(explained), "destination"), count)
+
+
+def _joined(parts: Sequence[LeftOut]) -> LeftOut:
+    rows: DataFrame | None = None
+    for part in parts:
+        if part.rows is not None:
+            rows = part.rows if rows is None else rows.unionByName(part.rows)
+    return LeftOut({}, rows, sum(part.row_count for part in parts))

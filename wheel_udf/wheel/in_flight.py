@@ -1,0 +1,261 @@
+"""In flight: entries that a shard has handed to the sender of its query ahead of their due time, until Kafka has acknowledged them.
+
+::
+
+    clock C = 10:00:00, horizon H = C + ahead = 10:00:04                        chunk of the state
+
+    due by C                     released by the batch, as without a sender     none
+    due in (C, H], room          handed over by this batch, 41                  in flight (IN_FLIGHT_LEVEL), group 41
+    due in (C, H], no room       waits                                          of its bucket
+    due after H                  waits                                          of its bucket
+
+A chunk in flight is whole: payload and all. What becomes of it is decided by the news of the sender (:mod:`wheel_udf.wheel.sender_news`),
+which comes with a clock row::
+
+    group 41, the sender gets batches since 40     confirmed up to 41 and the chunk's last due time: dropped, its rows have fired
+                                                   else: stays
+    group 38, given to an earlier sender           rows which that one has noted as confirmed: have fired
+                                                   the others are *handed over again*: they are split by C and H once more
+    no sender any more (the setting is off)        all are split once more
+
+What is handed over again and is not due, nor finds room, stays outside the buckets, in a chunk of the group :data:`GIVEN_TO_NONE`: an
+earlier sender may have sent it, so a CANCEL must come too late for it.
+
+Invariants
+    * An entry handed over has a memory record FIRED that ends at its due time. To the fold it has fired: a later CANCEL is late, a later
+      version starts the id anew.
+    * It counts as pending until it is confirmed (or released by a batch), and as fired from then on.
+    * Everything here follows from the state, the rows, the clock and the journaled news. So a replay hands over the same rows.
+
+Cost: a confirmed chunk is dropped unopened (with delay levels, their column is read). A chunk that is confirmed in part stays whole: no chunk
+is rewritten while its sender lives.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.common import Bools
+from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, Chunk
+from wheel_udf.wheel.geometry import INT64_MAX
+from wheel_udf.wheel.rows import ENTRY_SCHEMA, Int64s
+from wheel_udf.wheel.sender_news import Confirmed
+from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.wheel.shard_text import directory_of
+from wheel_udf.wheel.store_reports import count_levels
+
+_ROW_BYTES = 400
+"""What a row costs the sender besides its payload: headers of its own, and the objects that hold it."""
+_SIZED = ("schedule_id", "key", "value", "headers", "source")
+_OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("seq", "ascending")]
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """How a shard hands entries over in a batch.
+
+    Attributes:
+        batch_id: The batch.
+        ahead_ms: How long before its due time an entry is handed over.
+        is_punctual: Which destinations the sender serves: names to a mask of the same length.
+        free_rows: How many rows the sender takes from this shard.
+        free_bytes: Their size.
+        confirmed: As :attr:`~wheel_udf.wheel.sender_news.SenderNews.confirmed`; empty in a batch that brings no news.
+    """
+
+    batch_id: int
+    ahead_ms: int
+    is_punctual: Callable[[pa.ChunkedArray], Bools]
+    free_rows: int
+    free_bytes: int
+    confirmed: tuple[Confirmed, ...] = ()
+
+    def horizon_ms(self, clock_ms: int) -> int:
+        """Up to which due time entries are handed over."""
+        return min(clock_ms + self.ahead_ms, INT64_MAX)
+
+
+@dataclass(frozen=True)
+class Flight:
+    """What is in flight, after the news of a batch.
+
+    Attributes:
+        chunks: The chunks that stay in flight.
+        again: Entries that are to be split once more (``ENTRY_SCHEMA``).
+        confirmed: How many entries have fired.
+        levels: The same by delay level (its span in ms).
+    """
+
+    chunks: tuple[Chunk, ...]
+    again: pa.Table
+    confirmed: int
+    levels: Counter[int]
+
+
+@dataclass(frozen=True)
+class Handed:
+    """What a batch hands over.
+
+    Attributes:
+        entries: The entries, oldest first (``ENTRY_SCHEMA``).
+        new: Those of them that had not been handed over before.
+        waiting: What stays in the buckets.
+        chunks: Chunks in flight to add.
+    """
+
+    entries: pa.Table
+    new: pa.Table
+    waiting: pa.Table
+    chunks: list[Chunk]
+
+
+def horizon_of(over: HandOver | None, clock_ms: int) -> int:
+    """Up to which due time a batch looks into its buckets: the clock, unless it hands entries over."""
+    return clock_ms if over is None else over.horizon_ms(clock_ms)
+
+
+def is_still(state: ShardState, over: HandOver | None, clock_ms: int) -> bool:
+    """Whether nothing in flight changes in a batch without commands, and nothing is handed over."""
+    horizon_ms = horizon_of(over, clock_ms)
+    if state.next_due_ms is not None and state.next_due_ms <= horizon_ms:
+        return False
+    if not state.pending:
+        return True
+    directory = directory_of(state.text).select(["level", "group", "high_ms"])
+    flying = directory.filter(pc.equal(directory["level"], IN_FLIGHT_LEVEL))
+    groups, highs = flying["group"].to_pylist(), flying["high_ms"].to_pylist()
+    return all(_stays(group, high, over) for group, high in zip(groups, highs, strict=True))
+
+
+def settled(state: ShardState, over: HandOver | None, clock_ms: int) -> Flight:
+    """Decides what becomes of what is in flight.
+
+    Args:
+        state: The shard before the batch.
+        over: How the batch hands over; None if there is no sender any more.
+        clock_ms: The clock of the batch.
+    """
+    horizon_ms, leveled = horizon_of(over, clock_ms), bool(state.levels)
+    stay: list[Chunk] = []
+    again: list[pa.Table] = [ENTRY_SCHEMA.empty_table()]
+    confirmed, levels = 0, Counter[int]()
+    for chunk in state.in_flight_chunks:
+        if _rests(chunk, horizon_ms) or (
+            chunk.group != GIVEN_TO_NONE and _stays(chunk.group, chunk.high_ms, over)
+        ):
+            stay.append(chunk)
+            continue
+        until_ms = _noted_ms(chunk.group, over)
+        if until_ms is not None and chunk.high_ms <= until_ms and not leveled:
+            confirmed += chunk.rows
+            continue
+        fired, rest = _split(chunk.table(), until_ms)
+        confirmed += fired.num_rows
+        levels.update(count_levels(fired))
+        again.append(rest)
+    return Flight(tuple(stay), pa.concat_tables(again), confirmed, levels)
+
+
+def handed_over(
+    again: pa.Table, waiting: pa.Table, over: HandOver | None, clock_ms: int, room: int | None
+) -> Handed:
+    """Chooses what a batch hands over, oldest first.
+
+    Args:
+        again: Entries that were handed over before, and are not due.
+        waiting: Entries of opened buckets that are not due, or over the limit of the batch.
+        over: How the batch hands over; None: nothing is.
+        clock_ms: The clock of the batch.
+        room: How many entries the limit of the batch leaves; None for no bound.
+    """
+    if over is None and not again.num_rows:
+        return Handed(again, again, waiting, [])
+    flown, chosen = np.zeros(again.num_rows, bool), np.zeros(waiting.num_rows, bool)
+    if over is not None:
+        flown, chosen = _chosen([again, waiting], over, clock_ms, room)
+    new = waiting.filter(pa.array(chosen))
+    entries = pa.concat_tables([again.filter(pa.array(flown)), new])
+    entries = entries.take(pc.sort_indices(entries, sort_keys=_OLDEST_FIRST))
+    rest = again.filter(pa.array(~flown))
+    chunks = [Chunk.of_entries(IN_FLIGHT_LEVEL, GIVEN_TO_NONE, rest)] if rest.num_rows else []
+    if over is not None and entries.num_rows:
+        chunks.append(Chunk.of_entries(IN_FLIGHT_LEVEL, over.batch_id, entries))
+    return Handed(entries, new, waiting.filter(pa.array(~chosen)), chunks)
+
+
+def beyond_ms(state: ShardState, horizon_ms: int) -> int | None:
+    """The earliest due time after a horizon, from the directory of the chunks; a lower bound if a chunk lies on both sides of it. None: nothing."""
+    waiting = [chunk for chunk in state.chunks if chunk.level > 0 or _is_loose(chunk)]
+    after = [max(chunk.low_ms, horizon_ms + 1) for chunk in waiting if chunk.high_ms > horizon_ms]
+    return min(after, default=None)
+
+
+def complete_ms(state: ShardState) -> int | None:
+    """Up to which due time the sender has to have confirmation, until a chunk in flight can be dropped; None if nothing is in flight."""
+    given = [chunk for chunk in state.in_flight_chunks if not _is_loose(chunk)]
+    return min((chunk.high_ms for chunk in given), default=None)
+
+
+def _is_loose(chunk: Chunk) -> bool:
+    return chunk.level == IN_FLIGHT_LEVEL and chunk.group == GIVEN_TO_NONE
+
+
+def _rests(chunk: Chunk, horizon_ms: int) -> bool:
+    return _is_loose(chunk) and chunk.low_ms > horizon_ms
+
+
+def _stays(group: int, high_ms: int, over: HandOver | None) -> bool:
+    """Whether a chunk that was given to a sender stays closed, and in flight. One that none has got shows in the next due time."""
+    if group == GIVEN_TO_NONE:
+        return True
+    if over is None:
+        return False
+    if not over.confirmed:
+        return True
+    present = over.confirmed[-1]
+    return group >= present.since and not (present.covers(group) and high_ms <= present.until_ms)
+
+
+def _noted_ms(group: int, over: HandOver | None) -> int | None:
+    """Up to which due time the rows of a batch are confirmed; None if nobody has said."""
+    noted = (each.until_ms for each in (over.confirmed if over else ()) if each.covers(group))
+    return next(noted, None)
+
+
+def _split(entries: pa.Table, until_ms: int | None) -> tuple[pa.Table, pa.Table]:
+    if until_ms is None:
+        return entries.slice(0, 0), entries
+    fired = pc.less_equal(entries["deliver_at_ms"], until_ms)
+    return entries.filter(fired), entries.filter(pc.invert(fired))
+
+
+def _chosen(
+    tables: Sequence[pa.Table], over: HandOver, clock_ms: int, room: int | None
+) -> tuple[Bools, Bools]:
+    """Which entries of two tables are handed over, as a mask of each."""
+    both = pa.concat_tables(tables)
+    due = both["deliver_at_ms"].to_numpy()
+    fits = np.flatnonzero((due > clock_ms) & (due <= over.horizon_ms(clock_ms)))
+    candidates = both.take(pa.array(fits))
+    fits = fits[over.is_punctual(candidates["destination"])]
+    candidates = both.take(pa.array(fits))
+    order = pc.sort_indices(candidates, sort_keys=_OLDEST_FIRST).to_numpy()
+    rows = over.free_rows if room is None else min(over.free_rows, room)
+    rows = min(rows, int(np.searchsorted(np.cumsum(_sizes(candidates)[order]), over.free_bytes, "right")))
+    mask = np.zeros(both.num_rows, bool)
+    mask[fits[order[: max(rows, 0)]]] = True
+    return mask[: tables[0].num_rows], mask[tables[0].num_rows :]
+
+
+def _sizes(entries: pa.Table) -> Int64s:
+    """What each entry costs the sender, in bytes."""
+    sizes = np.full(entries.num_rows, _ROW_BYTES, np.int64)
+    for name in _SIZED:
+        sizes += pc.binary_length(entries[name]).fill_null(0).to_numpy()
+    return sizes

@@ -1,0 +1,88 @@
+"""What the sender of a query tells the shards: :class:`SenderNews`, which travels in the clock's offset.
+
+::
+
+    sender on the driver --SenderNews as text--> hint board --> offset of the clock (journaled) --> tick of each shard
+
+    Confirmed(since=12, batch=40, until_ms=10:00:04.200)     of the rows that batches 12 to 40 have handed over, all that were
+                                                             due by 10:00:04.200 are acknowledged by Kafka
+    10:00:04.200 = the earliest row that is not acknowledged, less 1 ms; the largest int64 if there is none
+
+Each start of a query has a sender of its own, which gets what the batches from ``since`` on hand over. What an earlier sender has noted
+about its own batches comes before it in :attr:`SenderNews.confirmed`.
+
+Imports the standard library only: it is read in the planning process of the clock source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """What one sender has confirmed.
+
+    Attributes:
+        since: The first batch whose rows this sender gets.
+        batch: The last batch whose rows it has got; less than `since` if there is none.
+        until_ms: Of these rows, all that are due by this instant are acknowledged.
+    """
+
+    since: int
+    batch: int
+    until_ms: int
+
+    def covers(self, batch: int) -> bool:
+        """Whether the rows of a batch were given to this sender."""
+        return self.since <= batch <= self.batch
+
+    def before(self, batch: int) -> Confirmed:
+        """The same for the batches before one: a batch of a higher number may have been repaired away and planned anew."""
+        return Confirmed(self.since, min(self.batch, batch - 1), self.until_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class SenderNews:
+    """What the shards of a query are told.
+
+    Attributes:
+        ahead_ms: How long before its due time a row is handed over.
+        free_rows: How many more rows the sender takes, from all shards together.
+        free_bytes: Their size.
+        confirmed: What is confirmed, by earlier senders and, last, by the present one.
+    """
+
+    ahead_ms: int
+    free_rows: int
+    free_bytes: int
+    confirmed: tuple[Confirmed, ...]
+
+    @property
+    def present(self) -> Confirmed:
+        """Of the present sender."""
+        return self.confirmed[-1]
+
+    def to_text(self) -> str:
+        """The news as text without a ``|``."""
+        return f"{self.ahead_ms} {self.free_rows} {self.free_bytes} {text_of(self.confirmed)}"
+
+    @staticmethod
+    def from_text(text: str) -> SenderNews:
+        """The inverse of :meth:`to_text`; raises ValueError for other texts."""
+        ahead_ms, free_rows, free_bytes, confirmed = text.split(" ")
+        return SenderNews(int(ahead_ms), int(free_rows), int(free_bytes), confirmed_of(confirmed))
+
+
+def text_of(confirmed: Iterable[Confirmed]) -> str:
+    """What senders have confirmed, as text."""
+    return ",".join(f"{each.since}:{each.batch}:{each.until_ms}" for each in confirmed)
+
+
+def confirmed_of(text: str) -> tuple[Confirmed, ...]:
+    """The inverse of :func:`text_of`, for at least one sender; raises ValueError for other texts."""
+    parts = [each.split(":") for each in text.split(",")]
+    if any(len(part) != 3 for part in parts):
+        raise ValueError(text)
+    return tuple(Confirmed(int(since), int(batch), int(until_ms)) for since, batch, until_ms in parts)
