@@ -304,13 +304,14 @@ class KafkaSink:
         too_large = F.concat(
             F.lit("the record is too large: "), size, F.lit(" bytes with its headers; rule: at most "), limit
         )
-        # Spark may join this with the filter that selects the rows, and then computes the size of rows of other kinds too, which have no id.
-        reason = F.when(F.col("fire_id").isNotNull() & (size > limit), too_large)
+        # Spark joins this with the filter that selects the rows, and computes what occurs twice for all rows first, on both sides of an AND; rows of
+        # other kinds have no id. What is inside a CASE is computed only for its rows (EquivalentExpressions, Spark 4.2).
+        reason = F.when(size > limit, too_large)
         compacted = [name for name, info in infos.items() if info.compacted]
         if compacted:
             why = "the topic is compacted and takes no record without a key"
             reason = reason.when(F.col("destination").isin(compacted) & F.col("key").isNull(), why)
-        return reason
+        return F.when(F.col("fire_id").isNotNull(), reason)
 
     def _limit_of_row(self, infos: Mapping[str, TopicInfo]) -> Column:
         # Most topics have the cluster's limit; Spark's planner is slow with a branch for each topic.

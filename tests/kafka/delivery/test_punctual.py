@@ -72,7 +72,7 @@ class Job:
         self.query = deliver(
             scheduled,
             destinations=Destinations({"*": KafkaSink(servers)}),
-            rejects=FileSink(str(self.folder / "rejects")),
+            rejects=FileSink(str(self.folder / "rejects"), "json"),
             checkpoint=str(self.folder / "checkpoint"),
             trigger=trigger,
             on_batch=self.reports.append,
