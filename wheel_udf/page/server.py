@@ -39,6 +39,7 @@ class PageServer:
         self._tasks = Tasks()
         app = make_app(Page(subject, access, self._reader, self._tasks, wall_clock_ms))
         self._sockets: dict[int, Any] = {}
+        self._left: list[Any] = []
         try:
             self._server = create_server(
                 app, map=self._sockets, host=access.address, port=access.port, threads=4, ident=None
@@ -68,13 +69,17 @@ class PageServer:
         self._reader.stop()
         self._tasks.stop()
         wake = next(each for each in self._sockets.values() if isinstance(each, trigger))
-        wake.pull_trigger(self._close)  # in the thread of the server
+        wake.pull_trigger(self._leave)  # in the thread of the server
         self._thread.join()
+        # Only now: the end of a request wakes the thread, too. It may then leave before `pull_trigger` writes to its pipe, which has to be open.
+        for each in self._left:
+            each.close()
         self._reader.join()
 
-    def _close(self, _: None = None) -> None:
-        for each in list(self._sockets.values()):
-            each.close()
+    def _leave(self, _: None = None) -> None:
+        """Ends the loop of the server's thread: it runs as long as there are sockets."""
+        self._left = list(self._sockets.values())
+        self._sockets.clear()
 
     def wait(self) -> None:
         """Returns when the server has ended."""
