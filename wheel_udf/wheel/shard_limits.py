@@ -78,6 +78,8 @@ class HeldByShard:
         for number, chunk in enumerate(self.state.entry_chunks):
             table, removed = chunk.table(*_COUNTED).select(_COUNTED), self.removed.get(number)
             yield table if removed is None else without(table, removed)
+        for chunk in self.state.in_flight_chunks:
+            yield chunk.table(*_COUNTED).select(_COUNTED)
 
 
 @dataclass(frozen=True)

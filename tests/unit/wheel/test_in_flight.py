@@ -29,6 +29,7 @@ from wheel_udf.testing import commands_table, rows_of
 from wheel_udf.wheel import INT64_MAX
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.in_flight import HandOver, beyond_ms, complete_ms
+from wheel_udf.wheel.limits import Limits
 from wheel_udf.wheel.sender_news import Confirmed, SenderNews
 from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.step import Step, advance
@@ -63,13 +64,20 @@ class Shard:
         *commands: dict[str, Any],
         news: tuple[Confirmed, ...] = (),
         limit: int | None = None,
+        limits: Limits | None = None,
         off: bool = False,
     ) -> tuple[list[str], list[str]]:
         over = HandOver(self.batches, self.ahead_ms, is_punctual, self.rows, self.octets, news)
         rows = commands_table(commands) if commands else None
         self.batches += 1
         self.step = advance(
-            self.state, rows, now_ms, limit, memory_ms=self.memory_ms, over=None if off else over
+            self.state,
+            rows,
+            now_ms,
+            limit,
+            memory_ms=self.memory_ms,
+            limits=limits,
+            over=None if off else over,
         )
         state = self.step.state
         self.state = ShardState.from_bytes(state.to_bytes(), wheel=WHEEL)
@@ -98,6 +106,15 @@ def test_what_is_due_within_the_horizon_is_handed_over_and_what_is_due_is_releas
     assert shard.told == {"pending": 4, "in_flight": 3, "fired": 1}
     assert shard.state.next_due_ms == 9
     assert shard.batch(5) == ([], ["e"])
+
+
+def test_what_is_in_flight_counts_for_the_limits_of_its_destination() -> None:
+    shard = Shard()
+    shard.batch(0, schedule("a", 3))
+    shard.batch(1, schedule("b", 200), limits=Limits(per_destination=1))
+    assert shard.step.refused is not None
+    assert shard.step.refused["schedule_id"].to_pylist() == ["b"]
+    assert shard.told == {"pending": 1, "in_flight": 1, "rejected": 1}
 
 
 def test_what_is_handed_over_is_handed_over_once() -> None:
