@@ -32,7 +32,8 @@ setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when py
 
 # What `make test` leaves out: jobs from end to end, with restarts and moves; processes that are killed or submitted.
 JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/golden tests/delta/tiered/test_tiered.py tests/delta/tiered/test_limits.py \
-          tests/delta/pending/test_acts_on_state.py tests/delta/commands/test_change_feed.py
+          tests/delta/pending/test_acts_on_state.py tests/delta/commands/test_change_feed.py tests/delta/tiered/test_keeper.py \
+          tests/delta/delivery/test_hostile_names.py tests/kafka/delivery/test_punctual.py tests/spark/job/test_job.py
 FAULTS := tests/faults tests/cluster
 PAGE   := tests/page
 
