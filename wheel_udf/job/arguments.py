@@ -94,8 +94,8 @@ it is stopped. With an interval, an idle wheel runs a batch each clock.heartbeat
 _EPILOG: Final = f"""\
 kinds of config: a scheduler has a section source. A purgatory has the sections operations and events: operations
 wait for events until they are complete, cancelled or expired ({PROGRAM} conf unpaid_orders). A purgatory has the
-verbs run, dry-run, explain, pending, ui, cancel, acts, export, import, repair and forget. An outcome is decided when the clock has passed its instant, so --until has to be
-later than the last instant that matters.
+verbs run, dry-run, explain, pending, ui, cancel, acts, export, import, repair and forget. An outcome is decided when
+the clock has passed its instant, so --until has to be later than the last instant that matters.
 
 {_UNTIL}
 secrets: ${{env:NAME}} and ${{file:/path}} in any text of the config are replaced when it is read, and printed as ***
