@@ -67,6 +67,10 @@ names the version in which it was read. Where a class or method is missing, the 
     sun.misc.Signal (session)               a SIGTERM to all processes of a    the JVM ends and cuts the batch
                                             job lets the running batch finish  off -> the next start repeats the
                                                                                batch
+    StateStore.stop (session)               closes the states that a session   within a minute Spark may upload
+                                            has loaded before their folder is  an old state into the folder -> an
+                                            emptied                            empty folder is asked for again by
+                                                                               the next call
     pyspark/jars/ivy-*.jar (jars)           downloads jars without Maven       make setup fails ->
                                                                                spark.jars.packages, set by the
                                                                                user
@@ -221,6 +225,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.platform.session import (
         build_session as build_session,
+        close_states as close_states,
         let_jvm_ignore_sigterm as let_jvm_ignore_sigterm,
         stop_session as stop_session,
     )
@@ -294,7 +299,7 @@ else:
             "planned_settings": ("PlannedSettings",),
             "places": ("place_of",),
             "repair": ("Decision", "Evidence", "apply_repair", "decide_repair"),
-            "session": ("build_session", "let_jvm_ignore_sigterm", "stop_session"),
+            "session": ("build_session", "close_states", "let_jvm_ignore_sigterm", "stop_session"),
             "source_logs": ("source_log", "write_source_log"),
             "spark_logs": (
                 "batch_at",

@@ -142,6 +142,14 @@ JAVA_SIGNALS: Final = PrivateApi(
     instead="the next start repeats the batch",
     read_in="Java 17",
 )
+LOADED_STATES: Final = PrivateApi(
+    name="StateStore.stop",
+    used_in="session",
+    why="closes the states that a session has loaded before their folder is emptied",
+    risk="within a minute Spark may upload an old state into the folder",
+    instead="an empty folder is asked for again by the next call",
+    read_in=SPARK,
+)
 IVY: Final = PrivateApi(
     name="pyspark/jars/ivy-*.jar",
     used_in="jars",
@@ -231,6 +239,7 @@ PRIVATE_APIS: Final = (
     STATE_FILES,
     ERROR_TEXTS,
     JAVA_SIGNALS,
+    LOADED_STATES,
     IVY,
     JDBC_DRIVER,
     KAFKA_ADMIN,

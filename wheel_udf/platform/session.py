@@ -32,7 +32,7 @@ from wheel_udf.platform.failures import is_jvm_end
 from wheel_udf.platform.files import local_folder
 from wheel_udf.platform.interrupts import at_end
 from wheel_udf.platform.jvm import hadoop_configuration, has_class, java_class
-from wheel_udf.platform.private_api import JAVA_SIGNALS, RUNNING_SESSION, required
+from wheel_udf.platform.private_api import JAVA_SIGNALS, LOADED_STATES, RUNNING_SESSION, required
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,6 +111,17 @@ def let_jvm_ignore_sigterm(spark: SparkSession) -> None:
         with suppress(UnsupportedVersionError), required(JAVA_SIGNALS):
             signals = java_class(spark, "sun.misc.Signal")
             signals.handle(signals("TERM"), java_class(spark, "sun.misc.SignalHandler").SIG_IGN)
+
+
+def close_states(spark: SparkSession) -> None:
+    """Closes the states that ended queries of this session have loaded, and those that were read. For a checkpoint that is about to be emptied.
+
+    A minute after the end of a query Spark's maintenance still uploads what it has not uploaded, and makes the folder anew for it. While another query
+    runs in the session, nothing is closed.
+    """
+    if not spark.streams.active:
+        with suppress(UnsupportedVersionError), required(LOADED_STATES):
+            java_class(spark, "org.apache.spark.sql.execution.streaming.state.StateStore").stop()
 
 
 def use_plain_renames(spark: SparkSession, checkpoint: str) -> None:

@@ -44,6 +44,7 @@ from wheel_udf.platform import (
     FORGETTING,
     TIERED_PARTS,
     Lease,
+    close_states,
     empty_for_import,
     export_mark,
     identity_of,
@@ -142,6 +143,7 @@ def forget_ids(
         CheckpointError, GeometryChangedError, StoreError: The checkpoint or the store are damaged or of another format.
     """
     frame_of_ids(spark, ids)
+    close_states(spark)
     begun = _finish(checkpoint, begin, store)
     work = PendingWork.of(spark, checkpoint, store)
     rows = held_of(spark, work, ids)
@@ -151,6 +153,7 @@ def forget_ids(
     for part in parts_of(work):
         require_startable(open_folder(part))
     manifest = export_job(spark, work, folder_of(checkpoint), without=ids)
+    close_states(spark)  # the export has read them
     _begin_anew(checkpoint, store, manifest, begin)
     return Forgotten(manifest, rows, resumed=begun is not None)
 

@@ -222,6 +222,13 @@ def java_signals(spark: SparkSession, _: str) -> None:
     assert signals.handle(signals("TERM"), ignores.SIG_IGN).equals(ignores.SIG_IGN)
 
 
+@canary(api.LOADED_STATES)
+def loaded_states(spark: SparkSession, _: str) -> None:
+    session.close_states(spark)
+    states = java_class(spark, "org.apache.spark.sql.execution.streaming.state.StateStore")
+    assert not states.isMaintenanceRunning()
+
+
 def _fail(_: Any) -> str:
     from wheel_udf.common import SinkError
 
