@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tests.faults import inputs
 from tests.faults.checker import faults_of, watch_faults_of
 from tests.faults.points import ACTS, DIRECT, EXPORTS, PURGATORY, Chain, Kill, Order
-from tests.faults.trap import KILL, Trap, end_session
+from tests.faults.trap import KILL, Trap, run_victim
 from tests.spark.streams import add_files
 from tests.spark.watches import add_rows
 
@@ -92,25 +89,11 @@ class Running:
     def start(self, *todo: str, point: str = "", times: int = 1, fault: str = KILL) -> End:
         """Runs a victim to its end."""
         trap = Trap(str(self.folder), point, times, self.chain.seed, fault)
-        trap.arm()
         order = Order(str(self.folder), self.chain.mode, self.files, self.kafka, todo=list(todo))
-        with (self.folder / "log").open("ab") as log:
-            victim = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.victim", json.dumps(asdict(order))],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-                env=os.environ | trap.environment(),
-            )
-        try:
-            said, _ = victim.communicate(timeout=_PATIENCE_S)
-        finally:
-            end_session(victim.pid)
-            victim.wait()
-        told = json.loads(said.splitlines()[-1]) if victim.returncode > 0 and said.strip() else {}
+        code, said = run_victim("tests.faults.victim", order, self.folder, trap, _PATIENCE_S)
+        told = json.loads(said) if code > 0 and said else {}
         mark = trap.mark.read_text() if trap.mark.exists() else None
-        return End(victim.returncode, mark, told.get("sentence", ""), bool(told.get("transient")))
+        return End(code, mark, told.get("sentence", ""), bool(told.get("transient")))
 
     def kill(self, kill: Kill) -> None:
         """Starts a victim that has to die at its point."""

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +18,7 @@ from tests.faults.punctual_victim import (
     ROWS,
     Order,
 )
-from tests.faults.trap import Trap, end_session
+from tests.faults.trap import Trap, run_victim
 from tests.kafka.client import KafkaWorld
 from wheel_udf.common import parse_instant_ms
 from wheel_udf.testing import LocalKafka, create_topics
@@ -40,23 +36,8 @@ class Chain:
         """Runs a victim; returns its exit code and its last line."""
         self.starts += says
         trap = Trap(str(self.folder), point, times)
-        trap.arm()
         order = Order(str(self.folder), self.kafka, self.starts if says else 0)
-        with (self.folder / "log").open("ab") as log:
-            victim = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.punctual_victim", json.dumps(asdict(order))],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-                env=os.environ | trap.environment(),
-            )
-        try:
-            said, _ = victim.communicate(timeout=_PATIENCE_S)
-        finally:
-            end_session(victim.pid)
-            victim.wait()
-        return victim.returncode, said.strip().splitlines()[-1] if said.strip() else ""
+        return run_victim("tests.faults.punctual_victim", order, self.folder, trap, _PATIENCE_S)
 
     def kill(self, point: str, times: int = 1) -> None:
         """Starts a victim that has to die at its point."""

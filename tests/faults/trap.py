@@ -12,6 +12,8 @@ import os
 import random
 import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -154,6 +156,37 @@ def send(processes: Iterable[int], number: signal.Signals) -> None:
     for process in processes:
         with suppress(ProcessLookupError):
             os.kill(process, number)
+
+
+def run_victim(module: str, order: object, folder: Path, trap: Trap, longest_s: float) -> tuple[int, str]:
+    """Runs a victim in a trap to its end, and ends what is left of its session.
+
+    Args:
+        module: The program.
+        order: A dataclass, its one argument as JSON.
+        folder: Where its standard error goes, in the file ``log``.
+        trap: The trap; it is armed here.
+        longest_s: How long it may take.
+
+    Returns:
+        Its exit code, and its last line, empty if it said nothing.
+    """
+    trap.arm()
+    with (folder / "log").open("ab") as log:
+        victim = subprocess.Popen(
+            [sys.executable, "-m", module, json.dumps(asdict(order))],  # type: ignore[call-overload]
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+            env=os.environ | trap.environment(),
+        )
+    try:
+        said, _ = victim.communicate(timeout=longest_s)
+    finally:
+        end_session(victim.pid)
+        victim.wait()
+    return victim.returncode, said.strip().splitlines()[-1] if said.strip() else ""
 
 
 # ---- what files tell --------------------------------------------------------------------------------------------------

@@ -260,19 +260,23 @@ def _with_undeliverable(
 ) -> DataFrame:
     rows = reject_rows.select(*fields(REJECT_SCHEMA).fieldNames())
     if reasons:
-        # A join and not an expression: the number of names is up to users, and Spark's planner is slow with thousands of branches.
-        explained = fired.sparkSession.createDataFrame(
-            [(name, hide(reason)) for name, reason in reasons.items()],
-            "destination string, error_message string",
-        )
-        rows = rows.unionByName(_undeliverable(fired.join(F.broadcast(explained), "destination"), shape))
+        rows = rows.unionByName(_undeliverable(explained(fired, reasons), shape))
     for left in left_out:
         if left.rows is not None:
             rows = rows.unionByName(_undeliverable(left.rows, shape))
     return rows
 
 
-def _undeliverable(explained: DataFrame, shape: Shape) -> DataFrame:
+def explained(rows: DataFrame, reasons: Mapping[str, str]) -> DataFrame:
+    """Returns the rows to some destinations, with the reason of each destination, secrets hidden, as ``error_message``."""
+    # A join and not an expression: the number of names is up to users, and Spark's planner is slow with thousands of branches.
+    why = rows.sparkSession.createDataFrame(
+        [(name, hide(reason)) for name, reason in reasons.items()], "destination string, error_message string"
+    )
+    return rows.join(F.broadcast(why), "destination")
+
+
+def _undeliverable(left_out: DataFrame, shape: Shape) -> DataFrame:
     """Turns fired rows with an ``error_message`` into reject rows. The payload is in its own columns and not repeated in ``record``."""
     style = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
     named: dict[str, Column] = {
@@ -284,7 +288,7 @@ def _undeliverable(explained: DataFrame, shape: Shape) -> DataFrame:
     if shape == OUTCOME:
         named |= {"schedule_id": F.col("op_id"), "seq": F.lit(None).cast("long"), "deliver_at": F.col("at")}
     names = fields(REJECT_SCHEMA).fieldNames()
-    return explained.select(*(named.get(name, F.col(name)).alias(name) for name in names))
+    return left_out.select(*(named.get(name, F.col(name)).alias(name) for name in names))
 
 
 def _write_rejects(rows: DataFrame, rejects: Sink, app_id: str, batch_id: int) -> None:

@@ -212,19 +212,22 @@ class KafkaSink:
         Raises:
             SinkError: The cluster does not answer.
         """
-        return self._checked(frame, self._look(frame.sparkSession, rows_to), largest_to, shape)
+        look = self._look(frame.sparkSession, rows_to)
+        rows, left_out = self._checked(frame, look, largest_to, shape)
+        return Sendable(rows, {name: self._limit(info) for name, info in look.infos.items()}, left_out)
 
     def _send(self, frame: DataFrame, look: _Look, largest_to: Mapping[str, int], shape: Shape) -> LeftOut:
-        found = self._checked(frame, look, largest_to, shape)
+        rows, left_out = self._checked(frame, look, largest_to, shape)
         if look.infos:
             # Sorted by due time: a partition of the frame holds several shards, one after the other.
-            ordered = shape.oldest_first.sort_within_partitions(found.rows)
+            ordered = shape.oldest_first.sort_within_partitions(rows)
             self._produce(delivery_records(ordered, shape), look.infos.values())
-        return found.left_out
+        return left_out
 
     def _checked(
         self, frame: DataFrame, look: _Look, largest_to: Mapping[str, int], shape: Shape
-    ) -> Sendable:
+    ) -> tuple[DataFrame, LeftOut]:
+        """The rows that the topics take, and the others."""
         rows = frame.where(F.col("destination").isin(list(look.infos)))
         refused, count = None, 0
         if look.infos and self._may_refuse(look.infos, largest_to):
@@ -232,8 +235,7 @@ class KafkaSink:
             refused = explained.where(F.col("error_message").isNotNull())
             count = refused.count()
             rows = explained.where(F.col("error_message").isNull()) if count else rows
-        limits = {name: self._limit(info) for name, info in look.infos.items()}
-        return Sendable(rows, limits, LeftOut(look.reasons, refused if count else None, count))
+        return rows, LeftOut(look.reasons, refused if count else None, count)
 
     def _write_rejects(self, frame: DataFrame) -> None:
         assert self.topic is not None, "missing_reason() was asked"

@@ -23,22 +23,24 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, functions as F
+from pyspark.sql import DataFrame
 
 from wheel_udf.clock import HintBoard, Sending, wall_clock_ms
 from wheel_udf.common import ConfigError, SinkError, parse_duration_ms
+from wheel_udf.delivery.batch_writer import explained
 from wheel_udf.delivery.destinations import Destinations, LeftOut, shape_of
 from wheel_udf.delivery.kafka_record import timed_records
 from wheel_udf.delivery.kafka_sink import KafkaSink
 from wheel_udf.delivery.parcels import Parcel
 from wheel_udf.delivery.producers import Producers, require_client, settings_of
+from wheel_udf.delivery.report import leaving_to
 from wheel_udf.delivery.sender import Producer, Sender
 from wheel_udf.platform import json_bytes, last_committed, local_folder, open_folder, parsed_json
 from wheel_udf.stream import DEFAULT_AHEAD_MS, FrameFacts, Punctual, ShardStatus, leaving_ahead
@@ -187,7 +189,7 @@ class PunctualDelivery:
             SinkError: The sender has failed, or a cluster does not answer.
         """
         self.require_sending()
-        rows_to, largest_to = _handed(statuses)
+        rows_to, largest_to = leaving_to(statuses, "handed", "handed_largest")
         left_out: list[LeftOut] = []
         parcels: list[tuple[Producer, Parcel]] = []
         if rows_to:
@@ -310,25 +312,11 @@ def _interval_ms(trigger: str) -> int | None:
     return None if trigger in ("available-now", "once") else parse_duration_ms(trigger)
 
 
-def _handed(statuses: Sequence[ShardStatus]) -> tuple[Counter[str], dict[str, int]]:
-    rows_to: Counter[str] = Counter()
-    largest_to: dict[str, int] = {}
-    for row in statuses:
-        rows_to.update(getattr(row, "handed", {}))
-        for name, size in getattr(row, "handed_largest", {}).items():
-            largest_to[name] = max(size, largest_to.get(name, 0))
-    return rows_to, largest_to
-
-
 def _all_left_out(ahead: DataFrame, reasons: Mapping[str, str], rows_to: Mapping[str, int]) -> LeftOut:
     """All rows of some destinations, each with its reason."""
     if not reasons:
         return LeftOut({})
-    explained = ahead.sparkSession.createDataFrame(
-        [*reasons.items()], "destination string, error_message string"
-    )
-    count = sum(rows_to[name] for name in reasons)
-    return LeftOut({}, ahead.join(F.broadcast(explained), "destination"), count)
+    return LeftOut({}, explained(ahead, reasons), sum(rows_to[name] for name in reasons))
 
 
 def _joined(parts: Sequence[LeftOut]) -> LeftOut:

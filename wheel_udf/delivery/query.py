@@ -20,7 +20,6 @@ keeps nothing but the ``StreamingQuery``: see :mod:`wheel_udf.platform.lease`.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -34,7 +33,7 @@ from wheel_udf.delivery.act_courier import ActCourier
 from wheel_udf.delivery.batch_writer import write_batch
 from wheel_udf.delivery.destinations import Destinations, LeftOut, Sink, require_apart, shape_of
 from wheel_udf.delivery.punctual import PunctualDelivery
-from wheel_udf.delivery.report import BatchReport, report_of, total_of
+from wheel_udf.delivery.report import BatchReport, leaving_to, report_of, total_of
 from wheel_udf.platform import (
     Identity,
     Lease,
@@ -205,12 +204,7 @@ class _Delivery:
     def _write_rows(
         self, frame: DataFrame, statuses: list[ShardStatus], batch_id: int, not_sent: LeftOut | None
     ) -> int:
-        rows_to: Counter[str] = Counter()
-        largest_to: dict[str, int] = {}
-        for row in statuses:
-            rows_to.update(row.destinations)
-            for destination, size in row.largest.items():
-                largest_to[destination] = max(size, largest_to.get(destination, 0))
+        rows_to, largest_to = leaving_to(statuses, "destinations", "largest")
         return write_batch(
             leaving(frame, self.facts),
             refused(frame, self.facts),

@@ -44,7 +44,7 @@ import pyarrow.compute as pc
 from wheel_udf.common import Bools
 from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, Chunk
 from wheel_udf.wheel.geometry import INT64_MAX
-from wheel_udf.wheel.rows import ENTRY_SCHEMA, Int64s
+from wheel_udf.wheel.rows import ENTRY_SCHEMA, OLDEST_FIRST, Int64s
 from wheel_udf.wheel.sender_news import Confirmed
 from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.shard_text import directory_of
@@ -53,7 +53,6 @@ from wheel_udf.wheel.store_reports import count_levels
 _ROW_BYTES = 400
 """What a row costs the sender besides its payload: headers of its own, and the objects that hold it."""
 _SIZED = ("schedule_id", "key", "value", "headers", "source")
-_OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("seq", "ascending")]
 
 
 @dataclass(frozen=True)
@@ -181,7 +180,7 @@ def handed_over(
         flown, chosen = _chosen([again, waiting], over, clock_ms, room)
     new = waiting.filter(pa.array(chosen))
     entries = pa.concat_tables([again.filter(pa.array(flown)), new])
-    entries = entries.take(pc.sort_indices(entries, sort_keys=_OLDEST_FIRST))
+    entries = entries.take(pc.sort_indices(entries, sort_keys=OLDEST_FIRST))
     rest = again.filter(pa.array(~flown))
     chunks = [Chunk.of_entries(IN_FLIGHT_LEVEL, GIVEN_TO_NONE, rest)] if rest.num_rows else []
     if over is not None and entries.num_rows:
@@ -245,7 +244,7 @@ def _chosen(
     candidates = both.take(pa.array(fits))
     fits = fits[over.is_punctual(candidates["destination"])]
     candidates = both.take(pa.array(fits))
-    order = pc.sort_indices(candidates, sort_keys=_OLDEST_FIRST).to_numpy()
+    order = pc.sort_indices(candidates, sort_keys=OLDEST_FIRST).to_numpy()
     rows = over.free_rows if room is None else min(over.free_rows, room)
     rows = min(rows, int(np.searchsorted(np.cumsum(_sizes(candidates)[order]), over.free_bytes, "right")))
     mask = np.zeros(both.num_rows, bool)

@@ -67,6 +67,10 @@ not always a command: FAR says that this version went to the store (no payload),
 GONE_... says that it ended there. A GONE_CANCELLED row carries the version of the CANCEL."""
 
 
+OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("seq", "ascending")]
+"""The order of release within a shard, and of the rows of a batch."""
+
+
 def asked_ms(entries: pa.Table) -> pa.ChunkedArray:
     """The requested due times, int64[n]: ``deliver_at_ms`` less what a delay level added; null where there is no due time."""
     if entries["level_error_ms"].null_count == entries.num_rows:

@@ -117,13 +117,17 @@ def entries_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
 def marked_entries_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
     """As :func:`entries_of_text`, with ``in_flight``: whether a sender has got the entry (``MARKED_ENTRY_SCHEMA``)."""
     chunks = chunks_from_text(text)
-    marked = [MARKED_ENTRY_SCHEMA.empty_table()]
-    for in_flight in (False, True):
-        wanted = [c for c in chunks if (c.level == IN_FLIGHT_LEVEL if in_flight else c.level > MEMORY_LEVEL)]
-        for rows in _tables(wanted, ids):
-            marks = pa.repeat(pa.scalar(in_flight), rows.num_rows)
-            marked.append(rows.append_column(_IN_FLIGHT, marks))
-    return pa.concat_tables(marked)
+    waiting = _tables([chunk for chunk in chunks if chunk.level > MEMORY_LEVEL], ids)
+    in_flight = _tables([chunk for chunk in chunks if chunk.level == IN_FLIGHT_LEVEL], ids)
+    marked = [
+        *(_marked(rows, in_flight=False) for rows in waiting),
+        *(_marked(rows, in_flight=True) for rows in in_flight),
+    ]
+    return pa.concat_tables([MARKED_ENTRY_SCHEMA.empty_table(), *marked])
+
+
+def _marked(rows: pa.Table, *, in_flight: bool) -> pa.Table:
+    return rows.append_column(_IN_FLIGHT, pa.repeat(pa.scalar(in_flight), rows.num_rows))
 
 
 def memory_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:

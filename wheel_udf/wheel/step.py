@@ -21,7 +21,7 @@ Worked example, ``Wheel(tick_ms=1, size=20, levels=3)``, one entry due at 450::
 A clock that jumps from 0 to 450 opens the level-3 bucket and fires the entry at once: the ticks in between
 are not visited.
 
-Cost: O(1) for a tick with nothing due and nothing new; otherwise O(commands + rows of opened chunks), whatever the number of
+Cost: of a tick with nothing due and nothing new, a look at the directory of the chunks; otherwise O(commands + rows of opened chunks), whatever the number of
 pending entries. A command opens the chunk in which its id is (:mod:`wheel_udf.wheel.known`), of which the removed row is noted
 (:meth:`~wheel_udf.wheel.chunks.Chunk.less`). Under a ``limit`` a batch opens the chunks that hold its oldest due rows, and the rest of a backlog
 stays closed, also the buckets that would move down a level. What grows with the number of chunks is their directory: 6 us
@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -46,15 +46,20 @@ from wheel_udf.wheel.in_flight import HandOver, handed_over, horizon_of, is_stil
 from wheel_udf.wheel.known import ENDED, FIRED
 from wheel_udf.wheel.limits import Limits
 from wheel_udf.wheel.memory import remember
-from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA, SCHEDULE, Int64s, asked_ms, without
+from wheel_udf.wheel.rows import (
+    ENTRY_SCHEMA,
+    MEMORY_SCHEMA,
+    OLDEST_FIRST,
+    SCHEDULE,
+    Int64s,
+    asked_ms,
+    without,
+)
 from wheel_udf.wheel.shard_limits import ShardLimits
 from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.store_reports import count_levels
 from wheel_udf.wheel.version_order import rank_of
 from wheel_udf.wheel.versions import Folded, fold
-
-OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("seq", "ascending")]
-"""The order of release within a shard, and of the rows of a batch."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,8 @@ def advance(
     buckets = Buckets(state.wheel)
     levels = Counter(state.levels)
     horizon_ms = horizon_of(over, clock_ms)
-    closed, opened = _open_reached(state, buckets, folded, (clock_ms, horizon_ms), limit, levels)
+    latest_ms = _latest_needed(state.entry_chunks, folded.removed if folded else {}, clock_ms, limit)
+    closed, opened = _open_reached(state, buckets, folded, horizon_ms, latest_ms, levels)
     flight = settled(state, over, clock_ms)
     due_again, flown = _split_due(flight.again, clock_ms, limit)
     due, waiting = _split_due(opened, clock_ms, _less(limit, due_again))
@@ -159,17 +165,7 @@ def advance(
     entries += [*flight.chunks, *handed.chunks]
     far = state.far + (folded.far if folded else 0)
     after = state.with_chunks(clock_ms, far, counts, levels, entries, memory)
-    if folded is None:
-        return Step(
-            after,
-            clock_ms,
-            fired,
-            missed,
-            changed=True,
-            handed=handed.entries,
-            confirmed=flight.confirmed,
-        )
-    return Step(
+    step = Step(
         after,
         clock_ms,
         fired,
@@ -177,6 +173,11 @@ def advance(
         changed=True,
         handed=handed.entries,
         confirmed=flight.confirmed,
+    )
+    if folded is None:
+        return step
+    return replace(
+        step,
         spread=folded.spread,
         ambiguous=folded.ambiguous,
         refused=folded.refused if folded.refused.num_rows else None,
@@ -188,37 +189,33 @@ def _open_reached(
     state: ShardState,
     buckets: Buckets,
     folded: Folded | None,
-    instants: tuple[int, int],
-    limit: int | None,
+    horizon_ms: int,
+    latest_ms: int,
     levels: Counter[int],
 ) -> tuple[list[Chunk], pa.Table]:
     """Splits the entries of a shard into chunks that stay closed and open rows: those of reached buckets, and
     new entries.
 
-    What the fold added and removed is counted into `levels`.
+    What the fold added and removed is counted into `levels`. Of chunks that begin after `latest_ms` nothing can leave with this batch.
     """
     closed: list[Chunk] = []
     opened: list[pa.Table] = []
-    removed_from = folded.removed if folded else {}
-    clock_ms, horizon_ms = instants
-    latest_ms = _latest_needed(state.entry_chunks, removed_from, clock_ms, limit)
     for number, chunk in enumerate(state.entry_chunks):
-        removed = removed_from.get(number)
+        removed = folded.removed.get(number) if folded else None
         if removed is not None and state.levels:
             levels.subtract(count_levels(chunk.table().take(pa.array(removed))))
         if removed is not None and len(removed) == chunk.rows:
             continue
         # Small chunks of a backlog are opened once and become runs, so that there are few.
         wanted = chunk.low_ms <= latest_ms or 2 * chunk.rows < BACKLOG_ROWS
-        if (
-            wanted and buckets.reached(chunk, horizon_ms)
-        ) or chunk.rows > 2 * LARGEST_ROWS:  # such a chunk is of an earlier format
+        is_of_earlier_format = chunk.rows > 2 * LARGEST_ROWS
+        if is_of_earlier_format or (wanted and buckets.reached(chunk, horizon_ms)):
             table = chunk.table()
             opened.append(table if removed is None else without(table, removed))
+        elif folded is None or removed is None:
+            closed.append(chunk)
         else:
-            closed.append(
-                chunk if folded is None or removed is None else chunk.less(removed, folded.due_ms[number])
-            )
+            closed.append(chunk.less(removed, folded.due_ms[number]))
     if folded:
         opened.append(folded.winners)
         levels.update(count_levels(folded.winners))
