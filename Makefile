@@ -146,6 +146,6 @@ $(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	$$pip --editable .[dev] || { echo "pip failed, trying again" >&2; $$pip --editable .[dev]; }; \
 	echo "3 of 4: Python packages are complete, waiting for the jars"; \
 	wait $$jars || $(PY) -m wheel_udf.platform.jars spark database broker; \
-	echo "4 of 4: a class archive, so that the JVM starts faster (half a minute)"; \
+	echo "4 of 4: byte code and a class archive, so that Python and the JVM start faster (half a minute)"; \
 	$(PY) -m wheel_udf.platform.class_training build; \
 	touch $@

@@ -1,18 +1,18 @@
 """A short run that loads the classes which every job needs, for :mod:`wheel_udf.platform.class_archive`.
 
 A file is streamed through a stateful Python function into a Delta table, which is then read, changed and read again. Run as a program, with
-the JVM's options as the only argument, or ``build`` to make the archive.
+the JVM's options as the only argument, or ``build`` to make the archive, and Python's byte code (:mod:`wheel_udf.platform.byte_code`).
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from wheel_udf.common import INTERRUPTED, SessionError
-from wheel_udf.platform import class_archive
+from wheel_udf.platform import byte_code, class_archive
 from wheel_udf.platform.session import build_session, stop_session
 
 if TYPE_CHECKING:
@@ -81,16 +81,21 @@ def _change(spark: SparkSession, folder: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """``build``: makes the archive and says where; else trains with the JVM options given."""
+    """``build``: makes byte code and archive and says so; else trains with the JVM options given."""
     if arguments != ["build"]:
         train(*arguments)
         return 0
-    try:
-        sys.stdout.write(f"class archive: {class_archive.build()}\n")
-    except SessionError as fault:
-        sys.stderr.write(f"note: {fault}\n")  # not an error: everything works without
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    made: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("byte code, zips written", byte_code.compile_all),
+        ("class archive", class_archive.build),
+    )
+    for what, make in made:
+        try:
+            sys.stdout.write(f"{what}: {make()}\n")
+        except SessionError as fault:
+            sys.stderr.write(f"note: {fault}\n")  # not an error: everything works without
+        except KeyboardInterrupt:
+            return INTERRUPTED
     return 0
 
 
