@@ -2,9 +2,10 @@
 
 ::
 
-    text of a chunk    <head><body><rows removed>      or, of a small chunk, <all columns><rows removed>
-                        |     key, value, headers, ...: what only a delivery reads
-                        ids, versions, due times, destinations: what look-ups and counts read
+    text of a chunk    <keys><head><body><rows removed>      or, of a small chunk, <all columns><rows removed>
+                        |     |     key, value, headers, ...: what only a delivery reads
+                        |     due times, destinations, sources: what counts read
+                        ids and versions, row by row: what a command reads (wheel_udf.wheel.row_keys)
 
 Decisions, each measured:
 
@@ -14,6 +15,8 @@ Decisions, each measured:
   MB that is opened.
 * A chunk has at most :data:`LARGEST_ROWS` rows and about :data:`LARGEST_BYTES`, so a command opens a bounded amount.
   Of a chunk with :data:`APART_FROM` rows and more the head is read alone: a tenth of the text with values of 100 bytes.
+  If it has keys, a command reads the keys of one row, and no column.
+* A chunk with keys is in order of its due times. So they are read for its new bounds only when its first or last row is removed.
 * Removed rows are noted beside the chunk, and the chunk stays as it is until a quarter is gone. A cancel of one
   of 8,192 rows writes 8 bytes instead of 1.2 MB.
 * A chunk is a place in the text that it came in (:class:`Span`): nothing is copied before the text of the next state is joined.
@@ -34,6 +37,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.wheel.row_keys import KEY_COLUMNS, RowKeys, packed
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, Int64s, without
 
 MEMORY_LEVEL = 0
@@ -90,9 +94,10 @@ class Chunk:
         rows: Number of rows, without the removed ones.
         low_ms: Earliest time inside: ``deliver_at_ms`` of entries, ``ended_at_ms`` of memory records.
         high_ms: Latest one.
-        span: One or two Arrow IPC streams, each in base64.
+        span: The keys, if there are any, and one or two Arrow IPC streams, each in base64.
         number: Name of the chunk in the index of its shard; -1 if no index knows it.
         head: Length of the first stream if there are two, else 0.
+        keys: Length of the keys; 0 if there are none.
         gone: The removed rows, their places as uint32 in base64.
         ids: Of a chunk that was made in this process, the ids of its rows.
     """
@@ -105,6 +110,7 @@ class Chunk:
     span: Span
     number: int = UNNUMBERED
     head: int = 0
+    keys: int = 0
     gone: str = ""
     ids: pa.ChunkedArray | None = field(default=None, compare=False, repr=False)
 
@@ -117,10 +123,10 @@ class Chunk:
     def of(level: int, group: int, rows: pa.Table, time_column: str) -> Chunk:
         """Encodes rows (at least one)."""
         limits = pc.min_max(rows[time_column]).as_py()
-        head, body = _parts_of(rows)
+        keys, head, body = _parts_of(rows, level)
         ids = rows["schedule_id"] if "schedule_id" in rows.schema.names else None
-        times = limits["min"], limits["max"]
-        return Chunk(level, group, rows.num_rows, *times, Span.of(head + body), head=len(head), ids=ids)
+        times, span = (limits["min"], limits["max"]), Span.of(keys + head + body)
+        return Chunk(level, group, rows.num_rows, *times, span, head=len(head), keys=len(keys), ids=ids)
 
     @property
     def text(self) -> str:
@@ -134,7 +140,7 @@ class Chunk:
 
     @property
     def stored(self) -> int:
-        """About the number of rows with the removed ones (three are 16 characters)."""
+        """Number of rows with the removed ones (three are 16 characters)."""
         return self.rows + len(self.gone) * 3 // 16
 
     @property
@@ -146,45 +152,61 @@ class Chunk:
         """Decodes the chunk; with ``columns`` (not those of the delay levels), decompresses only these."""
         rows = self._stored(*columns)
         if self.gone:
-            rows = without(rows, _places(self.gone))
+            rows = without(rows, self.gone_rows())
         return rows if columns else _with_level_columns(rows)
+
+    def gone_rows(self) -> Int64s:
+        """The places of the removed rows, in order, among all that are stored."""
+        return np.frombuffer(_octets(self.gone), np.uint32).astype(np.int64)
+
+    def row_keys(self) -> RowKeys:
+        """The keys of a chunk that has them; their rows are the stored ones."""
+        return RowKeys(self.span.whole, self.span.start)
 
     def less(self, rows: Int64s, due_ms: Int64s | None = None) -> Chunk:
         """The chunk of entries without some rows.
 
         Args:
-            rows: Their places in :meth:`table`; not all.
+            rows: Their places in :meth:`table`, in order; not all.
             due_ms: The due times of all rows of :meth:`table`, if they are known.
         """
-        gone = _places(self.gone)
-        stored = self.rows + len(gone)
-        gone = np.union1d(gone, np.delete(np.arange(stored), gone)[rows])
+        gone, stored = self.gone_rows(), self.stored
+        # The place of a row moves behind each removed row that is not after it.
+        places = rows + np.searchsorted(gone - np.arange(len(gone)), rows, side="right")
+        gone = np.sort(np.concatenate([gone, places]))
         if stored < REWRITE_BELOW or len(gone) >= _REWRITE_AT_GONE * stored:
             return Chunk.of_entries(self.level, self.group, without(self.table(), rows))
-        if due_ms is None:
-            due_ms = self.table("deliver_at_ms")["deliver_at_ms"].to_numpy()
-        due = np.delete(due_ms, rows)
+        low_ms, high_ms = self.low_ms, self.high_ms
+        if not self.keys or rows[0] == 0 or rows[-1] == self.rows - 1:
+            if due_ms is None:
+                due_ms = self.table("deliver_at_ms")["deliver_at_ms"].to_numpy()
+            due = np.delete(due_ms, rows)
+            low_ms, high_ms = int(due.min()), int(due.max())
         return replace(
             self,
-            rows=len(due),
-            low_ms=int(due.min()),
-            high_ms=int(due.max()),
+            rows=self.rows - len(rows),
+            low_ms=low_ms,
+            high_ms=high_ms,
             gone=text_of(gone.astype(np.uint32).tobytes()),
         )
 
     def _stored(self, *columns: str) -> pa.Table:
         """As :meth:`table`, with the removed rows."""
         whole, start, end = self.span
-        middle = start + self.head
+        middle = start + self.keys + self.head
         if not self.head:
             return _decoded(whole[start:end], columns)
-        in_head = [name for name in columns if name in _HEAD_COLUMNS]
+        of_keys = KEY_COLUMNS if self.keys else ()
+        of_head = [name for name in _HEAD_COLUMNS if name not in of_keys]
+        in_keys = [name for name in columns or of_keys if name in of_keys]
+        in_head = [name for name in columns if name in of_head]
         in_body = [name for name in columns if name not in _HEAD_COLUMNS]
-        if columns and not in_body:
-            return _decoded(whole[start:middle], in_head)
-        if columns and not in_head:
-            return _decoded(whole[middle:end], in_body)
-        return _joined(_decoded(whole[start:middle], in_head), _decoded(whole[middle:end], in_body))
+        parts = [self.row_keys().table(self.stored, *in_keys)] if in_keys else []
+        if in_head or not columns:
+            parts.append(_decoded(whole[start + self.keys : middle], in_head))
+        if in_body or not columns:
+            parts.append(_decoded(whole[middle:end], in_body))
+        return parts[0] if len(parts) == 1 else _joined(parts)
 
 
 def in_runs(
@@ -231,18 +253,27 @@ def _without_remains(table: pa.Table) -> pa.Table:
     return table
 
 
-def _parts_of(rows: pa.Table) -> tuple[str, str]:
-    """The text of the head, if it is kept apart, and that of the rest."""
+def _parts_of(rows: pa.Table, level: int) -> tuple[str, str, str]:
+    """The texts of the keys and of the head, if they are kept apart, and that of the rest."""
     if rows.schema.names != ENTRY_SCHEMA.names:
-        return "", text_of(encoded(rows))
+        return "", "", text_of(encoded(rows))
     if rows["delay_level_ms"].null_count == rows.num_rows:
         rows = rows.drop_columns(list(_LEVEL_COLUMNS))
     if rows.num_rows < APART_FROM:
-        return "", text_of(encoded(rows))
-    names = rows.schema.names
-    head = rows.select([name for name in names if name in _HEAD_COLUMNS])
+        return "", "", text_of(encoded(rows))
+    names, keys = rows.schema.names, _keys_of(rows) if level > MEMORY_LEVEL else ""
+    of_keys = KEY_COLUMNS if keys else ()
+    head = rows.select([name for name in names if name in _HEAD_COLUMNS and name not in of_keys])
     body = rows.select([name for name in names if name not in _HEAD_COLUMNS])
-    return text_of(encoded(head)), text_of(encoded(body))
+    return keys, text_of(encoded(head)), text_of(encoded(body))
+
+
+def _keys_of(rows: pa.Table) -> str:
+    """The keys of entries; empty if they are not in order of their due times, or if keys would not be small."""
+    due_ms = rows["deliver_at_ms"].to_numpy()
+    if (due_ms[1:] < due_ms[:-1]).any():
+        return ""
+    return packed(rows)
 
 
 def _decoded(text: str, columns: Sequence[str]) -> pa.Table:
@@ -256,12 +287,9 @@ def _decoded(text: str, columns: Sequence[str]) -> pa.Table:
         return reader.read_all()
 
 
-def _joined(head: pa.Table, body: pa.Table) -> pa.Table:
-    """The columns of head and body, in the order of ``ENTRY_SCHEMA``."""
-    columns = {
-        **dict(zip(head.schema.names, head.columns, strict=True)),
-        **dict(zip(body.schema.names, body.columns, strict=True)),
-    }
+def _joined(parts: Sequence[pa.Table]) -> pa.Table:
+    """The columns of some tables, in the order of ``ENTRY_SCHEMA``."""
+    columns = {name: part[name] for part in parts for name in part.schema.names}
     fields = [field for field in ENTRY_SCHEMA if field.name in columns]
     return pa.table([columns[field.name] for field in fields], schema=pa.schema(fields))
 
@@ -272,11 +300,6 @@ def _with_level_columns(rows: pa.Table) -> pa.Table:
     for name in _LEVEL_COLUMNS:
         rows = rows.append_column(ENTRY_SCHEMA.field(name), pa.nulls(rows.num_rows, pa.int64()))
     return rows
-
-
-def _places(gone: str) -> Int64s:
-    """The places of removed rows."""
-    return np.frombuffer(_octets(gone), np.uint32).astype(np.int64)
 
 
 def text_of(octets: bytes | pa.Buffer) -> str:

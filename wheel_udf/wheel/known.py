@@ -7,9 +7,9 @@
     entry chunks         PENDING 1 (chunk 0, row 7)   -   -   -
     known                PENDING 1   FIRED 3   NOTHING   WAITING 5
 
-Cost: the index of ids (:mod:`wheel_udf.wheel.id_index`) says which chunks may hold an id of the batch. Of each of these the
-head is decoded (at most 8,192 ids, 0.3 ms), whatever the number of pending ids. A chunk of a state of format 5, which no index knows, is searched for
-all ids.
+Cost: the index of ids (:mod:`wheel_udf.wheel.id_index`) says in which row of which chunk an id of the batch may be. The keys of these rows are read
+(:mod:`wheel_udf.wheel.row_keys`), 30 us for a chunk. Of a chunk without keys the ids and versions are decoded (0.3 ms for 8,192 rows). A chunk of a
+state of format 5 or 6, which no index knows, is searched for all ids.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common import is_last
+from wheel_udf.wheel.chunks import Chunk
+from wheel_udf.wheel.row_keys import IdBytes
 from wheel_udf.wheel.rows import SCHEDULE, Int64s
 from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.version_order import Int8s, Int32s, Objects, is_later, order_of, rank_of, without_offset
@@ -43,7 +45,7 @@ class Known:
         chunk: Of PENDING, the index of its chunk among the entry chunks.
         row: Of PENDING, its row in that chunk.
         partition: Of PENDING, its topic and partition, if asked for.
-        due_ms: For the index of a chunk in which ids of the batch are pending, the due times of all its rows.
+        due_ms: For the index of a chunk without keys in which ids of the batch are pending, the due times of all its rows.
     """
 
     status: Int8s
@@ -87,11 +89,43 @@ def look_up(
             if len(codes):
                 _look_up_memory(chunk.table(), ids, codes, known, now_ms, standing_ms, memory_ms)
     columns = ("schedule_id", "seq", "amend", "deliver_at_ms", *(("source",) if with_partition else ()))
+    wanted: IdBytes | None = None
     for number, chunk in enumerate(state.entry_chunks):
-        codes = places.of(chunk)
-        if len(codes):
+        codes, rows = places.of(chunk), places.rows_of(chunk)
+        if len(codes) and chunk.keys and rows is not None:
+            wanted = wanted or IdBytes.of(ids)
+            _look_up_rows(chunk, number, wanted, *rows, known, with_partition=with_partition)
+        elif len(codes):
             _look_up_entries(chunk.table(*columns), number, ids, codes, known)
     return known
+
+
+def _look_up_rows(
+    chunk: Chunk,
+    number: int,
+    wanted: IdBytes,
+    codes: Int64s,
+    rows: Int64s,
+    known: Known,
+    *,
+    with_partition: bool,
+) -> None:
+    """Looks ids up in the rows of a chunk in which they may be."""
+    keys = chunk.row_keys()
+    records = keys.at(rows)
+    same = wanted.equal(codes, keys.id_octets(records))
+    if chunk.gone:
+        gone = chunk.gone_rows()
+        before = np.searchsorted(gone, rows)
+        same &= gone[np.minimum(before, len(gone) - 1)] != rows
+        rows = rows - before
+    codes, rows, records = codes[same], rows[same], records[same]
+    known.status[codes] = PENDING
+    known.seq[codes] = keys.seq(records)
+    known.rank[codes] = rank_of(keys.amend(records), SCHEDULE)
+    known.chunk[codes], known.row[codes] = number, rows
+    if with_partition:
+        known.partition[codes] = keys.partition(records)
 
 
 def _look_up_entries(table: pa.Table, number: int, ids: pa.Array, codes: Int64s, known: Known) -> None:

@@ -34,12 +34,13 @@ from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.id_index import Places, indexed, places_of
 from wheel_udf.wheel.shard_text import chunks_from_text, entries_of_text
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """Version of a shard's state and of the identity file of its checkpoint. Raised when either layout changes."""
 
-READABLE_VERSIONS = frozenset({5, FORMAT_VERSION})
+READABLE_VERSIONS = frozenset({5, 6, FORMAT_VERSION})
 """The versions that this release goes on with; a checkpoint of another one is refused. A row of version 5 has chunks of any
-size and no index of ids: the first step with something to do splits the chunks, makes the index, and writes version 6."""
+size and no index of ids, and the index of version 6 does not say in which row an id is. The first step with something to do splits large chunks, makes
+the index, and writes version 7. A chunk of these versions has no keys before it is written anew."""
 
 LARGEST_STATE_BYTES = 1_500_000_000
 

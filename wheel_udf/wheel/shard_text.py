@@ -4,17 +4,18 @@
 
     text of a shard    <directory> <chunk 1><chunk 2><chunk 3>...      the directory has one row for each chunk:
 
-        level  group  rows   low_ms        high_ms      length   number  head    gone
-          1      3    120    earliest due  latest due    12,000     17       0     0     entries of level 1 of the wheel
-          2      0   7,998   ...           ...        1,200,000      9  80,000    12     entries of level 2, two of them removed
-          0      0    500    first end     last end      20,000     16       0     0     memory records of ended ids (MEMORY_LEVEL)
-       -100      0   8,500                               60,000     18     900     0     where the ids are (wheel_udf.wheel.id_index)
+        level  group  rows   low_ms        high_ms      length   number  head    keys    gone
+          1      3    120    earliest due  latest due    12,000     17       0       0     0     entries of level 1 of the wheel
+          2      0   7,998   ...           ...        1,200,000      9  40,000  50,000    12     entries of level 2, two of them removed
+          0      0    500    first end     last end      20,000     16       0       0     0     memory records of ended ids (MEMORY_LEVEL)
+       -101      0   8,500                               70,000     18     900       0     0     where the ids are (wheel_udf.wheel.id_index)
 
-``length``, ``head`` and ``gone`` are numbers of characters. The directory alone says what a shard holds. Chunks that are neighbours in the text that
+``length``, ``head``, ``keys`` and ``gone`` are numbers of characters. The directory alone says what a shard holds. Chunks that are neighbours in the text that
 they came in are copied together into the next one.
 
-A directory without the last three columns is that of a purgatory, or of a wheel of state format 5: its chunks have no
-number, one part, and all their rows.
+A directory without the last four columns is that of a purgatory, or of a wheel of state format 5: its chunks have no
+number, one part, and all their rows. One without ``keys`` is that of state format 6: its index does not say in which row an id is, and is not read
+(:func:`~wheel_udf.wheel.id_index.trusted`).
 """
 
 from __future__ import annotations
@@ -50,8 +51,15 @@ _DIRECTORY_SCHEMA = pa.schema(
     ]
 )
 _FULL_DIRECTORY_SCHEMA = pa.schema(
-    [*_DIRECTORY_SCHEMA, ("number", pa.int64()), ("head", pa.int64()), ("gone", pa.int64())]
+    [
+        *_DIRECTORY_SCHEMA,
+        ("number", pa.int64()),
+        ("head", pa.int64()),
+        ("keys", pa.int64()),
+        ("gone", pa.int64()),
+    ]
 )
+_LATER_COLUMNS = (("number", UNNUMBERED), ("head", 0), ("keys", 0), ("gone", 0))
 
 
 _IN_FLIGHT = pa.field("in_flight", pa.bool_())
@@ -68,6 +76,7 @@ def chunks_to_text(chunks: Sequence[Chunk]) -> str:
     if not plain:
         columns["number"] = [chunk.number for chunk in chunks]
         columns["head"] = [chunk.head for chunk in chunks]
+        columns["keys"] = [chunk.keys for chunk in chunks]
         columns["gone"] = [len(chunk.gone) for chunk in chunks]
     directory = pa.table(columns, schema=schema)
     return "".join([table_to_text(directory), " ", *_texts(chunks)])
@@ -92,21 +101,24 @@ def chunks_from_text(text: str) -> tuple[Chunk, ...]:
     if not text:
         return ()
     columns = directory_of(text).to_pydict()
-    *scalars, lengths, numbers, heads, gones = columns.values()
+    lengths, gones = columns.pop("length"), columns.pop("gone")
+    *scalars, numbers, heads, keys = columns.values()
     ends = np.cumsum([text.index(" ") + 1, *lengths], dtype=np.int64).tolist()
     spans = [Span(text, a, b - gone) for (a, b), gone in zip(pairwise(ends), gones, strict=True)]
     removed = [text[b - gone : b] if gone else "" for b, gone in zip(ends[1:], gones, strict=True)]
-    return tuple(Chunk(*values) for values in zip(*scalars, spans, numbers, heads, removed, strict=True))
+    return tuple(Chunk(*values) for values in zip(*scalars, spans, numbers, heads, keys, removed, strict=True))
 
 
 def directory_of(text: str) -> pa.Table:
     """The directory of a shard's text (not empty): a row for each chunk, without opening any."""
     directory = table_from_text(text[: text.index(" ")])
-    if directory.num_columns == len(_DIRECTORY_SCHEMA):
-        for name, value in (("number", UNNUMBERED), ("head", 0), ("gone", 0)):
+    if directory.num_columns == len(_FULL_DIRECTORY_SCHEMA):
+        return directory
+    for name, value in _LATER_COLUMNS:
+        if name not in directory.schema.names:
             values = pa.repeat(pa.scalar(value, pa.int64()), directory.num_rows)
             directory = directory.append_column(name, values)
-    return directory
+    return directory.select(_FULL_DIRECTORY_SCHEMA.names)
 
 
 def entries_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:

@@ -215,7 +215,7 @@ def _open_reached(
         elif folded is None or removed is None:
             closed.append(chunk)
         else:
-            closed.append(chunk.less(removed, folded.due_ms[number]))
+            closed.append(chunk.less(removed, folded.due_ms.get(number)))
     if folded:
         opened.append(folded.winners)
         levels.update(count_levels(folded.winners))

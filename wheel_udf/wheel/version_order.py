@@ -121,8 +121,13 @@ def partitions_of(commands: pa.Table) -> Objects | None:
 
 def without_offset(sources: pa.ChunkedArray) -> Objects:
     """``topic/partition/`` of ``topic/partition/offset``; None of null."""
-    found: Objects = pc.utf8_rtrim(sources, "0123456789").to_numpy(zero_copy_only=False)
+    found: Objects = partition_texts(sources).to_numpy(zero_copy_only=False)
     return found
+
+
+def partition_texts(sources: pa.ChunkedArray) -> pa.ChunkedArray:
+    """As :func:`without_offset`, as Arrow."""
+    return pc.utf8_rtrim(sources, "0123456789")
 
 
 def count_spread(rows: Rows, partitions: Objects, pending_in: Objects) -> int:

@@ -102,7 +102,7 @@ class Folded:
     Attributes:
         winners: Entries that are pending now (``ENTRY_SCHEMA``).
         removed: For each index into the state's entry chunks, the rows that are no longer pending.
-        due_ms: For each of these indices, the due times of all rows of the chunk.
+        due_ms: For those of these indices whose chunk has no keys, the due times of all rows of the chunk.
         records: Memory records to add (``MEMORY_SCHEMA``).
         counts: How much each outcome rises.
         spread: Number of ids whose versions are offsets of more than one partition.
