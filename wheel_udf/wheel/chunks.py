@@ -149,11 +149,11 @@ class Chunk:
         return self.number != UNNUMBERED
 
     def table(self, *columns: str) -> pa.Table:
-        """Decodes the chunk; with ``columns`` (not those of the delay levels), decompresses only these."""
+        """Decodes the chunk; with ``columns`` (not those of the delay levels alone), decompresses only these."""
         rows = self._stored(*columns)
         if self.gone:
             rows = without(rows, self.gone_rows())
-        return rows if columns else _with_level_columns(rows)
+        return _with_level_columns(rows, columns)
 
     def gone_rows(self) -> Int64s:
         """The places of the removed rows, in order, among all that are stored."""
@@ -281,7 +281,7 @@ def _decoded(text: str, columns: Sequence[str]) -> pa.Table:
     octets = pa.py_buffer(_octets(text))
     # The schema stands in front of the rows: 10 us.
     schema = pa.ipc.read_schema(octets) if columns else None
-    chosen = [schema.get_field_index(name) for name in columns] if schema else None
+    chosen = [at for name in columns if (at := schema.get_field_index(name)) >= 0] if schema else None
     options = pa.ipc.IpcReadOptions(included_fields=chosen, use_threads=False)
     with pa.ipc.open_stream(octets, options=options) as reader:
         return reader.read_all()
@@ -294,11 +294,13 @@ def _joined(parts: Sequence[pa.Table]) -> pa.Table:
     return pa.table([columns[field.name] for field in fields], schema=pa.schema(fields))
 
 
-def _with_level_columns(rows: pa.Table) -> pa.Table:
-    if rows.schema.names != _PLAIN_COLUMNS:
+def _with_level_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The rows with the columns of the delay levels, or with those that were asked for."""
+    if not columns and rows.schema.names != _PLAIN_COLUMNS:
         return rows
     for name in _LEVEL_COLUMNS:
-        rows = rows.append_column(ENTRY_SCHEMA.field(name), pa.nulls(rows.num_rows, pa.int64()))
+        if name in (columns or _LEVEL_COLUMNS) and name not in rows.schema.names:
+            rows = rows.append_column(ENTRY_SCHEMA.field(name), pa.nulls(rows.num_rows, pa.int64()))
     return rows
 
 

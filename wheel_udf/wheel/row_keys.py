@@ -123,7 +123,7 @@ def packed(rows: pa.Table) -> str:
         return ""
     symbols, id_records = _packed_ids(octets.octets)
     width = id_records.shape[1]
-    if not width or width > _SMALL_BYTES and width > _compressed_bytes(ids) + _MORE_BYTES:
+    if not width or (width > _SMALL_BYTES and width > _compressed_bytes(ids) + _MORE_BYTES):
         return ""
     seq, seqs = _packed_numbers(rows["seq"].to_numpy())
     amend, amends = _packed_numbers(rows["amend"].to_numpy().astype(np.int64))
@@ -154,26 +154,29 @@ def _packed_numbers(values: Int64s) -> tuple[int, Octets]:
 
 def _packed_ids(octets: Octets) -> tuple[dict[str, Any], Octets]:
     """The symbols at each place, and the records."""
-    size, places = octets.shape
-    at = octets.astype(np.int32) + 256 * np.arange(places, dtype=np.int32)
-    occurs = (np.bincount(at.ravel(), minlength=256 * places) > 0).reshape(places, 256)
-    counts = occurs.sum(axis=1)
-    wide, narrow = np.flatnonzero(counts > _FEW_SYMBOLS), np.flatnonzero((counts > 1) & (counts <= _FEW_SYMBOLS))
-    codes = (np.cumsum(occurs, axis=1) - 1).astype(np.uint8).ravel()
-    # Codes of two places in a byte; the place after an odd number of places is empty.
-    nibbles = np.zeros((size, rounded_to_two(len(narrow))), np.uint8)
-    nibbles[:, : len(narrow)] = codes.take(at[:, narrow])
-    symbols = np.zeros((len(narrow), _FEW_SYMBOLS), np.uint8)
-    place, symbol = np.nonzero(occurs[narrow])
-    symbols[:] = symbol[np.searchsorted(place, np.arange(len(narrow)))][:, None]
-    symbols[place, codes.reshape(places, 256)[narrow[place], symbol]] = symbol
+    varies = np.flatnonzero((octets != octets[0]).any(axis=0))
+    wide, narrow, codes, symbols = [], [], list[Octets](), list[Octets]()
+    # A loop over the places of an id, at most 128: 15 us each.
+    for place, column in zip(varies.tolist(), np.ascontiguousarray(octets[:, varies].T), strict=True):
+        occurs = np.flatnonzero(np.bincount(column)).astype(np.uint8)
+        if len(occurs) > _FEW_SYMBOLS:
+            wide.append(place)
+            continue
+        code_of = np.zeros(256, np.uint8)
+        code_of[occurs] = np.arange(len(occurs))
+        narrow.append(place)
+        codes.append(np.frombuffer(column.tobytes().translate(code_of.tobytes()), np.uint8))
+        symbols.append(np.r_[occurs, np.zeros(_FEW_SYMBOLS - len(occurs), np.uint8)])
+    if len(narrow) % 2:
+        codes.append(np.zeros(len(octets), np.uint8))
+    pairs = [high << 4 | low for high, low in zip(codes[0::2], codes[1::2], strict=True)]
     described = {
         "id": octets[0].tobytes().decode("latin-1"),
-        "wide": wide.tolist(),
-        "narrow": narrow.tolist(),
-        "symbols": symbols.tobytes().decode("latin-1"),
+        "wide": wide,
+        "narrow": narrow,
+        "symbols": b"".join(map(bytes, symbols)).decode("latin-1"),
     }
-    return described, np.hstack([octets[:, wide], nibbles[:, 0::2] << 4 | nibbles[:, 1::2]])
+    return described, np.column_stack([octets[:, wide], *pairs])
 
 
 def rounded_to_two(size: int) -> int:

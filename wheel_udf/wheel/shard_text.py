@@ -106,7 +106,9 @@ def chunks_from_text(text: str) -> tuple[Chunk, ...]:
     ends = np.cumsum([text.index(" ") + 1, *lengths], dtype=np.int64).tolist()
     spans = [Span(text, a, b - gone) for (a, b), gone in zip(pairwise(ends), gones, strict=True)]
     removed = [text[b - gone : b] if gone else "" for b, gone in zip(ends[1:], gones, strict=True)]
-    return tuple(Chunk(*values) for values in zip(*scalars, spans, numbers, heads, keys, removed, strict=True))
+    return tuple(
+        Chunk(*values) for values in zip(*scalars, spans, numbers, heads, keys, removed, strict=True)
+    )
 
 
 def directory_of(text: str) -> pa.Table:

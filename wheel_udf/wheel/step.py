@@ -203,7 +203,8 @@ def _open_reached(
     for number, chunk in enumerate(state.entry_chunks):
         removed = folded.removed.get(number) if folded else None
         if removed is not None and state.levels:
-            levels.subtract(count_levels(chunk.table().take(pa.array(removed))))
+            rows = chunk.table("deliver_at_ms", "delay_level_ms").take(pa.array(removed))
+            levels.subtract(count_levels(rows))
         if removed is not None and len(removed) == chunk.rows:
             continue
         # Small chunks of a backlog are opened once and become runs, so that there are few.

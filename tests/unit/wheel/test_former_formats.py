@@ -1,4 +1,4 @@
-"""States of earlier formats go on. ``tests/golden/shard-5.arrow`` was written by the release of state format 5."""
+"""States of earlier formats go on. ``tests/golden/shard-5.arrow`` and ``shard-6.arrow`` were written by builds of these state formats."""
 
 from __future__ import annotations
 
@@ -61,3 +61,39 @@ def test_what_it_knows_of_ids_is_known_afterwards(state: ShardState) -> None:
     assert (state.pending, state.counts["duplicate"], state.counts["waiting"]) == (289, 4, 0)
     fired = advance(state, None, 10**6, memory_ms=None).fired
     assert fired["schedule_id"].to_pylist() == [f"id{n:03}" for n in range(10, 299)]
+
+
+# ---- format 6 -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def state_6() -> ShardState:
+    """That of format 5, less id299, and far0000 to far2999, due each 100 ms from 40,000 s on, of which each hundredth was cancelled."""
+    return ShardState.from_bytes((HERE / "shard-6.arrow").read_bytes(), WHEEL)
+
+
+def test_a_row_of_format_6_is_read_without_its_index(state_6: ShardState) -> None:
+    assert (state_6.pending, state_6.clock_ms, state_6.next_due_ms) == (289 + 2_970, 19_000, 20_000)
+    assert [chunk.number for chunk in state_6.chunks] == [-1] * len(state_6.chunks)
+    assert state_6.content.index == ()
+    assert [len(chunk.gone_rows()) for chunk in state_6.entry_chunks if chunk.head] == [30]
+    assert state_6.entries().num_rows == state_6.pending
+
+
+def test_the_first_step_indexes_a_state_of_format_6_anew_and_later_steps_find_its_rows(
+    state_6: ShardState,
+) -> None:
+    rows = [{"schedule_id": name, "seq": 2, "op": 1} for name in ("id100", "far0100", "far0101")]
+    state = advance(state_6, commands_table(rows), 19_500, memory_ms=None).state
+    assert state.to_row(1)[0] == FORMAT_VERSION
+    assert all(chunk.is_known for chunk in state.chunks)
+    assert (state.pending, state.counts["cancelled"], state.counts["cancel_superseded"]) == (3_257, 33, 0)
+
+    state = ShardState.from_row(state.to_row(1), WHEEL, 1)
+    rows = [{"schedule_id": f"far{n:04}", "seq": 3, "op": 1} for n in (101, 102, 2_999)]
+    state = advance(state, commands_table(rows), 19_500, memory_ms=None).state
+
+    assert (state.pending, state.counts["cancelled"]) == (3_255, 35)
+    fired = advance(state, None, 10**8, memory_ms=None).fired["schedule_id"].to_pylist()
+    far = [f"far{n:04}" for n in range(2_999) if n % 100 and n not in (101, 102)]
+    assert fired == [*(f"id{n:03}" for n in range(10, 299) if n != 100), *far]

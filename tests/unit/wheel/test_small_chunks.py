@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from tests.unit.wheel.test_advance_property import Pair, Run, crowded, runs, shown
 from wheel_udf.testing import commands_table
 from wheel_udf.wheel import (
+    ENTRY_SCHEMA,
     Chunk,
+    Int64s,
     ShardState,
     Wheel,
     advance,
     buckets,
     chunks,
+    fixed_records,
     id_index,
     memory,
     shard_state,
@@ -51,6 +55,12 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(id_index, "_BUCKET_ROWS", 2)
 
 
+@pytest.fixture
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No chunk has keys, as of ids of very different forms: the head has the ids and versions."""
+    monkeypatch.setattr(chunks, "packed", lambda _rows: "")
+
+
 @pytest.mark.usefixtures("tiny")
 @within_a_fixture
 @given(run=runs)
@@ -66,6 +76,20 @@ def test_tiny_chunks_equal_the_heap_model_across_restarts_limits_and_hostile_clo
 @pytest.mark.parametrize("memory_ms", [None, 0, 2_000], ids="memory_ms={}".format)
 def test_a_crowd_in_tiny_chunks_equals_the_heap_model(memory_ms: int | None) -> None:
     a_crowd_equals_the_heap_model(memory_ms)
+
+
+@pytest.mark.usefixtures("tiny", "no_keys")
+@pytest.mark.parametrize("memory_ms", [None, 2_000], ids="memory_ms={}".format)
+def test_a_crowd_in_tiny_chunks_without_keys_equals_the_heap_model(memory_ms: int | None) -> None:
+    a_crowd_equals_the_heap_model(memory_ms)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_keys_in_some_chunks_and_not_in_others_equal_the_heap_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed, calls = chunks.packed, itertools.count()
+    monkeypatch.setattr(chunks, "packed", lambda rows: packed(rows) if next(calls) % 2 else "")
+
+    a_crowd_equals_the_heap_model(None)
 
 
 @pytest.mark.usefixtures("tiny")
@@ -161,9 +185,13 @@ def test_a_new_id_opens_no_chunk(opened: list[int]) -> None:
     assert (step.state.pending, opened) == (5_001, [])
 
 
-@pytest.mark.usefixtures("tiny")
-def test_a_cancel_opens_the_head_of_one_chunk_and_leaves_its_payload_as_it_is(opened: list[int]) -> None:
-    state = advance(ShardState.empty(WHEEL), commands_table(far(500)), 0, memory_ms=None).state
+@pytest.mark.parametrize("keys", [True, False], ids=["keys", "no keys"])
+def test_a_cancel_reads_the_keys_of_a_chunk_or_else_its_head_and_leaves_its_payload_as_it_is(
+    opened: list[int], request: pytest.FixtureRequest, *, keys: bool
+) -> None:
+    if not keys:
+        request.getfixturevalue("no_keys")
+    state = advance(ShardState.empty(WHEEL), commands_table(far(5_000)), 0, memory_ms=None).state
     (chunk,) = (each for each in state.entry_chunks if "id77" in each.table()["schedule_id"].to_pylist())
     opened.clear()
 
@@ -171,22 +199,66 @@ def test_a_cancel_opens_the_head_of_one_chunk_and_leaves_its_payload_as_it_is(op
         state, commands_table([{"schedule_id": "id77", "seq": 2, "op": 1}]), 0, memory_ms=None
     ).state
 
-    assert opened == [chunk.head]
+    assert chunk.head > 0
+    assert opened == ([] if keys else [chunk.head])
     (same,) = (each for each in after.entry_chunks if each.number == chunk.number)
     assert (str(same.span), same.rows) == (str(chunk.span), chunk.rows - 1)
     assert "id77" not in same.table()["schedule_id"].to_pylist()
 
 
+def test_what_a_cancel_decodes_does_not_grow_with_its_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    between = fixed_records._between
+
+    def counted(text: str, at: int, width: int, firsts: Int64s, lasts: Int64s) -> Any:
+        read.append(int((lasts - firsts).sum()) * width)
+        return between(text, at, width, firsts, lasts)
+
+    monkeypatch.setattr(fixed_records, "_between", counted)
+    by_rows = []
+    for rows in (1_500, 6_000):
+        state = advance(ShardState.empty(WHEEL), commands_table(far(rows)), 0, memory_ms=None).state
+        read.clear()
+        advance(state, commands_table([{"schedule_id": "id1077", "seq": 2, "op": 1}]), 0, memory_ms=0)
+        by_rows.append(sum(read))
+
+    assert max(by_rows) < 1_000
+
+
 @pytest.mark.usefixtures("tiny")
-def test_a_removed_row_no_longer_bounds_the_times_of_its_chunk() -> None:
+@pytest.mark.parametrize(
+    ("id_", "next_due", "latest"),
+    [("id0", 1, 5), ("id3", 0, 5), ("id5", 0, 4)],
+    ids=["first", "other", "last"],
+)
+def test_a_removed_row_no_longer_bounds_the_times_of_its_chunk(id_: str, next_due: int, latest: int) -> None:
     state = advance(ShardState.empty(WHEEL), commands_table(far(6)), 0, memory_ms=None).state
     assert state.next_due_ms == DAY_MS
 
-    after = advance(
-        state, commands_table([{"schedule_id": "id0", "seq": 2, "op": 1}]), 0, memory_ms=None
-    ).state
+    after = advance(state, commands_table([{"schedule_id": id_, "seq": 2, "op": 1}]), 0, memory_ms=None).state
 
-    assert after.next_due_ms == DAY_MS + 1_000
+    assert after.next_due_ms == DAY_MS + 1_000 * next_due
+    assert max(chunk.high_ms for chunk in after.entry_chunks) == DAY_MS + 1_000 * latest
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize("source", ["topic/1/9", "topic/2/9", None])
+def test_the_partition_of_a_pending_entry_is_known_from_its_keys(source: str | None) -> None:
+    rows = [row | {"seq_given": False, "source": f"topic/{n % 2}/{n}"} for n, row in enumerate(far(6))]
+    state = advance(ShardState.empty(WHEEL), commands_table(rows), 0, memory_ms=None).state
+
+    again = {"schedule_id": "id3", "seq": 9, "deliver_at_ms": DAY_MS, "seq_given": False, "source": source}
+    step = advance(state, commands_table([again]), 0, memory_ms=None)
+
+    assert (step.state.counts["superseded"], step.spread) == (1, 1 if source == "topic/2/9" else 0)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_entries_that_are_not_in_order_of_their_due_times_get_no_keys() -> None:
+    rows = commands_table(far(4)).select(ENTRY_SCHEMA.names)
+
+    assert Chunk.of_entries(2, 0, rows).keys > 0
+    assert Chunk.of_entries(2, 0, rows.take([1, 0, 2, 3])).keys == 0
 
 
 def test_a_batch_opens_as_much_of_a_backlog_as_it_releases(opened: list[int]) -> None:
@@ -248,3 +320,30 @@ def test_rows_removed_one_by_one_leave_a_chunk_that_is_written_anew_now_and_then
 
     assert set(state.entries()["schedule_id"].to_pylist()) == left
     assert state.pending == len(left)
+
+
+# ---- the index -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("few_positions", [2**24, 100], ids=["positions of 3 bytes", "of 4 bytes"])
+def test_the_index_names_the_row_of_each_id_also_after_merges_and_removals(
+    monkeypatch: pytest.MonkeyPatch, few_positions: int
+) -> None:
+    monkeypatch.setattr(id_index, "_FEW_POSITIONS", few_positions)
+    state = ShardState.empty(WHEEL)
+    for first in range(0, 6_000, 1_500):
+        gone = [{"schedule_id": f"id{n}", "seq": 2, "op": 1} for n in range(first % 7, first, 9)]
+        state = advance(state, commands_table([*far(1_500, first), *gone]), 0, memory_ms=0).state
+        state = ShardState.from_row(state.to_row(1), WHEEL, 1)
+
+    left = state.entries()["schedule_id"].combine_chunks()
+    places, found = state.places_of(left), 0
+    assert any(chunk.gone for chunk in state.entry_chunks)
+    for chunk in state.entry_chunks:
+        pairs = places.rows_of(chunk)
+        assert pairs is not None
+        stored = np.full(chunk.stored, "", object)
+        stays = np.delete(np.arange(chunk.stored), chunk.gone_rows())
+        stored[stays] = chunk.table("schedule_id")["schedule_id"].to_pylist()
+        found += int((stored[pairs[1]] == np.array(left.to_pylist(), object)[pairs[0]]).sum())
+    assert found == len(left) == state.pending
