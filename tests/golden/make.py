@@ -22,7 +22,7 @@ def main() -> None:
     """Makes all of them."""
     with tempfile.TemporaryDirectory() as folder:
         spark = build_session("golden", master="local[2]", conf=SPARK_SETTINGS, checkpoint=folder)
-        for name, tiered in (("direct-6", False), ("tiered-6-2", True)):
+        for name, tiered in (("direct-7", False), ("tiered-7-2", True)):
             _schedule(spark, Path(folder) / name, name, tiered=tiered)
         _watch(spark, Path(folder) / "watch-2")
         stop_session(spark)

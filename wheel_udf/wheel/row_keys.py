@@ -127,7 +127,7 @@ def packed(rows: pa.Table) -> str:
         return ""
     seq, seqs = _packed_numbers(rows["seq"].to_numpy())
     amend, amends = _packed_numbers(rows["amend"].to_numpy().astype(np.int64))
-    source, sources = _packed_numbers(partitions.indices.fill_null(-1).to_numpy().astype(np.int64))
+    source, sources = _packed_numbers(_or_none(partitions.indices))
     header = {
         "seq": [seq, seqs.shape[1]],
         "amend": [amend, amends.shape[1]],
@@ -144,6 +144,13 @@ def _partitions_of(sources: pa.ChunkedArray) -> pa.DictionaryArray:
     return partition_texts(sources.combine_chunks()).dictionary_encode()
 
 
+def _or_none(indices: pa.Array) -> Int64s:
+    """The places in a list; -1 of null."""
+    if indices.null_count == len(indices):
+        return np.full(len(indices), -1)
+    return indices.fill_null(-1).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
 def _packed_numbers(values: Int64s) -> tuple[int, Octets]:
     """The lowest number, and what each is above it, in as few bytes as the highest needs."""
     lowest = values.min()
@@ -154,29 +161,30 @@ def _packed_numbers(values: Int64s) -> tuple[int, Octets]:
 
 def _packed_ids(octets: Octets) -> tuple[dict[str, Any], Octets]:
     """The symbols at each place, and the records."""
-    varies = np.flatnonzero((octets != octets[0]).any(axis=0))
-    wide, narrow, codes, symbols = [], [], list[Octets](), list[Octets]()
+    varies = np.flatnonzero((octets != octets[0]).any(axis=0)).tolist()
+    wide, narrow = list[int](), list[int]()
+    # Of the places of 4 bits, the codes and what they stand for. An odd number of places is followed by an empty one.
+    codes = np.zeros((rounded_to_two(len(varies)), len(octets)), np.uint8)
+    symbols = np.zeros((len(varies), _FEW_SYMBOLS), np.uint8)
     # A loop over the places of an id, at most 128: 15 us each.
-    for place, column in zip(varies.tolist(), np.ascontiguousarray(octets[:, varies].T), strict=True):
-        occurs = np.flatnonzero(np.bincount(column)).astype(np.uint8)
+    for place, column in zip(varies, np.ascontiguousarray(octets.T[varies]), strict=True):
+        occurs = np.bincount(column).nonzero()[0]
         if len(occurs) > _FEW_SYMBOLS:
             wide.append(place)
             continue
         code_of = np.zeros(256, np.uint8)
         code_of[occurs] = np.arange(len(occurs))
+        symbols[len(narrow), : len(occurs)] = occurs
+        codes[len(narrow)] = np.frombuffer(column.tobytes().translate(code_of.tobytes()), np.uint8)
         narrow.append(place)
-        codes.append(np.frombuffer(column.tobytes().translate(code_of.tobytes()), np.uint8))
-        symbols.append(np.r_[occurs, np.zeros(_FEW_SYMBOLS - len(occurs), np.uint8)])
-    if len(narrow) % 2:
-        codes.append(np.zeros(len(octets), np.uint8))
-    pairs = [high << 4 | low for high, low in zip(codes[0::2], codes[1::2], strict=True)]
+    codes = codes[: rounded_to_two(len(narrow))]
     described = {
         "id": octets[0].tobytes().decode("latin-1"),
         "wide": wide,
         "narrow": narrow,
-        "symbols": b"".join(map(bytes, symbols)).decode("latin-1"),
+        "symbols": symbols[: len(narrow)].tobytes().decode("latin-1"),
     }
-    return described, np.column_stack([octets[:, wide], *pairs])
+    return described, np.hstack([octets[:, wide], (codes[0::2] << 4 | codes[1::2]).T])
 
 
 def rounded_to_two(size: int) -> int:

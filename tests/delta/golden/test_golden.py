@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-DIRECT, TIERED, WATCH = "direct-6", "tiered-6-2", "watch-2"
-FORMER = "direct-5", "tiered-5-2"
+DIRECT, TIERED, WATCH = "direct-7", "tiered-7-2", "watch-2"
+FORMER = "direct-5", "tiered-5-2", "direct-6", "tiered-6-2"
 
 
 def test_the_golden_files_are_of_the_formats_of_this_release() -> None:
@@ -51,7 +51,7 @@ def test_a_golden_checkpoint_says_its_format(spark: SparkSession, tmp_path: Path
     unpack(TIERED, tmp_path)
     properties = delta_log.snapshot(spark, str(tmp_path / "store")).properties()
 
-    assert identity_of(str(tmp_path / "checkpoint" / "wheel")).format_version == 6
+    assert identity_of(str(tmp_path / "checkpoint" / "wheel")).format_version == 7
     assert properties["wheel_udf.format_version"] == "2"
 
 
