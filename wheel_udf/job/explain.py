@@ -134,9 +134,8 @@ def bytes_of_entry(value_bytes: int) -> float:
         }
         for _ in range(_SAMPLE)
     ]
-    return (
-        Chunk.of_entries(1, 0, pa.Table.from_pylist(rows, schema=ENTRY_SCHEMA)).size / _SAMPLE + INDEX_BYTES
-    )
+    entries = pa.Table.from_pylist(rows, schema=ENTRY_SCHEMA).sort_by("deliver_at_ms")
+    return Chunk.of_entries(1, 0, entries).size / _SAMPLE + INDEX_BYTES
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------

@@ -31,9 +31,11 @@ the formulas of ``geometry.py``.
 geometry                  level, slot and bucket of a due time; as int and as numpy (as Column: commands/tier_columns)
 reference                 ``TimingWheel``: the classic wheel in memory, for the traces and for one process
 buckets                   which bucket an entry is kept in; when a bucket is opened
-rows, chunks              the Arrow schemas; encoded runs of rows
+rows, chunks, arrow_text  the Arrow schemas; encoded runs of rows; a table as text
 shard_text                the text of all chunks of a shard, and its directory
-id_index                  in which chunks an id may be, so that a command opens those alone
+row_keys                  ids and versions of a chunk's rows, of which a command reads one
+id_index                  in which row of which chunk an id may be, so that a command reads that alone
+fixed_records             records of a fixed width in base64, which are read one by one
 merging                   which runs to merge, of chunks and of the index
 shard_state, content      the state of a shard, and the row in which Spark stores it; its chunks by kind
 step                      one step of one shard: fold, move the clock, cascade, release
@@ -51,7 +53,7 @@ holdings                  what a shard holds, without opening its chunks: rows b
 ========================  ==========================================================================================
 
 Costs: a tick with nothing due and nothing new is O(1). Otherwise O(commands + rows of the opened chunks): an add writes a chunk of
-its own and a cancel opens the chunk of its entry, at most 8,192 rows, however many entries are pending. An entry moves down at most
+its own, and a cancel reads the id and version of its entry, however many entries are pending. An entry moves down at most
 ``levels - 1`` times, and is rewritten O(log) times where chunks are merged. Of a backlog a batch opens what it releases. With limits by destination
 or slot (``shard_limits``) a batch with new entries reads two columns of all chunks. No Python loop over entries.
 
@@ -71,6 +73,9 @@ if TYPE_CHECKING:
         acts_of_texts as acts_of_texts,
         as_commands as as_commands,
     )
+    from wheel_udf.wheel.arrow_text import (
+        table_to_text as table_to_text,
+    )
     from wheel_udf.wheel.buckets import (
         Buckets as Buckets,
         merged as merged,
@@ -79,7 +84,6 @@ if TYPE_CHECKING:
         IN_FLIGHT_LEVEL as IN_FLIGHT_LEVEL,
         MEMORY_LEVEL as MEMORY_LEVEL,
         Chunk as Chunk,
-        table_to_text as table_to_text,
     )
     from wheel_udf.wheel.delay_levels import (
         DEFAULT_LIST_MS as DEFAULT_LIST_MS,
@@ -194,12 +198,12 @@ else:
         __name__,
         {
             "acted": ("ACT_SCHEMA", "acts_of_texts", "as_commands"),
+            "arrow_text": ("table_to_text",),
             "buckets": ("Buckets", "merged"),
             "chunks": (
                 "IN_FLIGHT_LEVEL",
                 "MEMORY_LEVEL",
                 "Chunk",
-                "table_to_text",
             ),
             "delay_levels": (
                 "DEFAULT_LIST_MS",

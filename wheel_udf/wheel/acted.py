@@ -22,7 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.wheel.chunks import Chunk, table_from_text
+from wheel_udf.wheel.arrow_text import table_from_text
+from wheel_udf.wheel.chunks import Chunk
 from wheel_udf.wheel.rows import CANCEL, COMMAND, COMMAND_SCHEMA, ENTRY_SCHEMA
 from wheel_udf.wheel.shard_state import ShardState
 

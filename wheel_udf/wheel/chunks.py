@@ -9,7 +9,7 @@
 
 Decisions, each measured:
 
-* A chunk is base64 text, each by itself: one that stays closed passes through as the text it came as. Spark
+* A chunk is ASCII text, each by itself: base64, and a line of JSON before the keys. One that stays closed passes through as the text it came as. Spark
   pickles a binary column (Java to Python) as one Latin-1 character for each byte in UTF-8, and Python
   reverses both: for 8 MB, 43 ms in Python and as much in the JVM. ASCII text takes 1 ms, plus 3 ms for each
   MB that is opened.
@@ -21,13 +21,12 @@ Decisions, each measured:
   of 8,192 rows writes 8 bytes instead of 1.2 MB.
 * A chunk is a place in the text that it came in (:class:`Span`): nothing is copied before the text of the next state is joined.
 * The columns of the delay levels are left out of a chunk in which no entry has a level.
-* Chunks from :data:`_COMPRESS_FROM_BYTES` on are compressed (zstd): every byte saved is saved four times, in
+* Chunks from 16 KB on are compressed (zstd): every byte saved is saved four times, in
   the pickle, the Arrow stream, the changelog and on the way back.
 """
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -37,6 +36,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.wheel.arrow_text import encoded, octets_of, text_of
 from wheel_udf.wheel.row_keys import KEY_COLUMNS, RowKeys, packed
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, Int64s, without
 
@@ -60,8 +60,6 @@ IN_FLIGHT_LEVEL = -1
 
 GIVEN_TO_NONE = -1
 """The ``group`` of entries in flight that the present sender has not got."""
-
-_COMPRESS_FROM_BYTES = 16_384
 
 _LEVEL_COLUMNS = ("delay_level_ms", "level_error_ms")
 _PLAIN_COLUMNS = [name for name in ENTRY_SCHEMA.names if name not in _LEVEL_COLUMNS]
@@ -157,7 +155,7 @@ class Chunk:
 
     def gone_rows(self) -> Int64s:
         """The places of the removed rows, in order, among all that are stored."""
-        return np.frombuffer(_octets(self.gone), np.uint32).astype(np.int64)
+        return np.frombuffer(octets_of(self.gone), np.uint32).astype(np.int64)
 
     def row_keys(self) -> RowKeys:
         """The keys of a chunk that has them; their rows are the stored ones."""
@@ -218,41 +216,6 @@ def in_runs(
     return [Chunk.of(level, group, rows.slice(a, b - a), time_column) for a, b in pairwise(ends)]
 
 
-def table_to_text(table: pa.Table) -> str:
-    """A table as text: what is encoded like a chunk and is none."""
-    return text_of(encoded(table))
-
-
-def table_from_text(text: str) -> pa.Table:
-    """The inverse of :func:`table_to_text`."""
-    return pa.ipc.open_stream(_octets(text)).read_all()
-
-
-def encoded(table: pa.Table) -> pa.Buffer:
-    """A table as an Arrow IPC stream, compressed if it is large."""
-    # zstd takes 200 us however small the table; below the threshold the schema message is most of the bytes
-    # anyway.
-    compression = "zstd" if table.nbytes >= _COMPRESS_FROM_BYTES else None
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(_without_remains(table.combine_chunks()))
-    return sink.getvalue()
-
-
-def _without_remains(table: pa.Table) -> pa.Table:
-    """Writes zeros where a number is null. Arrow leaves there what was in memory before, such as a part of other rows: rows that have been forgotten, and
-    other bytes in each repetition.
-    """
-    for place, kind in enumerate(table.schema):
-        column = table.column(place)
-        if column.null_count and pa.types.is_primitive(kind.type) and not pa.types.is_boolean(kind.type):
-            values = column.fill_null(0).to_numpy()
-            zeroed = pa.array(values, kind.type, mask=column.is_null().to_numpy())
-            table = table.set_column(place, kind, zeroed)
-    return table
-
-
 def _parts_of(rows: pa.Table, level: int) -> tuple[str, str, str]:
     """The texts of the keys and of the head, if they are kept apart, and that of the rest."""
     if rows.schema.names != ENTRY_SCHEMA.names:
@@ -278,7 +241,7 @@ def _keys_of(rows: pa.Table) -> str:
 
 def _decoded(text: str, columns: Sequence[str]) -> pa.Table:
     """The table of one stream; with ``columns``, only these."""
-    octets = pa.py_buffer(_octets(text))
+    octets = pa.py_buffer(octets_of(text))
     # The schema stands in front of the rows: 10 us.
     schema = pa.ipc.read_schema(octets) if columns else None
     chosen = [at for name in columns if (at := schema.get_field_index(name)) >= 0] if schema else None
@@ -302,12 +265,3 @@ def _with_level_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
         if name in (columns or _LEVEL_COLUMNS) and name not in rows.schema.names:
             rows = rows.append_column(ENTRY_SCHEMA.field(name), pa.nulls(rows.num_rows, pa.int64()))
     return rows
-
-
-def text_of(octets: bytes | pa.Buffer) -> str:
-    """Bytes as base64."""
-    return binascii.b2a_base64(octets, newline=False).decode("ascii")
-
-
-def _octets(text: str) -> bytes:
-    return binascii.a2b_base64(text)

@@ -10,12 +10,12 @@ Three records are a whole number of groups of base64, so records are cut from th
 
 from __future__ import annotations
 
-import binascii
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from wheel_udf.wheel.arrow_text import octets_of, text_of
 from wheel_udf.wheel.rows import Int64s
 
 Octets = npt.NDArray[np.uint8]
@@ -31,7 +31,7 @@ def to_text(records: Octets) -> str:
     size, width = records.shape
     padded = np.zeros((rounded(size), width), np.uint8)
     padded[:size] = records
-    return binascii.b2a_base64(padded.tobytes(), newline=False).decode("ascii")
+    return text_of(padded.tobytes())
 
 
 def characters(size: int, width: int) -> int:
@@ -52,6 +52,8 @@ def windows(text: str, at: int, width: int, size: int, starts: Int64s, ends: Int
     """
     lengths = ends - starts
     firsts, lasts = starts // 3 * 3, rounded(ends)
+    if len(starts) == 1 and lengths[0] == size:
+        return _between(text, at, width, firsts, lasts)[:size]
     if 2 * lengths.sum() >= size:
         firsts, lasts = np.zeros(1, np.int64), np.full(1, rounded(size))
         begins = starts
@@ -74,4 +76,4 @@ def _between(text: str, at: int, width: int, firsts: Int64s, lasts: Int64s) -> O
     cuts = [at + bounds // 3 * 4 * width for bounds in (firsts, lasts)]
     # A slice for each run, 0.2 us: numpy cannot read the characters of a text in place.
     parts = "".join([text[a:b] for a, b in zip(*(cut.tolist() for cut in cuts), strict=True)])
-    return np.frombuffer(binascii.a2b_base64(parts), np.uint8).reshape(-1, width)
+    return np.frombuffer(octets_of(parts), np.uint8).reshape(-1, width)

@@ -29,7 +29,6 @@ would be read whole, too, and with 10 bits an id name one chunk in a hundred in 
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -40,7 +39,8 @@ import pandas as pd
 import pyarrow as pa
 
 from wheel_udf.common import repeats
-from wheel_udf.wheel.chunks import UNNUMBERED, Chunk, Span, text_of
+from wheel_udf.wheel.arrow_text import octets_of, text_of
+from wheel_udf.wheel.chunks import UNNUMBERED, Chunk, Span
 from wheel_udf.wheel.fixed_records import Octets, characters, to_text, windows
 from wheel_udf.wheel.merging import to_merge
 from wheel_udf.wheel.rows import Int64s
@@ -179,20 +179,29 @@ def _run_of(chunks: Sequence[Chunk], first: int) -> Chunk:
 def _merged(runs: Sequence[Chunk], alive: Int64s) -> list[Chunk]:
     """One run of the rows of several runs whose chunks are still there; none if there are no such rows."""
     opened = [_Run(run) for run in runs]
-    numbers = np.concatenate([_NONE, *(run.numbers for run in opened)])
-    sizes = np.concatenate([_NONE, *(run.sizes for run in opened)])
+    numbers, sizes = (
+        np.concatenate([_NONE, *parts])
+        for parts in ([run.numbers for run in opened], [run.sizes for run in opened])
+    )
     # A chunk is in one run alone.
-    numbers, first = np.unique(numbers[left := np.isin(numbers, alive)], return_index=True)
-    sizes = sizes[left][first]
+    order = np.argsort(numbers)
+    order = order[np.isin(numbers[order], alive)]
+    numbers, sizes = numbers[order], sizes[order]
     hashes, positions, starts = [np.zeros(0, np.uint32)], [_NONE], _starts_of(sizes)
     for run in opened:
-        of_run, ref, row = run.rows()
-        left = np.isin(run.numbers, numbers)[ref]
-        hashes.append(of_run[left])
-        positions.append(starts[np.searchsorted(numbers, run.numbers[ref[left]])] + row[left])
+        of_run, position = run.rows()
+        is_alive, place = np.isin(run.numbers, numbers), np.searchsorted(numbers, run.numbers)
+        by = np.zeros(len(run.numbers), np.int64)
+        by[is_alive] = starts[place[is_alive]] - run.starts[is_alive]
+        moved = np.arange(run.sizes.sum()) + np.repeat(by, run.sizes)
+        if not is_alive.all():
+            left = np.repeat(is_alive, run.sizes)[position]
+            of_run, position = of_run[left], position[left]
+        hashes.append(of_run)
+        positions.append(moved[position])
     if not sum(map(len, hashes)):
         return []
-    return [_encoded(np.concatenate(hashes), np.concatenate(positions), numbers, sizes)]
+    return [_encoded(np.concatenate(hashes), np.concatenate(positions), numbers, sizes, are_sorted=True)]
 
 
 def _starts_of(sizes: Int64s) -> Int64s:
@@ -210,7 +219,9 @@ def _position_bytes(sizes: Int64s) -> int:
     return 3 if sizes.sum() <= _FEW_POSITIONS else 4
 
 
-def _encoded(hashes: Hashes, positions: Int64s, numbers: Int64s, sizes: Int64s) -> Chunk:
+def _encoded(
+    hashes: Hashes, positions: Int64s, numbers: Int64s, sizes: Int64s, *, are_sorted: bool = False
+) -> Chunk:
     """A run.
 
     Args:
@@ -218,15 +229,18 @@ def _encoded(hashes: Hashes, positions: Int64s, numbers: Int64s, sizes: Int64s) 
         positions: Of each row among all rows of the chunks.
         numbers: Numbers of the chunks.
         sizes: Their rows.
+        are_sorted: Whether the hashes are some sorted lists, one after the other.
     """
     assert sizes.sum() <= _MOST_POSITIONS, "a shard has some million rows"
-    order = np.argsort(hashes, kind="stable")
-    hashes, positions, size = hashes[order], positions[order], len(hashes)
+    # As one number each, they are sorted faster. Timsort, which is called "stable" here, merges parts that are sorted.
+    rows = hashes.astype(np.uint64) << np.uint64(32) | positions.astype(np.uint64)
+    rows.sort(kind="stable" if are_sorted else None)
+    hashes, size = (rows >> np.uint64(32)).astype(np.uint32), len(rows)
     bits, more = _bits_of(size), _position_bytes(sizes)
     offsets = np.searchsorted(hashes, np.arange(2**bits, dtype=np.uint64) << np.uint64(32 - bits))
     entries = np.empty((size, _HASH_BYTES + more), np.uint8)
     entries[:, :_HASH_BYTES] = hashes.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :_HASH_BYTES]
-    entries[:, _HASH_BYTES:] = positions.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :more]
+    entries[:, _HASH_BYTES:] = rows.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :more]
     bounds = np.append(offsets, size).astype("<u4").view(np.uint8).reshape(-1, _OFFSET_BYTES)
     head = text_of(np.concatenate([numbers, sizes]).astype("<i8").tobytes())
     text = head + to_text(bounds) + to_text(entries)
@@ -239,7 +253,7 @@ class _Run:
     def __init__(self, run: Chunk) -> None:
         self.size, self.bits = run.rows, _bits_of(run.rows)
         self.text, start, _ = run.span
-        head = np.frombuffer(binascii.a2b_base64(self.text[start : start + run.head]), "<i8")
+        head = np.frombuffer(octets_of(self.text[start : start + run.head]), "<i8")
         self.numbers: Int64s
         self.sizes: Int64s
         self.numbers, self.sizes = head.reshape(2, -1)
@@ -253,31 +267,28 @@ class _Run:
         bucket = (hashes >> np.uint32(32 - self.bits)).astype(np.int64)
         bounds = windows(self.text, self.bounds, _OFFSET_BYTES, 2**self.bits + 1, bucket, bucket + 2)
         start, end = bounds.view("<u4").reshape(-1, 2).T.astype(np.int64)
-        entries = windows(self.text, self.entries, self.width, self.size, start, end)
+        low, position = _split(windows(self.text, self.entries, self.width, self.size, start, end))
         code = np.repeat(np.arange(len(hashes)), end - start)
-        same = np.flatnonzero(_number_of(entries[:, :_HASH_BYTES]) == (hashes & np.uint32(2**24 - 1))[code])
-        ref, row = self._rows_at(entries[same])
-        return code[same], self.numbers[ref], row
+        same = np.flatnonzero(low == (hashes & np.uint32(2**24 - 1))[code])
+        position = position[same]
+        ref = np.searchsorted(self.starts, position, side="right") - 1
+        return code[same], self.numbers[ref], position - self.starts[ref]
 
-    def rows(self) -> tuple[Hashes, Int64s, Int64s]:
-        """Of all rows: the hash, the place of the chunk in :attr:`numbers`, the row."""
+    def rows(self) -> tuple[Hashes, Int64s]:
+        """The hashes and the positions of all rows."""
         buckets, first = 2**self.bits, np.zeros(1, np.int64)
         bounds = windows(self.text, self.bounds, _OFFSET_BYTES, buckets + 1, first, first + buckets + 1)
-        entries = windows(self.text, self.entries, self.width, self.size, first, first + self.size)
+        low, position = _split(
+            windows(self.text, self.entries, self.width, self.size, first, first + self.size)
+        )
         bucket = np.repeat(np.arange(buckets, dtype=np.uint32), np.diff(bounds.view("<u4").ravel()))
-        low = _number_of(entries[:, :_HASH_BYTES]).astype(np.uint32)
-        return (bucket >> np.uint32(self.bits - _FEWEST_BITS)) << np.uint32(24) | low, *self._rows_at(entries)
-
-    def _rows_at(self, entries: Octets) -> tuple[Int64s, Int64s]:
-        """The place of the chunk in :attr:`numbers`, and the row in the chunk."""
-        position = _number_of(entries[:, _HASH_BYTES:])
-        ref = np.searchsorted(self.starts, position, side="right") - 1
-        return ref, position - self.starts[ref]
+        return (bucket >> np.uint32(self.bits - _FEWEST_BITS)) << np.uint32(24) | low, position
 
 
-def _number_of(octets: Octets) -> Int64s:
-    """The numbers whose bytes, lowest first, are the rows of an array."""
-    number = octets[:, 0].astype(np.int64)
-    for place in range(1, octets.shape[1]):
-        number |= octets[:, place].astype(np.int64) << 8 * place
-    return number
+def _split(entries: Octets) -> tuple[Hashes, Int64s]:
+    """The lower 24 bits of the hashes, and the positions."""
+    wide = np.zeros((len(entries), 8), np.uint8)
+    wide[:, : entries.shape[1]] = entries
+    both = wide.view("<u8").ravel()
+    low, position = both & np.uint64(2**24 - 1), both >> np.uint64(24)
+    return low.astype(np.uint32), position.astype(np.int64)

@@ -14,8 +14,9 @@ record is read from the text, whatever the number of rows::
 * A partition is ``topic/partition/`` of the row's ``source`` (:func:`~wheel_udf.wheel.version_order.without_offset`), as a place in a list.
 * The header, one line of JSON, has the symbols and the lowest numbers.
 
-Not every chunk has keys (:func:`packed`). Ids of very different forms would take more than zstd needs for them: then the ids are a column of the head like
-any other, and a command decodes that. The same holds of ids with a zero byte, and of ids longer than :data:`LONGEST`.
+Caveat: not every chunk has keys (:func:`packed`). Ids of very different forms would take more characters than zstd needs for them: then the ids are a
+column of the head like any other, and a command decodes that. The same holds of ids with a zero byte, of ids longer than :data:`LONGEST`, and of rows
+from more than 256 partitions.
 
 Costs, measured (CPU): 30 us for a few rows of a chunk, 0.5 ms for all ids of 8,192 rows, both ways.
 """

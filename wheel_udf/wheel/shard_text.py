@@ -27,14 +27,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.wheel.arrow_text import table_from_text, table_to_text
 from wheel_udf.wheel.chunks import (
     IN_FLIGHT_LEVEL,
     MEMORY_LEVEL,
     UNNUMBERED,
     Chunk,
     Span,
-    table_from_text,
-    table_to_text,
 )
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from wheel_udf.wheel.chunks import encoded
+from wheel_udf.wheel.arrow_text import encoded
 
 
 def test_a_null_number_is_written_as_zero_whatever_was_in_memory_before() -> None:

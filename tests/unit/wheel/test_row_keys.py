@@ -50,6 +50,7 @@ def test_what_is_packed_is_read(
         return  # records would not be small
 
     keys = RowKeys(before + text + "...", len(before))
+    assert text.isascii()
 
     assert keys.table(len(ids), *KEY_COLUMNS) == entries.select(KEY_COLUMNS)
     at = np.array(data.draw(st.lists(st.integers(0, len(ids) - 1), min_size=1, max_size=5)))
