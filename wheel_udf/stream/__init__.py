@@ -23,6 +23,7 @@ punctual             how entries are handed to a sender ahead of their due time
 worker               in the Python worker: splits a shard's rows by kind, derives the time
 wheel_worker         in the Python worker of ``schedule``: state, :func:`wheel_udf.wheel.advance`, output rows
 watch_worker         in the Python worker of ``watch``: state, :func:`wheel_udf.purgatory.advance`, output rows
+arrow_frame          in the Python worker: output rows as a pandas frame of Arrow's columns
 status_row           columns of a status row, declared once
 seed_query           the query of the first batch of a moved checkpoint (:mod:`wheel_udf.transfer`)
 seed_worker          in its Python worker: rows of a shard in, its state out
@@ -36,7 +37,7 @@ Out: one streaming DataFrame whose column ``kind`` is ``fired``, ``missed``, ``o
     ``status``.
 
 May import: common, wheel, purgatory, platform, clock, commands; pyspark. The files that run on executors
-(sharding, worker, wheel_worker, watch_worker, seed_worker, status_row, sampling) import numpy, pandas and pyarrow only, and pyspark
+(sharding, worker, arrow_frame, wheel_worker, watch_worker, seed_worker, status_row, sampling) import numpy, pandas and pyarrow only, and pyspark
 inside functions only.
 """
 

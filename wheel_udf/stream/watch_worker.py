@@ -26,8 +26,9 @@ from wheel_udf.purgatory import (
     hashes_of,
     named,
 )
+from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.status_row import WatchStatus
-from wheel_udf.stream.worker import DETAIL, GroupRows, ShardWorker, as_frame, ddl_of, part
+from wheel_udf.stream.worker import DETAIL, GroupRows, ShardWorker, ddl_of, part
 from wheel_udf.wheel import acts_of_texts
 
 _OUTPUT_SCHEMA = pa.schema(

@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.punctual import Punctual
 from wheel_udf.stream.status_row import WheelStatus, counts_of, largest_of
 from wheel_udf.stream.worker import (
@@ -24,7 +25,6 @@ from wheel_udf.stream.worker import (
     NO_LONG,
     GroupRows,
     ShardWorker,
-    as_frame,
     batch_of_task,
     ddl_of,
     part,

@@ -89,7 +89,8 @@ def run(what: WheelWorker, group: Group, *rows: dict[str, Any], chunks: int = 1)
 
 
 def of_kind(out: pd.DataFrame, kind: str, *columns: str) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in out.loc[out["kind"] == kind, list(columns)].itertuples(index=False)]
+    rows = out.loc[out["kind"] == kind, list(columns)].itertuples(index=False)
+    return [tuple(None if value is pd.NA else value for value in row) for row in rows]
 
 
 def status_of(out: pd.DataFrame) -> dict[str, Any]:
@@ -274,7 +275,7 @@ def test_state_of_another_format_version_is_refused_with_both_values() -> None:
     run(step(), group, command("a", T0))
     assert group.row is not None
     group.row = (99, *group.row[1:])
-    with pytest.raises(GeometryChangedError, match=r"format version.*99.*6"):
+    with pytest.raises(GeometryChangedError, match=r"format version.*99.*7"):
         run(step(), group, tick())
 
 
