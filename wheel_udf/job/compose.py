@@ -147,6 +147,7 @@ def tiered_wheel_of(config: TieredConfig, until_ms: int | None) -> TieredWheel:
         on_limit=config.limits.on_limit,
         history_ms=config.store.history_ms,
         keep_ms=config.store.keep_ms,
+        lead_windows=config.store.lead_windows,
         punctual=punctual_of(config),
     )
 

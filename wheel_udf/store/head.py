@@ -14,6 +14,9 @@ CURSOR: Final = "cursor"
 CLOCK: Final = "clock"
 """Name of the transaction that holds the clock."""
 
+CLOCK_BEFORE: Final = "clock-before"
+"""Name of the transaction that holds the clock before the last commit that could move it."""
+
 DROP: Final = "drop"
 """Name of the transaction of drops, by which a drop is known as the store's own commit."""
 
@@ -27,12 +30,14 @@ class Head:
         cursor_ms: The cursor: entries due before it are near; None before it is set.
         clock_ms: The largest clock written with rows; None before there is one.
         batches: The last batch of each app id.
+        clock_before_ms: The clock before the last commit that could move it; None before there are two.
     """
 
     version: int
     cursor_ms: int | None
     clock_ms: int | None
     batches: Mapping[str, int]
+    clock_before_ms: int | None = None
 
     def last_act(self, owner: str) -> dict[str, int | None]:
         """Returns the app id of acts on an owner's entries with the last act; for ``expect``."""
@@ -76,6 +81,7 @@ class Appended:
         bytes: Size of the files.
         largest_event_ms: Largest ``event_time_ms`` of the rows; None if none has one.
         clock_ms: The store's clock after the append; None if the store has none.
+        clock_before_ms: As :attr:`Head.clock_before_ms`, after the append.
     """
 
     written: bool
@@ -85,6 +91,7 @@ class Appended:
     bytes: int
     largest_event_ms: int | None
     clock_ms: int | None
+    clock_before_ms: int | None = None
 
 
 ClockOf = Callable[[int | None], int | None]
@@ -98,9 +105,9 @@ def largest_event_ms(files: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def appended(
-    files: Sequence[Mapping[str, Any]], version: int, clock_ms: int | None, *, written: bool = True
+    files: Sequence[Mapping[str, Any]], version: int, marks: Mapping[str, int], *, written: bool = True
 ) -> Appended:
-    """Makes the result of an append from Delta's entries of its files."""
+    """Makes the result of an append from Delta's entries of its files and from the marks after it."""
     return Appended(
         written=written,
         version=version,
@@ -108,7 +115,8 @@ def appended(
         files=len(files),
         bytes=sum(int(file["size"]) for file in files),
         largest_event_ms=largest_event_ms(files),
-        clock_ms=clock_ms,
+        clock_ms=marks.get(CLOCK),
+        clock_before_ms=marks.get(CLOCK_BEFORE),
     )
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
 
 from wheel_udf.common import StoreError
 from wheel_udf.platform import FileList, Snapshot, delta_log as tables, is_addition, partition_of, stats_of
-from wheel_udf.store.head import CLOCK, CURSOR, DROP, Head, Partition
+from wheel_udf.store.head import CLOCK, CLOCK_BEFORE, CURSOR, DROP, Head, Partition
 from wheel_udf.store.layout import NEAR, StoreLayout
 from wheel_udf.store.table import PARTITIONED_BY, STORE_SCHEMA
 
@@ -47,9 +47,10 @@ class StoreReader:
         """Returns version, cursor, clock and last batches of the current version, or of an earlier one."""
         table = self._snapshot() if version is None else tables.snapshot_at(self.spark, self.path, version)
         marks = table.transactions()
-        cursor_ms, clock_ms = marks.pop(CURSOR, None), marks.pop(CLOCK, None)
-        marks.pop(DROP, None)
-        return Head(table.version, cursor_ms, clock_ms, marks)
+        cursor_ms, clock_ms, before_ms, _ = (
+            marks.pop(name, None) for name in (CURSOR, CLOCK, CLOCK_BEFORE, DROP)
+        )
+        return Head(table.version, cursor_ms, clock_ms, marks, before_ms)
 
     def last_acts(self) -> list[int]:
         """Returns the number of the last act of each owner that has any; a sound store has one owner."""

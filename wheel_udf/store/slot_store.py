@@ -10,7 +10,7 @@ The table is partitioned by ``(level, slot)`` as described in :mod:`wheel_udf.st
     head()   Head(version=9, cursor_ms=4_020_000, clock_ms=3_611_000, batches={"intake": 41, "cascade": 12})
 
 * **Exactly once**: a commit carries ``(app_id, batch_id)``; a batch that the table has is not written again.
-* **Cursor and clock are part of the log** (transactions named ``cursor`` and ``clock``), so they belong to exactly the rows of that version. Both only
+* **Cursor and clock are part of the log** (transactions named ``cursor``, ``clock`` and ``clock-before``), so they belong to exactly the rows of that version. Both only
   rise: a writer of one has read it in the same transaction, so of two concurrent writers one gets a conflict, reads again and takes the larger value.
 * **Expectations** (``expect``): a writer whose rows depend on something in the log names it. If that has changed, nothing is written and
   :class:`~wheel_udf.common.errors.StoreMovedError` is raised, so that the rows are computed again. Rows that are placed expect their cursor, so no row
@@ -68,6 +68,7 @@ from wheel_udf.platform import (
 )
 from wheel_udf.store.head import (
     CLOCK,
+    CLOCK_BEFORE,
     CURSOR,
     DROP,
     Appended,
@@ -141,10 +142,10 @@ class SlotStore(StoreReader):
 
         Args:
             frame: Rows of :data:`STORE_SCHEMA`, in any order of columns; None for no rows.
-            app_id: The writer; not ``cursor``, ``clock`` or ``drop``.
+            app_id: The writer; not ``cursor``, ``clock``, ``clock-before`` or ``drop``.
             batch_id: The writer's number of the commit, increasing.
             cursor_ms: The new cursor; ignored if it is behind the table's.
-            clock_ms: The new clock, likewise; or a function of the rows' largest event time.
+            clock_ms: The new clock, likewise; or a function of the rows' largest event time. The commit also notes the clock before it.
             expect: The state of the log that the rows depend on: the cursor (:data:`CURSOR`) by which they were placed, the last batch of another
                 app id; None for no batch yet.
             note: Text that the table's history keeps with the commit; see :meth:`notes`.
@@ -156,7 +157,7 @@ class SlotStore(StoreReader):
             StoreMovedError: The log is not as expected, before the write or at the commit. Nothing was added.
             StoreError: The frame has other columns, the app id is reserved, or there were too many conflicting commits.
         """
-        if app_id in {CURSOR, CLOCK, DROP}:
+        if app_id in {CURSOR, CLOCK, CLOCK_BEFORE, DROP}:
             raise StoreError("the app id is reserved", field="app_id", value=app_id)
         asked = {*expect, *[CURSOR] * (cursor_ms is not None), *[CLOCK] * (clock_ms is not None)}
         written: NewFiles | None = None
@@ -165,18 +166,19 @@ class SlotStore(StoreReader):
             before = transaction.before
             marks = before.transactions()
             if has_batch(marks, app_id, batch_id):
-                return appended([], before.version, marks.get(CLOCK), written=False)
+                return appended([], before.version, marks, written=False)
             self._require(marks, expect)
             transaction.depend_on([app_id, *asked])
             written = written or self._write(transaction, frame)
             clock = clock_ms(largest_event_ms(written.listed)) if callable(clock_ms) else clock_ms
-            news = moved_marks(marks, {CURSOR: cursor_ms, CLOCK: clock})
+            clock_before = marks.get(CLOCK) if clock_ms is not None else None
+            news = moved_marks(marks, {CURSOR: cursor_ms, CLOCK: clock, CLOCK_BEFORE: clock_before})
             # Files are not bound to the transaction that wrote them: another try does not write them again.
             with suppress(ConcurrentTransactionException):
                 version = transaction.commit_append(
                     written, app_id=app_id, batch_id=batch_id, marks=news, note=note
                 )
-                return appended(written.listed, version, {**marks, **news}.get(CLOCK))
+                return appended(written.listed, version, {**marks, **news})
         raise StoreError(
             f"gave up after {_MOST_TRIES} conflicting commits that moved the cursor or the clock",
             field=self.path,

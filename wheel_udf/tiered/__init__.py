@@ -19,6 +19,7 @@ moves entries that come near (a *hand-over*), the *wheel* releases what is due::
     retirement   which near windows are dropped, and which of their versions are kept
     pressure     limits on pending entries: reject, or pause the intake
     pause        holds the intake between two batches
+    lead         event clock: which clock the wheel gets, how far the intake may be ahead of it
     figures      what the store holds, for reports
     queries      stop a query between batches, its position
     rows         expressions over rows of the store

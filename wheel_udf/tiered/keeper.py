@@ -68,7 +68,10 @@ class Keeper:
         self._on_change, self._pressure = on_change, pressure
         self._lock = threading.RLock()
         head = store.head()
-        self.version, self.cursor_ms, self.clock_ms = head.version, head.cursor_ms, head.clock_ms
+        self.version, self.cursor_ms = head.version, head.cursor_ms
+        self.clock_ms, self.clock_before_ms = head.clock_ms, head.clock_before_ms
+        self.taken_in = head.version
+        """The version that has all batches of the intake so far."""
         self._placing_ms = head.cursor_ms
         # The size of batches is not known yet; placing one small batch in fifty files does no harm.
         self._is_small = False
@@ -120,7 +123,8 @@ class Keeper:
             self._is_small = done.rows < _PLACED_AT_ONCE_ROWS
             if self._pressure is not None:
                 self._pressure.came(done.rows)
-            self._committed(done, clock_ms=done.clock_ms)
+            self.taken_in = done.version
+            self._committed(done, has_clock=True)
             return done.rows
 
     def _first_clock(self, parsed: DataFrame, clock_of: ClockOf) -> int:
@@ -217,10 +221,10 @@ class Keeper:
         if partitions:
             self.store.drop([(p.level, p.slot) for p in partitions], read_version=version)
 
-    def _committed(self, done: Appended, clock_ms: int | None = None) -> None:
+    def _committed(self, done: Appended, *, has_clock: bool = False) -> None:
         self.version = done.version
-        if clock_ms is not None:
-            self.clock_ms = clock_ms
+        if has_clock:
+            self.clock_ms, self.clock_before_ms = done.clock_ms, done.clock_before_ms
         self._on_change(self)
 
     # ---- the inbox ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Operations on the streaming queries of a run: stop one between its batches, read its position."""
+"""Operations on the streaming queries of a run: stop one between its batches, read its position, ask whether it has read all."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL_S = 0.1
 _LONGEST_WAIT_S = 15
+_WAITING = "Waiting for data to arrive"
 
 
-def stop_between_batches(query: StreamingQuery, is_asked: Callable[[], bool] = lambda: True) -> None:
-    """Stops a query when the batch in progress has ended, or 15 s after somebody has asked for it.
+def stop_between_batches(
+    query: StreamingQuery,
+    is_asked: Callable[[], bool] = lambda: True,
+    is_held: Callable[[], bool] = lambda: False,
+) -> None:
+    """Stops a query when the batch in progress has ended or is held, or 15 s after somebody has asked for it.
 
     A batch that is cut off stays planned: the job cannot be exported before the next run has finished it. In the middle of a batch function Spark searches the error's text for an interruption, with a regular expression that recurses for each
     character, and prints a thousand lines of a StackOverflowError (Spark 4.2, ``StreamExecution.PROXY_ERROR``).
@@ -23,15 +28,33 @@ def stop_between_batches(query: StreamingQuery, is_asked: Callable[[], bool] = l
     Args:
         query: The query.
         is_asked: Whether somebody waits for the stop; asked ten times a second.
+        is_held: Whether the batch in progress has been written and waits: the stop lets it end.
 
     Raises:
         Exception: Spark's own, if the query does not end within ``spark.sql.streaming.stopTimeout``.
     """
     before, patience, left = query.lastProgress, threading.Event(), int(_LONGEST_WAIT_S / _POLL_S)
-    while left and query.isActive and query.status["isTriggerActive"] and query.lastProgress == before:
+    while (
+        left
+        and not is_held()
+        and query.isActive
+        and query.status["isTriggerActive"]
+        and query.lastProgress == before
+    ):
         patience.wait(_POLL_S)
         left -= is_asked()
     query.stop()
+
+
+def has_read_all(query: StreamingQuery) -> bool:
+    """Whether the last trigger of a query has ended and has found no input.
+
+    Before its first trigger a query also has no data available, but another message (Spark 4.2, ``MicroBatchExecution``).
+    """
+    status = query.status
+    return (
+        status["message"] == _WAITING and not status["isDataAvailable"] and not status["isTriggerActive"]
+    )
 
 
 @dataclass(frozen=True)

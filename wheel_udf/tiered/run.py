@@ -4,11 +4,12 @@
 
     intake's query --take_in--> keeper --> store --> wheel's query --note--> report
           |                       ^                                            |
-          `-- held by the pause   |                                            |
+          `-- held by the pause,  |                                            |
+              or by the lead      |                                            |
                       ^           |                                            |
                       `--- supervisor's thread, ten times a second <-----------'
-                           hand over what is near, end a pause, end the run; every 10 s: publish, retire, join files,
-                           in parts, and between two of them it looks again for what is near
+                           hand over what is near, publish the clock, let the intake go on, end the run; every 10 s:
+                           retire, join files, in parts, and between two of them it looks again for what is near
 
 The run owns both queries, the thread and the leases. It releases the leases when no part of it runs any more. If :meth:`TieredRun.stop` cannot stop
 a part, it raises an error that names the part.
@@ -34,9 +35,10 @@ from wheel_udf.platform import Identity, Lease
 from wheel_udf.store import SlotStore
 from wheel_udf.tiered.figures import StoreFigures
 from wheel_udf.tiered.keeper import Keeper
+from wheel_udf.tiered.lead import Lead
 from wheel_udf.tiered.pause import IntakePause
 from wheel_udf.tiered.pressure import Pressure
-from wheel_udf.tiered.queries import position_of, stop_between_batches
+from wheel_udf.tiered.queries import Position, has_read_all, position_of, stop_between_batches
 from wheel_udf.tiered.retirement import Retirements
 from wheel_udf.tiered.settings import TieredWheel
 
@@ -46,6 +48,10 @@ _POLL_S = 0.1
 _TEND_EVERY_POLLS = 100
 _VACUUM_EVERY_POLLS = 36_000
 _PATIENCE_S = 60.0
+
+
+def _never() -> bool:
+    return False
 
 
 class TieredRun:
@@ -70,12 +76,17 @@ class TieredRun:
         self._over = threading.Event()
         self._fault: BaseException | None = None
         self._last_report: BatchReport | None = None
+        self._published: Published | None = None
+        self._publishing = threading.Lock()
+        self._lead: Lead | None = None
         self._tending: Iterator[bool] | None = None
         self.keeper = Keeper(store, app_id=identity.app_id, on_change=self._publish, pressure=pressure)
         self._retirements = Retirements(self.keeper, what.memory_ms, what.history_ms)
         self._figures = StoreFigures(what.layout)
         if isinstance(what.clock, ProcessingClock):
             self.keeper.start(wall_clock_ms())
+        else:
+            self._lead = Lead(self.keeper, what.lead_windows)
         self._publish(self.keeper)
         self._look_at_store()
         self._thread = threading.Thread(target=self._keep, name="wheel-keeper", daemon=True)
@@ -84,34 +95,51 @@ class TieredRun:
         """Takes the wheel's query, starts the intake and the supervisor's thread.
 
         If a limit is reached already, the intake starts when there is room. A bounded one starts in any case, since only its query knows
-        whether there is any input.
+        whether there is any input. Under the event clock it starts when the wheel has read what an earlier run has left.
         """
         self.wheel, self._start_intake = wheel, start_intake
-        if self.bounded or self._has_room():
+        if self._lead.allows(None) if self._lead is not None else self.bounded or self._has_room():
             self.intake = start_intake()
         self._thread.start()
 
     # ---- the intake --------------------------------------------------------------------------------------------------
 
     def take_in(self, parsed: DataFrame, batch_id: int) -> None:
-        """Commits a batch of parsed commands to the store, and pauses while a limit is reached; see :mod:`wheel_udf.tiered.pause`."""
+        """Commits a batch of parsed commands to the store.
+
+        Then it pauses while a limit is reached (:mod:`wheel_udf.tiered.pause`), and waits while it is too far ahead of the wheel
+        (:mod:`wheel_udf.tiered.lead`).
+        """
         if self.bounded:
             self._wait_for_room()
         self.keeper.take_in(parsed, batch_id, self.clock_of)
         if not self.bounded:
             self._wait_for_room()
+        if self._lead is not None:
+            self._lead.wait(self._position, self._intake_is_active)
 
     def _wait_for_room(self) -> None:
         if not self._has_room():
-            self._pause.hold(lambda: self.intake is None or self.intake.isActive)
+            self._pause.hold(self._intake_is_active)
+
+    def _intake_is_active(self) -> bool:
+        return self.intake is None or self.intake.isActive
 
     @property
     def paused(self) -> bool:
         """Whether the intake waits because a limit is reached."""
-        return self._pause.holds or (self.wheel is not None and self.intake is None)
+        unbegun = self.wheel is not None and self.intake is None and self._lead is None
+        return self._pause.holds or unbegun
 
     def _has_room(self) -> bool:
         return self._pressure is None or not self._pressure.pauses or self._pressure.has_room()
+
+    def _go_on_if_possible(self) -> None:
+        if self._lead is not None and self.intake is not None:
+            self._lead.look(self._position)
+        elif self._lead is not None and self._lead.allows(self._position):
+            self.intake = self._start_intake()
+        self._go_on_if_there_is_room()
 
     def _go_on_if_there_is_room(self) -> None:
         if (
@@ -143,28 +171,53 @@ class TieredRun:
         """Whether the input is bounded and all of it is in the store."""
         return self.bounded and self.intake is not None and not self.intake.isActive
 
+    @property
+    def _position(self) -> Position | None:
+        return position_of(self.wheel)
+
+    def _has_read_all(self) -> bool:
+        if self.bounded or self.intake is None:
+            return self.input_has_ended
+        return has_read_all(self.intake)
+
     def _until_ms(self) -> int | None:
         return self.what.clock.until_ms if self.input_has_ended else None
 
-    def _published_clock_ms(self) -> int | None:
-        """Returns the clock to publish; None: the wall clock, or no clock yet."""
-        instants = [self._until_ms()]
-        if isinstance(self.what.clock, EventClock):
-            instants.append(self.keeper.clock_ms)
-        return max((at for at in instants if at is not None), default=None)
-
     def _now_ms(self) -> int | None:
-        published_ms = self._published_clock_ms()
-        if published_ms is None and isinstance(self.what.clock, ProcessingClock):
-            return wall_clock_ms()
-        return published_ms
+        """Returns the clock up to which slots are handed over, and which a bounded run has to reach; None: no clock yet."""
+        instants = [self._until_ms()]
+        if self._lead is not None:
+            instants.append(self.keeper.clock_ms)
+        now_ms = max((at for at in instants if at is not None), default=None)
+        return wall_clock_ms() if now_ms is None and self._lead is None else now_ms
 
-    def _publish(self, keeper: Keeper) -> None:
-        published_ms = self._published_clock_ms()
-        if keeper.cursor_ms is None or (published_ms is None and isinstance(self.what.clock, EventClock)):
-            return
-        published = Published(keeper.cursor_ms, published_ms, keeper.version, self._until_ms())
-        self.board.publish(self.token, published)
+    def _to_publish(self) -> Published | None:
+        """Returns what the wheel has to know of the store and its clock; None: nothing yet."""
+        cursor_ms, version, until_ms = self.keeper.cursor_ms, self.keeper.version, self._until_ms()
+        clock_ms = until_ms
+        if self._lead is not None:
+            clock_ms, until_ms = self._event_clock_ms(self._lead, until_ms)
+            if clock_ms is None:
+                return None
+        return None if cursor_ms is None else Published(cursor_ms, clock_ms, version, until_ms)
+
+    def _event_clock_ms(self, lead: Lead, until_ms: int | None) -> tuple[int | None, int | None]:
+        """Returns the event clock to publish, and up to where the clock has to go even if nothing is due."""
+        clock_ms, position = lead.clock_ms(self._has_read_all), self._position
+        if until_ms is None or clock_ms is None:
+            return clock_ms, clock_ms if self.input_has_ended else None
+        # What is due at the end of the input is released first, as by the direct mode.
+        if position is not None and position.clock_ms >= (self.keeper.clock_ms or 0):
+            clock_ms = lead.reached(max(clock_ms, until_ms))
+        return clock_ms, clock_ms
+
+    def _publish(self, _keeper: Keeper | None = None, *, again: bool = False) -> None:
+        """Publishes the clock if there is something new, or `again`. Intake and supervisor call it, so the lock keeps the order."""
+        with self._publishing:
+            published = self._to_publish()
+            if published is not None and (again or published != self._published):
+                self._published = published
+                self.board.publish(self.token, published)
 
     # ---- the supervisor ----------------------------------------------------------------------------------------------
 
@@ -180,12 +233,11 @@ class TieredRun:
 
     def _keep(self) -> None:
         try:
-            ended, polls = False, 0
+            polls = 0
             while not self._end.wait(_POLL_S) and self._runs():
-                if self.input_has_ended and not ended:
-                    ended = True
-                    self._publish(self.keeper)
-                self._go_on_if_there_is_room()
+                ended = self.input_has_ended
+                self._publish()
+                self._go_on_if_possible()
                 now_ms = self._now_ms()
                 if now_ms is not None:
                     self._step(now_ms)
@@ -216,11 +268,11 @@ class TieredRun:
         hand-over that waited for all of it would leave the wheel's clock standing at the cursor.
         """
         # The board is a folder for temporary files. If somebody has emptied it, the wheel's clock stands still until the next commit.
-        self._publish(self.keeper)
+        self._publish(again=True)
         self.keeper.require_untouched()
         self._look_at_store()
         yield True
-        self._retirements.look(self._last_report, position_of(self.wheel))
+        self._retirements.look(self._last_report, self._position)
         yield True
         for _ in self.keeper.compact():
             yield True
@@ -247,7 +299,7 @@ class TieredRun:
 
     def _is_done(self) -> bool:
         """Whether the wheel has read all of a bounded input and released what is due at the end."""
-        position, report, end_ms = position_of(self.wheel), self._last_report, self._end_ms
+        position, report, end_ms = self._position, self._last_report, self._end_ms
         if end_ms is None:
             return True  # there was never any input
         if position is None or report is None or position.version < self.keeper.version or report.backlog:
@@ -271,12 +323,13 @@ class TieredRun:
         for query in (self.intake, self.wheel):
             if query is not None and query.isActive:
                 try:
-                    if query is self.intake and self._pause.holds:
-                        query.stop()  # ends the pause; the batch that it holds is written
-                    else:
-                        stop_between_batches(query, is_asked)
+                    # A stop ends the pause or the wait; the batch that is held is written.
+                    stop_between_batches(query, is_asked, self._is_held if query is self.intake else _never)
                 except Exception as fault:  # noqa: BLE001  # the other query is stopped in any case
                     self._fault = self._fault or fault
+
+    def _is_held(self) -> bool:
+        return self._pause.holds or (self._lead is not None and self._lead.holds)
 
     def _shut_down(self) -> None:
         self._stop_queries()

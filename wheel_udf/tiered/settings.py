@@ -30,9 +30,10 @@ class TieredWheel:
         history_ms: How long rows stay in the store after their due time.
         keep_ms: How long a new store keeps files and log entries that nothing needs any more.
         punctual: How entries are handed to a sender ahead of their due time; ``None``: batches release what is due.
+        lead_windows: Under the event clock, how many windows the intake may be ahead of the wheel's clock; see :mod:`wheel_udf.tiered.lead`.
 
     Raises:
-        ConfigError: ``pause`` with the event clock.
+        ConfigError: ``pause`` with the event clock, or a negative number of windows.
     """
 
     layout: StoreLayout
@@ -47,6 +48,7 @@ class TieredWheel:
     history_ms: int = 0
     keep_ms: int = DEFAULT_KEEP_MS
     punctual: Punctual | None = None
+    lead_windows: int = 0
 
     def __post_init__(self) -> None:
         if self.on_limit == "pause" and isinstance(self.clock, EventClock):
@@ -55,6 +57,10 @@ class TieredWheel:
                 field="on_limit",
                 value="pause",
                 rule="not with the event clock: commands move it, so nothing would make room again",
+            )
+        if self.lead_windows < 0:
+            raise ConfigError(
+                "a setting is out of range", field="lead_windows", value=self.lead_windows, rule="at least 0"
             )
 
     @property

@@ -13,7 +13,8 @@ keeper and never passes the cursor, so no entry is late because its slot was not
 
     clock        what is published                                          without new commands
     processing   nothing: the wall clock is used                            it goes on
-    event        largest event time that is committed, minus the delay      it stands still
+    event        largest event time of the batches before the last one,     it goes on to that of the last one,
+                 minus the delay (see :mod:`wheel_udf.tiered.lead`)         and stands still
 
 Bounded input (``available-now``): the intake ends by itself; then the clock goes on to ``until`` (if given), slot by slot, and the wheel ends when it
 has read everything and released what is due.
@@ -177,6 +178,7 @@ def schedule_tiered(  # noqa: PLR0913  # each is a setting of its own
     history_ms: int = 0,
     keep_ms: int = DEFAULT_KEEP_MS,
     punctual: Punctual | None = None,
+    lead_windows: int = 0,
     trigger: str = "1 second",
     name: str = "wheel",
     on_batch: Callable[[BatchReport], None] | None = None,
@@ -202,6 +204,8 @@ def schedule_tiered(  # noqa: PLR0913  # each is a setting of its own
         history_ms: How long rows stay in the store after their due time.
         keep_ms: How long a new store keeps files and log entries that nothing needs any more.
         punctual: As for :func:`~wheel_udf.schedule`.
+        lead_windows: Under the event clock, how many windows the intake may be ahead of the wheel's clock. 0: it waits for the wheel after each
+            batch, so that the rows are those of the direct mode.
         trigger: An interval such as ``"1 second"``, or ``"available-now"``.
         name: Label in metrics and of new transaction ids.
         on_batch: Called after each batch of the wheel.
@@ -227,6 +231,7 @@ def schedule_tiered(  # noqa: PLR0913  # each is a setting of its own
         history_ms=history_ms,
         keep_ms=keep_ms,
         punctual=punctual,
+        lead_windows=lead_windows,
     )
     outlet = Outlet(destinations, rejects)
     return start_tiered(

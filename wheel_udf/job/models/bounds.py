@@ -115,6 +115,9 @@ class StoreConfig(Section):
     )
     """How long unused files and log entries stay, for a look at earlier moments. Fixed when the store is created."""
 
+    lead_windows: StrictInt = Field(0, ge=0, le=1_000_000)
+    """Event clock: how many windows the intake may be ahead of the wheel's clock. 0: it waits for the wheel after each batch, and the rows are those of mode direct."""
+
 
 class RestartsConfig(Section):
     """What happens after a failure that may be over a moment later: a worker that died, a broker that did not answer."""

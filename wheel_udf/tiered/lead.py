@@ -1,0 +1,127 @@
+"""The lead of the intake under the event clock: which clock the wheel gets, and how far the intake may be ahead of it.
+
+The intake reads a backlog faster than the wheel fires. A command that replaces or cancels an entry must not reach the wheel before the entry has had
+its chance to fire. So the intake waits for the wheel after each batch, and the wheel gets the clock that the direct mode would have in that batch:
+the watermark lags one batch behind the rows. An example with a file a batch, largest event times 10:00, 11:00, 12:00::
+
+    intake   file 1 ------> file 2 ..waits.. -----------> file 3 ..waits.. -----------> end of input
+    keeper          hand over to 10:00       to 11:00              to 12:00
+    wheel                   reads 1, 2; clock 10:00       reads 3; clock 11:00          clock 12:00, then `until`
+
+An entry due at 10:30 that file 2 has scheduled fires if file 3 does not replace it; what file 4 says of it is too late, in both modes.
+
+* **Clock**: the store's log has the clock of a batch and the clock before it (:data:`wheel_udf.store.head.CLOCK_BEFORE`), so a restart knows both.
+  The wheel gets the one before, and the clock itself as soon as the intake has nothing more to read.
+* **Steps**: the wheel's clock goes from one batch's clock to the next. While a hand-over is needed for that, it stands. So lateness, and what is
+  ``missed``, are those of the direct mode.
+* **No deadlock**: the intake waits after its commit and without the keeper's lock. All that it waits for (a hand-over, a batch of the wheel) follows
+  from what is committed. A stop ends the wait; the batch has been written, so its function returns normally. The next start begins the intake when the
+  wheel has read what the store has.
+
+With ``lead_windows`` of at least 1, the intake waits only while it is further ahead than that many windows, and the wheel gets the clock of what is
+committed. That is faster. But commands that are read meanwhile end entries that the direct mode would have fired.
+
+Caveats: the same rows as the direct mode, if both have the same batches of the same files, no limit on the rows of a batch, and no command
+that comes within a batch of the end of an id's ``memory``. The processing clock has no lead: rows do not move it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from wheel_udf.store import StoreLayout
+from wheel_udf.tiered.pause import IntakePause
+from wheel_udf.tiered.queries import Position
+
+
+class LedKeeper(Protocol):
+    """The part of :class:`wheel_udf.tiered.keeper.Keeper` that is used here."""
+
+    layout: StoreLayout
+    cursor_ms: int | None
+    clock_ms: int | None
+    clock_before_ms: int | None
+    taken_in: int
+
+
+class Lead:
+    """Bounds how far the intake is ahead of the wheel, by holding the intake's thread after a batch.
+
+    Args:
+        keeper: Knows the cursor, the clock of what is committed, and the clock before it.
+        windows: The bound, in windows of the layout; 0: the wheel has passed the clock of the batch before.
+    """
+
+    def __init__(self, keeper: LedKeeper, windows: int) -> None:
+        self._keeper, self._windows = keeper, windows
+        self._standing_ms: int | None = None
+        self._pause = IntakePause()
+
+    def clock_ms(self, is_idle: Callable[[], bool]) -> int | None:
+        """Returns the clock for the wheel (UTC epoch ms); None before there is one. It never goes back.
+
+        Args:
+            is_idle: Whether the intake has read all its input; asked last, so that the answer holds for all that is committed.
+        """
+        clock_ms = self._keeper.clock_ms
+        if self._windows or clock_ms is None:
+            return clock_ms
+        return self.reached(clock_ms if is_idle() else self._clock_before_ms(clock_ms))
+
+    def reached(self, clock_ms: int) -> int | None:
+        """Returns a clock for the wheel, or the one where it stands while the clock needs a hand-over first (UTC epoch ms)."""
+        if self._windows:
+            return clock_ms
+        cursor_ms, standing_ms = self._keeper.cursor_ms, self._standing_ms
+        if cursor_ms is not None and not self._keeper.layout.is_due(clock_ms, cursor_ms):
+            self._standing_ms = clock_ms if standing_ms is None else max(standing_ms, clock_ms)
+        return self._standing_ms
+
+    def allows(self, position: Position | None) -> bool:
+        """Whether the intake may commit its next batch.
+
+        Args:
+            position: The position of the wheel's query; None before its first batch.
+        """
+        keeper = self._keeper
+        clock_ms, cursor_ms = keeper.clock_ms, keeper.cursor_ms
+        if clock_ms is None or cursor_ms is None:
+            return True
+        if position is None:
+            return False
+        if self._windows:
+            return clock_ms - position.clock_ms <= self._windows * keeper.layout.window_ms
+        return (
+            position.version >= keeper.taken_in
+            and position.clock_ms >= self._clock_before_ms(clock_ms)
+            # The next batch makes this clock the wheel's.
+            and not keeper.layout.is_due(clock_ms, cursor_ms)
+        )
+
+    def _clock_before_ms(self, clock_ms: int) -> int:
+        """The clock of a batch's rows: that of the batches before. Of the first batch it is 0, as Spark's first watermark."""
+        before_ms = self._keeper.clock_before_ms
+        return min(clock_ms, 0) if before_ms is None else before_ms
+
+    # ---- the wait ----------------------------------------------------------------------------------------------------
+
+    @property
+    def holds(self) -> bool:
+        """Whether the intake is held."""
+        return self._pause.holds
+
+    def wait(self, position: Position | None, is_active: Callable[[], bool]) -> None:
+        """Holds the calling thread, the intake's, until :meth:`look` finds that it may go on, or its query is stopped.
+
+        Args:
+            position: As for :meth:`allows`.
+            is_active: Whether the intake's query is active.
+        """
+        if not self.allows(position):
+            self._pause.hold(is_active)
+
+    def look(self, position: Position | None) -> None:
+        """Lets a held intake go on if it may; to be called repeatedly by another thread."""
+        if self.holds and self.allows(position):
+            self._pause.release()
