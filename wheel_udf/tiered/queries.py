@@ -52,9 +52,7 @@ def has_read_all(query: StreamingQuery) -> bool:
     Before its first trigger a query also has no data available, but another message (Spark 4.2, ``MicroBatchExecution``).
     """
     status = query.status
-    return (
-        status["message"] == _WAITING and not status["isDataAvailable"] and not status["isTriggerActive"]
-    )
+    return status["message"] == _WAITING and not status["isDataAvailable"] and not status["isTriggerActive"]
 
 
 @dataclass(frozen=True)
