@@ -13,7 +13,8 @@ moves entries that come near (a *hand-over*), the *wheel* releases what is due::
     settings     TieredWheel: the settings of a run
     start        start_tiered: builds and starts the queries
     checks       whether settings, checkpoint and store belong together
-    run          TieredRun: supervises a run: its clock, its end, stop
+    run          TieredRun: supervises a run: its queries, its end, stop
+    run_clock    the clock of a run: of a batch, for hand-overs, for the wheel
     keeper       all writes of a run to the store
     hand_over    which rows leave a far slot, and as what
     retirement   which near windows are dropped, and which of their versions are kept

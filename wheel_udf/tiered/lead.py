@@ -58,16 +58,18 @@ class Lead:
         self._standing_ms: int | None = None
         self._pause = IntakePause()
 
-    def clock_ms(self, is_idle: Callable[[], bool]) -> int | None:
+    def clock_ms(self, committed_ms: int | None, is_idle: Callable[[], bool]) -> int | None:
         """Returns the clock for the wheel (UTC epoch ms); None before there is one. It never goes back.
 
         Args:
-            is_idle: Whether the intake has read all its input; asked last, so that the answer holds for all that is committed.
+            committed_ms: The clock of what is committed; None before there is one.
+            is_idle: Whether the intake has read all its input since; asked only if that makes a difference.
         """
-        clock_ms = self._keeper.clock_ms
-        if self._windows or clock_ms is None:
-            return clock_ms
-        return self.reached(clock_ms if is_idle() else self._clock_before_ms(clock_ms))
+        if self._windows or committed_ms is None:
+            return committed_ms
+        before_ms = self._clock_before_ms(committed_ms)
+        is_last = committed_ms in (before_ms, self._standing_ms) or is_idle()
+        return self.reached(committed_ms if is_last else before_ms)
 
     def reached(self, clock_ms: int) -> int | None:
         """Returns a clock for the wheel, or the one where it stands while the clock needs a hand-over first (UTC epoch ms)."""
@@ -121,7 +123,7 @@ class Lead:
         if not self.allows(position):
             self._pause.hold(is_active)
 
-    def look(self, position: Position | None) -> None:
+    def look(self, position: Callable[[], Position | None]) -> None:
         """Lets a held intake go on if it may; to be called repeatedly by another thread."""
-        if self.holds and self.allows(position):
+        if self.holds and self.allows(position()):
             self._pause.release()

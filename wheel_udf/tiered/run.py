@@ -1,4 +1,4 @@
-"""A tiered run in progress: :class:`TieredRun` supervises intake and wheel, computes the clock, and decides when the run ends.
+"""A tiered run in progress: :class:`TieredRun` supervises intake and wheel, publishes the clock, and decides when the run ends.
 
 ::
 
@@ -28,7 +28,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from wheel_udf.clock import EventClock, HintBoard, ProcessingClock, Published, wall_clock_ms
+from wheel_udf.clock import HintBoard, ProcessingClock, Published, wall_clock_ms
 from wheel_udf.common import StopError
 from wheel_udf.delivery import BatchReport
 from wheel_udf.platform import Identity, Lease
@@ -40,6 +40,7 @@ from wheel_udf.tiered.pause import IntakePause
 from wheel_udf.tiered.pressure import Pressure
 from wheel_udf.tiered.queries import Position, has_read_all, position_of, stop_between_batches
 from wheel_udf.tiered.retirement import Retirements
+from wheel_udf.tiered.run_clock import RunClock
 from wheel_udf.tiered.settings import TieredWheel
 
 _log = logging.getLogger(__name__)
@@ -78,15 +79,15 @@ class TieredRun:
         self._last_report: BatchReport | None = None
         self._published: Published | None = None
         self._publishing = threading.Lock()
-        self._lead: Lead | None = None
         self._tending: Iterator[bool] | None = None
         self.keeper = Keeper(store, app_id=identity.app_id, on_change=self._publish, pressure=pressure)
         self._retirements = Retirements(self.keeper, what.memory_ms, what.history_ms)
         self._figures = StoreFigures(what.layout)
-        if isinstance(what.clock, ProcessingClock):
+        is_wall_clock = isinstance(what.clock, ProcessingClock)
+        self._lead = None if is_wall_clock else Lead(self.keeper, what.lead_windows)
+        self._clock = RunClock(what.clock, self.keeper, self._lead)
+        if is_wall_clock:
             self.keeper.start(wall_clock_ms())
-        else:
-            self._lead = Lead(self.keeper, what.lead_windows)
         self._publish(self.keeper)
         self._look_at_store()
         self._thread = threading.Thread(target=self._keep, name="wheel-keeper", daemon=True)
@@ -116,7 +117,7 @@ class TieredRun:
         if not self.bounded:
             self._wait_for_room()
         if self._lead is not None:
-            self._lead.wait(self._position, self._intake_is_active)
+            self._lead.wait(self._position(), self._intake_is_active)
 
     def _wait_for_room(self) -> None:
         if not self._has_room():
@@ -137,7 +138,7 @@ class TieredRun:
     def _go_on_if_possible(self) -> None:
         if self._lead is not None and self.intake is not None:
             self._lead.look(self._position)
-        elif self._lead is not None and self._lead.allows(self._position):
+        elif self._lead is not None and self._lead.allows(self._position()):
             self.intake = self._start_intake()
         self._go_on_if_there_is_room()
 
@@ -162,59 +163,28 @@ class TieredRun:
 
     def clock_of(self, largest_event_ms: int | None) -> int | None:
         """Returns the clock that follows from the largest event time of a batch; None if event times make no clock."""
-        if not isinstance(self.what.clock, EventClock):
-            return wall_clock_ms() if self.keeper.cursor_ms is None else None
-        return None if largest_event_ms is None else largest_event_ms - self.what.clock.delay_ms
+        return self._clock.of_batch(largest_event_ms)
 
     @property
     def input_has_ended(self) -> bool:
         """Whether the input is bounded and all of it is in the store."""
         return self.bounded and self.intake is not None and not self.intake.isActive
 
-    @property
+    def _is_idle(self) -> bool:
+        return not self.bounded and self.intake is not None and has_read_all(self.intake)
+
     def _position(self) -> Position | None:
         return position_of(self.wheel)
 
-    def _has_read_all(self) -> bool:
-        if self.bounded or self.intake is None:
-            return self.input_has_ended
-        return has_read_all(self.intake)
-
-    def _until_ms(self) -> int | None:
-        return self.what.clock.until_ms if self.input_has_ended else None
-
     def _now_ms(self) -> int | None:
-        """Returns the clock up to which slots are handed over, and which a bounded run has to reach; None: no clock yet."""
-        instants = [self._until_ms()]
-        if self._lead is not None:
-            instants.append(self.keeper.clock_ms)
-        now_ms = max((at for at in instants if at is not None), default=None)
-        return wall_clock_ms() if now_ms is None and self._lead is None else now_ms
-
-    def _to_publish(self) -> Published | None:
-        """Returns what the wheel has to know of the store and its clock; None: nothing yet."""
-        cursor_ms, version, until_ms = self.keeper.cursor_ms, self.keeper.version, self._until_ms()
-        clock_ms = until_ms
-        if self._lead is not None:
-            clock_ms, until_ms = self._event_clock_ms(self._lead, until_ms)
-            if clock_ms is None:
-                return None
-        return None if cursor_ms is None else Published(cursor_ms, clock_ms, version, until_ms)
-
-    def _event_clock_ms(self, lead: Lead, until_ms: int | None) -> tuple[int | None, int | None]:
-        """Returns the event clock to publish, and up to where the clock has to go even if nothing is due."""
-        clock_ms, position = lead.clock_ms(self._has_read_all), self._position
-        if until_ms is None or clock_ms is None:
-            return clock_ms, clock_ms if self.input_has_ended else None
-        # What is due at the end of the input is released first, as by the direct mode.
-        if position is not None and position.clock_ms >= (self.keeper.clock_ms or 0):
-            clock_ms = lead.reached(max(clock_ms, until_ms))
-        return clock_ms, clock_ms
+        return self._clock.now_ms(has_ended=self.input_has_ended)
 
     def _publish(self, _keeper: Keeper | None = None, *, again: bool = False) -> None:
         """Publishes the clock if there is something new, or `again`. Intake and supervisor call it, so the lock keeps the order."""
         with self._publishing:
-            published = self._to_publish()
+            published = self._clock.published(
+                has_ended=self.input_has_ended, is_idle=self._is_idle, position=self._position
+            )
             if published is not None and (again or published != self._published):
                 self._published = published
                 self.board.publish(self.token, published)
@@ -272,7 +242,7 @@ class TieredRun:
         self.keeper.require_untouched()
         self._look_at_store()
         yield True
-        self._retirements.look(self._last_report, self._position)
+        self._retirements.look(self._last_report, self._position())
         yield True
         for _ in self.keeper.compact():
             yield True
@@ -299,7 +269,7 @@ class TieredRun:
 
     def _is_done(self) -> bool:
         """Whether the wheel has read all of a bounded input and released what is due at the end."""
-        position, report, end_ms = self._position, self._last_report, self._end_ms
+        position, report, end_ms = self._position(), self._last_report, self._end_ms
         if end_ms is None:
             return True  # there was never any input
         if position is None or report is None or position.version < self.keeper.version or report.backlog:
