@@ -167,8 +167,10 @@ class TieredRun:
 
     @property
     def input_has_ended(self) -> bool:
-        """Whether the input is bounded and all of it is in the store."""
-        return self.bounded and self.intake is not None and not self.intake.isActive
+        """Whether the input is bounded and all of it is in the store. An intake that was stopped or has failed has not read all."""
+        if not self.bounded or self.intake is None or self._end.is_set() or self.intake.isActive:
+            return False
+        return self.intake.exception() is None
 
     def _is_idle(self) -> bool:
         return not self.bounded and self.intake is not None and has_read_all(self.intake)
@@ -179,13 +181,13 @@ class TieredRun:
     def _now_ms(self) -> int | None:
         return self._clock.now_ms(has_ended=self.input_has_ended)
 
-    def _publish(self, _keeper: Keeper | None = None, *, again: bool = False) -> None:
-        """Publishes the clock if there is something new, or `again`. Intake and supervisor call it, so the lock keeps the order."""
+    def _publish(self, _keeper: Keeper, *, only_news: bool = False) -> None:
+        """Publishes the clock, or only if it has changed. Intake and supervisor call it, so the lock keeps the order."""
         with self._publishing:
             published = self._clock.published(
                 has_ended=self.input_has_ended, is_idle=self._is_idle, position=self._position
             )
-            if published is not None and (again or published != self._published):
+            if published is not None and not (only_news and published == self._published):
                 self._published = published
                 self.board.publish(self.token, published)
 
@@ -206,7 +208,7 @@ class TieredRun:
             polls = 0
             while not self._end.wait(_POLL_S) and self._runs():
                 ended = self.input_has_ended
-                self._publish()
+                self._publish(self.keeper, only_news=True)
                 self._go_on_if_possible()
                 now_ms = self._now_ms()
                 if now_ms is not None:
@@ -238,7 +240,7 @@ class TieredRun:
         hand-over that waited for all of it would leave the wheel's clock standing at the cursor.
         """
         # The board is a folder for temporary files. If somebody has emptied it, the wheel's clock stands still until the next commit.
-        self._publish(again=True)
+        self._publish(self.keeper)
         self.keeper.require_untouched()
         self._look_at_store()
         yield True

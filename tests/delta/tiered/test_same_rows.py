@@ -33,8 +33,18 @@ WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
 LAYOUT = StoreLayout(WHEEL, state_levels=2)  # windows of 400 s
 UNTIL_S = 50_000
 CLOCK = EventClock(max_ahead_ms=None, until_ms=at_ms(UNTIL_S))
-OUTCOMES = ("fired", "missed", "superseded", "duplicate", "cancelled", "applied", "late", "cancel_superseded")
-FILES, FILE_S = 8, 150
+OUTCOMES = (
+    "fired",
+    "missed",
+    "superseded",
+    "duplicate",
+    "cancelled",
+    "applied",
+    "waiting",
+    "late",
+    "cancel_superseded",
+)
+FILES, FILE_S = 6, 150
 PATIENCE_S = 300
 
 Fired = list[tuple[str, int, int, int]]
@@ -169,7 +179,7 @@ def test_a_backfill_that_is_stopped_twice_fires_the_same_rows(
     world.tiered_up_to(4 * FILE_S - 1)
     assert world.fired() != direct[0], "stopped before the end"
     world.tiered().awaitTermination()
-    assert [row[:3] for row in world.fired()] == [row[:3] for row in direct[0]]
+    assert world.fired() == direct[0]
     assert world.account() == direct[1]
 
 
