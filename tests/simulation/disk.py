@@ -134,6 +134,7 @@ def installed() -> Iterator[None]:
         tiered, run = "wheel_udf.tiered", "wheel_udf.tiered.run"
         for name, other in {
             f"{run}.wall_clock_ms": lambda: _current[-1].wall_ms,
+            f"{run}_clock.wall_clock_ms": lambda: _current[-1].wall_ms,
             f"{run}.HintBoard": lambda: _current[-1].board,
             f"{tiered}.keeper.stored_rows": tier_rows.stored_rows,
             f"{tiered}.keeper.F": Columns,
