@@ -214,17 +214,17 @@ def test_cursor_and_clock_stand_in_the_same_commit_and_never_go_back(
 
     told = store.append(frame(row(2, 190, "b")), app_id="intake", batch_id=1, cursor_ms=0, clock_ms=4_000)
     assert told.clock_ms == 5_000
-    assert store.head() == Head(version=2, cursor_ms=HOUR, clock_ms=5_000, batches={"intake": 1})
+    assert store.head() == Head(2, HOUR, 5_000, {"intake": 1}, clock_before_ms=5_000)
 
     store.append(None, app_id="cascade", batch_id=0, cursor_ms=HOUR + 20_000, clock_ms=6_000)
-    assert store.head() == Head(3, HOUR + 20_000, 6_000, {"intake": 1, "cascade": 0})
+    assert store.head() == Head(3, HOUR + 20_000, 6_000, {"intake": 1, "cascade": 0}, clock_before_ms=5_000)
 
 
 def test_negative_instants_are_cursors_and_clocks_too(store: SlotStore) -> None:
     store.append(None, app_id="intake", batch_id=0, cursor_ms=-40_000, clock_ms=-55_000)
     store.append(None, app_id="intake", batch_id=1, cursor_ms=-20_000, clock_ms=-55_001)
 
-    assert store.head() == Head(2, -20_000, -55_000, {"intake": 1})
+    assert store.head() == Head(2, -20_000, -55_000, {"intake": 1}, clock_before_ms=-55_000)
 
 
 def test_the_clock_may_be_made_of_the_largest_event_time(
@@ -310,7 +310,7 @@ def test_a_clock_that_rises_meanwhile_stays_and_the_rows_are_written_once(
     told = store.append(frame(row(2, 1, "a")), app_id="a", batch_id=0, clock_ms=7_000)
 
     assert (told.written, told.clock_ms) == (True, 9_000)
-    assert store.head() == Head(2, None, 9_000, {"a": 0, "b": 0})
+    assert store.head() == Head(2, None, 9_000, {"a": 0, "b": 0}, clock_before_ms=9_000)
     assert ids(store.rows()) == ["a", "b"]
 
 
