@@ -41,7 +41,7 @@ from wheel_udf.stream.wheel_worker import WheelWorker
 from wheel_udf.wheel import ACT_SCHEMA, CANCEL, SCHEDULE, ShardState, acts_of_texts, table_to_text
 
 CHECKPOINT = "data/checkpoint"
-_DELAY_MS = 2
+DELAY_MS = 2
 DEFAULTS: dict[str, Any] = {
     "clock": "processing",
     "shards": 1,
@@ -93,7 +93,7 @@ def in_config(settings: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
 def _clock_section(kind: str) -> dict[str, Any]:
     if kind == "simulated":
         return {"kind": kind, "start": "1970-01-01T00:00:01Z", "step": "1 ms"}
-    return {"kind": kind} | ({"delay": f"{_DELAY_MS} ms", "max_ahead": "none"} if kind == "event" else {})
+    return {"kind": kind} | ({"delay": f"{DELAY_MS} ms", "max_ahead": "none"} if kind == "event" else {})
 
 
 @dataclass
@@ -259,7 +259,7 @@ class DirectWorld(World):
         first, last = plan.start[1], plan.end[1]
         if self.settings["clock"] == "event":
             said = [each.said_ms for each in self.input[:first] if not each.bad]
-            must = max([0, *(ms - _DELAY_MS for ms in said)])
+            must = max([0, *(ms - DELAY_MS for ms in said)])
             check(plan.watermark_ms == must, f"watermark {plan.watermark_ms} instead of {must}")
         self.oracle.planned(
             plan.batch_id,

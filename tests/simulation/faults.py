@@ -36,6 +36,10 @@ TIERED = {
     "an act comes between look and commit": "a hand-over does not notice an act between its look and its commit",
     "an act does not say what the wheel has": "an act on what has fired and is forgotten starts it anew",
 }
+BACKLOG = {
+    "the intake does not wait for the wheel": "under the event clock the intake commits batch after batch",
+    "hand-over without its cursor": TIERED["hand-over without its cursor"],
+}
 _OF_BOTH = ("commit before sink", "no transaction check", "state not tied to a batch", "replay reads more")
 PURGATORY = {name: DIRECT[name] for name in _OF_BOTH}
-FAULTS = {"direct": DIRECT, "tiered": TIERED, "purgatory": PURGATORY}
+FAULTS = {"direct": DIRECT, "tiered": TIERED, "backlog": BACKLOG, "purgatory": PURGATORY}

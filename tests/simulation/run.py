@@ -10,7 +10,7 @@ from tests.simulation.core import Core
 from tests.simulation.direct import DirectWorld
 from tests.simulation.oracle import Violation
 from tests.simulation.purgatory import PurgatoryWorld
-from tests.simulation.seeds import steps_of, tiered_steps_of, watch_steps_of
+from tests.simulation.seeds import backlog_steps_of, steps_of, tiered_steps_of, watch_steps_of
 from tests.simulation.tiered import TieredWorld
 from tests.simulation.world import Step, World
 
@@ -43,6 +43,7 @@ class Mode:
 MODES = {
     "direct": Mode(DirectWorld, steps_of),
     "tiered": Mode(TieredWorld, tiered_steps_of),
+    "backlog": Mode(TieredWorld, backlog_steps_of),
     "purgatory": Mode(PurgatoryWorld, watch_steps_of),
 }
 

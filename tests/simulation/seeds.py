@@ -181,25 +181,40 @@ def tiered_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
 
 def _tiered_round(work: random.Random, number: int, versions: dict[str, list[int]]) -> list[Step]:
     now_ms = START_MS + 8 * number
-    steps: list[Step] = []
-    for _ in range(work.choice((0, 1, 1, 2, 3))):
-        name = work.choice(_IDS)
-        steps.append(
-            (
-                "send",
-                Command(
-                    id=name,
-                    op=int(work.random() < 0.25),
-                    seq=versions[name].pop(0),
-                    due_ms=now_ms + work.choice(_TIERED_DUES),
-                    to=work.choice(("left", "right", "topic")),
-                    lateness_ms=work.choice((None, None, None, None, 3)),
-                    said_ms=now_ms,
-                    bad=work.random() < 0.06,
-                ),
-            )
-        )
+    count = work.choice((0, 1, 1, 2, 3))
+    steps: list[Step] = [("send", _tiered_command(work, now_ms, versions)) for _ in range(count)]
     return [*steps, ("wait", work.choice(_WAITS)) if work.random() < 0.9 else ("jump", work.choice((-9, 40)))]
+
+
+def backlog_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
+    """The settings and the steps of a seed of the tiered mode under the event clock: many small batches, read faster than they fire."""
+    settings, _ = tiered_steps_of(seed)
+    settings = {**settings, "clock": "event", "pause_at": None}
+    work = random.Random(f"backlog workload {seed // SCHEDULES}")
+    settings["files"] = work.choice((1, 1, 2, 3))
+    how = random.Random(f"backlog schedule {seed}")
+    steps: list[Step] = []
+    now_ms, versions = START_MS, {name: list(range(1, 60)) for name in _IDS}
+    for _ in range(work.randint(2, 4)):
+        for _ in range(work.choice((1, 2, 4, 7))):
+            steps.append(("send", _tiered_command(work, now_ms, versions)))
+            now_ms += work.choice((0, 1, 2, 4, 9, 25))
+        steps += [*([("wait", 5)] if work.random() < 0.2 else []), *_tiered_run(how)]
+    return settings, steps
+
+
+def _tiered_command(work: random.Random, now_ms: int, versions: dict[str, list[int]]) -> Command:
+    name = work.choice(_IDS)
+    return Command(
+        id=name,
+        op=int(work.random() < 0.25),
+        seq=versions[name].pop(0),
+        due_ms=now_ms + work.choice(_TIERED_DUES),
+        to=work.choice(("left", "right", "topic")),
+        lateness_ms=work.choice((None, None, None, None, 3)),
+        said_ms=now_ms,
+        bad=work.random() < 0.06,
+    )
 
 
 _TIERED_DUES = (-5, 0, 1, 3, 6, 9, 12, 15, 20, 26, 33, 40, 70)

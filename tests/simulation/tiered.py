@@ -8,6 +8,8 @@
     wheel     Spark's model, real ClockReader of the store's clock, the batches of delivery_model
     acts      real acts._append                                    |
 
+Under the event clock the intake waits for the wheel after each batch (:mod:`wheel_udf.tiered.lead`, real): see :meth:`TieredWorld._check_lead`.
+
 Intake, keeper and wheel take turns in any order. While one of them is inside the real code, at any commit of the store, the others
 and acts may take turns too (:meth:`TieredWorld.point`), as far as the keeper's lock lets them. A commit that a dying process has
 begun may land later.
@@ -21,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.simulation.delivery_model import REJECTS, Delivery
-from tests.simulation.direct import DEFAULTS, config_of, in_config
+from tests.simulation.direct import DEFAULTS, DELAY_MS, config_of, in_config
 from tests.simulation.disk import Lease, ProcessFailed
 from tests.simulation.frames import Rows
 from tests.simulation.oracle import WheelOracle, check, shard_of
@@ -186,13 +188,17 @@ class TieredWorld(World):
                 parts.turn(self.turns.popleft())
                 yield "turn"
                 continue
-            found = []
+            found, sent = [], len(self.input)
             for actor in "kiw":
                 while (at := parts.turn(actor)) == "clock asked":
                     yield "turn"
                 found.append(at)
                 yield "turn"
-            yield "idle" if set(found) == {"idle"} else "turn"
+            # A step may send something in the middle of a round; that the intake is idle is told to the wheel by the keeper's next look.
+            told = parts.run._published
+            parts.turn("k")
+            is_quiet = sent == len(self.input) and told == parts.run._published
+            yield "idle" if set(found) == {"idle"} and is_quiet else "turn"
 
     def _intake(self, run: TieredRun) -> Query:
         def take_in(plan: Plan, _attempt: str) -> Steps:
@@ -209,9 +215,13 @@ class TieredWorld(World):
             # Held at the end of the batch that reaches the limit, as by tiered.pause: a process that dies here repeats it.
             while self.is_full:
                 yield "idle"
+            if run._lead is not None and self.fault != "the intake does not wait for the wheel":
+                run._lead.wait(run._position(), lambda: True)
+                while run._lead.holds:
+                    yield "held"
             yield "taken in"
 
-        return Query(self, INTAKE, FreeIntake(), CommandsInput(self), take_in)
+        return Query(self, INTAKE, FreeIntake(), CommandsInput(self, self.settings["files"]), take_in)
 
     def _wheel(self, what: Any, run: TieredRun) -> tuple[Query, Delivery]:
         lease = Lease(self, WHEEL).acquire()
@@ -250,6 +260,7 @@ class TieredWorld(World):
             self.spans[plan.batch_id] = plan.start[1], plan.end[1]
             return
         commands: list[Any] = []
+        batches: list[int] = []
         last = self.oracle.read_to
         for actions in self.store.commits[plan.start[1] : plan.end[1]]:
             for action in actions:
@@ -260,10 +271,13 @@ class TieredWorld(World):
                         first == self.oracle.read_to + len(commands), "a batch of the intake is lost or twice"
                     )
                     commands += self.input[first:last]
+                    batches.append(action["version"])
         read = len(commands)
         commands += self._acts_in(plan)
         span = self.oracle.read_to, self.oracle.read_to + read
         instant_ms = plan.end[0].get("instant_ms") if plan.ticks else None
+        if self.settings["clock"] == "event":
+            self._check_lead(plan, batches)
         touched = {shard_of(row.id, self.oracle.shards) for row in self.rows_of(plan)}
         self.oracle.planned(
             plan.batch_id,
@@ -274,6 +288,26 @@ class TieredWorld(World):
             limit=query.limit,
             touched=touched,
         )
+
+    def _check_lead(self, plan: Plan, batches: list[int]) -> None:
+        """Under the event clock, the wheel reads a batch of the intake when its clock is that of the direct mode, or one batch behind: what both
+        modes release of the same batches is then the same.
+        """
+        with_clock = [number for number in batches if self._clock_after(number) >= 0]
+        check(len(with_clock) <= 1, f"the wheel reads batches {batches} of the intake together")
+        for number in batches:
+            standing_ms, now_ms = (offset.get("instant_ms", -1) for offset in (plan.start[0], plan.end[0]))
+            least, most = self._clock_after(number - 2), max(0, self._clock_after(number - 1))
+            check(
+                standing_ms >= least,
+                f"batch {number} comes to the wheel at {standing_ms}, before clock {least}",
+            )
+            check(now_ms <= most, f"batch {number} comes to the wheel at {now_ms}, after clock {most}")
+
+    def _clock_after(self, batch: int) -> int:
+        """The event clock after a batch of the intake; -1 before there is one."""
+        last = self.spans[batch][1] if batch in self.spans else 0
+        return max((each.said_ms - DELAY_MS for each in self.input[:last] if not each.bad), default=-1)
 
     def _acts_in(self, plan: Plan) -> list[Change]:
         found = []
@@ -295,7 +329,9 @@ class TieredWorld(World):
     def found_idle(self) -> None:
         """See :meth:`World.found_idle`. A paused intake leaves its input unread."""
         read_to = self.oracle.read_to
-        self.oracle.idle(self.wall_ms, read_to, read_to if self.is_full else len(self.input))
+        is_event = self.settings["clock"] == "event"
+        now_ms = self._clock_after(max(self.spans, default=-1)) if is_event else self.wall_ms
+        self.oracle.idle(now_ms, read_to, read_to if self.is_full else len(self.input))
 
     @property
     def is_full(self) -> bool:

@@ -3,7 +3,8 @@
 ::
 
     turn "i"   the intake goes on to its next point       turn "w"   the wheel does
-    turn "k"   one look of the supervisor's thread, as TieredRun._keep: hand over what is near, retire, join files
+    turn "k"   one look of the supervisor's thread, as TieredRun._keep: publish the clock, let a held intake go on, hand over what is near,
+               retire, join files
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tests.simulation.store_model import StoreTable
 from tests.simulation.tier_rows import StoredRow, winners
 from wheel_udf.common import StoreMovedError
 from wheel_udf.store import CURSOR
+from wheel_udf.tiered.queries import _WAITING
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.wheel import CANCEL, SCHEDULE
 
@@ -47,6 +49,26 @@ class KeeperLock:
         self.depth -= 1
 
 
+class HeldIntake:
+    """In place of :class:`wheel_udf.tiered.pause.IntakePause`: the thread that would wait goes on to its next turn."""
+
+    def __init__(self) -> None:
+        self.holds = False
+
+    def hold(self, _is_active: object) -> None:
+        self.holds = True
+
+    def release(self) -> None:
+        self.holds = False
+
+
+class _NoThread:
+    """In place of the supervisor's thread: its looks are turns."""
+
+    def start(self) -> None:
+        """Turns begin with the first step."""
+
+
 class FreeIntake:
     """The intake has no clock."""
 
@@ -65,7 +87,11 @@ class Parts:
     ) -> None:
         self.world, self.run, self.delivery, self.wheel = world, run, delivery, wheel
         self._lives = {"i": intake.life(), "w": wheel.life()}
-        run.wheel = _Progress(wheel)  # type: ignore[assignment]
+        self._intake = _Intake()
+        run._thread = _NoThread()  # type: ignore[assignment]
+        if run._lead is not None:
+            run._lead._pause = HeldIntake()  # type: ignore[assignment]
+        run.begin(_Progress(wheel), lambda: self._intake)  # type: ignore[arg-type, return-value]
         self._polls = 0
         self._active: set[str] = set()
 
@@ -76,14 +102,26 @@ class Parts:
         before, self.world.actor = self.world.actor, actor
         self._active.add(actor)
         try:
+            if actor == "i":
+                return self._take_in()
             return self._poll() if actor == "k" else next(self._lives[actor])
         finally:
             self._active.discard(actor)
             self.world.actor = before
 
+    def _take_in(self) -> str:
+        if self.run.intake is None:
+            return "idle"  # begun by the supervisor's thread
+        self._intake.at = ""
+        self._intake.at = at = next(self._lives["i"])
+        # A held batch is in progress.
+        return "idle" if at == "held" else at
+
     def _poll(self) -> str:
         """One look of the supervisor's thread."""
         try:
+            self.run._publish(self.run.keeper, only_news=True)
+            self.run._go_on_if_possible()
             now_ms = self.run._now_ms()
             keeper = self.run.keeper
             before = keeper.store.spark.version  # type: ignore[attr-defined]
@@ -114,6 +152,25 @@ class _Progress:
             return None
         offsets = (json.dumps(end) for end in self._query.position.ends)
         return {"sources": [{"endOffset": offset} for offset in offsets]}
+
+
+class _Intake:
+    """The intake's query, as far as the run asks for its status.
+
+    Attributes:
+        at: The point at which it stands.
+    """
+
+    isActive = True  # noqa: N815  # Spark's name
+
+    def __init__(self) -> None:
+        self.at = ""
+
+    @property
+    def status(self) -> dict[str, Any]:
+        is_idle = self.at == "idle"
+        message = _WAITING if is_idle else "Processing new data"
+        return {"message": message, "isDataAvailable": not is_idle, "isTriggerActive": not is_idle}
 
 
 @dataclass(frozen=True)
@@ -162,9 +219,10 @@ class CommandsInput:
     """The input as a source of Spark."""
 
     world: TieredWorld
+    most: int
 
     def latest(self, start: int, *, bounded: bool) -> int:  # noqa: ARG002  # as all inputs
-        return len(self.world.input)
+        return min(len(self.world.input), start + self.most)
 
 
 @dataclass
