@@ -10,7 +10,8 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-_POLL_S = 0.1
+_POLL_S = 0.01
+"""Shorter than the planning of a batch: a stop that comes later would cut off the next one, if batch follows batch."""
 _LONGEST_WAIT_S = 15
 _WAITING = "Waiting for data to arrive"
 
@@ -27,7 +28,7 @@ def stop_between_batches(
 
     Args:
         query: The query.
-        is_asked: Whether somebody waits for the stop; asked ten times a second.
+        is_asked: Whether somebody waits for the stop; asked again and again.
         is_held: Whether the batch in progress has been written and waits: the stop lets it end.
 
     Raises:
