@@ -17,7 +17,7 @@ from tests.spark.watches import add_rows
 if TYPE_CHECKING:
     from pathlib import Path
 
-_PATIENCE_S = 240
+_PATIENCE_S = 600
 _AFTER_MOVE = 2
 _AT_LEAST = {
     "in the clean-up of the logs": 4,

@@ -21,7 +21,7 @@ def stop_between_batches(
     is_asked: Callable[[], bool] = lambda: True,
     is_held: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Stops a query when the batch in progress has ended or is held, or 15 s after somebody has asked for it.
+    """Stops a query that is idle. If somebody waits for the stop: when the batch in progress has ended or is held, or after 15 s.
 
     A batch that is cut off stays planned: the job cannot be exported before the next run has finished it. In the middle of a batch function Spark searches the error's text for an interruption, with a regular expression that recurses for each
     character, and prints a thousand lines of a StackOverflowError (Spark 4.2, ``StreamExecution.PROXY_ERROR``).
@@ -35,15 +35,12 @@ def stop_between_batches(
         Exception: Spark's own, if the query does not end within ``spark.sql.streaming.stopTimeout``.
     """
     before, patience, left = query.lastProgress, threading.Event(), int(_LONGEST_WAIT_S / _POLL_S)
-    while (
-        left
-        and not is_held()
-        and query.isActive
-        and query.status["isTriggerActive"]
-        and query.lastProgress == before
-    ):
+    while left and not is_held() and query.isActive and query.status["isTriggerActive"]:
+        # Nobody who waits is kept waiting for the batch after this one; without anybody there are only some left.
+        if (asked := is_asked()) and query.lastProgress != before:
+            break
         patience.wait(_POLL_S)
-        left -= is_asked()
+        left -= asked
     query.stop()
 
 

@@ -11,21 +11,26 @@ from wheel_udf.tiered.queries import stop_between_batches
 
 
 class Query:
-    """A query whose batch takes some looks; a stop in the middle of it cuts it off."""
+    """A query whose batches take some looks; a stop in the middle of one cuts it off.
+
+    Args:
+        looks: Looks until the batch in progress has ended.
+        more: Looks from then until the next one has ended.
+    """
 
     isActive = True  # noqa: N815  # Spark's name
 
-    def __init__(self, looks: int) -> None:
-        self.left, self.stopped_with = looks, -1
+    def __init__(self, looks: int, more: int = 0) -> None:
+        self.left, self.more, self.stopped_with = looks, more, -1
 
     @property
     def lastProgress(self) -> str:  # noqa: N802  # Spark's name
-        return "batch 7" if self.left else "batch 8"
+        return "batch 7" if self.left > 0 else "batch 8"
 
     @property
     def status(self) -> dict[str, Any]:
         self.left -= 1
-        return {"isTriggerActive": True}
+        return {"isTriggerActive": self.left > -self.more}
 
     def stop(self) -> None:
         self.stopped_with = self.left
@@ -40,6 +45,19 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_that_ends_by_itself_waits_for_its_batch_however_long_that_takes() -> None:
     query = Query(looks=20)
     stop_between_batches(query, lambda: False)  # type: ignore[arg-type]  # all that it uses is there
+    assert query.stopped_with == 0
+
+
+def test_a_run_that_ends_by_itself_does_not_cut_off_a_batch_that_has_begun_meanwhile() -> None:
+    # It stayed planned, so that the job could not be exported.
+    query = Query(looks=20, more=5)
+    stop_between_batches(query, lambda: False)  # type: ignore[arg-type]
+    assert query.stopped_with == -5
+
+
+def test_a_stop_that_somebody_has_asked_for_waits_for_one_batch_only() -> None:
+    query = Query(looks=2, more=5)
+    stop_between_batches(query)  # type: ignore[arg-type]
     assert query.stopped_with == 0
 
 
