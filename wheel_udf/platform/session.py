@@ -32,6 +32,7 @@ from wheel_udf.platform.failures import is_jvm_end
 from wheel_udf.platform.files import local_folder
 from wheel_udf.platform.interrupts import at_end
 from wheel_udf.platform.jvm import hadoop_configuration, has_class, java_class
+from wheel_udf.platform.memory_settings import MALLOC_SETTINGS
 from wheel_udf.platform.private_api import JAVA_SIGNALS, LOADED_STATES, RUNNING_SESSION, required
 
 if TYPE_CHECKING:
@@ -315,7 +316,7 @@ def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
 def _environment(settings: Mapping[str, str]) -> Iterator[None]:
     """Sets the environment variables that Spark reads when it starts, for that moment."""
     # Workers would run the first python3 on PATH: pyspark reads this from the environment and not from the configuration.
-    wanted = {"PYSPARK_PYTHON": settings.get("spark.pyspark.python", sys.executable)}
+    wanted = {"PYSPARK_PYTHON": settings.get("spark.pyspark.python", sys.executable), **MALLOC_SETTINGS}
     folder = jars.conf_folder()
     if folder is not None and _METRICS not in settings:
         wanted["SPARK_CONF_DIR"] = str(folder)  # where log4j2.properties and metrics.properties are

@@ -224,6 +224,7 @@ def _command_rows(parsed: DataFrame, shards: int, *, leveled: bool) -> DataFrame
         reject=F.when(~good, F.to_json(F.struct(*REASON))),
         event_at=event_column(F.when(good, F.col("event_time_ms"))),
         leveled=leveled,
+        of_rejects=("source", "record"),
     )
 
 
@@ -231,7 +232,15 @@ def _stored_rows(near: DataFrame, shards: int, *, leveled: bool) -> DataFrame:
     """Rows of a store's near partitions as input of the worker."""
     bits = command_bits(*(_int_or_0(name) for name in ("op", "seq_given", "act", "amend")))
     no_event = F.lit(None).cast("timestamp")
-    return _rows_of_step(near, shards, bits=bits, reject=F.col("reject"), event_at=no_event, leveled=leveled)
+    return _rows_of_step(
+        near,
+        shards,
+        bits=bits,
+        reject=F.col("reject"),
+        event_at=no_event,
+        leveled=leveled,
+        of_rejects=("source", "reject"),
+    )
 
 
 def _int_or_0(column: str) -> Column:
@@ -239,11 +248,18 @@ def _int_or_0(column: str) -> Column:
 
 
 def _rows_of_step(
-    rows: DataFrame, shards: int, *, bits: Column, reject: Column, event_at: Column, leveled: bool
+    rows: DataFrame,
+    shards: int,
+    *,
+    bits: Column,
+    reject: Column,
+    event_at: Column,
+    leveled: bool,
+    of_rejects: tuple[str, str],
 ) -> DataFrame:
     """Commands from any source as input of the worker."""
     return rows.select(
-        shard_column("schedule_id", shards),
+        shard_column("schedule_id", shards, *of_rejects),
         "schedule_id",
         bits.cast("int").alias("command_bits"),
         long_or("seq", 0),

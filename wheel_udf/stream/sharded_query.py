@@ -144,9 +144,19 @@ def clocked(contract: Contract, clock: Clock) -> Contract:
     return replace(contract, from_batch=isinstance(clock, ProcessingClock))
 
 
-def shard_column(name: str, shards: int) -> Column:
-    """The column ``shard``: the grouping key of the shard that the id in another column belongs to."""
-    return key_of_shard(shard_of_id(F.col(name), shards), shards).alias("shard")
+def shard_column(name: str, shards: int, *of_rejects: str) -> Column:
+    """The column ``shard``: the grouping key of the shard that the id in another column belongs to.
+
+    Args:
+        name: The column of the id.
+        shards: Number of shards.
+        of_rejects: Columns that spread rows without an id, which are rejects, so that a flood of them is not the work of one shard.
+    """
+    number = shard_of_id(F.col(name), shards)
+    if of_rejects:
+        spread = F.pmod(F.xxhash64(*of_rejects), F.lit(shards)).cast("int")
+        number = F.when(F.col(name).isNull(), spread).otherwise(number)
+    return key_of_shard(number, shards).alias("shard")
 
 
 def long_or(column: str, instead: int) -> Column:

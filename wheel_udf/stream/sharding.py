@@ -61,7 +61,7 @@ def key_of_shard(number: Column, shards: int) -> Column:
 
 
 def shard_of_id(schedule_id: Column, shards: int) -> Column:
-    """The number of the shard that an id belongs to; the null id's is some fixed one."""
+    """The number of the shard that an id belongs to."""
     from pyspark.sql import functions as F
 
     return F.pmod(F.xxhash64(schedule_id), F.lit(shards)).cast("int")

@@ -126,7 +126,7 @@ def _check(lookback_ms: int, memory_ms: int | None, deliver: Sequence[str]) -> N
 def _rows(parsed: DataFrame, shards: int) -> DataFrame:
     """Parsed rows as input of the worker."""
     return parsed.select(
-        shard_column("group", shards),
+        shard_column("group", shards, "source", "reject"),
         *("what", "group", "name", "keys", "need", "amount"),
         *(long_or(name, NO_LONG) for name in ("event_time_ms", "deadline_ms", "limit_ms")),
         *("destination", "key", "value", "headers", "source", "reject"),

@@ -160,6 +160,19 @@ def test_one_far_future_event_time_is_rejected_and_does_not_move_the_clock(
     assert account(rows) == {"pending": 2, "rejected": 1, "cancel_rejected": 1}
 
 
+def test_a_flood_of_rows_without_an_id_is_the_work_of_all_shards(spark: SparkSession, tmp_path: Path) -> None:
+    add_files(tmp_path / "in", [due(None, number, 0) for number in range(400)])
+    rows = run(
+        schedule(read_files(spark, tmp_path / "in"), wheel=WHEEL, clock=EventClock(), shards=4),
+        tmp_path / "checkpoint",
+    )
+    by_shard = status(rows).groupBy("shard").agg(F.sum("rejected_now").alias("rejected")).collect()
+    assert {row.shard for row in by_shard} == {0, 1, 2, 3}
+    assert min(row.rejected for row in by_shard) > 70
+    assert account(rows) == {"rejected": 400}
+    assert rejects(rows).count() == 400
+
+
 def test_data_of_the_future_moves_the_clock_where_the_clock_allows_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:

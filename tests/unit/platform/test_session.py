@@ -15,6 +15,7 @@ import pytest
 from wheel_udf.common.errors import SessionError
 from wheel_udf.platform import jars, java as java_program, session
 from wheel_udf.platform.downloads import Downloads
+from wheel_udf.platform.memory_settings import MALLOC_SETTINGS
 
 ROOT = Path(__file__).parents[3]
 
@@ -159,6 +160,30 @@ def test_the_settings_that_keep_state_safe_are_the_ones_shipped() -> None:
     assert settings["spark.sql.streaming.stateStore.providerClass"].endswith(".RocksDBStateStoreProvider")
     assert settings["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] == "true"
     assert settings["spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"] == "false"
+
+
+def test_driver_workers_and_executors_get_memory_in_the_same_way() -> None:
+    settings = session.read_defaults(ROOT / "conf")
+    of_executors = {
+        key.removeprefix("spark.executorEnv."): value for key, value in settings.items() if "MALLOC" in key
+    }
+    script = (ROOT / "conf" / "spark-env.sh").read_text(encoding="utf-8")
+    of_submit = dict(re.findall(r'^export (\w+)="\$\{\1:-(\d+)\}"$', script, re.MULTILINE))
+
+    assert dict(MALLOC_SETTINGS) == of_executors == of_submit
+
+
+def test_the_settings_of_memory_are_in_the_environment_only_while_spark_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "4")
+    monkeypatch.delenv("MALLOC_TOP_PAD_", raising=False)
+
+    with session._environment({}):
+        assert (os.environ["MALLOC_ARENA_MAX"], os.environ["MALLOC_TOP_PAD_"]) == ("4", "67108864")
+
+    assert os.environ["MALLOC_ARENA_MAX"] == "4"
+    assert "MALLOC_TOP_PAD_" not in os.environ
 
 
 def test_the_users_own_conf_folder_wins_over_the_project(
