@@ -145,7 +145,7 @@ class Core:
         shard: int,
         group: Group,
         rows: tuple[Any, ...],
-        tick: tuple[str, int | None, tuple[str, ...]] | None,
+        tick: tuple[str, int | None, tuple[str, ...], int | None] | None,
     ) -> Result:
         """One batch of one shard.
 
@@ -154,9 +154,9 @@ class Core:
             shard: The shard.
             group: Its state before the batch, and the batch's times.
             rows: The rows, each with a method ``row`` and ``bad``, ``said_ms``.
-            tick: Run, instant and acts of the clock row; None without one.
+            tick: Run, instant, acts and share of the clock row; None without one.
         """
-        brought = tick[1:] if tick else (None, ())
+        brought = tick[1:] if tick else (None, (), None)
         key = (worker, shard, group.row, rows, brought, group.processing_ms, group.watermark_ms)
         self.calls += 1
         found = self._known.get(key)
@@ -176,6 +176,7 @@ def _computed(
     rows: tuple[Any, ...],
     instant_ms: int | None,
     acts: tuple[str, ...],
+    share: int | None,
 ) -> Result:
     good = [row for row in rows if not row.bad]
     said = [row.said_ms for row in good if row.said_ms is not None]
@@ -188,6 +189,7 @@ def _computed(
             run=None,
             latest_event_ms=max(said, default=None),
             acts=acts,
+            share=share,
         ),
         group,
     ).to_pylist()

@@ -74,8 +74,11 @@ class Delivery:
         count = self.worker.shards
         for shard in range(count):
             acts = ticks[0].acts.get(shard, "") if ticks else ""
+            share = ticks[0].shares[shard] if ticks and ticks[0].shares else None
             tick = (
-                (ticks[0].run, ticks[0].instant_ms, tuple(filter(None, acts.split(",")))) if ticks else None
+                (ticks[0].run, ticks[0].instant_ms, tuple(filter(None, acts.split(","))), share)
+                if ticks
+                else None
             )
             mine = tuple(each for each in commands if shard_of(each.id, count) == shard)
             if mine or tick:

@@ -219,7 +219,8 @@ class DirectWorld(World):
         courier = ActCourier(CHECKPOINT, self.board, frame)  # type: ignore[arg-type]
         courier.prepare()
         yield "acts posted"
-        reader = ClockReader(clock, config.wheel.shards, self.board, frame)  # type: ignore[arg-type]
+        limit = getattr(getattr(config, "limits", None), "fired_per_batch", None)
+        reader = ClockReader(clock, config.wheel.shards, self.board, frame, limit=limit)  # type: ignore[arg-type]
         if self.fault == "a lost hint counts as idle":
             reader._unbounded = _without_answers_idle(reader)  # type: ignore[method-assign]
         worker = self._worker(config, clock)
@@ -268,6 +269,7 @@ class DirectWorld(World):
             self._clock_of(plan),
             ticks=plan.ticks,
             limit=query.limit,
+            shares=plan.end[0].get("shares") if plan.ticks else None,
             touched=range(self.oracle.shards) if plan.ticks and "instant_ms" in plan.end[0] else (),
         )
 

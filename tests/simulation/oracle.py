@@ -76,6 +76,7 @@ class WheelOracle:
         ticks: bool,
         limit: int | None,
         touched: Collection[int] = (),
+        shares: Sequence[int] | None = None,
     ) -> None:
         """A batch is in the journal.
 
@@ -86,6 +87,7 @@ class WheelOracle:
             now_ms: The clock that follows from the plan; None: it stays where it is.
             ticks: Whether the batch has rows of the clock.
             limit: Most rows that it may release.
+            shares: How the clock divides the limit among the shards; None: evenly.
             touched: Shards that hold the clock as if they got commands: they get rows of the store, or an instant of the clock.
         """
         check(batch_id == len(self.batches), f"batch {batch_id} planned after {len(self.batches) - 1}")
@@ -94,6 +96,8 @@ class WheelOracle:
             f"batch {batch_id} reads from {span[0]}, the one before to {self.read_to}",
         )
         self.read_to = span[1]
+        if shares is not None:
+            check(limit is not None and sum(shares) <= limit, f"shares {shares} of a limit of {limit}")
         batch = Batch()
         for shard, heap in enumerate(self.heaps):
             mine = [each for each in commands if shard_of(each.id, self.shards) == shard]
@@ -103,7 +107,8 @@ class WheelOracle:
             bad = Counter("cancel_rejected" if each.op else "rejected" for each in mine if each.bad)
             self.rejected += bad
             at_ms = now_ms if now_ms is not None else heap_now(heap, self.first_ms)
-            fired, missed = heap.batch(good, at_ms, _share(limit, shard, self.shards))
+            share = _share(limit, shard, self.shards) if shares is None else shares[shard]
+            fired, missed = heap.batch(good, at_ms, share)
             if shard in touched or bad:
                 heap.clock_ms = heap_now(heap, at_ms)
             self.deliveries.read(batch_id, mine, heap_now(heap, at_ms))

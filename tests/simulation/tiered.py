@@ -243,7 +243,7 @@ class TieredWorld(World):
         delivery = Delivery(
             self, WHEEL, worker, identity.app_id, on_report=lambda report: run.note(report, None)
         )
-        reader = ClockReader(StoreClock(token=run.token), what.shards, self.board)  # type: ignore[arg-type]
+        reader = ClockReader(StoreClock(token=run.token), what.shards, self.board, limit=what.limit)  # type: ignore[arg-type]
         query = delivery.query = Query(self, WHEEL, reader, NearRows(self), delivery.run)
         query.limit = what.limit
         return query, delivery
@@ -286,6 +286,7 @@ class TieredWorld(World):
             instant_ms,
             ticks=plan.ticks,
             limit=query.limit,
+            shares=plan.end[0].get("shares") if plan.ticks else None,
             touched=touched,
         )
 

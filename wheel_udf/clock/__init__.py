@@ -45,9 +45,11 @@ if TYPE_CHECKING:
         Published as Published,
         Sending as Sending,
     )
+    from wheel_udf.clock.shares import even_share as even_share
     from wheel_udf.clock.source import (
         CLOCK_FORMAT as CLOCK_FORMAT,
         SENDER_COLUMN as SENDER_COLUMN,
+        SHARE_COLUMN as SHARE_COLUMN,
         ClockSource as ClockSource,
         elapsed_ms as elapsed_ms,
         is_clock_offset as is_clock_offset,
@@ -67,9 +69,11 @@ else:
                 "clock_options",
             ),
             "due_board": ("Answer", "HintBoard", "Published", "Sending"),
+            "shares": ("even_share",),
             "source": (
                 "CLOCK_FORMAT",
                 "SENDER_COLUMN",
+                "SHARE_COLUMN",
                 "ClockSource",
                 "elapsed_ms",
                 "is_clock_offset",

@@ -155,7 +155,13 @@ def _at_least(field: str, value: int | None, least: int) -> None:
 
 
 def clock_options(
-    clock: Clock | StoreClock, shards: int, folder: Path, frame: str = "", *, has_sender: bool = False
+    clock: Clock | StoreClock,
+    shards: int,
+    folder: Path,
+    frame: str = "",
+    *,
+    has_sender: bool = False,
+    limit: int | None = None,
 ) -> dict[str, str]:
     """The options of the clock source.
 
@@ -165,6 +171,7 @@ def clock_options(
         folder: The hint board.
         frame: Name of the operator's frame on the hint board.
         has_sender: Whether the query has a sender, whose news go to the shards.
+        limit: Most rows of a batch, which the shards divide; None for no limit.
     """
     options = {
         "clock": json.dumps(asdict(clock) | {"kind": clock.kind}),
@@ -172,7 +179,8 @@ def clock_options(
         "folder": str(folder),
         "frame": frame,
     }
-    return options | ({"sender": "true"} if has_sender else {})
+    given = {"sender": "true" if has_sender else None, "limit": None if limit is None else str(limit)}
+    return options | {name: value for name, value in given.items() if value is not None}
 
 
 def clock_from_json(text: str) -> Clock | StoreClock:

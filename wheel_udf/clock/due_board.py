@@ -54,6 +54,7 @@ class Answer:
         held_input: Whether that batch contained input for this shard.
         beyond_ms: Due time of the earliest entry after the horizon up to which that batch has handed entries to a sender; ``None``: none, or no sender.
         complete_ms: If the sender has confirmation up to this due time, a batch that it got can be confirmed; ``None``: it has got none.
+        released: Entries that this batch has released.
     """
 
     batch_id: int
@@ -63,6 +64,7 @@ class Answer:
     held_input: bool
     beyond_ms: int | None = None
     complete_ms: int | None = None
+    released: int = 0
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,7 @@ from pyspark.sql.types import StructType
 
 from wheel_udf.clock.clocks import Clock, EventClock, SimulatedClock, StoreClock, clock_from_json
 from wheel_udf.clock.due_board import Answer, HintBoard, Sending
+from wheel_udf.clock.shares import shares_of
 from wheel_udf.wheel import SenderNews
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ CLOCK_FORMAT = "wheel-clock"
 CLOCK_SCHEMA = "shard int, instant_ms long, run string, acts string"
 SENDER_COLUMN = "sender"
 """The column that a query with a sender has besides, a string: the news of the sender."""
+SHARE_COLUMN = "share"
+"""The column that a query with a limit has besides, a long: the shard's part of it (:mod:`wheel_udf.clock.shares`), or null."""
 _MARK = "wheel_clock"
 INSTANT_BEFORE_ALL_MS = -(2**62)
 """The clock of a store before its keeper has published an instant."""
@@ -92,8 +95,10 @@ class ClockSource(DataSource):
         return CLOCK_FORMAT
 
     def schema(self) -> str:
-        """See :data:`CLOCK_SCHEMA` and :data:`SENDER_COLUMN`."""
-        return f"{CLOCK_SCHEMA}, {SENDER_COLUMN} string" if "sender" in self.options else CLOCK_SCHEMA
+        """See :data:`CLOCK_SCHEMA`, :data:`SENDER_COLUMN` and :data:`SHARE_COLUMN`."""
+        sender = [f"{SENDER_COLUMN} string"] if "sender" in self.options else []
+        share = [f"{SHARE_COLUMN} long"] if "limit" in self.options else []
+        return ", ".join([CLOCK_SCHEMA, *sender, *share])
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002  # Spark's signature
         """The reader. Spark keeps one per query, in a Python process beside the driver."""
@@ -103,6 +108,7 @@ class ClockSource(DataSource):
             HintBoard(self.options["folder"]),
             self.options.get("frame", ""),
             has_sender="sender" in self.options,
+            limit=int(self.options["limit"]) if "limit" in self.options else None,
         )
 
 
@@ -116,6 +122,7 @@ class TickPartition(InputPartition):
         run: Run of the clock source.
         acts: Rows of acts, as text by shard.
         news: The news of the sender; empty if the offset has none, None in a query without a sender.
+        shares: The parts of a limit by shard, None for even ones; empty in a query without a limit.
     """
 
     shards: int
@@ -123,11 +130,19 @@ class TickPartition(InputPartition):
     run: str
     acts: dict[int, str]
     news: str | None
+    shares: list[int | None]
 
     def __init__(
-        self, shards: int, instant_ms: int | None, run: str, acts: dict[int, str], news: str | None = None
+        self,
+        shards: int,
+        instant_ms: int | None,
+        run: str,
+        acts: dict[int, str],
+        news: str | None = None,
+        shares: Sequence[int | None] = (),
     ) -> None:
         self.shards, self.instant_ms, self.run, self.acts, self.news = shards, instant_ms, run, acts, news
+        self.shares = list(shares)
 
 
 Offset = dict[str, Any]
@@ -138,7 +153,8 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     An offset is ``{wheel_clock: counter}``, plus ``instant_ms`` where the offset itself carries the time (a
     simulated instant, a published one, or ``until``), plus ``acts``, the number of acts that were taken,
-    and ``query``, the id of the query they are on, from the first act on. In a query with a sender, ``sender`` is its news.
+    and ``query``, the id of the query they are on, from the first act on. In a query with a sender, ``sender`` is its news; in one with a limit,
+    ``shares`` are the parts of the shards, unless they are even.
     """
 
     def __init__(
@@ -149,9 +165,10 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         frame: str = "",
         *,
         has_sender: bool = False,
+        limit: int | None = None,
     ) -> None:
         self.clock, self.shards, self.board, self.frame = clock, shards, board, frame
-        self.has_sender = has_sender
+        self.has_sender, self.limit = has_sender, limit
         self.run = uuid.uuid4().hex
         self.bounded = False
         self.ticked = False
@@ -185,9 +202,16 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if sending is not None and offer != start:
             offer = {**offer, "sender": sending.news}
         if offer != start:
+            offer = self._with_shares(offer, answers)
             self.ticked = True
             self.offered_at_ms = elapsed_ms()
         return offer
+
+    def _with_shares(self, offer: Offset, answers: Mapping[int, Answer]) -> Offset:
+        """The offset with the shares of its batch, in place of those of the offset before."""
+        shares = None if self.limit is None else shares_of(self.limit, answers, self.shards)
+        others = {name: value for name, value in offer.items() if name != "shares"}
+        return others if shares is None else {**others, "shares": shares}
 
     def _with_acts(self, start: Offset, offer: Offset) -> Offset:
         """The offer plus the acts that no offset has; a new one if there are any."""
@@ -202,7 +226,8 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         acts, news = self._acts_between(start, end), end.get("sender", "") if self.has_sender else None
-        return [TickPartition(self.shards, end.get("instant_ms"), self.run, acts, news)]
+        shares = [] if self.limit is None else end.get("shares", [None] * self.shards)
+        return [TickPartition(self.shards, end.get("instant_ms"), self.run, acts, news, shares)]
 
     def _acts_between(self, start: Offset, end: Offset) -> dict[int, str]:
         """The rows of the acts between two offsets, by shard; those of several acts in one text, with a comma between two."""
@@ -229,6 +254,9 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if partition.news is not None:
             arrays.append(pa.array([partition.news] * count, pa.string()))
             names.append(SENDER_COLUMN)
+        if partition.shares:
+            arrays.append(pa.array(partition.shares, pa.int64()))
+            names.append(SHARE_COLUMN)
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 
     def stop(self) -> None:

@@ -4,7 +4,7 @@
 
     rows of the operator (shard, ..., event_at, tick = null) --.
                                                                 union, with the watermark under the event clock
-    clock source --> (shard, tick = "run|instant|acts") -------'       with a sender "run|instant|acts|news"
+    clock source --> (shard, tick = "run|instant|acts") -------'       with a sender "run|instant|acts|news"; with a limit "...|news|share"
 
 Decision: the package's folder is passed to Spark with the registered clock source alone. The process that
 plans a streaming Python source gets no ``--py-files`` (Spark 4.2), unlike the workers on executors, and takes
@@ -27,6 +27,7 @@ from pyspark.sql.datasource import DataSource, DataSourceRegistration
 from wheel_udf.clock import (
     CLOCK_FORMAT,
     SENDER_COLUMN,
+    SHARE_COLUMN,
     Clock,
     ClockSource,
     EventClock,
@@ -49,6 +50,7 @@ def with_clock_rows(
     frame: str,
     *,
     has_sender: bool = False,
+    limit: int | None = None,
 ) -> DataFrame:
     """Rows of an operator, plus one row per shard for each tick of the clock.
 
@@ -62,16 +64,19 @@ def with_clock_rows(
         board: Where the shards post their answers.
         frame: Name of the operator's frame on the board.
         has_sender: Whether the query has a sender, whose news are in the clock rows.
+        limit: Most rows of a batch, whose division is in the clock rows; None for no limit.
     """
     spark = rows.sparkSession
     register(spark, ClockSource)
     ticks = (
         spark.readStream.format(CLOCK_FORMAT)
-        .options(**clock_options(clock, shards, board.folder, frame, has_sender=has_sender))
+        .options(**clock_options(clock, shards, board.folder, frame, has_sender=has_sender, limit=limit))
         .load()
     )
-    parts = ("run", "instant_ms", "acts", *([SENDER_COLUMN] if has_sender else []))
-    known = (F.coalesce(F.col(name).cast("string"), F.lit("")) for name in parts)
+    news = F.col(SENDER_COLUMN) if has_sender else F.lit(None)
+    parts = [*map(F.col, ("run", "instant_ms", "acts")), *([news] if has_sender or limit else [])]
+    parts += [F.col(SHARE_COLUMN)] if limit else []
+    known = (F.coalesce(part.cast("string"), F.lit("")) for part in parts)
     own = {
         "shard": key_of_shard(F.col("shard"), shards),
         "tick": F.concat_ws("|", *known),

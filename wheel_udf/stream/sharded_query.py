@@ -82,7 +82,9 @@ def stepped(
         **settings,
     )
     has_sender = facts.punctual is not None
-    rows = with_clock_rows(rows, clock, facts.shards, board, facts.frame, has_sender=has_sender)
+    rows = with_clock_rows(
+        rows, clock, facts.shards, board, facts.frame, has_sender=has_sender, limit=settings.get("limit")
+    )
     return by_shard(rows, function, output_type, state_columns)
 
 

@@ -156,9 +156,10 @@ class WheelStatus(ShardStatus):
     complete_ms: int | None = _column("long", default=None)
 
     def answer(self, *, held_input: bool | None = None) -> Answer:
-        """As :meth:`ShardStatus.answer`, with what a sender can do."""
+        """As :meth:`ShardStatus.answer`, with what a sender can do, and how much was released."""
         answer = super().answer(held_input=held_input)
-        return replace(answer, beyond_ms=self.beyond_ms, complete_ms=self.complete_ms)
+        released = self.fired_now + self.missed_now
+        return replace(answer, beyond_ms=self.beyond_ms, complete_ms=self.complete_ms, released=released)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.clock import even_share
 from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.punctual import Punctual
 from wheel_udf.stream.status_row import WheelStatus, counts_of, largest_of
@@ -153,7 +154,7 @@ class WheelWorker(ShardWorker):
             state,
             commands,
             self.now_ms(state.clock_ms, rows, group),
-            self._share(shard),
+            self._share(shard, rows.share),
             memory_ms=self.memory_ms,
             stored=self.stored,
             limits=self.limits.share(shard, self.shards) if self.limits else None,
@@ -203,12 +204,9 @@ class WheelWorker(ShardWorker):
         refused = {} if step.refused is None else counts_of(step.refused["bound"])
         return invalid | missed | {code_of(bound): count for bound, count in refused.items()}
 
-    def _share(self, shard: int) -> int | None:
-        """This shard's part of the limit of a batch."""
-        if self.limit is None:
-            return None
-        whole, rest = divmod(self.limit, self.shards)
-        return max(1, whole + (shard < rest))
+    def _share(self, shard: int, told: int | None) -> int | None:
+        """This shard's part of the limit of a batch: what the clock has told, or an even one."""
+        return told if self.limit is None or told is not None else even_share(self.limit, shard, self.shards)
 
     def _status(
         self,

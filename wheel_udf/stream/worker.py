@@ -61,6 +61,7 @@ class GroupRows:
         acts: Rows of acts, as encoded tables (:func:`wheel_udf.wheel.acts_of_texts`), from the clock rows.
         latest_event_ms: Largest event time of the good rows; ``None`` if none is known.
         news: The news of the sender, from a clock row; empty without one.
+        share: The shard's part of the most rows of a batch, from a clock row; ``None``: an even one.
     """
 
     good: pa.Table
@@ -70,6 +71,7 @@ class GroupRows:
     latest_event_ms: int | None
     acts: tuple[str, ...] = ()
     news: str = ""
+    share: int | None = None
 
     @property
     def received(self) -> int:
@@ -78,7 +80,8 @@ class GroupRows:
 
 
 def _split(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection[str]) -> GroupRows:
-    """Splits the rows of a group by kind: clock rows have a ``tick`` (``run|instant|acts``, with a sender ``run|instant|acts|news``), rejected rows a ``reject``.
+    """Splits the rows of a group by kind: clock rows have a ``tick`` (``run|instant|acts|news|share``, of which the last two may be left out), rejected
+    rows a ``reject``.
 
     Each chunk is converted to Arrow separately and before anything else: pandas tests every object for null
     in Python and takes rows column by column; either costs as much as the whole step.
@@ -102,8 +105,8 @@ def _split(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection
             rows = rows.filter(rows["reject"].is_null())
         good.append(rows)
         latest += _latest_event_ms(frame)
-    runs, instants, acts, *news = (
-        zip(*(tick.split("|") for tick in ticks), strict=True) if ticks else ((), (), ())
+    runs, instants, acts, news, shares = (
+        zip(*((tick + "||").split("|")[:5] for tick in ticks), strict=True) if ticks else ((),) * 5
     )
     return GroupRows(
         good=pa.concat_tables(good),
@@ -112,7 +115,8 @@ def _split(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection
         run=runs[0] if runs else None,
         latest_event_ms=max(latest, default=None),
         acts=tuple(text for each in acts for text in each.split(",") if text),
-        news=news[0][-1] if news else "",
+        news=news[-1] if news else "",
+        share=int(shares[-1]) if shares and shares[-1] else None,
     )
 
 

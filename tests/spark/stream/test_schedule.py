@@ -15,7 +15,7 @@ from wheel_udf.commands.parse import Contract
 from wheel_udf.common.errors import ConfigError, ContractError
 from wheel_udf.stream.outputs import fired, rejects, status
 from wheel_udf.stream.schedule_operator import schedule
-from wheel_udf.stream.sharding import murmur3
+from wheel_udf.stream.sharding import murmur3, shard_of_id
 from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
@@ -140,6 +140,28 @@ def test_a_backlog_over_the_limit_drains_oldest_first_without_new_data(
     released = status(rows).where("fired_now > 0").orderBy("batch_id").select("fired_now").collect()
     assert [row.fired_now for row in released] == [2, 2, 1]
     assert [row.schedule_id for row in fired(rows).collect()] == ["id1", "id2", "id3", "id4", "id5"]
+
+
+def test_a_backlog_in_one_shard_gets_what_the_others_leave_of_the_limit(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    numbers = spark.range(2_000).select(F.col("id").cast("string"))
+    mine = [row.id for row in numbers.where(shard_of_id(F.col("id"), 4) == 2).limit(300).collect()]
+    add_files(tmp_path / "in", [due(each, 10 + place / 100, 0) for place, each in enumerate(mine)])
+    rows = run(
+        schedule(
+            read_files(spark, tmp_path / "in"),
+            wheel=WHEEL,
+            clock=EventClock(until_ms=at_ms(100)),
+            shards=4,
+            limit=40,
+        ),
+        tmp_path / "checkpoint",
+    )
+    released = status(rows).where("fired_now > 0").orderBy("batch_id").select("fired_now").collect()
+    # Ten of forty in the first batch, which shows that the shard is behind; then the other three keep one each.
+    assert [row.fired_now for row in released] == [10, *[37] * 7, 31]
+    assert [row.schedule_id for row in fired(rows).collect()] == mine
 
 
 def test_one_far_future_event_time_is_rejected_and_does_not_move_the_clock(

@@ -154,8 +154,17 @@ def test_a_seq_beyond_2_to_the_53_keeps_all_its_bits() -> None:
 
 
 def test_the_limit_of_a_batch_is_shared_by_the_shards_at_least_one_each() -> None:
-    shares = [step(shards=4, limit=limit)._share(shard) for limit in (2, 10) for shard in range(4)]
+    shares = [step(shards=4, limit=limit)._share(shard, None) for limit in (2, 10) for shard in range(4)]
     assert shares == [1, 1, 1, 1, 3, 3, 2, 2]
+
+
+def test_a_share_that_the_clock_brings_counts_in_its_batch_only() -> None:
+    group, what = Group(), step(shards=4, keys=shard_keys(4), limit=4)
+    run(what, group, *(command(f"id{number}", T0) for number in range(9)))
+    group.processing_ms = T0
+    shared = tick() | {"tick": "run-1||||5"}
+    released = [status_of(run(what, group, row))["fired_now"] for row in (tick(), shared, tick())]
+    assert released == [1, 5, 1]
 
 
 def test_the_event_clock_is_the_watermark_and_tells_the_next_one() -> None:

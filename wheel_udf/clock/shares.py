@@ -1,0 +1,55 @@
+"""How the shards divide the most rows of a batch (``fired_per_batch``).
+
+Each shard has an even share. If one that held due rows back needs more, it gets what the others leave::
+
+    limit 100, four shards      even: 25 each      shard 0 is behind, the others release 2, 0 and 9 a batch: 75, 4, 3, 18
+
+The others keep twice what they have just released, so a small rise does not put them behind; one that falls behind nevertheless gets its even share
+in the next batch. The shares are in the offset of the clock, so a repeated batch has the same. A batch without a clock row has even shares.
+
+Imports the standard library only: it runs in the planning process of the clock source and on executors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wheel_udf.clock.due_board import Answer
+
+_LEAST_PART = 8
+"""A shard that is not behind keeps at least an eighth of its even share."""
+
+
+def even_share(limit: int, shard: int, shards: int) -> int:
+    """A shard's part of a limit, at least 1."""
+    whole, rest = divmod(limit, shards)
+    return max(1, whole + (shard < rest))
+
+
+def shares_of(limit: int, answers: Mapping[int, Answer], shards: int) -> list[int] | None:
+    """The shares of a batch, by shard; None if all have their even share.
+
+    Args:
+        limit: Most rows of a batch.
+        answers: The last answers of the shards.
+        shards: Number of shards.
+    """
+    if limit < shards or any(shard not in answers for shard in range(shards)):
+        return None
+    behind = [shard for shard in range(shards) if _is_behind(answers[shard])]
+    if not behind or len(behind) == shards:
+        return None
+    shares = [_kept(even_share(limit, shard, shards), answers[shard].released) for shard in range(shards)]
+    left = limit - sum(share for shard, share in enumerate(shares) if shard not in behind)
+    for place, shard in enumerate(behind):
+        shares[shard] = even_share(left, place, len(behind))
+    return shares
+
+
+def _is_behind(answer: Answer) -> bool:
+    """Whether a shard has held back entries that were due."""
+    return answer.next_due_ms is not None and answer.next_due_ms <= answer.clock_ms
+
+
+def _kept(even: int, released: int) -> int:
+    return min(even, max(1, even // _LEAST_PART, 2 * released))
