@@ -22,6 +22,7 @@ from tests.simulation.disk import ProcessFailed
 from tests.simulation.oracle import AT_LEAST_ONCE, Row, shard_of
 from tests.simulation.spark_model import Plan, Query, Steps
 from wheel_udf.clock import is_clock_offset
+from wheel_udf.clock.shares import shares_of
 from wheel_udf.delivery.report import BatchReport, report_of
 from wheel_udf.platform import has_batch, input_moved
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
@@ -75,6 +76,9 @@ class Delivery:
         for shard in range(count):
             acts = ticks[0].acts.get(shard, "") if ticks else ""
             share = ticks[0].shares[shard] if ticks and ticks[0].shares else None
+            if self.world.fault == "a replay divides the limit anew" and (limit := self.query.limit):
+                told = shares_of(limit, self.world.board.answers(self.query.clock.run), count)
+                share = told[shard] if told else None
             tick = (
                 (ticks[0].run, ticks[0].instant_ms, tuple(filter(None, acts.split(","))), share)
                 if ticks

@@ -21,6 +21,7 @@ DIRECT = {
     "fires within the tick": "an entry is released a millisecond early",
     "acts are taken again after a restart": "a batch takes all acts, also those that batches before it have taken",
     "a replay takes acts that came later": "a repeated batch takes what is on the board, not what its plan says",
+    "a replay divides the limit anew": "a repeated batch divides the limit by what the shards say now, not as its plan says",
     "cancels after the clock": "the clock moves before the cancels of a batch take effect",
 }
 TIERED = {

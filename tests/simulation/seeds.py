@@ -26,6 +26,7 @@ SCHEDULES = 20
 """Schedules of a workload."""
 
 _IDS = "abcd"
+_FLOOD_IDS = "efghijklmnop"
 _WAITS = (0, 1, 2, 3, 5, 9, 20, 45)
 _DUES = (-5, -1, 0, 1, 1, 2, 3, 4, 6, 9, 9, 12, 20, 40)
 
@@ -35,6 +36,7 @@ def steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
     work = random.Random(f"workload {seed // SCHEDULES}")
     settings = _settings(work)
     rounds = [_round(work, number, settings) for number in range(work.randint(3, 6))]
+    _flood(random.Random(f"flood {seed // SCHEDULES}"), rounds, settings)
     how = random.Random(f"schedule {seed}")
     steps: list[Step] = []
     for each in rounds:
@@ -69,6 +71,19 @@ def _round(work: random.Random, number: int, settings: dict[str, Any]) -> list[S
     if work.random() < 0.15:
         passing = ("jump", work.choice((-30, -7, -1, 15, 100)))
     return [*commands, passing]
+
+
+def _flood(work: random.Random, rounds: list[list[Step]], settings: dict[str, Any]) -> None:
+    """Makes one of eight workloads one with a backlog: more entries are due at one instant than a batch may release, and more of them in one shard."""
+    if work.random() < 0.125:
+        settings |= {"shards": 2, "limit": work.choice((2, 3, 4, 6))}
+        number = work.randrange(len(rounds))
+        due_ms = START_MS + 8 * number + work.choice((0, 2, 9))
+        of_round = [
+            Command(name, op=0, seq=1, due_ms=due_ms, to="left", said_ms=due_ms - 2, seq_given=True)
+            for name in work.sample(_FLOOD_IDS, work.randint(5, 12))
+        ]
+        rounds[number][:0] = [("send", each) for each in of_round]
 
 
 def _command(work: random.Random, now_ms: int, settings: dict[str, Any]) -> Command:
