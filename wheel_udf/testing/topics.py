@@ -96,4 +96,5 @@ def _admin(bootstrap: str, client: Mapping[str, str] | None) -> AdminClient:
     except ImportError as fault:
         hint = "pip install 'wheel-udf[kafka]', or `make setup`"
         raise SessionError("the Kafka client is not installed", field="confluent-kafka", hint=hint) from fault
-    return AdminClient({"bootstrap.servers": bootstrap, **(client or {})})
+    # 4: warnings and worse. librdkafka writes notes on its own threads to standard error, among the lines of whoever asks.
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 4, **(client or {})})
