@@ -55,6 +55,8 @@ SPARK_SETTINGS: dict[str, str | float | bool] = {
     "spark.sql.parquet.compression.codec": "uncompressed",
     # Queries of tests keep few batches: nobody looks back over them.
     "spark.sql.streaming.minBatchesToRetain": 10,
+    # Chunks of all sizes are in files beside the checkpoint: the states of tests are small, and would have none.
+    "spark.wheel_udf.chunkFileCharacters": 1,
 }
 
 

@@ -142,6 +142,18 @@ def by_pending(bench: Bench) -> None:
     bench.lines.append(
         Line(case="c", what="each million pending more", figure=slope_per_million(seconds), unit="s a batch")
     )
+    most = max(seconds)
+    in_row = _with_pending(bench, f"c, {most:,} pending, in the row", most, in_files=False)
+    bench.lines.append(
+        Line(
+            case="c",
+            what=f"a batch at {most:,} pending, all chunks in the row of the state",
+            figure=in_row,
+            unit="s",
+            beside=seconds[most],
+            beside_what="long chunks in files",
+        )
+    )
     full = _with_pending(
         bench, f"c, {least:,} pending, {sizes.remembered:,} remembered", least, sizes.remembered
     )
@@ -157,7 +169,9 @@ def by_pending(bench: Bench) -> None:
     )
 
 
-def _with_pending(bench: Bench, name: str, pending: int, remembered: int = 0) -> float:
+def _with_pending(
+    bench: Bench, name: str, pending: int, remembered: int = 0, *, in_files: bool = True
+) -> float:
     sizes = bench.sizes
     far = [min(sizes.fill_rows, pending - at) for at in range(0, pending, sizes.fill_rows)]
     memory_fills = _MEMORY_FILLS if remembered else 0
@@ -173,7 +187,14 @@ def _with_pending(bench: Bench, name: str, pending: int, remembered: int = 0) ->
     first = len(far) + memory_fills + SETTLE
     return measure.seconds_of(
         bench.measure(
-            name, fill, wheel, is_fired(), first=first, batches=sizes.batches, rows_out=sizes.arrivals
+            name,
+            fill,
+            wheel,
+            is_fired(),
+            first=first,
+            batches=sizes.batches,
+            rows_out=sizes.arrivals,
+            in_files=in_files,
         )
     )
 

@@ -122,6 +122,7 @@ class Bench:
         first: int,
         batches: int,
         rows_out: int,
+        in_files: bool = True,
     ) -> list[Batch]:
         """Runs a query over a load and answers its steady batches.
 
@@ -133,6 +134,7 @@ class Bench:
             first: Number of the first batch to measure.
             batches: How many.
             rows_out: How many rows each of them must bring out.
+            in_files: See :func:`tests.bench.measure.run`.
 
         Raises:
             BenchError: Batches are missing, or other numbers of rows came out.
@@ -142,9 +144,8 @@ class Bench:
         self.say(name)
         meter = measure.CpuMeter()
         try:
-            done = measure.run(
-                build(commands(self.spark, place / "commands")), place / "checkpoint", counted=counted
-            )
+            frame = build(commands(self.spark, place / "commands"))
+            done = measure.run(frame, place / "checkpoint", counted=counted, in_files=in_files)
         finally:
             shutil.rmtree(place, ignore_errors=True)
         steady = [batch for batch in done if first <= batch.number < first + batches]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.bench.report import median
+from wheel_udf.platform import chunks_of_tasks
 
 WHOLE = "triggerExecution"
 """The phase that is the whole of a batch, from its planning to its commit."""
@@ -45,24 +47,22 @@ class Batch:
         return self.phases_ms[WHOLE] / 1000
 
 
-def run(frame: DataFrame, checkpoint: Path, *, counted: Column) -> list[Batch]:
+def run(frame: DataFrame, checkpoint: Path, *, counted: Column, in_files: bool = True) -> list[Batch]:
     """Runs a streaming frame over all its input into a sink that takes every column of every row and keeps none.
 
     Args:
         frame: The streaming frame.
         checkpoint: Folder for the query's progress and state.
         counted: Which rows to count, so that no measurement is of a query that does nothing.
+        in_files: Whether long chunks of the state are in files, as with ``deliver``; else all are in the row of the state.
 
     Returns:
         Its batches in order, those without data included.
     """
     observed = frame.observe(_COUNTED, F.count_if(counted).alias("rows"))
-    query = (
-        observed.writeStream.format("noop")
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
+    writer = observed.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    with chunks_of_tasks(frame.sparkSession, str(checkpoint)) if in_files else nullcontext():
+        query = writer.trigger(availableNow=True).start()
     try:
         query.awaitTermination()
         return _batches(query)

@@ -2,11 +2,11 @@
 
 ::
 
-    direct-7.tar.gz      in/ (the commands read)            checkpoint/
-    tiered-7-2.tar.gz    in/                                checkpoint/   store/
-    direct-5, tiered-5-2, direct-6, tiered-6-2              the same of the formats before, which this release goes on with
+    direct-8.tar.gz      in/ (the commands read)            checkpoint/
+    tiered-8-2.tar.gz    in/                                checkpoint/   store/
+    direct-5, tiered-5-2, direct-6, ..., watch-2            the same of the formats before, which this release goes on with
     shard-5.arrow, shard-6.arrow                            the state of a shard of these formats, for tests without Spark
-    watch-2.tar.gz       operations/ events/                checkpoint/
+    watch-3.tar.gz       operations/ events/                checkpoint/
 
 The numbers are the format versions: of the state, of the store, of the purgatory's state. Absolute paths are replaced by :data:`PLACE`.
 ``python -m tests.golden.make`` makes them again; do that only when a format version is raised, and keep the old files.

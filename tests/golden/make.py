@@ -22,9 +22,9 @@ def main() -> None:
     """Makes all of them."""
     with tempfile.TemporaryDirectory() as folder:
         spark = build_session("golden", master="local[2]", conf=SPARK_SETTINGS, checkpoint=folder)
-        for name, tiered in (("direct-7", False), ("tiered-7-2", True)):
+        for name, tiered in (("direct-8", False), ("tiered-8-2", True)):
             _schedule(spark, Path(folder) / name, name, tiered=tiered)
-        _watch(spark, Path(folder) / "watch-2")
+        _watch(spark, Path(folder) / "watch-3")
         stop_session(spark)
 
 
@@ -44,7 +44,7 @@ def _schedule(spark: SparkSession, folder: Path, name: str, *, tiered: bool) -> 
 def _watch(spark: SparkSession, folder: Path) -> None:
     add_rows(folder, *BEFORE)
     watch_over(spark, folder)
-    pack("watch-2", folder, ("operations", "events", "checkpoint"))
+    pack("watch-3", folder, ("operations", "events", "checkpoint"))
 
 
 if __name__ == "__main__":

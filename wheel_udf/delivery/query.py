@@ -39,6 +39,7 @@ from wheel_udf.platform import (
     Lease,
     Prepared,
     check_checkpoint,
+    chunks_of_tasks,
     input_moved,
     open_checkpoint,
 )
@@ -120,7 +121,8 @@ def deliver(
             .option("checkpointLocation", checkpoint)
             .foreachBatch(delivery.write)
         )
-        query = start_with(writer, trigger)
+        with chunks_of_tasks(scheduled.sparkSession, checkpoint):
+            query = start_with(writer, trigger)
     except BaseException:
         if punctual is not None:
             punctual.close()

@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from wheel_udf.platform import batch_at, committed_offsets, identity_of
-from wheel_udf.stream import key_of_shard, shard_of_id
+from wheel_udf.platform import batch_at, chunk_place_of, committed_offsets, identity_of
+from wheel_udf.stream import key_of_shard, shard_keys, shard_of_id
 from wheel_udf.wheel import (
     ENTRY_SCHEMA,
     MARKED_ENTRY_SCHEMA,
@@ -26,6 +26,7 @@ from wheel_udf.wheel import (
     entries_of_text,
     marked_entries_of_text,
     memory_of_text,
+    whole_text,
 )
 
 _FEW_IDS: Final = 20
@@ -78,15 +79,17 @@ def from_state(
 
     def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for text in batch.column(0).to_pylist():
-                yield from of_text(text).to_batches()
+            for text, key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                files = place.of_shard(keys.index(key)) if place is not None else None
+                yield from of_text(text if files is None else whole_text(text, files)).to_batches()
 
     columns, states = from_arrow_schema(schema), _states(spark, checkpoint, as_of_ms)
     if states is None:
         return spark.createDataFrame([], columns)
+    place, keys = chunk_place_of(spark, checkpoint), shard_keys(identity_of(checkpoint).shards)
     if ids and len(ids) <= _FEW_IDS:
         states = states.where(_is_shard_of(ids, identity_of(checkpoint).shards))
-    return states.select("value.groupState.chunks").mapInArrow(opened, columns)
+    return states.select("value.groupState.chunks", "key.shard").mapInArrow(opened, columns)
 
 
 def _is_shard_of(ids: Sequence[str], shards: int) -> Column:

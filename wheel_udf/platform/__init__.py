@@ -11,6 +11,7 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
       delta_log  delta_files  delta_transaction      places            Delta tables: read, follow, commit; their places
       identity  lease  spark_logs  planned_settings  files  hadoop_files  checkpoints: identity, lock, planned batches
       move_marks  source_logs                                          checkpoints that move: marks, logs of sources
+      chunk_files  chunk_place                                         the files of a state beside its checkpoint
       repair  inspection  state_files  checksums                       checkpoints that are damaged
       session  java  jars  downloads  class_archive  class_training    Spark, Java, the jars, a JVM that starts faster
       worker_python  byte_code  kafka_admin                            the Python of Spark's workers, Kafka's topics
@@ -134,6 +135,15 @@ if TYPE_CHECKING:
     )
     from wheel_udf.platform.cached_columns import (
         Prepared as Prepared,
+    )
+    from wheel_udf.platform.chunk_files import (
+        CHUNKS_PROPERTY as CHUNKS_PROPERTY,
+        ChunkFiles as ChunkFiles,
+        ChunkPlace as ChunkPlace,
+    )
+    from wheel_udf.platform.chunk_place import (
+        chunk_place_of as chunk_place_of,
+        chunks_of_tasks as chunks_of_tasks,
     )
     from wheel_udf.platform.delta_files import (
         File as File,
@@ -264,6 +274,8 @@ else:
                 "read_act",
                 "require_acts",
             ),
+            "chunk_files": ("CHUNKS_PROPERTY", "ChunkFiles", "ChunkPlace"),
+            "chunk_place": ("chunk_place_of", "chunks_of_tasks"),
             "cached_columns": ("Prepared",),
             "delta_files": ("File", "FileList", "is_addition", "partition_of", "stats_of"),
             "delta_log": ("Snapshot", "tables_read", "version_at"),

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from wheel_udf.common import CheckpointError
 from wheel_udf.platform.checksums import check_file
+from wheel_udf.platform.chunk_refs import ChunkRefs
 from wheel_udf.platform.files import open_folder, parsed_json
 from wheel_udf.platform.planned_settings import PlannedSettings
 from wheel_udf.platform.spark_logs import has_id, lacking_sources, parsed_commit, parsed_offsets
@@ -67,6 +68,7 @@ class Inspection:
         self.commits = {batch: self._commit_fault(batch) for batch in self._listed("commits")}
         sound = [batch for batch, fault in self.commits.items() if fault is None]
         self.state = StateFiles(self.files, {batch: ids_in(self._commit(batch)) for batch in sound})
+        self.chunks = ChunkRefs(self.files)
 
     def _listed(self, log: str) -> list[int]:
         return sorted(int(name) for name in self.files.names(log) if name.isdecimal())
@@ -118,7 +120,7 @@ class Inspection:
         if batch > 0 and (fault := self.commits.get(batch - 1, _MISSING)) is not None:
             yield Finding(f"commits/{batch - 1}", fault)
             return  # it names the files of the state
-        damage = self.state.damage(batch)
+        damage = self.state.damage(batch) or self.chunks.damage(batch)
         if damage is not None:
             yield Finding(damage.name, damage.what)
 
@@ -133,6 +135,7 @@ class Inspection:
         ]
         faults = {name: self.state.check(name).fault for name in self.state.all_names()}
         found += [Finding(name, fault) for name, fault in faults.items() if fault is not None]
+        found += [Finding(name, fault) for name, fault in self.chunks.all_damage()]
         return tuple(found)
 
     @cached_property

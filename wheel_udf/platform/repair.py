@@ -142,6 +142,7 @@ def _removed(found: Inspection, resume: Resume) -> Iterator[str]:
             for each in listed:
                 if each.version > resume.batch:
                     yield from _with_checksums(found.files, each.name)
+        yield from found.chunks.notes_from(resume.batch)
 
 
 def _with_checksums(files: Folder, name: str) -> list[str]:

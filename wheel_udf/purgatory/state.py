@@ -25,10 +25,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common import WATCH_COUNTS
-from wheel_udf.wheel import HEAD_COLUMNS, MEMORY_LEVEL, Chunk, Int64s, Kept, Wheel, chunks_to_text
+from wheel_udf.wheel import HEAD_COLUMNS, MEMORY_LEVEL, Chunk, Content, Int64s, Kept, Texts, Wheel
 
-WATCH_FORMAT_VERSION = 2
-"""Format version of a purgatory's state. Increase it when the layout below changes; a checkpoint of another version is refused."""
+WATCH_FORMAT_VERSION = 3
+"""Format version of a purgatory's state. Increase it when the layout below changes."""
+
+READABLE_WATCH_VERSIONS = frozenset({2, WATCH_FORMAT_VERSION})
+"""The versions that this release goes on with; a checkpoint of another one is refused. A row of version 2 has all chunks in it."""
+
+_IDENTITY_VERSION = 2
+"""The lowest of these versions, which stands in the identity of a checkpoint: so a checkpoint of any of them goes on."""
 
 EVENTS_LEVEL, AHEAD_LEVEL, RESTING_LEVEL, HELD_LEVEL = -1, -2, -3, -4
 
@@ -144,7 +150,7 @@ def watch_fingerprint(wheel: str) -> str:
     Args:
         wheel: Fingerprint of the geometry.
     """
-    return f"{wheel},purgatory={WATCH_FORMAT_VERSION}"
+    return f"{wheel},purgatory={_IDENTITY_VERSION}"
 
 
 @dataclass(frozen=True)
@@ -160,11 +166,11 @@ class WatchState(Kept):
         ahead: Number of events whose time the clock has not passed.
         counts: Counts since the checkpoint began, a key for each of
             :data:`~wheel_udf.common.outcomes.WATCH_COUNTS`.
-        text: The chunks, encoded; decoded on first use.
+        content: The chunks.
     """
 
     FORMAT: ClassVar[int] = WATCH_FORMAT_VERSION
-    READABLE: ClassVar[frozenset[int]] = frozenset({WATCH_FORMAT_VERSION})
+    READABLE: ClassVar[frozenset[int]] = READABLE_WATCH_VERSIONS
     HELD: ClassVar[str] = "operations"
 
     wheel: Wheel
@@ -174,7 +180,12 @@ class WatchState(Kept):
     resting: int = 0
     ahead: int = 0
     counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(WATCH_COUNTS, 0))
-    text: str = ""
+    content: Content = field(default_factory=Content.empty)
+
+    @staticmethod
+    def empty(wheel: Wheel, texts: Texts | None = None) -> WatchState:
+        """The state before the first batch."""
+        return WatchState(wheel, content=Content.empty(texts))
 
     def of_level(self, level: int) -> list[Chunk]:
         """The chunks of a level; those of 0 and below are no buckets of the wheel."""
@@ -199,7 +210,7 @@ class WatchState(Kept):
             resting=sum(chunk.rows for chunk in chunks if chunk.level == RESTING_LEVEL),
             ahead=sum(chunk.rows for chunk in ahead),
             counts=counts,
-            text=chunks_to_text(chunks),
+            content=self.content.followed_by(chunks),
         )
 
     def to_row(self, shards: int) -> tuple[object, ...]:
@@ -212,8 +223,14 @@ class WatchState(Kept):
         return (*self.head(shards), self.resting, self.ahead, *counters, self.text)
 
     @staticmethod
-    def from_row(row: Sequence[Any], wheel: Wheel, shards: int) -> WatchState:
+    def from_row(row: Sequence[Any], wheel: Wheel, shards: int, texts: Texts | None = None) -> WatchState:
         """The state from a row of the state store.
+
+        Args:
+            row: The row.
+            wheel: The geometry.
+            shards: Number of shards.
+            texts: What is outside the row; None if all is in it.
 
         Raises:
             GeometryChangedError: The row was written with another format version, geometry or shard count.
@@ -222,7 +239,8 @@ class WatchState(Kept):
         version, stored, clock_ms, next_due_ms, pending, resting, ahead, *counters, text = row
         WatchState.refuse_other(version, stored, wheel, shards)
         counts = dict(zip(WATCH_COUNTS, counters, strict=True))
-        return WatchState(wheel, clock_ms, next_due_ms, pending, resting, ahead, counts, text)
+        content = Content(text, texts=texts)
+        return WatchState(wheel, clock_ms, next_due_ms, pending, resting, ahead, counts, content)
 
 
 WATCH_STATE_COLUMNS: Mapping[str, str] = {

@@ -19,7 +19,17 @@ import pandas as pd
 import pyarrow as pa
 
 from wheel_udf.purgatory import KINDS, WatchState, seeded as purgatory_seeded
-from wheel_udf.wheel import ENTRY_SCHEMA, MEMORY_SCHEMA, Kept, Seed, ShardState, Wheel, seeded as wheel_seeded
+from wheel_udf.stream.worker import chunk_files, row_of
+from wheel_udf.wheel import (
+    ENTRY_SCHEMA,
+    MEMORY_SCHEMA,
+    Kept,
+    Seed,
+    ShardState,
+    Texts,
+    Wheel,
+    seeded as wheel_seeded,
+)
 
 PARCEL_TYPE = "shard int, kind string, parcel binary"
 SEEDED_TYPE = "shard int, pending long, far long, clock_ms long"
@@ -84,7 +94,7 @@ class SeedWorker(ABC):
         """Makes the state of one shard, as ``applyInPandasWithState`` calls it."""
         shard = self.keys.index(key[0])
         rows, seed = _unpacked(frames), self.seeds[shard]
-        state = self.state_of(seed, rows)
+        state = self.state_of(seed, rows, chunk_files(shard))
         group.update(self.row_of(state))
         far = state.far if isinstance(state, ShardState) else 0
         yield pd.DataFrame(
@@ -92,29 +102,28 @@ class SeedWorker(ABC):
         )
 
     @abstractmethod
-    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table]) -> Kept:
+    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table], texts: Texts | None) -> Kept:
         """The state from the rows by kind."""
 
     def row_of(self, state: Any) -> tuple[object, ...]:
         """The state as a row of the state store."""
-        row: tuple[object, ...] = state.to_row(self.shards)
-        return row
+        return row_of(state, self.shards)
 
 
 class WheelSeedWorker(SeedWorker):
     """Of ``schedule``: the kinds are :data:`ENTRIES` and :data:`MEMORY`."""
 
-    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table]) -> Kept:
+    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table], texts: Texts | None) -> Kept:
         """The state from the rows by kind."""
         entries = rows.get(ENTRIES, ENTRY_SCHEMA.empty_table())
         memory = rows.get(MEMORY, MEMORY_SCHEMA.empty_table())
-        return wheel_seeded(ShardState.empty(self.wheel), seed, entries, memory)
+        return wheel_seeded(ShardState.empty(self.wheel, texts), seed, entries, memory)
 
 
 class WatchSeedWorker(SeedWorker):
     """Of ``watch``: the kinds are those of :data:`~wheel_udf.purgatory.seed.KINDS`."""
 
-    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table]) -> Kept:
+    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table], texts: Texts | None) -> Kept:
         """The state from the rows by kind."""
         assert rows.keys() <= KINDS.keys(), "these are all kinds"
-        return purgatory_seeded(WatchState(self.wheel), seed, rows)
+        return purgatory_seeded(WatchState.empty(self.wheel, texts), seed, rows)

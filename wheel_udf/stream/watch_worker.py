@@ -28,7 +28,7 @@ from wheel_udf.purgatory import (
 )
 from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.status_row import WatchStatus
-from wheel_udf.stream.worker import DETAIL, GroupRows, ShardWorker, ddl_of, part
+from wheel_udf.stream.worker import DETAIL, GroupRows, ShardWorker, chunk_files, ddl_of, part
 from wheel_udf.wheel import acts_of_texts
 
 _OUTPUT_SCHEMA = pa.schema(
@@ -124,13 +124,14 @@ class WatchWorker(ShardWorker):
 
     def batch(self, shard: int, rows: GroupRows, group: Any) -> pd.DataFrame:
         """As :meth:`ShardWorker.batch`."""
-        is_request = pc.less(rows.good["what"], 0)
+        is_request, texts = pc.less(rows.good["what"], 0), chunk_files(shard)
         acts = acts_of_texts(rows.acts, CANCELLATION_SCHEMA)
         state = (
-            WatchState.from_row(group.get, self.wheel, self.shards)
+            WatchState.from_row(group.get, self.wheel, self.shards, texts)
             if group.exists
-            else WatchState(self.wheel)
+            else WatchState.empty(self.wheel, texts)
         )
+        before = state
         # The next batch's watermark is at least this: rows that come then with an earlier time are late, so it can be decided now.
         now_ms = max([self.now_ms(state.clock_ms, rows, group), *self.next_watermarks_ms(rows)])
         events = _events(rows.good.filter(pc.invert(is_request)))
@@ -146,7 +147,7 @@ class WatchWorker(ShardWorker):
             step = replace(step, state=replace(step.state, clock_ms=step.clock_ms), changed=True)
         step = _with_rejects(step, rows.rejected)
         if step.changed:
-            group.update(step.state.to_row(self.shards))
+            self.write(group, step.state, before)
         going = step.outcomes.filter(
             pc.is_in(step.outcomes["outcome"], value_set=pa.array(self.delivered, pa.string()))
         )

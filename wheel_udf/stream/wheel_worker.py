@@ -27,6 +27,7 @@ from wheel_udf.stream.worker import (
     GroupRows,
     ShardWorker,
     batch_of_task,
+    chunk_files,
     ddl_of,
     part,
 )
@@ -140,11 +141,13 @@ class WheelWorker(ShardWorker):
 
     def batch(self, shard: int, rows: GroupRows, group: Any) -> pd.DataFrame:
         """As :meth:`ShardWorker.batch`."""
+        texts = chunk_files(shard)
         state = (
-            ShardState.from_row(group.get, self.wheel, self.shards)
+            ShardState.from_row(group.get, self.wheel, self.shards, texts)
             if group.exists
-            else ShardState.empty(self.wheel)
+            else ShardState.empty(self.wheel, texts)
         )
+        before = state
         commands, acts, late = _commands(rows.good), 0, 0
         if rows.acts:
             acted, late = as_commands(state, acts_of_texts(rows.acts, ACT_SCHEMA))
@@ -170,7 +173,7 @@ class WheelWorker(ShardWorker):
         if late:
             state = state.counting(superseded=late)
         if step.changed or rejects or holds or late:
-            group.update(state.to_row(self.shards))
+            self.write(group, state, before)
         status = self._status(shard, rows, commands, step, state, group, acts)
         if over is not None:
             status = replace(status, **_sent(step, state, over))

@@ -31,9 +31,10 @@ import pyarrow as pa
 
 from wheel_udf.clock import HintBoard
 from wheel_udf.common import Int64s
+from wheel_udf.platform import CHUNKS_PROPERTY, ChunkFiles, ChunkPlace
 from wheel_udf.stream.sampling import is_time_to_sample
 from wheel_udf.stream.status_row import ShardStatus, codes_of, counts_of, largest_of
-from wheel_udf.wheel import Kept, LatenessHistogram, Wheel, destinations_of, holdings_of
+from wheel_udf.wheel import Kept, LatenessHistogram, Wheel, destinations_of, holdings_of, kept_apart
 
 NO_LONG = -(2**63)
 """Stands for null in the long columns that enter and leave an operator."""
@@ -272,9 +273,19 @@ class ShardWorker(ABC):
             "remembered": held.remembered,
             "by_level": {str(level): count for level, count in held.by_level.items()},
             "due_within": held.due_within,
-            "by_destination": destinations_of(state.text) if sampled else None,
+            "by_destination": destinations_of(state.chunks) if sampled else None,
             "counts": state.counts,
         }
+
+    def write(self, group: Any, state: Kept, before: Kept) -> None:
+        """Writes the state of a shard: its long chunks to files, where that is possible, and the row to Spark.
+
+        Args:
+            group: Spark's state of the group.
+            state: The next state.
+            before: The last one.
+        """
+        group.update(row_of(state, self.shards, before))
 
     def posted(self, status: ShardStatus) -> str:
         """Posts the shard's answer to the clock source, where the board can be reached; the status as JSON."""
@@ -302,6 +313,29 @@ def _silence_pyspark() -> None:
     # pyspark 4.2 concatenates the output of a group with an empty frame of other dtypes, and pandas warns of it once per worker. The result
     # is right, and users would attribute the warning to their own code.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.sql\.pandas\.serializers")
+
+
+def row_of(state: Kept, shards: int, before: Kept | None = None) -> tuple[object, ...]:
+    """The row of a state for Spark, when its long chunks are in files.
+
+    Args:
+        state: The next state.
+        shards: Number of shards.
+        before: The last one; None for the first.
+    """
+    row = state.to_row(shards)
+    if isinstance(files := state.content.texts, ChunkFiles):
+        files.settle(kept_apart(before.text) if before else (), kept_apart(state.text))
+    return row
+
+
+def chunk_files(shard: int) -> ChunkFiles | None:
+    """The files of a shard's chunks in the running task; None if they are in the row of its state."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    place = context.getLocalProperty(CHUNKS_PROPERTY) if context is not None else None
+    return ChunkPlace.from_text(place).of_shard(shard, batch_of_task()[0]) if place else None
 
 
 def batch_of_task() -> tuple[int, str]:

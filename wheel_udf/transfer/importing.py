@@ -25,6 +25,7 @@ from wheel_udf.pending import take_over
 from wheel_udf.platform import (
     Lease,
     at_end,
+    chunks_of_tasks,
     import_mark,
     last_planned,
     mark_import,
@@ -278,7 +279,8 @@ def run_first_batch(
         check: Called with the batch before it is committed.
     """
     writer = frame.writeStream.option("checkpointLocation", checkpoint)
-    query = start_with(writer.foreachBatch(check or _nothing), ONCE)
+    with chunks_of_tasks(frame.sparkSession, checkpoint):
+        query = start_with(writer.foreachBatch(check or _nothing), ONCE)
     try:
         query.awaitTermination()
     finally:

@@ -33,6 +33,7 @@ reference                 ``TimingWheel``: the classic wheel in memory, for the 
 buckets                   which bucket an entry is kept in; when a bucket is opened
 rows, chunks, arrow_text  the Arrow schemas; encoded runs of rows; a table as text
 shard_text                the text of all chunks of a shard, and its directory
+texts                     texts of chunks that are kept outside the row of a state
 row_keys                  ids and versions of a chunk's rows, of which a command reads one
 id_index                  in which row of which chunk an id may be, so that a command reads that alone
 fixed_records             records of a fixed width in base64, which are read one by one
@@ -84,6 +85,9 @@ if TYPE_CHECKING:
         IN_FLIGHT_LEVEL as IN_FLIGHT_LEVEL,
         MEMORY_LEVEL as MEMORY_LEVEL,
         Chunk as Chunk,
+    )
+    from wheel_udf.wheel.content import (
+        Content as Content,
     )
     from wheel_udf.wheel.delay_levels import (
         DEFAULT_LIST_MS as DEFAULT_LIST_MS,
@@ -186,12 +190,18 @@ if TYPE_CHECKING:
         chunks_from_text as chunks_from_text,
         chunks_to_text as chunks_to_text,
         entries_of_text as entries_of_text,
+        kept_apart as kept_apart,
         marked_entries_of_text as marked_entries_of_text,
         memory_of_text as memory_of_text,
+        whole_text as whole_text,
     )
     from wheel_udf.wheel.step import (
         Step as Step,
         advance as advance,
+    )
+    from wheel_udf.wheel.texts import (
+        Text as Text,
+        Texts as Texts,
     )
 else:
     __getattr__, __dir__ = exports(
@@ -205,6 +215,7 @@ else:
                 "MEMORY_LEVEL",
                 "Chunk",
             ),
+            "content": ("Content",),
             "delay_levels": (
                 "DEFAULT_LIST_MS",
                 "NO_LEVEL",
@@ -265,10 +276,13 @@ else:
                 "chunks_from_text",
                 "chunks_to_text",
                 "entries_of_text",
+                "kept_apart",
                 "marked_entries_of_text",
                 "memory_of_text",
+                "whole_text",
             ),
             "step": ("Step", "advance"),
+            "texts": ("Text", "Texts"),
         },
         modules=("delay_levels", "geometry"),
     )

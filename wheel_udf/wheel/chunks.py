@@ -19,7 +19,8 @@ Decisions, each measured:
 * A chunk with keys is in order of its due times. So they are read for its new bounds only when its first or last row is removed.
 * Removed rows are noted beside the chunk, and the chunk stays as it is until a quarter is gone. A cancel of one
   of 8,192 rows writes 8 bytes instead of 1.2 MB.
-* A chunk is a place in the text that it came in (:class:`Span`): nothing is copied before the text of the next state is joined.
+* A chunk is a place in the text that it came in (:class:`~wheel_udf.wheel.texts.Span`), or a file: nothing is copied before the text of the next state
+  is joined.
 * The columns of the delay levels are left out of a chunk in which no entry has a level.
 * Chunks from 16 KB on are compressed (zstd): every byte saved is saved four times, in
   the pickle, the Arrow stream, the changelog and on the way back.
@@ -30,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,7 @@ import pyarrow.compute as pc
 from wheel_udf.wheel.arrow_text import encoded, octets_of, text_of
 from wheel_udf.wheel.row_keys import KEY_COLUMNS, RowKeys, packed
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, Int64s, without
+from wheel_udf.wheel.texts import Span
 
 MEMORY_LEVEL = 0
 """The ``level`` of chunks of memory records; levels of the wheel count from 1."""
@@ -66,22 +68,6 @@ _PLAIN_COLUMNS = [name for name in ENTRY_SCHEMA.names if name not in _LEVEL_COLU
 _HEAD_COLUMNS = ("schedule_id", "seq", "amend", "deliver_at_ms", "destination", "source", "delay_level_ms")
 
 
-class Span(NamedTuple):
-    """A part of a text, which is not copied before it is read."""
-
-    whole: str
-    start: int
-    end: int
-
-    @staticmethod
-    def of(text: str) -> Span:
-        """All of a text."""
-        return Span(text, 0, len(text))
-
-    def __str__(self) -> str:
-        return self.whole[self.start : self.end]
-
-
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """An encoded run of rows: which bucket it belongs to, how many rows, their times, and the Arrow IPC bytes.
@@ -97,6 +83,7 @@ class Chunk:
         head: Length of the first stream if there are two, else 0.
         keys: Length of the keys; 0 if there are none.
         gone: The removed rows, their places as uint32 in base64.
+        file: Name of the span among the texts outside the row (:mod:`wheel_udf.wheel.texts`); empty if it has none.
         ids: Of a chunk that was made in this process, the ids of its rows.
     """
 
@@ -110,6 +97,7 @@ class Chunk:
     head: int = 0
     keys: int = 0
     gone: str = ""
+    file: str = ""
     ids: pa.ChunkedArray | None = field(default=None, compare=False, repr=False)
 
     @staticmethod

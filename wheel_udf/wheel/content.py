@@ -1,7 +1,7 @@
 """The content of a shard's state: its chunks by kind, or the text that holds them.
 
 A state that was read has the text, and splits it when a step asks for chunks. The state that a step returns has chunks, and joins
-their text when its row is written.
+their text when its row is written. Both know the texts outside the row (:mod:`wheel_udf.wheel.texts`), if there are any.
 """
 
 from __future__ import annotations
@@ -12,13 +12,21 @@ from functools import cached_property
 from wheel_udf.wheel.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL, Chunk
 from wheel_udf.wheel.id_index import INDEX_LEVEL, trusted
 from wheel_udf.wheel.shard_text import chunks_from_text, chunks_to_text
+from wheel_udf.wheel.texts import Texts
 
 
 class Content:
     """The chunks of a shard, or the text that holds them; one is made from the other on first use."""
 
-    def __init__(self, text: str | None = None, chunks: Sequence[Chunk] = ()) -> None:
-        self._text, self._chunks = text, chunks
+    def __init__(
+        self, text: str | None = None, chunks: Sequence[Chunk] = (), texts: Texts | None = None
+    ) -> None:
+        self._text, self._chunks, self.texts = text, chunks, texts
+
+    @staticmethod
+    def empty(texts: Texts | None = None) -> Content:
+        """Of a shard that holds nothing."""
+        return Content("", texts=texts)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Content) and self.text == other.text
@@ -30,12 +38,16 @@ class Content:
         """The column ``chunks`` of the state's row; empty without chunks."""
         if self._text is not None:
             return self._text
-        return chunks_to_text(self._chunks)
+        return chunks_to_text(self._chunks, self.texts)
 
     @cached_property
     def chunks(self) -> tuple[Chunk, ...]:
         """All chunks."""
-        return trusted(self._chunks if self._text is None else chunks_from_text(self._text))
+        return trusted(self._chunks if self._text is None else chunks_from_text(self._text, self.texts))
+
+    def followed_by(self, chunks: Sequence[Chunk]) -> Content:
+        """The content of the next state."""
+        return Content(chunks=chunks, texts=self.texts)
 
     @cached_property
     def entries(self) -> tuple[Chunk, ...]:

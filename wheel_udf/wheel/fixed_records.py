@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from wheel_udf.wheel.arrow_text import octets_of, text_of
 from wheel_udf.wheel.rows import Int64s
+from wheel_udf.wheel.texts import Text
 
 Octets = npt.NDArray[np.uint8]
 
@@ -39,7 +40,7 @@ def characters(size: int, width: int) -> int:
     return int(rounded(size)) // 3 * 4 * width
 
 
-def windows(text: str, at: int, width: int, size: int, starts: Int64s, ends: Int64s) -> Octets:
+def windows(text: Text, at: int, width: int, size: int, starts: Int64s, ends: Int64s) -> Octets:
     """Reads runs of records, one after the other: uint8[n, width].
 
     Args:
@@ -64,14 +65,14 @@ def windows(text: str, at: int, width: int, size: int, starts: Int64s, ends: Int
     return np.asarray(records[places], dtype=np.uint8)
 
 
-def single(text: str, at: int, width: int, places: Int64s) -> Octets:
+def single(text: Text, at: int, width: int, places: Int64s) -> Octets:
     """Reads single records: uint8[n, width]."""
     firsts = places // 3 * 3
     records = _between(text, at, width, firsts, firsts + 3)
     return np.asarray(records[np.arange(0, 3 * len(places), 3) + (places - firsts)], dtype=np.uint8)
 
 
-def _between(text: str, at: int, width: int, firsts: Int64s, lasts: Int64s) -> Octets:
+def _between(text: Text, at: int, width: int, firsts: Int64s, lasts: Int64s) -> Octets:
     """The records between bounds that are multiples of three."""
     cuts = [at + bounds // 3 * 4 * width for bounds in (firsts, lasts)]
     # A slice for each run, 0.2 us: numpy cannot read the characters of a text in place.

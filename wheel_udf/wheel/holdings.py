@@ -12,7 +12,7 @@ Cost: one small Arrow table, whatever the number of entries. What no directory c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.wheel.chunks import MEMORY_LEVEL
-from wheel_udf.wheel.shard_text import chunks_from_text, directory_of
+from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.wheel.shard_text import directory_of
 
 HORIZONS_MS: Final[Mapping[str, int]] = {"1m": 60_000, "5m": 300_000, "1h": 3_600_000, "24h": 86_400_000}
 """The horizons of :attr:`Holdings.due_within`, by their names."""
@@ -41,7 +41,7 @@ class Holdings:
     """What a shard, or all of them, holds in Spark's state.
 
     Attributes:
-        bytes: Size of the state.
+        bytes: Size of the state, what is outside its row included.
         remembered: Rows about ended ids.
         by_level: Entries by level of the wheel; the levels above the top one count as the top one.
         due_within: Entries that are due within each of :data:`HORIZONS_MS` from the clock. Of a bucket that the horizon cuts, the part that lies before
@@ -71,7 +71,7 @@ def holdings_of(text: str, clock_ms: int, top_level: int) -> Holdings:
     for number, count in zip(level[is_entry].tolist(), rows[is_entry].tolist(), strict=True):
         by_level[min(number, top_level)] += count
     return Holdings(
-        bytes=len(text),
+        bytes=text.index(" ") + 1 + pc.sum(directory["length"]).as_py(),
         remembered=int(rows[level == MEMORY_LEVEL].sum()),
         by_level=dict(sorted(by_level.items())),
         due_within=due_within(low[is_entry], high[is_entry], rows[is_entry], clock_ms),
@@ -96,16 +96,16 @@ def due_within(low_ms: _Numbers, high_ms: _Numbers, rows: _Numbers, clock_ms: in
     return dict(zip(HORIZONS_MS, counts, strict=True))
 
 
-def destinations_of(text: str) -> dict[str, int]:
+def destinations_of(chunks: Sequence[Chunk]) -> dict[str, int]:
     """Returns the number of entries by destination: the twenty largest, and :data:`OTHERS`.
 
     Up to 4 MB of chunks are read. If the shard has more, chunks are drawn at random (always the same for the same chunks), and their counts are scaled to
     the number of entries. A chunk that is larger by itself is never drawn.
 
     Args:
-        text: The shard's chunks, as in its state.
+        chunks: The shard's chunks.
     """
-    chunks = [chunk for chunk in chunks_from_text(text) if chunk.level > MEMORY_LEVEL]
+    chunks = [chunk for chunk in chunks if chunk.level > MEMORY_LEVEL]
     total, drawn, room = sum(chunk.rows for chunk in chunks), [], _SAMPLED_BYTES
     for number in np.random.default_rng(len(chunks)).permutation(len(chunks)).tolist():
         if chunks[number].size <= room:

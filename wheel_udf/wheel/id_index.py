@@ -40,10 +40,11 @@ import pyarrow as pa
 
 from wheel_udf.common import repeats
 from wheel_udf.wheel.arrow_text import octets_of, text_of
-from wheel_udf.wheel.chunks import UNNUMBERED, Chunk, Span
+from wheel_udf.wheel.chunks import UNNUMBERED, Chunk
 from wheel_udf.wheel.fixed_records import Octets, characters, to_text, windows
 from wheel_udf.wheel.merging import to_merge
 from wheel_udf.wheel.rows import Int64s
+from wheel_udf.wheel.texts import Span
 
 INDEX_LEVEL: Final = -101
 """The ``level`` of the runs of the index among the chunks of a shard."""

@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 from wheel_udf.common import Bools
 from wheel_udf.wheel.fixed_records import Octets, single, to_text, windows
 from wheel_udf.wheel.rows import Int64s
+from wheel_udf.wheel.texts import Text
 from wheel_udf.wheel.version_order import partition_texts
 
 KEY_COLUMNS: Final = ("schedule_id", "seq", "amend")
@@ -206,7 +207,7 @@ def _compressed_bytes(ids: pa.Array) -> float:
 class RowKeys:
     """The keys of a chunk, of which parts are decoded."""
 
-    def __init__(self, text: str, start: int) -> None:
+    def __init__(self, text: Text, start: int) -> None:
         line = text.index("\n", start)
         self._header = json.loads(text[start:line])
         self._text, self._at = text, line + 1

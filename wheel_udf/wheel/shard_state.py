@@ -5,24 +5,25 @@ states fail on Spark 4.2). So the layout keeps the row small and opens little of
 
     scalars   version | wheel | clock_ms | next_due_ms | pending | far | one counter for each outcome | pending by delay level
     chunks    one text: a directory, the encoded chunks (wheel_udf.wheel.chunks), each of one bucket (wheel_udf.wheel.buckets), and
-              the index of ids (wheel_udf.wheel.id_index)
+              the index of ids (wheel_udf.wheel.id_index); or the directory with the names of their files (wheel_udf.wheel.texts)
 
-A step leaves the chunks that it does not open in the text in which they came, and the text of the next state is joined when its row is
-written: one copy, 20 ms for 160 MB. Spark's pickling of the row costs several times as much.
+A step leaves the chunks that it does not open where they are: in the text in which they came, or in their files. The text of the next state is joined
+when its row is written: one copy, 20 ms for 160 MB. Spark's pickling of the row costs several times as much, which is why long chunks are in files where
+that is possible.
 
 The step of a tick with nothing due and nothing new reads ``next_due_ms`` alone. What the status row tells of the state is in the directory
 (:mod:`wheel_udf.wheel.holdings`); no chunk is decoded.
 
-Caveats: the state of a shard is one row and must stay below 2 GiB; :meth:`ShardState.to_row` refuses earlier
-(:class:`~wheel_udf.common.errors.StateTooLargeError`). The remedy is more shards.
+Caveats: the row must stay below 2 GiB; :meth:`ShardState.to_row` refuses earlier
+(:class:`~wheel_udf.common.errors.StateTooLargeError`). With chunks in files that is hundreds of millions of entries; without, the remedy is more shards.
 """
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
@@ -33,20 +34,21 @@ from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, Chunk
 from wheel_udf.wheel.content import Content
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.id_index import Places, indexed, places_of
-from wheel_udf.wheel.shard_text import chunks_from_text, entries_of_text
+from wheel_udf.wheel.shard_text import entries_of_text
+from wheel_udf.wheel.texts import Texts
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 """Version of a shard's state and of the identity file of its checkpoint. Raised when either layout changes."""
 
-READABLE_VERSIONS = frozenset({5, 6, FORMAT_VERSION})
-"""The versions that this release goes on with; a checkpoint of another one is refused. A row of version 5 has chunks of any
+READABLE_VERSIONS = frozenset({5, 6, 7, FORMAT_VERSION})
+"""The versions that this release goes on with; a checkpoint of another one is refused. A row of version 7 has all chunks in it. A row of version 5 has chunks of any
 size and no index of ids, and the index of version 6 does not say in which row an id is. The first step with something to do splits large chunks, makes
-the index, and writes version 7. A chunk of these versions has no keys before it is written anew."""
+the index, and writes the present version. A chunk of versions 5 and 6 has no keys before it is written anew."""
 
 LARGEST_STATE_BYTES = 1_500_000_000
 
 
-class Kept:
+class Kept(ABC):
     """What the state of a shard of the wheel and of the purgatory have in common. Immutable; subclasses are
     frozen dataclasses.
     """
@@ -63,17 +65,30 @@ class Kept:
     next_due_ms: int | None
     pending: int
     counts: Mapping[str, int]
-    text: str
+    content: Content
 
-    @cached_property
+    @property
+    def text(self) -> str:
+        """The column ``chunks`` of its row."""
+        return self.content.text
+
+    @property
     def chunks(self) -> tuple[Chunk, ...]:
-        """All chunks; the text is split once, on first use."""
-        return chunks_from_text(self.text)
+        """All chunks."""
+        return self.content.chunks
 
     def counting(self, **more: int) -> Self:
         """The same state with some counts raised by these amounts."""
         counts = {name: count + more.get(name, 0) for name, count in self.counts.items()}
         return replace(self, counts=counts)  # type: ignore[type-var]  # subclasses are dataclasses
+
+    @abstractmethod
+    def to_row(self, shards: int) -> tuple[object, ...]:
+        """The state as a row of the state store; its long chunks are kept outside the row, if there are :class:`Texts` that keep them.
+
+        Raises:
+            StateTooLargeError: The row would come near the 2 GiB that it can hold.
+        """
 
     def head(self, shards: int) -> tuple[object, ...]:
         """The first columns of its row (:data:`HEAD_COLUMNS`).
@@ -141,22 +156,12 @@ class ShardState(Kept):
     far: int = 0
     counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(WHEEL_COUNTS, 0))
     levels: Mapping[int, int] = field(default_factory=dict)
-    content: Content = field(default_factory=lambda: Content(""))
-
-    @property
-    def text(self) -> str:  # type: ignore[override]
-        """The column ``chunks`` of its row."""
-        return self.content.text
-
-    @property
-    def chunks(self) -> tuple[Chunk, ...]:
-        """All chunks."""
-        return self.content.chunks
+    content: Content = field(default_factory=Content.empty)
 
     @staticmethod
-    def empty(wheel: Wheel) -> ShardState:
+    def empty(wheel: Wheel, texts: Texts | None = None) -> ShardState:
         """The state before the first batch."""
-        return ShardState(wheel)
+        return ShardState(wheel, content=Content.empty(texts))
 
     @property
     def entry_chunks(self) -> tuple[Chunk, ...]:
@@ -184,7 +189,7 @@ class ShardState(Kept):
 
     def entries(self) -> pa.Table:
         """All pending entries (``ENTRY_SCHEMA``), in no order. Decodes everything: for inspection, not for the hot path."""
-        return entries_of_text(self.text)
+        return entries_of_text(self.text, texts=self.content.texts)
 
     def with_chunks(
         self,
@@ -212,7 +217,7 @@ class ShardState(Kept):
             far=far,
             counts=counts,
             levels={level_ms: count for level_ms, count in sorted(levels.items()) if count},
-            content=Content(chunks=[*chunks, *in_flight, *runs]),
+            content=self.content.followed_by([*chunks, *in_flight, *runs]),
         )
 
     def to_row(self, shards: int) -> tuple[object, ...]:
@@ -231,8 +236,14 @@ class ShardState(Kept):
         )
 
     @staticmethod
-    def from_row(row: Sequence[Any], wheel: Wheel, shards: int) -> ShardState:
+    def from_row(row: Sequence[Any], wheel: Wheel, shards: int, texts: Texts | None = None) -> ShardState:
         """The state from a row of the state store.
+
+        Args:
+            row: The row.
+            wheel: The geometry.
+            shards: Number of shards.
+            texts: What is outside the row; None if all is in it.
 
         Raises:
             GeometryChangedError: The row has another format version, geometry or number of shards; the
@@ -242,7 +253,9 @@ class ShardState(Kept):
         ShardState.refuse_other(version, stored, wheel, shards)
         counts = dict(zip(WHEEL_COUNTS, counters, strict=True))
         by_level = dict(json.loads(levels)) if levels else {}
-        return ShardState(wheel, clock_ms, next_due_ms, pending, far, counts, by_level, Content(text))
+        return ShardState(
+            wheel, clock_ms, next_due_ms, pending, far, counts, by_level, Content(text, texts=texts)
+        )
 
     def to_bytes(self, shards: int = 1) -> bytes:
         """The whole state as bytes, for tests and tools; Spark stores :meth:`to_row`."""

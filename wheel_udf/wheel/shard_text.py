@@ -13,7 +13,10 @@
 ``length``, ``head``, ``keys`` and ``gone`` are numbers of characters. The directory alone says what a shard holds. Chunks that are neighbours in the text that
 they came in are copied together into the next one.
 
-A directory without the last four columns is that of a purgatory, or of a wheel of state format 5: its chunks have no
+With texts outside the row (:mod:`wheel_udf.wheel.texts`) the directory has one column more, ``file``: the name of what is there, empty for a chunk in the row. Of
+such a chunk, the text has only the removed rows.
+
+A directory without ``number`` and what follows it is that of a purgatory, or of a wheel of state format 5: its chunks have no
 number, one part, and all their rows. One without ``keys`` is that of state format 6: its index does not say in which row an id is, and is not read
 (:func:`~wheel_udf.wheel.id_index.trusted`).
 """
@@ -21,6 +24,7 @@ number, one part, and all their rows. One without ``keys`` is that of state form
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -33,9 +37,9 @@ from wheel_udf.wheel.chunks import (
     MEMORY_LEVEL,
     UNNUMBERED,
     Chunk,
-    Span,
 )
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
+from wheel_udf.wheel.texts import Span, Texts
 
 _ID = "schedule_id"
 
@@ -59,6 +63,7 @@ _FULL_DIRECTORY_SCHEMA = pa.schema(
     ]
 )
 _LATER_COLUMNS = (("number", UNNUMBERED), ("head", 0), ("keys", 0), ("gone", 0))
+_FILE = pa.field("file", pa.string())
 
 
 _IN_FLIGHT = pa.field("in_flight", pa.bool_())
@@ -66,8 +71,16 @@ MARKED_ENTRY_SCHEMA = ENTRY_SCHEMA.append(_IN_FLIGHT)
 """An entry, and whether a sender has got it."""
 
 
-def chunks_to_text(chunks: Sequence[Chunk]) -> str:
-    """Joins the text of the directory, a blank, and the texts of the chunks."""
+def chunks_to_text(chunks: Sequence[Chunk], texts: Texts | None = None) -> str:
+    """Joins the text of the directory, a blank, and the texts of the chunks.
+
+    Args:
+        chunks: The chunks of a shard.
+        texts: Keeps the long ones; None: all are in the result.
+    """
+    least = None if texts is None else texts.least
+    if texts is not None and least is not None:
+        chunks = [_apart(chunk, texts, least) for chunk in chunks]
     plain = not any(chunk.is_known or chunk.head or chunk.gone for chunk in chunks)
     schema = _DIRECTORY_SCHEMA if plain else _FULL_DIRECTORY_SCHEMA
     columns = {name: [getattr(chunk, name) for chunk in chunks] for name in _DIRECTORY_SCHEMA.names[:-1]}
@@ -78,58 +91,86 @@ def chunks_to_text(chunks: Sequence[Chunk]) -> str:
         columns["keys"] = [chunk.keys for chunk in chunks]
         columns["gone"] = [len(chunk.gone) for chunk in chunks]
     directory = pa.table(columns, schema=schema)
-    return "".join([table_to_text(directory), " ", *_texts(chunks)])
+    if least is not None and any(chunk.file for chunk in chunks):
+        names = pa.array([chunk.file for chunk in chunks], _FILE.type)
+        directory = directory.append_column(_FILE, names)
+    return "".join([table_to_text(directory), " ", *_texts(chunks, are_apart=least is not None)])
 
 
-def _texts(chunks: Sequence[Chunk]) -> list[str]:
+def _apart(chunk: Chunk, texts: Texts, least: int) -> Chunk:
+    """The chunk with its text outside the row, if that is long."""
+    if chunk.file or chunk.span.end - chunk.span.start < least:
+        return chunk
+    return replace(chunk, file=texts.keep(str(chunk.span)))
+
+
+def _texts(chunks: Sequence[Chunk], *, are_apart: bool) -> list[str]:
     """The texts of the chunks; those that are neighbours in the text that they came in are copied together."""
     spans: list[Span] = []
     for chunk in chunks:
         span, last = chunk.span, spans[-1] if spans else None
-        if last is not None and span.whole is last.whole and span.start == last.end:
-            spans[-1] = Span(span.whole, last.start, span.end)
-        else:
-            spans.append(span)
+        if not (chunk.file and are_apart):
+            if last is not None and span.whole is last.whole and span.start == last.end:
+                spans[-1] = Span(span.whole, last.start, span.end)
+            else:
+                spans.append(span)
         if chunk.gone:
             spans.append(Span.of(chunk.gone))
     return [str(span) for span in spans]
 
 
-def chunks_from_text(text: str) -> tuple[Chunk, ...]:
-    """The inverse of :func:`chunks_to_text`."""
+def chunks_from_text(text: str, texts: Texts | None = None) -> tuple[Chunk, ...]:
+    """The inverse of :func:`chunks_to_text`; what is outside the row is read when a chunk is opened."""
     if not text:
         return ()
     columns = directory_of(text).to_pydict()
-    lengths, gones = columns.pop("length"), columns.pop("gone")
+    lengths, gones, files = columns.pop("length"), columns.pop("gone"), columns.pop(_FILE.name)
     *scalars, numbers, heads, keys = columns.values()
-    ends = np.cumsum([text.index(" ") + 1, *lengths], dtype=np.int64).tolist()
-    spans = [Span(text, a, b - gone) for (a, b), gone in zip(pairwise(ends), gones, strict=True)]
+    here = [gone if file else length for length, gone, file in zip(lengths, gones, files, strict=True)]
+    ends = np.cumsum([text.index(" ") + 1, *here], dtype=np.int64).tolist()
+    assert texts is not None or not any(files), "the caller knows where the texts are"
+    spans = [
+        Span(texts.open(file), 0, length - gone) if file and texts else Span(text, a, b - gone)
+        for (a, b), length, gone, file in zip(pairwise(ends), lengths, gones, files, strict=True)
+    ]
     removed = [text[b - gone : b] if gone else "" for b, gone in zip(ends[1:], gones, strict=True)]
     return tuple(
-        Chunk(*values) for values in zip(*scalars, spans, numbers, heads, keys, removed, strict=True)
+        Chunk(*values) for values in zip(*scalars, spans, numbers, heads, keys, removed, files, strict=True)
     )
 
 
 def directory_of(text: str) -> pa.Table:
     """The directory of a shard's text (not empty): a row for each chunk, without opening any."""
     directory = table_from_text(text[: text.index(" ")])
-    if directory.num_columns == len(_FULL_DIRECTORY_SCHEMA):
-        return directory
+    if _FILE.name not in directory.schema.names:
+        directory = directory.append_column(_FILE, pa.repeat("", directory.num_rows))
     for name, value in _LATER_COLUMNS:
         if name not in directory.schema.names:
             values = pa.repeat(pa.scalar(value, pa.int64()), directory.num_rows)
             directory = directory.append_column(name, values)
-    return directory.select(_FULL_DIRECTORY_SCHEMA.names)
+    return directory.select([*_FULL_DIRECTORY_SCHEMA.names, _FILE.name])
 
 
-def entries_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
+def kept_apart(text: str) -> list[str]:
+    """The names of the texts outside the row to which a shard's text refers."""
+    return [name for name in directory_of(text)[_FILE.name].to_pylist() if name] if text else []
+
+
+def whole_text(text: str, texts: Texts) -> str:
+    """The shard's text with all chunks in it, as readers of a state expect it."""
+    return chunks_to_text(chunks_from_text(text, texts)) if kept_apart(text) else text
+
+
+def entries_of_text(text: str, ids: Collection[str] | None = None, texts: Texts | None = None) -> pa.Table:
     """All pending entries (``ENTRY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state row."""
-    return marked_entries_of_text(text, ids).drop_columns([_IN_FLIGHT.name])
+    return marked_entries_of_text(text, ids, texts).drop_columns([_IN_FLIGHT.name])
 
 
-def marked_entries_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
+def marked_entries_of_text(
+    text: str, ids: Collection[str] | None = None, texts: Texts | None = None
+) -> pa.Table:
     """As :func:`entries_of_text`, with ``in_flight``: whether a sender has got the entry (``MARKED_ENTRY_SCHEMA``)."""
-    chunks = chunks_from_text(text)
+    chunks = chunks_from_text(text, texts)
     waiting = _tables([chunk for chunk in chunks if chunk.level > MEMORY_LEVEL], ids)
     in_flight = _tables([chunk for chunk in chunks if chunk.level == IN_FLIGHT_LEVEL], ids)
     marked = [

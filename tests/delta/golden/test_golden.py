@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-DIRECT, TIERED, WATCH = "direct-7", "tiered-7-2", "watch-2"
-FORMER = "direct-5", "tiered-5-2", "direct-6", "tiered-6-2"
+DIRECT, TIERED, WATCH = "direct-8", "tiered-8-2", "watch-3"
+FORMER = "direct-5", "tiered-5-2", "direct-6", "tiered-6-2", "direct-7", "tiered-7-2"
 
 
 def test_the_golden_files_are_of_the_formats_of_this_release() -> None:
@@ -51,12 +51,13 @@ def test_a_golden_checkpoint_says_its_format(spark: SparkSession, tmp_path: Path
     unpack(TIERED, tmp_path)
     properties = delta_log.snapshot(spark, str(tmp_path / "store")).properties()
 
-    assert identity_of(str(tmp_path / "checkpoint" / "wheel")).format_version == 7
+    assert identity_of(str(tmp_path / "checkpoint" / "wheel")).format_version == 8
     assert properties["wheel_udf.format_version"] == "2"
 
 
-def test_a_golden_purgatory_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    unpack(WATCH, tmp_path)
+@pytest.mark.parametrize("name", [WATCH, "watch-2"])
+def test_a_golden_purgatory_goes_on(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    unpack(name, tmp_path)
     add_rows(tmp_path, *AFTER)
 
     last = watch_over(spark, tmp_path, until_s=1_000)[-1]

@@ -9,14 +9,14 @@ import pytest
 
 from tests.unit.platform.damaged import commit, flip, lose, plan, put, run, snapshot, state, tear
 from wheel_udf.common import CheckpointError
-from wheel_udf.platform import Decision, Evidence, Inspection, apply_repair, decide_repair
+from wheel_udf.platform import ChunkFiles, Decision, Evidence, Inspection, apply_repair, decide_repair
 from wheel_udf.platform.checksums import check_file, crc32c
 from wheel_udf.platform.files import open_folder
 from wheel_udf.platform.inspection import Resume
 from wheel_udf.platform.spark_logs import require_sound_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 NEWEST_STATE = "state/0/1/4_w3.changelog"
 TABLE = "tables/out"
@@ -473,3 +473,60 @@ def test_the_plan_of_the_helpers_is_one_that_a_start_accepts(tmp_path: Path) -> 
     require_sound_logs(open_folder(str(tmp_path)))
     commit(tmp_path, 2)
     require_sound_logs(open_folder(str(tmp_path)))
+
+
+# ---- files of chunks ------------------------------------------------------------------------------------------------
+
+
+def chunk_of(folder: Path, batch: int, text: str, before: Sequence[str] = ()) -> Path:
+    """A batch whose state refers to one more file."""
+    files = ChunkFiles(folder / "chunks" / "0", batch, 100, 1)
+    name = files.keep(text)
+    files.settle(before, [*before, name])
+    return files.folder / name
+
+
+@pytest.mark.parametrize("damage", [flip, tear, lose])
+def test_a_damaged_chunk_of_the_newest_state_is_made_again_by_its_batch(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    run(tmp_path, 5)
+    old = chunk_of(tmp_path, 3, "an old chunk")
+    new = chunk_of(tmp_path, 5, "a new chunk", [old.name])
+    assert decided(tmp_path).is_sound
+
+    damage(new)
+    decision = decided(tmp_path)
+
+    assert (decision.resume, decision.refusals) == (Resume(5, repeats=True), ())
+    assert [each.name for each in decision.damage] == [f"chunks/0/{new.name}"]
+    assert "commits/5" in decision.remove
+    assert decision.remove[-1] == "chunks/0/refs/5"
+
+
+def test_a_damaged_chunk_that_no_newer_state_refers_to_is_not_needed(tmp_path: Path) -> None:
+    run(tmp_path, 5)
+    old = chunk_of(tmp_path, 3, "an old chunk")
+    ChunkFiles(old.parent, 4, 100, 1).settle([old.name], [])
+    flip(old)
+
+    decision = decided(tmp_path)
+
+    assert (decision.is_sound, [each.name for each in decision.harmless]) == (True, [f"chunks/0/{old.name}"])
+
+
+def test_a_chunk_of_long_ago_takes_the_checkpoint_back_to_before_it_was_written(tmp_path: Path) -> None:
+    run(tmp_path, 5)
+    flip(chunk_of(tmp_path, 3, "an old chunk"))
+
+    assert decided(tmp_path).resume == Resume(3, repeats=True)
+    held = decided(tmp_path, held=5)
+    assert f"{TABLE} holds batch 5" in held.refusals[0]
+
+
+def test_a_damaged_note_of_chunks_is_reported_and_not_needed(tmp_path: Path) -> None:
+    run(tmp_path, 5)
+    chunk_of(tmp_path, 3, "an old chunk")
+    tear(tmp_path / "chunks" / "0" / "refs" / "3")
+
+    assert [each.name for each in decided(tmp_path).harmless] == ["chunks/0/refs/3"]

@@ -13,6 +13,7 @@ from wheel_udf.wheel import (
     Chunk,
     ShardState,
     Wheel,
+    chunks_from_text,
     chunks_to_text,
     destinations_of,
     holdings_of,
@@ -83,7 +84,7 @@ def test_an_empty_shard_holds_nothing() -> None:
     held = holdings_of(ShardState.empty(Wheel(1_000, 20, 6)).text, 0, 6)
 
     assert (held.bytes, held.by_level, held.due_within) == (0, {}, NOTHING)
-    assert destinations_of("") == {}
+    assert destinations_of(()) == {}
 
 
 def test_no_chunk_is_opened() -> None:
@@ -102,12 +103,12 @@ def test_a_small_shard_is_counted_whole_by_destination() -> None:
         (MEMORY_LEVEL, entries(1)),
     ]
 
-    assert destinations_of(text(*rows)) == {"b": 3, "a": 1}
+    assert destinations_of(chunks_from_text(text(*rows))) == {"b": 3, "a": 1}
 
 
 def test_destinations_beyond_the_twenty_largest_are_counted_together() -> None:
     rows = [(1, entries(*range(number + 1), destination=f"d{number:02}")) for number in range(25)]
-    found = destinations_of(text(*rows))
+    found = destinations_of(chunks_from_text(text(*rows)))
 
     assert len(found) == 21
     assert found["d24"] == 25
@@ -119,7 +120,7 @@ def test_a_large_shard_is_sampled_and_scaled_to_its_entries() -> None:
     # Twelve chunks of about 1.4 MB each: less than half of them are read.
 
     chunks = [(2, entries(*range(100), destination="ab"[number % 2], noise=10_000)) for number in range(12)]
-    found = destinations_of(text(*chunks))
+    found = destinations_of(chunks_from_text(text(*chunks)))
 
     assert 0 < len(found) <= 2
     assert sum(found.values()) == pytest.approx(1_200, abs=1)
@@ -129,5 +130,7 @@ def test_a_chunk_that_is_too_large_by_itself_is_not_opened() -> None:
 
     large = entries(*range(500), destination="large", noise=10_000)
 
-    assert destinations_of(text((3, large))) == {}
-    assert destinations_of(text((3, large), (1, entries(1, destination="small")))) == {"small": 501}
+    assert destinations_of(chunks_from_text(text((3, large)))) == {}
+    assert destinations_of(chunks_from_text(text((3, large), (1, entries(1, destination="small"))))) == {
+        "small": 501
+    }

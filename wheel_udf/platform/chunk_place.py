@@ -1,0 +1,47 @@
+"""Tells the tasks of a query where the files of its chunks are (:mod:`wheel_udf.platform.chunk_files`).
+
+The frame of ``schedule`` or ``watch`` does not know its checkpoint: that is given when the query is started. Spark hands the local properties of the
+thread that starts a query on to the thread of the query, and that to its tasks (``SparkContext.setLocalProperty``, ``TaskContext.getLocalProperty``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from wheel_udf.platform.chunk_files import CHUNKS_PROPERTY, LEAST_CHARACTERS, ChunkPlace
+from wheel_udf.platform.files import local_folder
+
+LEAST_SETTING = "spark.wheel_udf.chunkFileCharacters"
+"""Setting of a session: the length from which on a chunk is in a file. Tests set it low."""
+
+_RETAINED = "spark.sql.streaming.minBatchesToRetain"
+_RETAINED_BATCHES = "100"
+
+
+def chunk_place_of(spark: SparkSession, checkpoint: str) -> ChunkPlace | None:
+    """Where the chunks of a checkpoint are; None on a file system that is not local.
+
+    Executors of a cluster may not reach the folder, so they write no chunks to it.
+    """
+    folder = local_folder(checkpoint)
+    if folder is None:
+        return None
+    is_local = str(spark.conf.get("spark.master", "")).startswith("local")
+    retain = int(str(spark.conf.get(_RETAINED, _RETAINED_BATCHES)))
+    least = int(str(spark.conf.get(LEAST_SETTING, str(LEAST_CHARACTERS))))
+    return ChunkPlace(str(Path(folder).absolute()), retain, least if is_local else None)
+
+
+@contextmanager
+def chunks_of_tasks(spark: SparkSession, checkpoint: str) -> Iterator[None]:
+    """Inside, a query that is started knows where the chunks of its checkpoint are."""
+    place, context = chunk_place_of(spark, checkpoint), spark.sparkContext
+    context.setLocalProperty(CHUNKS_PROPERTY, "" if place is None else place.to_text())
+    try:
+        yield
+    finally:
+        context.setLocalProperty(CHUNKS_PROPERTY, None)  # type: ignore[arg-type]  # null removes it
