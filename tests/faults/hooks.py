@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from wheel_udf.delivery import BatchReport
+    from wheel_udf.wheel import Kept
 
 _TRAP = Trap.of_environment()
 _PATIENCE_S = 60
@@ -43,6 +44,12 @@ class _Trapped:
         done: pd.DataFrame = super().batch(shard, rows, group)  # type: ignore[misc]
         _TRAP.passes("in the function, after its step")
         return done
+
+    def write(self, group: Any, state: Kept, before: Kept) -> None:
+        """As the worker does."""
+        _ = state.text  # writes the files
+        _TRAP.passes("in the function, files of chunks written, their note not")
+        super().write(group, state, before)  # type: ignore[misc]
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.parquet.compression.codec": "uncompressed",
+    # Chunks of all sizes are in files: the states here are small.
+    "spark.wheel_udf.chunkFileCharacters": "1",
 }
 
 

@@ -18,6 +18,7 @@ BATCH: Final = {
     "after the offset log": ALL,
     "in the source read": ALL,
     "in the function, before its step": ALL,
+    "in the function, files of chunks written, their note not": ALL,
     "in the function, after its step": ALL,
     "in an upload of the state": ALL,
     "between two commits of the state": ALL,

@@ -47,7 +47,22 @@ def _state_flipped(query: Path) -> None:
     file.write_bytes(bytes(content))
 
 
+def _chunk_file(query: Path) -> Path:
+    """The newest file of a chunk: the state that the next batch reads refers to it."""
+    found = [file for file in (query / "chunks").glob("*/*-*") if file.name[0] != "."]
+    return max(found, key=lambda file: file.stat().st_mtime_ns)
+
+
+def _chunk_flipped(query: Path) -> None:
+    file = _chunk_file(query)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    file.write_bytes(bytes(content))
+
+
 DAMAGE: dict[str, Callable[[Path], None]] = {
+    "the newest file of a chunk is gone": lambda query: _chunk_file(query).unlink(),
+    "a bit of the newest file of a chunk is flipped": _chunk_flipped,
     "the newest commit is gone": _commit_gone,
     "the newest file of the state is cut off": _state_torn,
     "a bit of the newest file of the state is flipped": _state_flipped,

@@ -34,6 +34,8 @@ SETTINGS: dict[str, str | float | bool] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.parquet.compression.codec": "uncompressed",
+    # Chunks of all sizes are in files: the states here are small.
+    "spark.wheel_udf.chunkFileCharacters": 1,
     # A second less for each start: a victim lives for seconds.
     "spark.python.daemon.module": "tests.faults.daemon",
     # Old entries of the logs and old files of the state go at once, and snapshots are made: the clean-up is a point, too.

@@ -22,13 +22,15 @@ import pyarrow as pa
 from wheel_udf.common import ConfigError, parse_duration_ms
 from wheel_udf.delivery import duration_text
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
+from wheel_udf.platform import local_folder
 from wheel_udf.wheel import ENTRY_SCHEMA, INDEX_BYTES, LARGEST_STATE_BYTES, Chunk, Wheel
 
 SUCCESS = 0
 _SAMPLE: Final = 4_096
 _BATCH_S: Final = 1.0
-_BATCH_S_PER_MILLION: Final = 2.1
-"""What a batch with commands takes, and how much more for each million entries in the state."""
+_BATCH_S_PER_MILLION: Final = 0.1
+_BATCH_S_PER_MILLION_IN_ROW: Final = 1.3
+"""What a batch with commands takes, and how much more for each million entries in the state: with files of chunks beside the checkpoint, and without."""
 _STORE_BYTES: Final = 17
 """Of an entry of the store beyond its value, from 100,000 to 100 million pending."""
 _FILES_JOINED: Final = 64
@@ -216,7 +218,7 @@ def _store_text(config: TieredConfig, traffic: Traffic, near: float) -> str:
 def _batches_text(config: JobConfig, traffic: Traffic, near: float) -> str:
     if config.trigger_ms is None:
         return "as many as the input needs, then the run ends (available-now)"
-    every_s = max(config.trigger_ms / 1_000, _batch_s(near))
+    every_s = max(config.trigger_ms / 1_000, _batch_s(config, near))
     return (
         f"one each {every_s:.1f} s while commands come or fall due, {traffic.rate * every_s:,.0f} commands in each; "
         f"an idle wheel runs one each {duration_text(_heartbeat_ms(config))}"
@@ -227,26 +229,33 @@ def _heartbeat_ms(config: JobConfig) -> int:
     return int(getattr(config.clock, "heartbeat_ms", 60_000))
 
 
-def _batch_s(near: float) -> float:
-    return _BATCH_S + _BATCH_S_PER_MILLION * near / 1_000_000
+def _has_chunk_files(config: JobConfig) -> bool:
+    """Whether long parts of the state are files, if the master is a local one."""
+    return local_folder(config.checkpoint) is not None
+
+
+def _batch_s(config: JobConfig, near: float) -> float:
+    more = _BATCH_S_PER_MILLION if _has_chunk_files(config) else _BATCH_S_PER_MILLION_IN_ROW
+    return _BATCH_S + more * near / 1_000_000
 
 
 def _lateness_text(config: JobConfig, near: float) -> str:
     if config.trigger_ms is None:
         return "a run ends when its input is read: what falls due later waits for the next run"
-    worst_s = config.trigger_ms / 1_000 + _batch_s(near)
-    return f"at worst about {worst_s:.1f} s: a trigger and a batch of {_batch_s(near):.1f} s; never early"
+    worst_s = config.trigger_ms / 1_000 + _batch_s(config, near)
+    return f"at worst about {worst_s:.1f} s: a trigger and a batch of {_batch_s(config, near):.1f} s; never early"
 
 
 def limits(config: JobConfig, traffic: Traffic) -> Iterator[tuple[float, str]]:
     """The limits that this traffic comes near to: the used share of each, and what happens there."""
-    near, batch_s = _near(config, traffic), _batch_s(_near(config, traffic))
+    near, batch_s = _near(config, traffic), _batch_s(config, _near(config, traffic))
     room = config.wheel.shards * LARGEST_STATE_BYTES / bytes_of_entry(traffic.value_bytes)
     fewer = "fewer wheel.state_levels" if isinstance(config, TieredConfig) else "mode: tiered"
-    yield (
-        near / room,
-        f"the state of a shard holds 1.5 GB: {room:,.0f} entries in all; remedy: more shards, or {fewer}",
-    )
+    if not _has_chunk_files(config):
+        yield (
+            near / room,
+            f"the state of a shard holds 1.5 GB: {room:,.0f} entries in all; remedy: more shards, or {fewer}",
+        )
     longest_ms = (
         config.contract.max_delay_ms if isinstance(config, SchedulerConfig | PurgatoryConfig) else None
     )

@@ -114,14 +114,12 @@ class ChunkFiles:
         return FileText(self, name)
 
     def keep(self, text: str) -> str:
-        """Writes a text to a file, if there is none of it, and returns its name."""
+        """Writes a text to a file and returns its name. A repeated batch writes it again: what was damaged meanwhile is whole again."""
         content = text.encode("ascii")
         name = f"{self.batch}-{_digest(content)}"
-        place = self.folder / name
-        if not place.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            _write(place, content)
-            _sound.add(str(place))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _write(self.folder / name, content)
+        _sound.add(str(self.folder / name))
         return name
 
     def mapped(self, name: str) -> mmap:

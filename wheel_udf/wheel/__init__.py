@@ -200,7 +200,6 @@ if TYPE_CHECKING:
         advance as advance,
     )
     from wheel_udf.wheel.texts import (
-        Text as Text,
         Texts as Texts,
     )
 else:
@@ -282,7 +281,7 @@ else:
                 "whole_text",
             ),
             "step": ("Step", "advance"),
-            "texts": ("Text", "Texts"),
+            "texts": ("Texts",),
         },
         modules=("delay_levels", "geometry"),
     )
