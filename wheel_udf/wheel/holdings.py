@@ -71,7 +71,7 @@ def holdings_of(text: str, clock_ms: int, top_level: int) -> Holdings:
     for number, count in zip(level[is_entry].tolist(), rows[is_entry].tolist(), strict=True):
         by_level[min(number, top_level)] += count
     return Holdings(
-        bytes=text.index(" ") + 1 + pc.sum(directory["length"]).as_py(),
+        bytes=text.index(" ") + 1 + int(directory["length"].to_numpy().sum()),
         remembered=int(rows[level == MEMORY_LEVEL].sum()),
         by_level=dict(sorted(by_level.items())),
         due_within=due_within(low[is_entry], high[is_entry], rows[is_entry], clock_ms),

@@ -11,6 +11,7 @@ import pytest
 from wheel_udf.wheel import (
     ENTRY_SCHEMA,
     Chunk,
+    Holdings,
     ShardState,
     Wheel,
     chunks_from_text,
@@ -42,6 +43,12 @@ def entries(*due_ms: int, destination: str = "a", noise: int = 0) -> pa.Table:
 
 def text(*chunks: tuple[int, pa.Table]) -> str:
     return chunks_to_text([Chunk.of_entries(level, 0, rows) for level, rows in chunks])
+
+
+def test_a_shard_that_has_lost_its_last_chunk_holds_nothing() -> None:
+    emptied = chunks_to_text([])
+
+    assert holdings_of(emptied, 0, 3) == Holdings(bytes=len(emptied))
 
 
 def test_entries_are_counted_by_level_and_levels_above_the_top_are_the_top() -> None:
