@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.store.versions import (
         VERSION as VERSION,
+        no_verdicts as no_verdicts,
         verdicts as verdicts,
         with_version as with_version,
     )
@@ -80,6 +81,6 @@ else:
             "lease": ("store_lease",),
             "repeated": ("repeated_hashes",),
             "table": ("DEFAULT_KEEP_MS", "STORE_SCHEMA"),
-            "versions": ("VERSION", "verdicts", "with_version"),
+            "versions": ("VERSION", "no_verdicts", "verdicts", "with_version"),
         },
     )

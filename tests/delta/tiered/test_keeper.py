@@ -101,6 +101,7 @@ def test_small_batches_wait_in_one_file_each_and_are_placed_together_unseen_by_t
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_keeper, "_INBOX_FILES", 2)
+    monkeypatch.setattr(store_keeper, "_JOINED_FILES", 2)
     world.take_in(("first", "schedule", 1, 100))
     assert world.keeper.tidy() == 0
     for number, due_s in enumerate((30, 500, 9_000)):
@@ -135,6 +136,7 @@ def test_a_hand_over_comes_between_two_partitions_whose_files_are_joined(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_keeper, "_INBOX_FILES", 2)
+    monkeypatch.setattr(store_keeper, "_JOINED_FILES", 2)
     world.take_in(("first", "schedule", 1, 1), ("b", "schedule", 1, 9_000), ("due", "schedule", 1, 30))
     world.keeper._empty_inbox()
     world.take_in(("c", "schedule", 1, 2), ("d", "schedule", 1, 9_000), ("due too", "schedule", 1, 31))
