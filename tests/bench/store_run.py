@@ -8,8 +8,8 @@
     make bench-store ARGS='--quick'              tiny sizes, to see that it works
 
 For each number a store of its own is filled as an intake query would (batches of 250,000, of a million where it is many; due at random over a
-year, 96 random bytes each). Then it is as if that had been long ago: the near windows, where the wheel hears of each far entry, are retired. What
-follows has the same arrivals and the same due rows everywhere, so that only the far pending differs:
+year, 96 random bytes each). Then it is as if that had been long ago: the near windows, where the wheel hears of each far entry, are retired, and small
+files are joined. What follows has the same arrivals and the same due rows everywhere, so that only the far pending differs:
 
 ===========  ===================================================================================================================
 batch        2,000 commands a second for a minute through a tiered run with a Delta sink: median seconds of a batch of either query
@@ -46,7 +46,7 @@ from tests.bench.workplace import workplace
 from wheel_udf.clock import wall_clock_ms
 from wheel_udf.commands.parse import Contract, parse_commands
 from wheel_udf.pending.acts import Picked, cancel
-from wheel_udf.pending.entries import PendingWork, pending, stored
+from wheel_udf.pending.entries import PendingWork, count_pending, stored
 from wheel_udf.platform.identity import open_checkpoint
 from wheel_udf.store.intake import stored_rows
 from wheel_udf.store.layout import MARKS, StoreLayout
@@ -123,6 +123,7 @@ class Ground:
         self.figures["bytes before"] = self._bytes() / self.count - store_traffic.VALUE_BYTES
         keeper.step(NOW_MS)
         keeper.retire(NOW_MS, memory_ms=0)
+        sum(keeper.compact())
         self.figures["disk"] = self._bytes() / self.count - store_traffic.VALUE_BYTES
         self.figures["files"] = sum(partition.files for partition in self.store.partitions())
 
@@ -165,7 +166,7 @@ class Ground:
             self.figures["mark bytes"] = sum(partition.bytes for partition in marks) / self.figures["marks"]
 
     def _count_and_cancel(self) -> None:
-        self.figures["exact"] = _seconds(lambda: pending(self.spark, self.work).count())
+        self.figures["exact"] = _seconds(lambda: count_pending(self.spark, self.work))
         share = min(1_000_000, self.count // 10) / self.count
         part = Picked(where=f"deliver_at < timestamp_millis({FAR_FROM_MS + int(YEAR_MS * share)})")
         self.figures["cancelled"] = share * self.count

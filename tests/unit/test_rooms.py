@@ -58,6 +58,7 @@ ON_EXECUTORS = (
     "wheel_udf.stream.seed_worker",
     "wheel_udf.purgatory.seed",
     "wheel_udf.store.layout",
+    "wheel_udf.store.repeated",
     "wheel_udf.delivery.http_sender",
     "wheel_udf.page.shard_sums",
 )

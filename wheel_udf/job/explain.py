@@ -33,7 +33,7 @@ _BATCH_S_PER_MILLION_IN_ROW: Final = 1.3
 """What a batch with commands takes, and how much more for each million entries in the state: with files of chunks beside the checkpoint, and without."""
 _STORE_BYTES: Final = 17
 """Of an entry of the store beyond its value, from 100,000 to 100 million pending."""
-_FILES_JOINED: Final = 64
+_FILES_JOINED: Final = 16
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,16 @@ from wheel_udf.job.compose import Say, destinations_of, pending_work_of, sink_of
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig
 from wheel_udf.job.progress import progress_of
 from wheel_udf.job.sessions import session
-from wheel_udf.pending import PendingWork, acts, forecast, history_of, operations_pending, pending, stored
+from wheel_udf.pending import (
+    PendingWork,
+    acts,
+    count_pending,
+    forecast,
+    history_of,
+    operations_pending,
+    pending,
+    stored,
+)
 from wheel_udf.platform import quiet_sql
 
 _DAY_MS = 86_400_000
@@ -128,13 +137,14 @@ def _rows(spark: SparkSession, work: PendingWork, asked: argparse.Namespace) -> 
 
 
 def _list(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, say: Say) -> None:
-    rows = _rows(spark, work, asked)
     if asked.count:
-        say(f"pending {rows.count()}")
+        everything = asked.id is None and asked.where is None and asked.as_of is None
+        count = count_pending(spark, work) if everything else _rows(spark, work, asked).count()
+        say(f"pending {count}")
         if work.store is not None:
             say(f"stored {stored(work.store)}")
         return
-    shown = rows.orderBy("deliver_at", "schedule_id").limit(asked.limit)
+    shown = _rows(spark, work, asked).orderBy("deliver_at", "schedule_id").limit(asked.limit)
     # JSON leaves nulls out: the line of an entry without a delay level has no columns of levels.
     scheduled = F.when(F.col("delay_level_ms").isNotNull(), F.col("scheduled_at")).alias("scheduled_at")
     kept = ("delay_level_ms", "destination", "max_lateness_ms", "source", "place")

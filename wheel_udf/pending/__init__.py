@@ -5,13 +5,14 @@ move, reroute) adds to the slot store. The running job is not involved; any proc
 
     question or action                                   function              module
     which entries are pending now, or were at a time?    pending               entries
+    how many entries are pending?                        count_pending         entries
     how many rows are in the store (no data read)?       stored                entries
     how much falls due when?                             forecast              entries
     what happened to this id?                            history_of            history, in_topics
     which operations of a purgatory are pending?         operations_pending    operations
     what happened to this operation?                     operation_history_of  operation_history
     cancel, move, reroute by id or by predicate          acts.cancel, ...      acts
-                                                         (reads of Spark's state: state)
+                                                         (reads of Spark's state: state; of the slot store: in_store)
 
     direct    Spark's state -----------------------------> entries
     tiered    Spark's state (near) + slot store (far) ---> entries <--- acts adds rows to the store
@@ -34,13 +35,16 @@ if TYPE_CHECKING:
     )
     from wheel_udf.pending.entries import (
         PendingWork as PendingWork,
+        count_pending as count_pending,
         forecast as forecast,
         pending as pending,
-        read_to as read_to,
         stored as stored,
     )
     from wheel_udf.pending.history import (
         history_of as history_of,
+    )
+    from wheel_udf.pending.in_store import (
+        read_to as read_to,
     )
     from wheel_udf.pending.operation_history import (
         operation_history_of as operation_history_of,
@@ -58,9 +62,10 @@ else:
     __getattr__, __dir__ = exports(
         __name__,
         {
-            "entries": ("PendingWork", "forecast", "pending", "read_to", "stored"),
+            "entries": ("PendingWork", "count_pending", "forecast", "pending", "stored"),
             "audit": ("has_id", "records_without", "take_over"),
             "history": ("history_of",),
+            "in_store": ("read_to",),
             "operation_history": ("operation_history_of",),
             "operations": ("operations_pending",),
             "state": ("from_state", "heads_of", "in_state", "remembered"),

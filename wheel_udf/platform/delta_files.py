@@ -74,6 +74,11 @@ class FileList:
         self._files: dict[str, File] = {}
         self.unsigned: list[int] = []
 
+    @property
+    def version(self) -> int | None:
+        """The version of the table that the last call of :meth:`current` has found; None before the first call."""
+        return self._version
+
     def current(self) -> Mapping[str, File]:
         """The files as they are now; the next call changes the returned mapping."""
         known = self._version

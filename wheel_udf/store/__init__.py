@@ -20,8 +20,9 @@ hand-overs and :mod:`wheel_udf.pending`, and the head of the log (version, curso
     slot_store   SlotStore: the reader, and append, drop, rearrange, each one atomic commit
     head         cursor, clock and batches of a version, from its log: Head, Partition, Appended
     versions     which entries that leave a slot are still valid
+    repeated     which id hashes occur more than once: only their versions are compared
 
-May import: common, wheel, platform, clock, commands, stream, delivery; pyspark, delta (``layout`` runs on executors: numpy only).
+May import: common, wheel, platform, clock, commands, stream, delivery; pyspark, delta (``layout`` and ``repeated`` run on executors: numpy and pyarrow only).
 """
 
 from __future__ import annotations
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
     from wheel_udf.store.lease import (
         store_lease as store_lease,
     )
+    from wheel_udf.store.repeated import (
+        repeated_hashes as repeated_hashes,
+    )
     from wheel_udf.store.slot_store import (
         SlotStore as SlotStore,
     )
@@ -62,6 +66,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.store.versions import (
         VERSION as VERSION,
+        no_verdicts as no_verdicts,
         verdicts as verdicts,
         with_version as with_version,
     )
@@ -74,7 +79,8 @@ else:
             "slot_store": ("SlotStore",),
             "head": ("Appended", "CURSOR", "ClockOf", "Head", "Partition"),
             "lease": ("store_lease",),
+            "repeated": ("repeated_hashes",),
             "table": ("DEFAULT_KEEP_MS", "STORE_SCHEMA"),
-            "versions": ("VERSION", "verdicts", "with_version"),
+            "versions": ("VERSION", "no_verdicts", "verdicts", "with_version"),
         },
     )

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
@@ -236,6 +236,14 @@ class StoreLayout:
             GeometryError: The store has no such level.
         """
         return level > NEAR and slot * self.width_ms(level) < cursor_ms
+
+    def reached_column(self, level: Column, slot: Column, cursor_ms: int) -> Column:
+        """:meth:`reached` as a Spark expression; compares slots only, so a filter by it selects whole partitions."""
+        from pyspark.sql import Column, functions as F
+
+        bounds = [(far, -(-int(cursor_ms) // self.width_ms(far))) for far in self.far_levels]
+        found = [(level == far) & (slot < F.lit(bound).cast("long")) for far, bound in bounds]
+        return reduce(Column.__or__, found)
 
     # ---- places: plain int -------------------------------------------------------------------------------------------
 

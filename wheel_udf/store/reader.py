@@ -7,6 +7,7 @@
     added_since   rows added after a version              reads only the files that were added
     near_stream   near rows as a stream                   each row once
     partitions    files, rows and bytes per partition     from the log, O(changes since the last call)
+    contents      head and partitions of one version      likewise
 """
 
 from __future__ import annotations
@@ -107,6 +108,13 @@ class StoreReader:
             for number, more in enumerate((1, file.rows, file.bytes)):
                 total[number] += more
         return [Partition(*place, *total) for place, total in sorted(totals.items())]
+
+    def contents(self) -> tuple[Head, list[Partition]]:
+        """Returns the head and the partitions of one version, the current one; from the log, without reading data."""
+        partitions, head = self.partitions(), self.head()
+        if head.version != self._files.version:
+            head = self.head(version=self._files.version)
+        return head, partitions
 
     def require_untouched(self, owner: str) -> None:
         """Checks that no other writer has changed rows since this object first read the list of files.

@@ -19,7 +19,7 @@ its transaction, and a start drops whatever is still in slots that the cursor ha
 No command is lost between store and wheel: a CANCEL committed before step 3 is compared in step 2 or in the check; a CANCEL committed after step 3
 reaches the wheel after the entry. Both are in the log of the same table, which the wheel reads in order.
 
-Cost: one pass over the reached slots and over the id hashes of the store.
+Cost: one pass over the reached slots and over the id hashes of the store; a second one if an id that leaves has several versions.
 """
 
 from __future__ import annotations
@@ -67,18 +67,19 @@ class Moving:
 
     Attributes:
         leaving: The entries that leave the far slots for the near side.
-        ended: Those of them that a higher version has replaced or cancelled.
+        ended: Those of them that a higher version has replaced or cancelled; None if there are none.
         rows: All rows to write, each in its place.
     """
 
     leaving: DataFrame
-    ended: DataFrame
+    ended: DataFrame | None
     rows: DataFrame
 
     def close(self) -> None:
         """Releases the cached frames."""
-        self.ended.unpersist()
-        self.leaving.unpersist()
+        for frame in (self.ended, self.leaving):
+            if frame is not None:
+                frame.unpersist()
 
 
 def prepare(store: SlotStore, head: Head, reached: Sequence[Partition], cursor_ms: int) -> Moving | None:
@@ -92,14 +93,22 @@ def prepare(store: SlotStore, head: Head, reached: Sequence[Partition], cursor_m
     """
     if not reached:
         return None
-    rows = store.rows(version=head.version)
+    rows, layout = store.rows(version=head.version), store.layout
     here = in_partitions(reached)
     near = F.col("deliver_at_ms") < cursor_ms
     leaving = rows.where(here & near).withColumn("uid", F.monotonically_increasing_id()).persist()
-    # Compared with all other rows, because an entry that stays in a reached slot can be a higher version of one that leaves.
-    ended = verdicts(leaving, rows.where(~(here & near))).persist()
-    later = to_lower_levels(store.layout, rows.where(here & ~near), cursor_ms)
-    return Moving(leaving, ended, _placed(store.layout, later, leaving, ended, cursor_ms))
+    # Divided by partition, so that of the many far rows only the hashes are read: all of them are entries, and have versions.
+    is_far = F.col("level") > NEAR
+    others = rows.where(is_far & ~here).unionByName(with_version(rows.where(~is_far)))
+    later = None
+    if any((p.slot + 1) * layout.width_ms(p.level) > cursor_ms for p in reached):
+        # An entry that stays in a reached slot can be a higher version of one that leaves.
+        staying = rows.where(here & ~near)
+        others = others.unionByName(staying)
+        later = to_lower_levels(layout, staying, cursor_ms)
+    ended = verdicts(leaving, others)
+    ended = None if ended is None else ended.persist()
+    return Moving(leaving, ended, _placed(layout, later, leaving, ended, cursor_ms))
 
 
 def to_lower_levels(layout: StoreLayout, later: DataFrame, cursor_ms: int) -> DataFrame:
@@ -110,17 +119,23 @@ def to_lower_levels(layout: StoreLayout, later: DataFrame, cursor_ms: int) -> Da
 
 def news_since(store: SlotStore, head: Head, leaving: DataFrame) -> bool:
     """Whether commands on the leaving ids were committed after the version of `head`."""
+    if store.head().version == head.version:
+        return False
     new = with_version(store.added_since(head.version))
     ids = F.broadcast(leaving.select("id_hash").distinct())
     return not new.join(ids, "id_hash", "left_semi").isEmpty()
 
 
 def _placed(
-    layout: StoreLayout, later: DataFrame, leaving: DataFrame, ended: DataFrame, cursor_ms: int
+    layout: StoreLayout,
+    later: DataFrame | None,
+    leaving: DataFrame,
+    ended: DataFrame | None,
+    cursor_ms: int,
 ) -> DataFrame:
     """Returns all rows that a hand-over writes, each in its place."""
     due = F.col("deliver_at_ms")
-    going = leaving.join(F.broadcast(ended.select("uid")), "uid", "left_anti")
+    going = leaving if ended is None else leaving.join(F.broadcast(ended.select("uid")), "uid", "left_anti")
     going = going.withColumns(
         {
             "level": F.lit(NEAR),
@@ -130,6 +145,15 @@ def _placed(
             "seq_given": F.lit(True),
         }
     )
+    names = STORE_SCHEMA.names
+    rows = going.select(names)
+    if later is not None:
+        rows = later.select(names).unionByName(rows)
+    return rows if ended is None else rows.unionByName(_ends(layout, ended, cursor_ms))
+
+
+def _ends(layout: StoreLayout, ended: DataFrame, cursor_ms: int) -> DataFrame:
+    """Returns the rows that tell the wheel of entries that have ended, and the marks that the cancelled ones leave."""
     newest = layout.slot_of(NEAR, cursor_ms - 1, cursor_ms)
     gone = version_rows(ended, level=NEAR, slot=newest, act=F.col("act"), version=("seq", "amend", "op"))
     own = version_rows(
@@ -139,5 +163,4 @@ def _placed(
         act=F.lit(COMMAND),
         version=("own_seq", "own_amend", None),
     )
-    names = STORE_SCHEMA.names
-    return later.select(names).unionByName(going.select(names)).unionByName(gone).unionByName(own)
+    return gone.unionByName(own)

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.common import TransferError
 from wheel_udf.pending import PendingWork, read_to
-from wheel_udf.store import SlotStore, is_far_column, verdicts
+from wheel_udf.store import SlotStore, is_far_column, no_verdicts, verdicts, with_version
 from wheel_udf.stream import shard_keys, shard_of_id
 from wheel_udf.transfer.content import FINISH
 from wheel_udf.transfer.ranks import amend_of, op_of, rank_of
@@ -90,7 +90,8 @@ def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int, m
     _require_read(store, version)
     far, others = _far_and_others(store)
     _require_told(store, far, heads)
-    gone = verdicts(far, others).persist()
+    found = verdicts(far, others)
+    gone = (no_verdicts(far) if found is None else found).persist()
     counts = _ends(gone, heads, shards)
     left = far.join(F.broadcast(gone.select("uid")), "uid", "left_anti") if counts else far
     late = _late_acts(left, memory, clock_ms)
@@ -162,7 +163,7 @@ def _far_and_others(store: SlotStore) -> tuple[DataFrame, DataFrame]:
         # Leaves out what was handed over and is not dropped yet.
         is_far &= F.col("deliver_at_ms") >= head.cursor_ms
     far = rows.where(is_far).withColumn("uid", F.monotonically_increasing_id()).persist()
-    return far, rows.where(~is_far_column(F.col("level")))
+    return far, with_version(rows.where(~is_far_column(F.col("level"))))
 
 
 def _entries(rows: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ from tests.delta.tiered.test_keeper import LAYOUT, World
 from tests.spark.streams import T0_MS, at_ms
 from wheel_udf.commands import Contract
 from wheel_udf.common.errors import ActError
-from wheel_udf.pending import PendingWork, acts, entries, history_of, pending
+from wheel_udf.pending import PendingWork, acts, history_of, in_store, pending
 from wheel_udf.pending.acts import Picked
 from wheel_udf.store.slot_store import SlotStore
 
@@ -64,7 +64,7 @@ def test_a_user_without_a_name_moves_an_entry_once_and_is_recorded_by_number(
     assert acts.move(world.spark, work_of(world), A, to="deliver_at + interval 1 hour") == 1
     moved = {"a": (at_ms(500 + 3_600), "out"), "b": (at_ms(9_000), "out")}
     assert waiting(world) == moved
-    monkeypatch.setattr(entries, "_FEW_ROWS", -1)
+    monkeypatch.setattr(in_store, "_FEW_ROWS", -1)
     assert waiting(world) == moved, "also in a store of many rows"
     assert recorded(world) == [("move", "schedule_id in ['a']", "to deliver_at + interval 1 hour", 1, 0)]
     assert acts.audit(world.spark, world.store).first()["by"].startswith("uid ")

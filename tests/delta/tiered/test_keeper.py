@@ -14,6 +14,7 @@ from tests.spark.streams import T0_MS, at_ms
 from wheel_udf.common.errors import StoreError
 from wheel_udf.pending import acts
 from wheel_udf.platform import Transaction
+from wheel_udf.store import intake
 from wheel_udf.store.layout import INBOX, MARKS, NEAR, StoreLayout
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tiered import hand_over, keeper as store_keeper
@@ -101,6 +102,7 @@ def test_small_batches_wait_in_one_file_each_and_are_placed_together_unseen_by_t
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_keeper, "_INBOX_FILES", 2)
+    monkeypatch.setattr(store_keeper, "_JOINED_FILES", 2)
     world.take_in(("first", "schedule", 1, 100))
     assert world.keeper.tidy() == 0
     for number, due_s in enumerate((30, 500, 9_000)):
@@ -135,6 +137,7 @@ def test_a_hand_over_comes_between_two_partitions_whose_files_are_joined(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_keeper, "_INBOX_FILES", 2)
+    monkeypatch.setattr(store_keeper, "_JOINED_FILES", 2)
     world.take_in(("first", "schedule", 1, 1), ("b", "schedule", 1, 9_000), ("due", "schedule", 1, 30))
     world.keeper._empty_inbox()
     world.take_in(("c", "schedule", 1, 2), ("d", "schedule", 1, 9_000), ("due too", "schedule", 1, 31))
@@ -328,6 +331,17 @@ def test_a_cancel_in_flight_ends_the_entry_on_its_way_from_the_store_to_the_stat
         (NEAR, MOVED, "other", 1),
         (NEAR, GONE_CANCELLED, "soon", 2),
     ]
+
+
+def test_of_ids_that_share_a_hash_each_is_compared_with_its_own_versions_only(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "id_hash", lambda _: F.lit(7).cast("long"))
+    world.take_in(("a", "schedule", 1, 25), ("b", "schedule", 5, 26), ("c", "schedule", 9, 9_000))
+    world.take_in(("d", "schedule", 3, 27), ("d", "cancel", 3, None), ("e", "cancel", 8, None))
+    world.keeper.step(at_ms(16))
+    moved = [(act, name, seq) for act, name, seq in world.near() if act in (MOVED, GONE_CANCELLED)]
+    assert sorted(moved) == sorted([(MOVED, "a", 1), (MOVED, "b", 5), (GONE_CANCELLED, "d", 3)])
 
 
 def test_a_cancel_of_its_seq_ends_an_entry_that_someone_has_moved(world: World) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession, functions as F
 
-from wheel_udf.store.layout import StoreLayout
+from wheel_udf.store.layout import INBOX, MARKS, NEAR, StoreLayout
 from wheel_udf.wheel.geometry import INT64_MAX, INT64_MIN, Wheel
 
 YEAR_9999 = 253_402_300_799_999
@@ -95,3 +95,23 @@ def test_the_columns_are_jvm_expressions_with_no_python_in_the_plan(spark: Spark
     level = layout.level_column(F.col("id"), 0)
     frame = spark.range(4).select(level, layout.slot_column(level, F.col("id"), 0))
     assert "Python" not in frame._jdf.queryExecution().optimizedPlan().toString()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=StoreLayout.fingerprint)
+def test_int_and_column_agree_on_which_partitions_a_cursor_has_reached(
+    spark: SparkSession, layout: StoreLayout
+) -> None:
+    cursors = sorted({cursor for cursor, _ in hostile_pairs(layout)})
+    for cursor in cursors[:: max(1, len(cursors) // 3)]:
+        places = [(level, slot) for level in (NEAR, MARKS, INBOX) for slot in (-1, 0)]
+        places += [
+            (level, cursor // layout.width_ms(level) + step)
+            for level in layout.far_levels
+            for step in (-1, 0, 1)
+        ]
+        places = [(level, slot) for level, slot in places if INT64_MIN <= slot <= INT64_MAX]
+        frame = spark.createDataFrame(places, "level int, slot long")
+        column = layout.reached_column(F.col("level"), F.col("slot"), cursor)
+        assert [row[0] for row in frame.select(column).collect()] == [
+            layout.reached(level, slot, cursor) for level, slot in places
+        ]
