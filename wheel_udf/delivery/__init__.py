@@ -17,7 +17,7 @@ tables, Kafka topics or files; one :class:`BatchReport` per batch; the hint, whi
         |                    |-- own sinks   classes of users: module:Class                       own_sink
         |                    `-- KafkaSink   one write for all topics, at least once              kafka_sink, kafka_record
         |                          `-- single rows that Kafka would refuse --> rejects: undeliverable
-        |-- ahead rows --- checked likewise --> sender, Kafka at the due time                       punctual, sender, parcels, producers
+        |-- ahead rows --- checked likewise --> sender, Kafka at the due time                       punctual, packing, sender, sender_note, parcels, producers
         `-- rejects -----------------------------------------------> one write, last              batch_writer
 
     progress, summary    texts: the line of a batch, the account of a run
