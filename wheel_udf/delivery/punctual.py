@@ -114,7 +114,7 @@ class PunctualDelivery:
         self._packer = Packer(facts, destinations)
         self._lags_ms: deque[int] = deque(maxlen=_BATCHES_SEEN)
         self._posted = ""
-        self._closing, self._ends = threading.Lock(), threading.Event()
+        self._posting, self._closing, self._ends = threading.Lock(), threading.Lock(), threading.Event()
         self._threads: list[threading.Thread] = []
         if not board.claim_sender(facts.frame):
             what, hint = "this frame is being delivered already", "make another one with schedule(...)"
@@ -147,18 +147,25 @@ class PunctualDelivery:
             self.sender.wake()
             for thread in self._threads:
                 thread.join()
-            if self.sender.fault is None:
-                self.sender.turn()
-                self.sender.flush(_FLUSH_S)
-            self._note.write(self.sender.confirmed())
-            self.sender.purge()
-            self._board.release_sender(self._facts.frame)
-            atexit.unregister(self.close)
+            try:
+                if self.sender.fault is None:
+                    self.sender.turn()
+                    self.sender.flush(_FLUSH_S)
+                self._note.write(self.sender.confirmed())
+            except Exception as fault:  # noqa: BLE001  # a note that is lost costs repetitions
+                _log.warning("what punctual delivery has sent cannot be noted: %s", fault)
+            finally:
+                self.sender.purge()
+                with self._posting:
+                    self._board.release_sender(self._facts.frame)
+                atexit.unregister(self.close)
 
     # --- batches ---------------------------------------------------------------------------------------------------------
 
     def require_sending(self) -> None:
-        """Raises SinkError if the sender has failed."""
+        """Raises SinkError if the sender has failed, or is closed."""
+        if self._ends.is_set():
+            raise SinkError("punctual delivery has ended", hint="the query was stopped, or the program ends")
         if self.sender.fault is not None:
             raise SinkError(
                 f"punctual delivery has failed: {self.sender.fault}",
@@ -220,16 +227,22 @@ class PunctualDelivery:
                 self._post()
                 if posts % self._note_every == 0:
                     self._note.write(self.sender.confirmed())
-            except OSError as fault:
+            except Exception as fault:  # noqa: BLE001  # a file system of Hadoop raises what it likes; the next try is a moment later
                 _log.warning("the news of punctual delivery cannot be written: %s", fault)
 
     def _post(self) -> None:
-        rows, octets = self.sender.free
-        news = SenderNews(self.ahead_ms, rows, octets, self.sender.confirmed())
-        sending = Sending(news.to_text(), int(self.sender.fault is not None))
-        if (text := repr(sending)) != self._posted:
-            self._board.post_sending(self._facts.frame, sending)
-            self._posted = text
+        # One after the other: of two threads the one with the older news would else be the last, and what it has posted would stay.
+        with self._posting:
+            if (
+                self._ends.is_set()
+            ):  # a batch that outlives its query has a successor, whose news these are not
+                return
+            rows, octets = self.sender.free
+            news = SenderNews(self.ahead_ms, rows, octets, self.sender.confirmed())
+            sending = Sending(news.to_text(), int(self.sender.fault is not None))
+            if (text := repr(sending)) != self._posted:
+                self._board.post_sending(self._facts.frame, sending)
+                self._posted = text
 
 
 def _interval_ms(trigger: str) -> int | None:
