@@ -42,7 +42,8 @@ class PunctualWorld:
     def __post_init__(self) -> None:
         (self.folder / "in").mkdir()
         self.client = KafkaWorld(self.bootstrap)
-        stamped = {"message.timestamp.type": "LogAppendTime"}
+        any_time = {f"message.timestamp.{word}.max.ms": str(2**63 - 1) for word in ("before", "after")}
+        stamped = {"message.timestamp.type": "LogAppendTime"} if self.by_broker else any_time
         create_topics(self.bootstrap, [OUT], partitions=2, config=stamped)
 
     @property

@@ -32,7 +32,7 @@ def test_a_tiered_job_that_is_killed_with_rows_in_flight_near_and_far_delivers_e
         with JobProcess(tmp_path, world.config) as job:
             world.send("spread", (30 + number for number in range(ROWS)))
             job.wait_until(lambda: world.client.count("out") > 5, "some are sent")
-            assert 0 < job.in_flight < job.pending, job.told()
+            job.wait_until(lambda: 0 < job.in_flight < job.pending, "some are in flight, some are not")
             job.kill()
         with JobProcess(tmp_path, world.config) as job:
             world.send("second", [20, 40, 80])
