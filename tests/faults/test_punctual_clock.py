@@ -1,4 +1,8 @@
-"""The wall clock steps while rows are in flight: the sender holds them after a step back, and sends each once after a step forward."""
+"""The wall clock steps while rows are in flight: the sender holds them after a step back, and sends each once after a step forward.
+
+All steps are behind the real time. The threads of Kafka's client wait for instants of the wall clock: with one that only they see as later, the
+kernel would let them wait for as long as it is ahead.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,14 @@ from wheel_udf.testing import LocalKafka
 if TYPE_CHECKING:
     from pathlib import Path
 
-MINUTE = timedelta(minutes=1)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
 def test_rows_in_flight_wait_for_a_clock_that_was_set_back_and_come_once_when_it_is_set_forward(
     tmp_path: Path,
 ) -> None:
     with LocalKafka(tmp_path / "broker") as broker, WallClock(tmp_path / "clock") as clock:
+        clock.move(-HOUR)
         world = PunctualWorld(
             tmp_path,
             broker.bootstrap,
