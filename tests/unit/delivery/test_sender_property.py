@@ -28,7 +28,7 @@ ops = st.one_of(
     st.tuples(st.just("move"), st.sampled_from((0, 1, 30, 100, 400)) | st.integers(0, 300)),
     st.tuples(st.just("move"), st.sampled_from((-10_000, -400, -50, -1, 10_000))),
     st.tuples(st.just("acknowledge"), st.integers(1, 8)),
-    st.tuples(st.sampled_from(("turn", "note", "crash", "stop", "refuse")), st.none()),
+    st.tuples(st.sampled_from(("turn", "note", "crash", "repair", "stop", "refuse")), st.none()),
 )
 
 
