@@ -79,6 +79,7 @@ def test_a_broker_that_is_down_for_longer_than_the_producer_tries_fails_the_quer
     assert max(copies.values()) <= 2
 
 
+@pytest.mark.usefixtures("_not_in_a_share")
 def test_a_query_whose_sender_has_failed_starts_again_by_itself_and_delivers_everything_once_the_broker_is_back(
     tmp_path: Path,
 ) -> None:
@@ -107,6 +108,7 @@ def test_a_query_whose_sender_has_failed_starts_again_by_itself_and_delivers_eve
         assert world.copies().keys() == world.ids
 
 
+@pytest.mark.usefixtures("_not_in_a_share")
 def test_a_broker_that_stands_still_by_turns_delays_rows_and_loses_and_repeats_none(tmp_path: Path) -> None:
     with LocalKafka(tmp_path / "broker") as broker:
         world = PunctualWorld(tmp_path, broker.bootstrap)

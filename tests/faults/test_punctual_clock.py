@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.faults.job_process import JobProcess
 from tests.faults.punctual_world import PunctualWorld
 from tests.faults.test_wall_clock import SETTINGS
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
+@pytest.mark.usefixtures("_not_in_a_share")
 def test_rows_in_flight_wait_for_a_clock_that_was_set_back_and_come_once_when_it_is_set_forward(
     tmp_path: Path,
 ) -> None:
