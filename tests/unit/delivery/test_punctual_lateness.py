@@ -88,6 +88,7 @@ class TimeLine:
         self._pass(self.now_ms + BATCH_MS // 2)
         handed = {row["schedule_id"]: row["deliver_at_ms"] - T0 for row in rows_of(step.handed)}
         self.sender.give(self.batches, [(self.broker, parcel(handed))] if handed else [])
+        assert self.punctual is None or self.sender.held[0] <= self.punctual.rows, "more than it has room for"
         self._pass(self.now_ms + BATCH_MS // 2)
         for row in rows_of(step.fired):
             self._came(row["schedule_id"])
