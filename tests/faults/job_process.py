@@ -27,6 +27,7 @@ _POLL_S = 0.2
 _COUNT = r"([\d,]+)"
 _BATCH = re.compile(rf"batch +{_COUNT} \| in +{_COUNT} \| fired +{_COUNT} \| ")
 _PENDING = re.compile(rf"(?:pending|near|far) +{_COUNT}")
+_IN_FLIGHT = re.compile(rf" in flight {_COUNT}")
 _SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
@@ -145,6 +146,13 @@ class JobProcess:
         """How many entries are pending, as the last batch says."""
         return self._counts()[-1][2] if self._counts() else 0
 
+    @property
+    def in_flight(self) -> int:
+        """How many of them the sender has, as the last batch says; 0 without punctual delivery."""
+        batches = [line for line in self.lines if _BATCH.match(line.strip())]
+        found = _IN_FLIGHT.search(batches[-1]) if batches else None
+        return _number(found[1]) if found else 0
+
     def _counts(self) -> list[tuple[int, int, int]]:
         """Of each batch: commands, fired rows, pending entries."""
         found = []
@@ -188,12 +196,31 @@ class JobProcess:
         """Waits for a line that holds a text."""
         self.wait_until(lambda: any(text in line for line in self.lines), text)
 
+    def run_for(self, span_s: float) -> None:
+        """Lets time pass, while the job runs."""
+        until = time.monotonic() + span_s
+        self.wait_until(lambda: time.monotonic() >= until, f"{span_s} s", patience_s=2 * span_s + 60)
+
     def told(self) -> str:
         """The end of what the job has said and logged."""
         log = (self._folder / "log").read_text(errors="replace")
         return "\n".join([*self.lines[-40:], "---- log", log[-6_000:]])
 
     # ---- what is done to it ------------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """Kills all of its processes at once (``kill -9``)."""
+        end_session(self._process.pid)
+        self._process.wait()
+
+    def wait_for_end(self) -> int:
+        """Waits until it ends by itself; returns its exit code."""
+        try:
+            code = self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the job does not end\n{self.told()}") from None
+        self._reader.join(PATIENCE_S)
+        return code
 
     def freeze(self) -> None:
         """Stops all of its processes, as a machine that goes to sleep; returns when they stand."""
@@ -212,12 +239,7 @@ class JobProcess:
     def end(self) -> int:
         """Asks it to end, with SIGTERM; returns its exit code."""
         self._process.terminate()
-        try:
-            code = self._process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"the job does not end\n{self.told()}") from None
-        self._reader.join(PATIENCE_S)
-        return code
+        return self.wait_for_end()
 
 
 def _number(text: str) -> int:

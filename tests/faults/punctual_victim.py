@@ -32,7 +32,7 @@ from wheel_udf import (
     schedule,
 )
 from wheel_udf.commands.kafka_presets import kafka_commands
-from wheel_udf.delivery import punctual, sender
+from wheel_udf.delivery import packing, punctual, sender, sender_note
 from wheel_udf.platform import explain
 
 HANDED_OVER: Final = "after the hand-over, nothing sent"
@@ -76,14 +76,15 @@ def put_traps(start: int) -> None:
     _around(sender.Sender, "give", after=lambda given: _handed(given[2]))
     _around(sender.Sender, "settle", after=lambda _: _TRAP.passes(NOT_NOTED))
     _around(sender._Sent, "acknowledged", before=lambda given: _acknowledged(given[2].key(), mine))
-    _around(punctual.PunctualDelivery, "_write_note", after=lambda given: _noted(given[0].sender))
-    kept, made = punctual.Producers.of, {}
+    _around(sender_note.SenderNote, "write", after=lambda _: _noted())
+    _around(punctual.PunctualDelivery, "start", before=lambda given: _SENDERS.append(given[0].sender))
+    kept, made = packing.Producers.of, {}
 
     def trapped(self: Any, *where: Any) -> Any:
         producer = kept(self, *where)
         return made.setdefault(id(producer), _Counting(producer, mine))
 
-    punctual.Producers.of = trapped  # type: ignore[method-assign]
+    packing.Producers.of = trapped  # type: ignore[method-assign]
 
 
 class _Counting:
@@ -105,6 +106,7 @@ class _Counting:
 
 
 _SENT: Final[list[bytes]] = []
+_SENDERS: Final[list[Any]] = []
 
 
 def _handed(parcels: Any) -> None:
@@ -117,8 +119,8 @@ def _acknowledged(key: bytes, mine: bytes) -> None:
         _TRAP.passes(NOT_CONFIRMED)
 
 
-def _noted(source: Any) -> None:
-    if len(_SENT) == ROWS and not source.held[0]:
+def _noted() -> None:
+    if len(_SENT) == ROWS and not _SENDERS[-1].held[0]:
         _TRAP.passes(NOT_READ)
 
 

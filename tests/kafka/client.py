@@ -89,6 +89,11 @@ class KafkaWorld:
             rows = reader.read(count, patience_s)
         return [Row(m.key(), m.value(), m.headers() or [], m.partition()) for m in sorted(rows, key=_place)]
 
+    def messages(self, topic: str) -> list[Message]:
+        """As :meth:`everything`, as confluent-kafka has them: with their timestamps."""
+        with _Reader(self.bootstrap, topic) as reader:
+            return sorted(reader.read(sum(reader.ends()), PATIENCE_S), key=_place)
+
     def everything(self, topic: str) -> list[Row]:
         """All records that the topic holds at this moment."""
         return self.consume(topic, self.count(topic))

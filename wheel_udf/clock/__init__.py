@@ -10,7 +10,7 @@ shard notes its next due time.
     clocks.py      settings of a clock: event | processing | simulated | store
                         |
     source.py      Spark data source `wheel-clock`:  offset (instant, counter) --> one row per shard --> stream/
-                        ^                                                                              |
+    answers.py          ^    what the answers say: due, called by the sender, the watermark            |
                         | "earliest due: 12:00:05"                                                      v
     due_board.py   hint board: one small file per shard <------ last answer of each shard ------ stream/, delivery/
 

@@ -62,10 +62,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from wheel_udf.clock.answers import earliest_due_ms, is_due, sender_calls, watermark_ms
 from wheel_udf.clock.clocks import Clock, EventClock, SimulatedClock, StoreClock, clock_from_json
 from wheel_udf.clock.due_board import Answer, HintBoard, Sending
 from wheel_udf.clock.shares import shares_of
-from wheel_udf.wheel import SenderNews
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -196,7 +196,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 offer = self._bounded(start, answers) if self.bounded else self._unbounded(start, answers)
             # Bounded input ends without waiting for what is due later.
             calls = sending if not self.bounded else None
-            if offer == start and calls is not None and _calls(calls, answers, wall_clock_ms()):
+            if offer == start and calls is not None and sender_calls(calls, answers, wall_clock_ms()):
                 offer = self._tick(start)
             offer = self._with_acts(start, offer)
         if sending is not None and offer != start:
@@ -266,12 +266,12 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _unbounded(self, start: Offset, answers: Mapping[int, Answer]) -> Offset:
         if len(answers) < self.shards:
             return self._tick(start)
-        next_due_ms = _next_due_ms(answers)
+        next_due_ms = earliest_due_ms(answers)
         if isinstance(self.clock, SimulatedClock):
             return self._simulated(start, next_due_ms)
         if elapsed_ms() - self.offered_at_ms >= self.clock.heartbeat_ms:
             return self._tick(start)
-        return self._tick(start) if _is_due(answers, self._now_ms(answers)) else start
+        return self._tick(start) if is_due(answers, self._now_ms(answers)) else start
 
     def _simulated(self, start: Offset, next_due_ms: int | None) -> Offset:
         """The next instant of a list, or the first step at which something is due; then ``until``."""
@@ -302,7 +302,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stated_ms = wall_clock_ms() if published.clock_ms is None else published.clock_ms
         standing_ms = start.get("instant_ms", INSTANT_BEFORE_ALL_MS)
         now_ms = max(standing_ms, min(stated_ms, published.cursor_ms - 1))
-        next_due_ms = _next_due_ms(answers)
+        next_due_ms = earliest_due_ms(answers)
         until_ms = published.until_ms
         moves = (
             len(answers) < self.shards
@@ -310,7 +310,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             or (next_due_ms is not None and next_due_ms <= now_ms)
             or elapsed_ms() - self.offered_at_ms >= clock.heartbeat_ms
             or (until_ms is not None and standing_ms < min(until_ms, now_ms))
-            or (sending is not None and _calls(sending, answers, now_ms))
+            or (sending is not None and sender_calls(sending, answers, now_ms))
         )
         if not moves:
             return start
@@ -334,12 +334,12 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.ended_input = True
             return {_MARK: start[_MARK] + 1, "instant_ms": until_ms}
         self.ended_input = True
-        left = _is_due(answers, _watermark_ms(answers))
+        left = is_due(answers, watermark_ms(answers))
         return {**start, _MARK: start[_MARK] + 1} if left else start
 
     def _now_ms(self, answers: Mapping[int, Answer]) -> int | None:
         """The time of a batch that is planned now; None if the watermark is not known."""
-        return _watermark_ms(answers) if isinstance(self.clock, EventClock) else wall_clock_ms()
+        return watermark_ms(answers) if isinstance(self.clock, EventClock) else wall_clock_ms()
 
     def _held(self, start: Offset, answers: Mapping[int, Answer]) -> Offset:
         """The latest instant that a shard has reached, if time is before it and another shard stands before it, too.
@@ -360,40 +360,6 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(self.clock, SimulatedClock):
             return {_MARK: counter}
         return {_MARK: counter, "instant_ms": self.clock.instant_of(counter)}
-
-
-def _next_due_ms(answers: Mapping[int, Answer]) -> int | None:
-    """Due time of the earliest pending entry of any shard; None if nothing is pending."""
-    return min((a.next_due_ms for a in answers.values() if a.next_due_ms is not None), default=None)
-
-
-def _calls(sending: Sending, answers: Mapping[int, Answer], now_ms: int) -> bool:
-    """Whether a sender is a reason for a batch at this instant."""
-    news = SenderNews.from_text(sending.news)
-    reach_ms, until_ms = now_ms + news.ahead_ms, news.present.until_ms
-    return sending.failed > 0 or any(
-        (a.beyond_ms is not None and a.beyond_ms <= reach_ms)
-        or (a.complete_ms is not None and a.complete_ms <= until_ms and a.batch_id <= news.present.batch)
-        for a in answers.values()
-    )
-
-
-def _watermark_ms(answers: Mapping[int, Answer]) -> int | None:
-    """The watermark, which is one for all shards; None if no shard knows one."""
-    return max((a.watermark_ms for a in answers.values() if a.watermark_ms is not None), default=None)
-
-
-def _is_due(answers: Mapping[int, Answer], now_ms: int | None) -> bool:
-    """Whether a shard would release something in a batch at this instant.
-
-    Each by its own clock, which may be ahead of the instant and of the other shards' clocks (a clock that was set back, ``until``). By the largest
-    clock of all, a shard with an earlier one would get tick after tick and release nothing.
-    """
-    return any(
-        a.next_due_ms is not None
-        and a.next_due_ms <= (a.clock_ms if now_ms is None else max(a.clock_ms, now_ms))
-        for a in answers.values()
-    )
 
 
 def wall_clock_ms() -> int:

@@ -15,9 +15,9 @@ tables, Kafka topics or files; one :class:`BatchReport` per batch; the hint, whi
         |                    |-- HttpSink    a POST per row, from the executors                   http_sink, http_sender, http_endpoint
         |                    |-- JdbcSink    one write for all tables, each row once              jdbc_sink, jdbc_tables
         |                    |-- own sinks   classes of users: module:Class                       own_sink
-        |                    `-- KafkaSink   one write for all topics, at least once              kafka_sink, kafka_record
+        |                    `-- KafkaSink   one write for all topics, at least once              kafka_sink, kafka_topics, kafka_record
         |                          `-- single rows that Kafka would refuse --> rejects: undeliverable
-        |-- ahead rows --- checked likewise --> sender, Kafka at the due time                       punctual, sender, parcels, producers
+        |-- ahead rows --- checked likewise --> sender, Kafka at the due time                       punctual, packing, sender, sender_note, parcels, producers
         `-- rejects -----------------------------------------------> one write, last              batch_writer
 
     progress, summary    texts: the line of a batch, the account of a run

@@ -53,6 +53,7 @@ from wheel_udf.delivery.kafka_record import (
     reject_records,
     size_bound,
 )
+from wheel_udf.delivery.kafka_topics import INTERNAL_TOPICS, Look, describe_and_make, look_at, topic_reason
 from wheel_udf.platform import TopicInfo, kafka_admin
 
 _PRODUCER_DEFAULTS: Final = {
@@ -64,17 +65,7 @@ _REFUSED_OPTIONS: Final = {
     "topic": "each row names its topic: leave it out",
     "kafka.transactional.id": "Spark's Kafka sink has no transactions: leave it out",
 }
-# Brokers accept no records for these topics from clients.
-_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _LOOKS: Final = 3
-
-
-@dataclass(frozen=True)
-class _Look:
-    """State of the topics of one write; two are equal if nothing has changed between them."""
-
-    infos: Mapping[str, TopicInfo]
-    reasons: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -144,9 +135,9 @@ class KafkaSink:
         if name is None:
             return "the Kafka sink of the rejects names no topic"
         info = kafka_admin.describe(spark, self.options, [name]).get(name)
-        if info is None and (self.create or destination is None) and name not in _INTERNAL_TOPICS:
+        if info is None and (self.create or destination is None) and name not in INTERNAL_TOPICS:
             return None
-        reason = _topic_reason(name, info)
+        reason = topic_reason(name, info)
         if reason is None and info is not None and destination is None:
             return self._rejects_reason(name, info)
         return reason
@@ -216,7 +207,7 @@ class KafkaSink:
         rows, left_out = self._checked(frame, look, largest_to, shape)
         return Sendable(rows, {name: self._limit(info) for name, info in look.infos.items()}, left_out)
 
-    def _send(self, frame: DataFrame, look: _Look, largest_to: Mapping[str, int], shape: Shape) -> LeftOut:
+    def _send(self, frame: DataFrame, look: Look, largest_to: Mapping[str, int], shape: Shape) -> LeftOut:
         rows, left_out = self._checked(frame, look, largest_to, shape)
         if look.infos:
             # Sorted by due time: a partition of the frame holds several shards, one after the other.
@@ -225,7 +216,7 @@ class KafkaSink:
         return left_out
 
     def _checked(
-        self, frame: DataFrame, look: _Look, largest_to: Mapping[str, int], shape: Shape
+        self, frame: DataFrame, look: Look, largest_to: Mapping[str, int], shape: Shape
     ) -> tuple[DataFrame, LeftOut]:
         """The rows that the topics take, and the others."""
         rows = frame.where(F.col("destination").isin(list(look.infos)))
@@ -240,7 +231,7 @@ class KafkaSink:
     def _write_rejects(self, frame: DataFrame) -> None:
         assert self.topic is not None, "missing_reason() was asked"
         spark = frame.sparkSession
-        infos, faults = self._describe_and_make(spark, [self.topic])
+        infos, faults = describe_and_make(spark, self.options, [self.topic])
         if faults:
             raise SinkError(faults[self.topic], field="topic", value=self.topic)
         self._produce(reject_records(frame, self.topic, self._limit(infos[self.topic])), infos.values())
@@ -253,33 +244,9 @@ class KafkaSink:
 
     # --- topics ----------------------------------------------------------------------------------------------------
 
-    def _look(self, spark: SparkSession, names: Collection[str]) -> _Look:
+    def _look(self, spark: SparkSession, names: Collection[str]) -> Look:
         """Describes topics before a write, and creates missing ones if the sink may."""
-        allowed = [name for name in names if name not in _INTERNAL_TOPICS]
-        if self.create:
-            infos, faults = self._describe_and_make(spark, allowed)
-        else:
-            infos, faults = kafka_admin.describe(spark, self.options, allowed), {}
-        reasons = {name: faults.get(name) or _topic_reason(name, infos.get(name)) for name in names}
-        refused = {name: reason for name, reason in reasons.items() if reason is not None}
-        return _Look({name: infos[name] for name in names if name not in refused}, refused)
-
-    def _describe_and_make(
-        self, spark: SparkSession, names: Collection[str]
-    ) -> tuple[dict[str, TopicInfo], dict[str, str]]:
-        """Describes topics and creates missing ones; returns the topics, and why some cannot be created."""
-        infos, faults = kafka_admin.describe(spark, self.options, names), {}
-        missing = [name for name in names if name not in infos]
-        for name in missing:
-            try:
-                kafka_admin.create(spark, self.options, name)
-            except SinkError as fault:
-                faults[name] = fault.what
-        # A cluster that is down raises here; one that refuses a name (by a policy, or a name similar to another's) does not.
-        made = kafka_admin.describe(spark, self.options, missing)
-        # A broker may not know yet about a topic that the controller has created; the producer waits until it does.
-        expected = {name: TopicInfo(partitions=1) for name in missing if name not in faults}
-        return {**infos, **expected, **made}, {name: why for name, why in faults.items() if name not in made}
+        return look_at(spark, self.options, names, create=self.create)
 
     def _rejects_reason(self, name: str, info: TopicInfo) -> str | None:
         if info.compacted:
@@ -337,12 +304,3 @@ class KafkaSink:
     def _option(self, name: str) -> str | None:
         # Like Spark, ignores the case of option names.
         return next((value for key, value in self.options.items() if key.lower() == name), None)
-
-
-def _topic_reason(name: str, info: TopicInfo | None) -> str | None:
-    """Returns why a topic takes no row at all; None if it takes rows."""
-    if name in _INTERNAL_TOPICS:
-        return f"the topic {name} is an internal topic of Kafka"
-    if info is None:
-        return f"the topic {name} is missing"
-    return f"writing to the topic {name} is not allowed" if info.may_write is False else None

@@ -8,8 +8,8 @@
 
 An option that librdkafka cannot take is refused, with a hint; so nothing is delivered with other settings than the config says.
 
-The defaults are those of Kafka's own client (acks=all, idempotence, two minutes of tries, a key's partition), except that records are not held
-back: ``linger.ms`` is 1. ``batch.size`` never exceeds half of the topic's own limit: librdkafka does not split a batch that a topic refuses.
+The defaults are those of Kafka's own client (acks=all, idempotence, two minutes of tries, at most a second between two tries to connect, a key's
+partition), except that records are not held back: ``linger.ms`` is 1. ``batch.size`` never exceeds half of the topic's own limit: librdkafka does not split a batch that a topic refuses.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "partitioner": "murmur2_random",
     "queue.buffering.max.kbytes": 2_147_483_647,
     "queue.buffering.max.messages": 0,
+    "reconnect.backoff.max.ms": 1_000,
+    "reconnect.backoff.ms": 50,
     "socket.nagle.disable": True,
 }
 _LOGIN: Final = re.compile(r"(Plain|Scram)LoginModule\s+required\b")
@@ -87,8 +89,19 @@ def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
     settings: dict[str, Any] = dict(_DEFAULTS)
     for name, value in given.items():
         settings |= _setting(name, value, given)
-    settings.setdefault("enable.idempotence", str(settings["acks"]) in ("all", "-1"))
+    settings.setdefault("enable.idempotence", _may_be_idempotent(settings))
+    if "reconnect.backoff.max.ms" not in given:
+        least_ms, most_ms = (
+            int(settings[name]) for name in ("reconnect.backoff.ms", "reconnect.backoff.max.ms")
+        )
+        settings["reconnect.backoff.max.ms"] = max(least_ms, most_ms)
     return settings
+
+
+def _may_be_idempotent(settings: Mapping[str, Any]) -> bool:
+    """Whether Kafka's own client would be idempotent without being told: it is, unless another option forbids it."""
+    in_flight = int(settings.get("max.in.flight.requests.per.connection", 5))
+    return str(settings["acks"]) in ("all", "-1") and str(settings.get("retries")) != "0" and in_flight <= 5
 
 
 def _setting(name: str, value: str, given: Mapping[str, str]) -> dict[str, Any]:

@@ -24,33 +24,24 @@ import atexit
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from wheel_udf.clock import HintBoard, Sending, wall_clock_ms
 from wheel_udf.common import ConfigError, SinkError, parse_duration_ms
-from wheel_udf.delivery.batch_writer import explained
-from wheel_udf.delivery.destinations import Destinations, LeftOut, shape_of
-from wheel_udf.delivery.kafka_record import timed_records
+from wheel_udf.delivery.destinations import Destinations, LeftOut
 from wheel_udf.delivery.kafka_sink import KafkaSink
-from wheel_udf.delivery.parcels import Parcel
-from wheel_udf.delivery.producers import Producers, require_client, settings_of
+from wheel_udf.delivery.packing import Packer
+from wheel_udf.delivery.producers import require_client, settings_of
 from wheel_udf.delivery.report import leaving_to
-from wheel_udf.delivery.sender import Producer, Sender
-from wheel_udf.platform import json_bytes, last_committed, local_folder, open_folder, parsed_json
-from wheel_udf.stream import DEFAULT_AHEAD_MS, FrameFacts, Punctual, ShardStatus, leaving_ahead
-from wheel_udf.wheel import Confirmed, LatenessHistogram, SenderNews, confirmed_of, text_of
+from wheel_udf.delivery.sender import Sender
+from wheel_udf.delivery.sender_note import SenderNote
+from wheel_udf.platform import last_committed, local_folder, open_folder
+from wheel_udf.stream import DEFAULT_AHEAD_MS, FrameFacts, Punctual, ShardStatus
+from wheel_udf.wheel import LatenessHistogram, SenderNews
 
-NOTE: Final = "wheel-sender.json"
-"""The file of a checkpoint with what its senders have confirmed."""
-
-_SENDERS_NOTED: Final = 4
-"""Of so many starts the confirmations are kept; one that is lost costs repetitions."""
 _POST_EVERY_S: Final = 0.1
 _NOTE_EVERY: Final = 10
 _NOTE_EVERY_REMOTE: Final = 50
@@ -107,8 +98,8 @@ class PunctualDelivery:
     ) -> None:
         assert facts.punctual is not None, "a frame with a sender"
         check_punctual(facts.punctual, destinations)
-        self._facts, self._settings, self._destinations = facts, facts.punctual, destinations
-        self._board, self._files = board, open_folder(checkpoint)
+        self._facts, self._settings = facts, facts.punctual
+        self._board, self._note = board, SenderNote(open_folder(checkpoint))
         self._note_every = _NOTE_EVERY if local_folder(checkpoint) is not None else _NOTE_EVERY_REMOTE
         committed = last_committed(checkpoint)
         since = 0 if committed is None else committed + 1
@@ -118,12 +109,12 @@ class PunctualDelivery:
             since,
             rows=0 if self._trigger_ms is None else facts.punctual.rows,
             octets=facts.punctual.bytes,
-            earlier=self._noted(since),
+            earlier=self._note.read(since),
         )
-        self._producers = Producers()
+        self._packer = Packer(facts, destinations)
         self._lags_ms: deque[int] = deque(maxlen=_BATCHES_SEEN)
-        self._posted = self._written = ""
-        self._closing, self._ends = threading.Lock(), threading.Event()
+        self._posted = ""
+        self._posting, self._closing, self._ends = threading.Lock(), threading.Lock(), threading.Event()
         self._threads: list[threading.Thread] = []
         if not board.claim_sender(facts.frame):
             what, hint = "this frame is being delivered already", "make another one with schedule(...)"
@@ -133,7 +124,7 @@ class PunctualDelivery:
         try:
             self._post()
             # Before the first batch: what an earlier note says of batches from `since` on, which are planned anew, must not be read again.
-            self._write_note()
+            self._note.write(self.sender.confirmed())
         except BaseException:
             board.release_sender(facts.frame)
             raise
@@ -156,18 +147,25 @@ class PunctualDelivery:
             self.sender.wake()
             for thread in self._threads:
                 thread.join()
-            if self.sender.fault is None:
-                self.sender.turn()
-                self.sender.flush(_FLUSH_S)
-            self._write_note()
-            self.sender.purge()
-            self._board.release_sender(self._facts.frame)
-            atexit.unregister(self.close)
+            try:
+                if self.sender.fault is None:
+                    self.sender.turn()
+                    self.sender.flush(_FLUSH_S)
+                self._note.write(self.sender.confirmed())
+            except Exception as fault:  # noqa: BLE001  # a note that is lost costs repetitions
+                _log.warning("what punctual delivery has sent cannot be noted: %s", fault)
+            finally:
+                self.sender.purge()
+                with self._posting:
+                    self._board.release_sender(self._facts.frame)
+                atexit.unregister(self.close)
 
     # --- batches ---------------------------------------------------------------------------------------------------------
 
     def require_sending(self) -> None:
-        """Raises SinkError if the sender has failed."""
+        """Raises SinkError if the sender has failed, or is closed."""
+        if self._ends.is_set():
+            raise SinkError("punctual delivery has ended", hint="the query was stopped, or the program ends")
         if self.sender.fault is not None:
             raise SinkError(
                 f"punctual delivery has failed: {self.sender.fault}",
@@ -190,62 +188,12 @@ class PunctualDelivery:
         """
         self.require_sending()
         rows_to, largest_to = leaving_to(statuses, "handed", "handed_largest")
-        left_out: list[LeftOut] = []
-        parcels: list[tuple[Producer, Parcel]] = []
+        parcels, left_out = self._packer.pack(frame, rows_to, largest_to)
         if rows_to:
-            ahead = leaving_ahead(frame, self._facts)
-            by_sink, unknown = self._by_sink(rows_to)
-            left_out.append(
-                _all_left_out(
-                    ahead, dict.fromkeys(unknown, "no destination of the allow-list matches"), rows_to
-                )
-            )
-            for sink, names in by_sink.items():
-                parcels += self._parcels(
-                    ahead, sink, {name: rows_to[name] for name in names}, largest_to, left_out
-                )
             self._lags_ms.append(max(0, wall_clock_ms() - max(row.clock_ms for row in statuses)))
         self.sender.give(batch_id, parcels)
         self._post()
-        return _joined(left_out)
-
-    def _parcels(
-        self,
-        ahead: DataFrame,
-        sink: KafkaSink,
-        rows_to: Mapping[str, int],
-        largest_to: Mapping[str, int],
-        left_out: list[LeftOut],
-    ) -> Iterable[tuple[Producer, Parcel]]:
-        shape = shape_of(self._facts)
-        found = sink.sendable(ahead, rows_to, largest_to=largest_to, shape=shape)
-        left_out += [
-            _all_left_out(ahead, found.left_out.reasons, rows_to),
-            replace(found.left_out, reasons={}),
-        ]
-        if not found.limits:
-            return []
-        table = timed_records(found.rows, shape).toArrow()
-        topics_of: dict[Producer, list[str]] = {}
-        for name, limit in found.limits.items():
-            topics_of.setdefault(self._producers.of(sink, limit), []).append(name)
-        if len(topics_of) == 1:
-            return [(producer, Parcel.of(table)) for producer in topics_of]
-        return [
-            (producer, Parcel.of(table.filter(pc.is_in(table["topic"], pa.array(names)))))
-            for producer, names in topics_of.items()
-        ]
-
-    def _by_sink(self, rows_to: Mapping[str, int]) -> tuple[dict[KafkaSink, list[str]], list[str]]:
-        by_sink: dict[KafkaSink, list[str]] = {}
-        unknown: list[str] = []
-        for name in rows_to:
-            sink = self._destinations.resolve(name)
-            if isinstance(sink, KafkaSink):
-                by_sink.setdefault(sink, []).append(name)
-            else:
-                unknown.append(name)
-        return by_sink, unknown
+        return left_out
 
     def lateness(self) -> LatenessHistogram:
         """The lateness of what was sent since the last call."""
@@ -278,50 +226,25 @@ class PunctualDelivery:
             try:
                 self._post()
                 if posts % self._note_every == 0:
-                    self._write_note()
-            except OSError as fault:
+                    self._note.write(self.sender.confirmed())
+            except Exception as fault:  # noqa: BLE001  # a file system of Hadoop raises what it likes; the next try is a moment later
                 _log.warning("the news of punctual delivery cannot be written: %s", fault)
 
     def _post(self) -> None:
-        rows, octets = self.sender.free
-        news = SenderNews(self.ahead_ms, rows, octets, self.sender.confirmed())
-        sending = Sending(news.to_text(), int(self.sender.fault is not None))
-        if (text := repr(sending)) != self._posted:
-            self._board.post_sending(self._facts.frame, sending)
-            self._posted = text
-
-    def _noted(self, since: int) -> tuple[Confirmed, ...]:
-        """What earlier senders have noted of batches that are committed."""
-        found = parsed_json(self._files.read(NOTE) or b"")
-        try:
-            noted = confirmed_of(found["confirmed"]) if isinstance(found, dict) else ()
-        except (KeyError, ValueError, AttributeError):
-            noted = ()
-        earlier = (each.before(since) for each in noted)
-        return tuple(each for each in earlier if each.since <= each.batch)[-_SENDERS_NOTED:]
-
-    def _write_note(self) -> None:
-        text = text_of(self.sender.confirmed())
-        if text != self._written:
-            self._files.replace(NOTE, json_bytes({"confirmed": text}))
-            self._written = text
+        # One after the other: of two threads the one with the older news would else be the last, and what it has posted would stay.
+        with self._posting:
+            if (
+                self._ends.is_set()
+            ):  # a batch that outlives its query has a successor, whose news these are not
+                return
+            rows, octets = self.sender.free
+            news = SenderNews(self.ahead_ms, rows, octets, self.sender.confirmed())
+            sending = Sending(news.to_text(), int(self.sender.fault is not None))
+            if (text := repr(sending)) != self._posted:
+                self._board.post_sending(self._facts.frame, sending)
+                self._posted = text
 
 
 def _interval_ms(trigger: str) -> int | None:
     """The interval of a trigger; None for one that ends by itself, where nothing is handed over."""
     return None if trigger in ("available-now", "once") else parse_duration_ms(trigger)
-
-
-def _all_left_out(ahead: DataFrame, reasons: Mapping[str, str], rows_to: Mapping[str, int]) -> LeftOut:
-    """All rows of some destinations, each with its reason."""
-    if not reasons:
-        return LeftOut({})
-    return LeftOut({}, explained(ahead, reasons), sum(rows_to[name] for name in reasons))
-
-
-def _joined(parts: Sequence[LeftOut]) -> LeftOut:
-    rows: DataFrame | None = None
-    for part in parts:
-        if part.rows is not None:
-            rows = part.rows if rows is None else rows.unionByName(part.rows)
-    return LeftOut({}, rows, sum(part.row_count for part in parts))

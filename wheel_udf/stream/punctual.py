@@ -11,6 +11,7 @@ Imports the standard library and the pure rooms only: it runs on executors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -80,7 +81,12 @@ class Punctual:
         return np.asarray(served.take(pc.index_in(names, value_set=distinct).combine_chunks()), dtype=bool)
 
     def hand_over(
-        self, batch_id: int, shard: int, shards: int, news: SenderNews | None, in_flight: int
+        self,
+        batch_id: int,
+        shard: int,
+        shards: int,
+        news: SenderNews | None,
+        held: Callable[[], tuple[int, int]],
     ) -> HandOver:
         """How a shard hands entries over in a batch.
 
@@ -89,12 +95,14 @@ class Punctual:
             shard: Number of the shard.
             shards: Number of shards.
             news: The news of the sender; None in a batch that brings none. Then the shard itself counts the room.
-            in_flight: How many of the shard's entries the sender has.
+            held: Counts the shard's entries that the sender has, and their bytes.
         """
         if news is None:
-            rows = max(0, _share(self.rows, shard, shards) - in_flight)
+            rows, octets = held()
+            rows = max(0, _share(self.rows, shard, shards) - rows)
+            octets = max(0, self.bytes // shards - octets)
             ahead_ms = DEFAULT_AHEAD_MS if self.ahead_ms is None else self.ahead_ms
-            return HandOver(batch_id, ahead_ms, self.mask, rows, self.bytes // shards)
+            return HandOver(batch_id, ahead_ms, self.mask, rows, octets)
         rows = _share(news.free_rows, shard, shards)
         return HandOver(batch_id, news.ahead_ms, self.mask, rows, news.free_bytes // shards, news.confirmed)
 

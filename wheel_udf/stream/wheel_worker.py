@@ -49,6 +49,7 @@ from wheel_udf.wheel import (
     beyond_ms,
     code_of,
     complete_ms,
+    held,
     horizon_of,
     level_name,
     reason,
@@ -184,7 +185,7 @@ class WheelWorker(ShardWorker):
         if self.punctual is None:
             return None
         news = SenderNews.from_text(rows.news) if rows.news else None
-        return self.punctual.hand_over(batch_of_task()[0], shard, self.shards, news, state.in_flight)
+        return self.punctual.hand_over(batch_of_task()[0], shard, self.shards, news, lambda: held(state))
 
     def _full(self, shard: int, step: Step, state: ShardState) -> dict[str, float]:
         """Used part of each limit, as far as this batch touched it; 1 is all."""

@@ -123,6 +123,7 @@ if TYPE_CHECKING:
         HandOver as HandOver,
         beyond_ms as beyond_ms,
         complete_ms as complete_ms,
+        held as held,
         horizon_of as horizon_of,
     )
     from wheel_udf.wheel.known import (
@@ -237,7 +238,7 @@ else:
                 "holdings_of",
             ),
             "id_index": ("INDEX_BYTES",),
-            "in_flight": ("HandOver", "beyond_ms", "complete_ms", "horizon_of"),
+            "in_flight": ("HandOver", "beyond_ms", "complete_ms", "held", "horizon_of"),
             "known": ("ENDED", "FIRED", "IN_STORE", "WAITING"),
             "lateness": ("LatenessHistogram",),
             "limits": ("BOUNDS", "Held", "Limits", "code_of", "judge", "reason"),

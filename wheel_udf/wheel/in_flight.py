@@ -195,6 +195,12 @@ def beyond_ms(state: ShardState, horizon_ms: int) -> int | None:
     return min(after, default=None)
 
 
+def held(state: ShardState) -> tuple[int, int]:
+    """How many entries a shard has in flight, and what they cost the sender, in bytes. Cost: opens their chunks."""
+    chunks = state.in_flight_chunks
+    return state.in_flight, sum(int(_sizes(chunk.table(*_SIZED)).sum()) for chunk in chunks)
+
+
 def complete_ms(state: ShardState) -> int | None:
     """Up to which due time the sender has to have confirmation, until a chunk in flight can be dropped; None if nothing is in flight."""
     given = [chunk for chunk in state.in_flight_chunks if not _is_loose(chunk)]

@@ -177,6 +177,30 @@ def test_turned_off_the_job_delivers_what_was_in_flight_when_it_is_due(job: Job)
     assert [key for key, *_ in job.kafka.everything(job.out)] == [b"a"]
 
 
+@pytest.mark.parametrize(
+    ("ahead_ms", "rows"),
+    [pytest.param(100, 200_000, id="smaller than a batch"), pytest.param(600_000, 20, id="little room")],
+)
+def test_an_ahead_that_is_too_small_or_too_large_loses_and_repeats_nothing_and_no_row_is_early(
+    spark: SparkSession, kafka: KafkaWorld, tmp_path: Path, ahead_ms: int, rows: int
+) -> None:
+    job = Job(spark, kafka, tmp_path, ahead_ms=ahead_ms, rows=rows)
+    try:
+        with job.running():
+            job.until(lambda report: report.complete)
+            dues = {f"r{number:02}": job.say(f"r{number:02}", 8 + number / 10) for number in range(60)}
+            job.until(lambda report: report.counts["fired"] == 60)
+    finally:
+        kafka_admin.close_all()
+    records = job.kafka.everything(job.out)
+    assert sorted((row.key or b"").decode() for row in records) == sorted(dues)
+    for row in records:
+        assert fired_at(row.headers) >= instant_text_ms(dues[(row.key or b"").decode()])
+    # Later it may be more: a row counts until all rows of its batch are confirmed.
+    assert next(report.in_flight for report in job.reports if report.in_flight) <= rows
+    assert (job.reports[-1].pending, job.reports[-1].in_flight) == (0, 0)
+
+
 def test_a_frame_has_one_sender_and_only_topics_are_punctual(job: Job, tmp_path: Path) -> None:
     commands = (
         job.spark.readStream.format("rate")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from wheel_udf.common.errors import ConfigError
@@ -18,6 +20,8 @@ DEFAULTS = {
     "partitioner": "murmur2_random",
     "queue.buffering.max.kbytes": 2_147_483_647,
     "queue.buffering.max.messages": 0,
+    "reconnect.backoff.max.ms": 1_000,
+    "reconnect.backoff.ms": 50,
     "socket.nagle.disable": True,
 }
 
@@ -29,6 +33,15 @@ DEFAULTS = {
         ({"kafka.linger.ms": "20", "Kafka.Client.Id": "me"}, {"linger.ms": "20", "client.id": "me"}),
         ({"kafka.max.request.size": "2000000"}, {"message.max.bytes": "2000000"}),
         ({"kafka.acks": "1"}, {"acks": "1", "enable.idempotence": False}),
+        ({"kafka.retries": "0"}, {"retries": "0", "enable.idempotence": False}),
+        (
+            {"kafka.max.in.flight.requests.per.connection": "9"},
+            {"max.in.flight.requests.per.connection": "9", "enable.idempotence": False},
+        ),
+        (
+            {"kafka.reconnect.backoff.ms": "3000"},
+            {"reconnect.backoff.ms": "3000", "reconnect.backoff.max.ms": 3_000},
+        ),
         ({"kafka.batch.size": "1", "kafka.buffer.memory": "9", "includeHeaders": "true"}, {}),
         (
             {
@@ -55,6 +68,28 @@ DEFAULTS = {
 )  # fmt: skip
 def test_options_become_settings(options: dict[str, str], settings: dict[str, object]) -> None:
     assert settings_of(SERVERS | options) == DEFAULTS | settings
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"kafka.acks": "0"},
+        {"kafka.retries": "0"},
+        {"kafka.max.in.flight.requests.per.connection": "9"},
+        {"kafka.reconnect.backoff.ms": "3000"},
+        {"kafka.delivery.timeout.ms": "4000", "kafka.request.timeout.ms": "2000"},
+    ],
+)
+def test_options_that_kafkas_own_client_takes_are_no_error_of_the_first_batch_that_hands_over(
+    options: dict[str, str],
+) -> None:
+    from confluent_kafka import Producer
+
+    Producer(
+        settings_of({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.client.id": "me"} | options),
+        logger=logging.getLogger("quiet"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -375,6 +375,18 @@ def test_without_news_the_shard_counts_the_room_itself(batches: dict[str, int]) 
     assert of_kind(run(what, group, command("d", T0 + 500)), "ahead", "schedule_id") == []
 
 
+def test_batches_without_news_hand_over_no_more_bytes_than_the_sender_takes(batches: dict[str, int]) -> None:
+    # Each batch took the whole room anew: a steady input of large rows filled the driver's memory.
+    group, what = Group(), punctual(bytes=2_097_152)
+    group.processing_ms = T0
+    large = {"value": b"x" * 400_000}
+    handed = [
+        of_kind(run(what, group, command(name, T0 + 1_000, **large)), "ahead", "schedule_id")
+        for name in "abcdefg"
+    ]
+    assert handed == [[("a",)], [("b",)], [("c",)], [("d",)], [("e",)], [], []]
+
+
 def test_only_the_destinations_of_the_sender_are_served_by_it(batches: dict[str, int]) -> None:
     served = {"destinations": ("orders_*",), "among": ("orders_x", "orders_*", "tables")}
     group, what = Group(), punctual(**served)

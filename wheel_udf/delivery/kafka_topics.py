@@ -1,0 +1,78 @@
+"""Looks at the topics of a write before it, and creates missing ones if the sink may.
+
+::
+
+    names --> missing (created on request), internal, not allowed for this user --> Look.reasons, by name
+                 '-- the others, as their cluster describes them -----------------> Look.infos, by name
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from wheel_udf.common import SinkError
+from wheel_udf.platform import TopicInfo, kafka_admin
+
+# Brokers accept no records for these topics from clients.
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+@dataclass(frozen=True)
+class Look:
+    """State of the topics of one write; two are equal if nothing has changed between them."""
+
+    infos: Mapping[str, TopicInfo]
+    reasons: Mapping[str, str]
+
+
+def look_at(spark: SparkSession, options: Mapping[str, str], names: Collection[str], *, create: bool) -> Look:
+    """Describes topics before a write.
+
+    Args:
+        spark: The session.
+        options: Of the sink.
+        names: The topics.
+        create: Whether missing ones are created.
+
+    Raises:
+        SinkError: The cluster does not answer.
+    """
+    allowed = [name for name in names if name not in INTERNAL_TOPICS]
+    if create:
+        infos, faults = describe_and_make(spark, options, allowed)
+    else:
+        infos, faults = kafka_admin.describe(spark, options, allowed), {}
+    reasons = {name: faults.get(name) or topic_reason(name, infos.get(name)) for name in names}
+    refused = {name: reason for name, reason in reasons.items() if reason is not None}
+    return Look({name: infos[name] for name in names if name not in refused}, refused)
+
+
+def describe_and_make(
+    spark: SparkSession, options: Mapping[str, str], names: Collection[str]
+) -> tuple[dict[str, TopicInfo], dict[str, str]]:
+    """Describes topics and creates missing ones; returns the topics, and why some cannot be created."""
+    infos, faults = kafka_admin.describe(spark, options, names), {}
+    missing = [name for name in names if name not in infos]
+    for name in missing:
+        try:
+            kafka_admin.create(spark, options, name)
+        except SinkError as fault:
+            faults[name] = fault.what
+    # A cluster that is down raises here; one that refuses a name (by a policy, or a name similar to another's) does not.
+    made = kafka_admin.describe(spark, options, missing)
+    # A broker may not know yet about a topic that the controller has created; the producer waits until it does.
+    expected = {name: TopicInfo(partitions=1) for name in missing if name not in faults}
+    return {**infos, **expected, **made}, {name: why for name, why in faults.items() if name not in made}
+
+
+def topic_reason(name: str, info: TopicInfo | None) -> str | None:
+    """Returns why a topic takes no row at all; None if it takes rows."""
+    if name in INTERNAL_TOPICS:
+        return f"the topic {name} is an internal topic of Kafka"
+    if info is None:
+        return f"the topic {name} is missing"
+    return f"writing to the topic {name} is not allowed" if info.may_write is False else None
