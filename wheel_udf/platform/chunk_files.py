@@ -49,7 +49,7 @@ CHUNKS_PROPERTY: Final = "wheel_udf.chunks"
 
 REFS_FOLDER: Final = "refs"
 
-LEAST_CHARACTERS: Final = 16_384
+LEAST_CHARACTERS: Final = 4_096
 """A shorter chunk costs less in the row of the state than a file of its own."""
 
 _OPEN_FILES: Final = 64
