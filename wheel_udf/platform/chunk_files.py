@@ -19,6 +19,15 @@ Damage: a file is compared with its digest when a process opens it for the first
 
 Costs, measured: 0.1 ms to write a file of 20 KB, 1 ms for one MB; 0.03 ms to open one, and 1 ms a MB the first time.
 
+Decision, each by figures on 2 cores:
+
+* A batch of 2,000 in and out beside a million pending: 0.45 s with files, 1.19 s with all chunks in the row.
+* Files from 4,096 characters on. Punctual delivery at 10,000 commands a second beside 600,000 remembered ids: with 16,384 a batch changes 215 KB of a
+  shard's row, p99 of the lateness is 0.45 s; with 4,096, 12 KB and 0.29 s.
+* Lost: chunks compressed with a common dictionary. zstd makes a row of 8,192 JSON values 30.9 bytes long, with a dictionary 28.9, and a chunk that stays
+  closed is not moved any more.
+* Not tried: ``transformWithStateInPandas`` with chunks as values of a map. What it could save is the row, which has the directory alone now.
+
 Durability is that of the files of Spark's state, which are not flushed to the disk either: a process that is killed loses nothing, a machine that loses its
 power may lose the last seconds; ``wheel-udf repair`` then goes back to the newest batch whose files are sound.
 
