@@ -137,7 +137,7 @@ def test_of_a_direct_job_no_file_holds_a_forgotten_id_but_those_that_the_verb_na
     wheel.begin()
     held = holders(tmp_path, "checkpoint")
     assert "checkpoint/acts/*.json" in held
-    assert any(each.startswith("checkpoint/state/") for each in held)
+    assert any(each.startswith("checkpoint/chunks/") for each in held)
 
     assert wheel.forget("--dry-run") == (
         0,
