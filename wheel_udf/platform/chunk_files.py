@@ -34,7 +34,7 @@ power may lose the last seconds; ``wheel-udf repair`` then goes back to the newe
 Caveats: local file systems (and those that are mounted) alone; elsewhere all chunks stay in the row. Executors on other machines read the files, where they can reach
 them, and write none. Copy the folder of a checkpoint as a whole.
 
-Imports the standard library and the error of a checkpoint only: executors load it.
+Imports the standard library and errors only: executors load it.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wheel_udf.common import CheckpointError
+from wheel_udf.platform.failures import REPAIR
 
 CHUNKS_FOLDER: Final = "chunks"
 CHUNKS_PROPERTY: Final = "wheel_udf.chunks"
@@ -64,9 +65,6 @@ LEAST_CHARACTERS: Final = 4_096
 _OPEN_FILES: Final = 64
 _MARGIN_BATCHES: Final = 2
 _DIGEST_BYTES: Final = 16
-_HINT: Final = (
-    "wheel-udf repair --dry-run says whether it can be repaired; else restore the folder from a copy"
-)
 
 _sound: set[str] = set()
 """Files that this process has written or compared with their digest. A file is never changed."""
@@ -145,7 +143,7 @@ class ChunkFiles:
                     found = mmap(file.fileno(), 0, access=ACCESS_READ)
             except FileNotFoundError:
                 raise CheckpointError(
-                    "a file of the checkpoint is missing", field=str(place), hint=_HINT
+                    "a file of the checkpoint is missing", field=str(place), hint=REPAIR
                 ) from None
             except ValueError:  # mmap of an empty file
                 raise _damaged(place) from None
@@ -229,7 +227,7 @@ def is_sound(name: str, content: bytes | mmap) -> bool:
 
 
 def _damaged(place: Path) -> CheckpointError:
-    return CheckpointError("a file of the checkpoint is damaged", field=str(place), hint=_HINT)
+    return CheckpointError("a file of the checkpoint is damaged", field=str(place), hint=REPAIR)
 
 
 def _write(place: Path, content: bytes) -> None:
