@@ -18,6 +18,9 @@ from pyspark.sql import Column, DataFrame, functions as F, types as T
 
 from wheel_udf.common import ContractError
 
+_OF_SOURCES = ("source_seq", "source_deliver_at", "source_event_time")
+"""Columns that sources have, and users need not."""
+
 
 class Input(NamedTuple):
     """A column of the input: its name, how to refer to it, its type, and the noun for its rows."""
@@ -86,7 +89,7 @@ def located(
         if name.lower() in known:
             found[name.lower()] = position
     if missing := [name for name in required if name not in found]:
-        asked = [name for name in known if not name.startswith(("_", "source_seq")) and name not in required]
+        asked = [name for name in known if not name.startswith(("_", *_OF_SOURCES)) and name not in required]
         raise ContractError(
             f"the {what} have no column {', '.join(missing)}",
             field="columns found",

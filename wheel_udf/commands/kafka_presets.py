@@ -42,6 +42,9 @@ by default (``message.timestamp.after.max.ms``).
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F, types as T
@@ -49,10 +52,11 @@ from pyspark.sql import Column, DataFrame, functions as F, types as T
 from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import PRESETS
 from wheel_udf.commands.records import readable
-from wheel_udf.commands.time_readers import MAX_INSTANT_MS
+from wheel_udf.commands.time_readers import MAX_INSTANT_MS, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME
 from wheel_udf.common import COMMAND_HEADERS, OUR_PREFIX, ConfigError
 
 _SCHEDULERS: Final = "scheduler-"
+_SCHEDULER_HEADERS: Final = tuple(f"{_SCHEDULERS}{name}" for name in ("epoch", "target-topic", "target-key"))
 _KNOWN: Final = tuple(COMMAND_HEADERS.values())
 _JSON_FIELDS: Final = (
     *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
@@ -74,7 +78,8 @@ def kafka_commands(records: DataFrame, preset: str) -> DataFrame:
 
     Returns:
         One row for each record: the columns of the command contract, ``source_coordinates``
-        (``topic/partition/offset``), ``source_seq`` (the offset), ``kafka`` (struct: the original record) and
+        (``topic/partition/offset``), ``source_seq`` (the offset), ``source_event_time`` (the timestamp of a record
+        without an ``event_time``), ``kafka`` (struct: the original record); with ``native`` ``source_deliver_at`` (a due time that is a number) and
         with ``json`` ``_corrupt_record``.
 
     Raises:
@@ -89,12 +94,15 @@ def kafka_commands(records: DataFrame, preset: str) -> DataFrame:
 
 
 def _native(records: DataFrame) -> DataFrame:
-    frame = _with_headers(records, OUR_PREFIX)
+    frame = _with_headers(records, _KNOWN, OUR_PREFIX)
     named = {column: _header(name) for column, name in COMMAND_HEADERS.items()}
     given = frame.select("*", *(value.alias(f"_{column}") for column, value in named.items()))
+    at, made = (F.col(name).cast("string") for name in ("_deliver_at", "_event_time"))
     columns = {column: F.col(f"_{column}") for column in named} | {
-        "deliver_at": _instant(F.col("_deliver_at").cast("string")),
-        "event_time": F.coalesce(_instant(F.col("_event_time").cast("string")), _stamp()),
+        "deliver_at": at,
+        "event_time": made,
+        SOURCE_DELIVER_AT: _epoch(at),
+        SOURCE_EVENT_TIME: F.when(made.isNull(), F.col("timestamp")).otherwise(_epoch(made)),
         "key": F.col("key"),
         "value": F.col("value"),
         "headers": _others(),
@@ -103,7 +111,7 @@ def _native(records: DataFrame) -> DataFrame:
 
 
 def _scheduler(records: DataFrame) -> DataFrame:
-    frame = _with_headers(records, _SCHEDULERS, OUR_PREFIX, last=False)
+    frame = _with_headers(records, _SCHEDULER_HEADERS, _SCHEDULERS, OUR_PREFIX, last=False)
     given = frame.select(
         "*",
         _header(f"{_SCHEDULERS}epoch").cast("string").alias("_epoch"),
@@ -130,7 +138,7 @@ def _scheduler(records: DataFrame) -> DataFrame:
 
 
 def _json(records: DataFrame) -> DataFrame:
-    frame = _with_headers(records, OUR_PREFIX)
+    frame = _with_headers(records, _KNOWN, OUR_PREFIX)
     # In brackets: of a value Spark ignores what follows it, but it reads an array to its end.
     words = F.concat(F.lit("["), F.col("value").cast("string"), F.lit("]"))
     plain = F.when(F.is_valid_utf8(F.col("value").cast("string")), words)
@@ -148,7 +156,7 @@ def _json(records: DataFrame) -> DataFrame:
     asked = F.filter("_asked_headers", lambda each: ~F.startswith(each.getField("key"), F.lit(OUR_PREFIX)))
     as_it_came = F.when(F.col("_bad"), F.col("value"))
     columns = fields | {
-        "event_time": F.coalesce(fields["event_time"], times.utc_text(F.unix_millis("timestamp"))),
+        SOURCE_EVENT_TIME: F.when(fields["event_time"].isNull(), F.col("timestamp")),
         "key": F.coalesce(fields["key"].cast("binary"), F.col("key")),
         # An unreadable record goes to the rejects with its own key, value and headers.
         "value": F.coalesce(as_it_came, fields["value"].cast("binary")),
@@ -161,19 +169,23 @@ def _json(records: DataFrame) -> DataFrame:
 # --- parts of a record ------------------------------------------------------------------------------------------------
 
 
-def _with_headers(records: DataFrame, *prefixes: str, last: bool = True) -> DataFrame:
-    """Adds the names and values of the headers (the one that counts comes first), and the headers to pass on."""
+def _with_headers(records: DataFrame, known: Sequence[str], *prefixes: str, last: bool = True) -> DataFrame:
+    """Adds the names and values of the headers (the one that counts comes first), and the headers to pass on.
+
+    Args:
+        records: Records of Kafka.
+        known: The headers that the preset reads.
+        prefixes: Headers whose names begin so are not passed on.
+        last: Whether the last one of repeated headers counts.
+    """
     headers = F.reverse("headers") if last else F.col("headers")
-    passed_on = F.filter("headers", lambda each: _is_passed_on(each.getField("key"), prefixes))
-    # Spark interprets a lambda, and most records have no other headers.
-    names = F.col("headers").getField("key")
-    others = F.size(F.array_except(names, F.array(*map(F.lit, _KNOWN)))) > 0
-    return records.select(
-        "*",
-        headers.getField("key").alias("_names"),
-        headers.getField("value").alias("_values"),
-        F.when(others, passed_on).alias("_passed_on"),
+    frame = records.select(
+        "*", headers.getField("key").alias("_names"), headers.getField("value").alias("_values")
     )
+    passed_on = F.filter("headers", lambda each: _is_passed_on(each.getField("key"), prefixes))
+    # Spark interprets a lambda, and most records have no other headers. Spark computes each place once, for this sum and for the look-up.
+    found = reduce(operator.add, (F.when(_place(name) > 0, 1).otherwise(0) for name in known))
+    return frame.select("*", F.when(F.size("_names") != found, passed_on).alias("_passed_on"))
 
 
 def _is_passed_on(name: Column, prefixes: tuple[str, ...]) -> Column:
@@ -186,7 +198,12 @@ def _is_passed_on(name: Column, prefixes: tuple[str, ...]) -> Column:
 def _header(name: str) -> Column:
     """The value of a header, as bytes; null where it is missing."""
     # Two compiled lookups and no lambda, which Spark would interpret: there are eight of them for each record.
-    return F.get(F.col("_values"), F.array_position("_names", name).cast("int") - 1)
+    return F.get(F.col("_values"), _place(name).cast("int") - 1)
+
+
+def _place(name: str) -> Column:
+    """The place of a header, from 1; 0 where it is missing."""
+    return F.array_position("_names", name)
 
 
 def _others() -> Column:
@@ -194,15 +211,10 @@ def _others() -> Column:
     return F.when(F.size("_passed_on") > 0, F.col("_passed_on"))
 
 
-def _stamp() -> Column:
-    return times.utc_text(F.unix_millis("timestamp"))
-
-
-def _instant(words: Column) -> Column:
-    """ISO text unchanged, a whole number (UTC epoch ms) as ISO text; a number that no timestamp can hold stays a number."""
-    at_ms = read.whole_number(words, T.StringType())
-    # between, because abs overflows for -2^63
-    return F.when(at_ms.between(-MAX_INSTANT_MS, MAX_INSTANT_MS), times.utc_text(at_ms)).otherwise(words)
+def _epoch(words: Column) -> Column:
+    """The instant of a whole number (UTC epoch ms); null for other texts, and for a number that no timestamp can hold."""
+    # Spark would compute the number again for each comparison with a bound; what overflows is beyond both.
+    return F.timestamp_micros(F.try_multiply(read.whole_number(words, T.StringType()), F.lit(1000)))
 
 
 def _named(columns: dict[str, Column]) -> list[Column]:

@@ -20,6 +20,8 @@ input column            accepted types, and meaning
 ``max_lateness``        as ``delay``, not negative; null: the contract's
 ``source_coordinates``  string: where the row came from (file and row, partition and offset), for rejects
 ``source_seq``          long: the version of rows without ``seq``, from a source that has an order (Kafka's offset)
+``source_deliver_at``   timestamp: ``deliver_at`` as the source has read it; comes before ``deliver_at``, which says how it was written
+``source_event_time``   timestamp: likewise ``event_time``; also the instant of rows without one (Kafka's timestamp)
 ``_corrupt_record``     string: not null says that the row could not be read at all (as in Spark's own readers)
 ``_misread_columns``    string: not null names columns whose values are not of their types
 ======================  ==================================================================================
@@ -77,7 +79,7 @@ from wheel_udf.commands.rules import (
     shown,
 )
 from wheel_udf.commands.tier_columns import delay_error_column, delay_level_column
-from wheel_udf.commands.time_readers import MAX_INSTANT_MS
+from wheel_udf.commands.time_readers import MAX_INSTANT_MS, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME
 from wheel_udf.common import BLANKS, MAX_ID_BYTES, ContractError
 from wheel_udf.wheel import CANCEL, NO_LEVEL, SCHEDULE
 
@@ -95,10 +97,10 @@ _NAMES: Final = (
         "value",
         "headers",
     ),
-    *("max_lateness", SOURCE, _SOURCE_SEQ, UNREADABLE, MISREAD),
+    *("max_lateness", SOURCE, _SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, UNREADABLE, MISREAD),
 )
 _PAYLOAD: Final = ("key", "value", "headers")
-_NOT_RECORDED: Final = (SOURCE, _SOURCE_SEQ, MISREAD)
+_NOT_RECORDED: Final = (SOURCE, _SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, MISREAD)
 _COMPILED_COLUMNS: Final = 20
 """Widest frame that Spark compiles whole: every column makes its methods longer (:mod:`wheel_udf.commands.generated_code`)."""
 
@@ -172,13 +174,14 @@ def _read(given: Inputs, contract: Contract) -> list[Column]:
     def column(name: str, reader: Callable[..., Column], kind: str, **options: bool) -> Column:
         return given[name].read(reader, **options) if name in given else read.null(kind)
 
+    at_ms = column("deliver_at", times.instant_ms, "long", round_up=True)
     destination = column("destination", read.text, "string")
     if contract.default_destination is not None:
         destination = F.coalesce(destination, F.lit(contract.default_destination))
     return [
         (given["op"].read(_op) if "op" in given else F.lit(SCHEDULE).cast("byte")).alias("_op"),
         column("seq", read.whole_number, "long").alias("_seq"),
-        column("deliver_at", times.instant_ms, "long", round_up=True).alias("_at_ms"),
+        times.of_source_or(given, SOURCE_DELIVER_AT, at_ms, round_up=True).alias("_at_ms"),
         column("delay", _duration_parts, "array<string>").alias("_delay_parts"),
         times.event_ms(given).alias("_made_ms"),
         destination.alias("_destination"),

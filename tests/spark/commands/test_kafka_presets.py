@@ -117,6 +117,33 @@ def test_native_takes_whole_numbers_as_epoch_ms_and_other_texts_as_iso(spark: Sp
     assert [(row.deliver_at_ms, row.error_code) for row in rows] == [(due_ms, None) for _, due_ms in INSTANTS]
 
 
+def test_the_record_of_a_reject_has_the_instants_as_the_producer_wrote_them(spark: SparkSession) -> None:
+    headers = wheel(id=b"a", deliver_at=b"1767225600123", event_time=b"1767225600000")
+    (row,) = parsed(spark, "native", record(headers=headers))
+    written = json.loads(row.record)
+    assert (row.error_code, row.event_time_ms) == ("no_destination", 1_767_225_600_000)
+    assert (written["deliver_at"], written["event_time"]) == ("1767225600123", "1767225600000")
+
+
+@pytest.mark.parametrize("preset", ["native", "scheduler"])
+@pytest.mark.parametrize(
+    "more",
+    [[], [("x", b"1")], [("wheel-id", b"b"), ("x", b"1")], [("wheel-nothing", b"1")], [("wheel-id", b"b")]],
+    ids=["none", "another", "another and one twice", "one that nobody reads", "one twice"],
+)
+def test_headers_of_others_are_passed_on_and_no_others(
+    spark: SparkSession, preset: str, more: list[tuple[str, bytes]]
+) -> None:
+    names = (
+        ("wheel-id", "wheel-delay", "wheel-target")
+        if preset == "native"
+        else ("scheduler-epoch", "scheduler-target-topic")
+    )
+    (row,) = commands(spark, preset, record(headers=[*((name, b"1") for name in names), *more]))
+    expected = [("x", b"1")] if ("x", b"1") in more else None
+    assert (row.headers and [(each.key, bytes(each.value)) for each in row.headers]) == expected
+
+
 NO_INSTANTS = [
     str(LAST_MS + 1).encode(),
     str(-LAST_MS - 1).encode(),

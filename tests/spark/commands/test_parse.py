@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -904,6 +905,31 @@ def test_where_the_source_has_an_order_it_is_the_version_of_rows_without_one(spa
         (7, True, "t/0/42"),
         (43, False, "t/0/43"),
     ]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_instants_that_the_source_has_read_come_before_their_texts_and_are_not_in_the_record(
+    spark: SparkSession, zone: str
+) -> None:
+    at = datetime(
+        2026, 1, 5, 12, 0, 0, 1, tzinfo=UTC
+    )  # a microsecond after noon: due a ms later, said at noon
+    rows = [
+        command(schedule_id="read", deliver_at="1767614400000", delay=None, event_time="soon", source_deliver_at=at, source_event_time=at),
+        command(schedule_id="no text", event_time=None, source_event_time=at),
+        command(schedule_id="texts", deliver_at=NOON, delay=None),
+        command(schedule_id="neither", deliver_at="soon", delay=None),
+    ]  # fmt: skip
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    found = parsed(spark, rows, source_deliver_at="timestamp", source_event_time="timestamp")
+
+    assert [(row.schedule_id, row.deliver_at_ms, row.event_time_ms, row.error_code) for row in found] == [
+        ("read", NOON_MS + 1, NOON_MS, None),
+        ("no text", NOON_MS, NOON_MS, None),
+        ("texts", NOON_MS, NOON_MS, None),
+        ("neither", None, NOON_MS, "bad_deliver_at"),
+    ]
+    assert not {"source_deliver_at", "source_event_time"} & set(json.loads(found[3].record))
 
 
 def test_what_could_not_be_read_is_told_before_all_else_and_keeps_its_text(spark: SparkSession) -> None:
