@@ -4,6 +4,7 @@
 
     make bench-kafka                        everything, about 10 minutes on 2 cores, broker and clients included
     make bench-kafka ARGS='--quick'         tiny sizes, to see that it works; its figures mean nothing
+    make bench-kafka ARGS='--sustained 30000 --seconds 120'    another rate of the sustained load, and for how long
 
 All on one machine: a broker, a producer, a consumer, and one query at a time. Lateness is the instant at which the consumer has the record, less
 the due time (without the wheel: less the instant at which it was produced). ``memory`` is filled before anything is measured.
@@ -32,7 +33,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -244,11 +245,21 @@ def _burst(ground: Ground) -> None:
     ]
 
 
+def _sizes(asked: argparse.Namespace) -> Sizes:
+    sizes = QUICK if asked.quick else Sizes()
+    given = {"sustained_rate": asked.sustained, "sustained_s": asked.seconds}
+    return replace(sizes, **{name: value for name, value in given.items() if value is not None})
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the cases; see the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.kafka_run")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it work?")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench-kafka.json", help="the JSON file")
+    parser.add_argument(
+        "--sustained", type=int, metavar="RATE", help="commands a second of the sustained load"
+    )
+    parser.add_argument("--seconds", type=int, help="how long the sustained load lasts")
     parser.add_argument("--keep", type=Path, help="keep logs and batch lines of the queries in this folder")
     asked, wheel_options = parser.parse_known_args(arguments)
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="wheel-bench-kafka-"))
@@ -256,7 +267,7 @@ def main(arguments: list[str] | None = None) -> int:
     failure = None
     try:
         with LocalKafka() as kafka:
-            ground = Ground(kafka.bootstrap, folder, QUICK if asked.quick else Sizes(), wheel_options)
+            ground = Ground(kafka.bootstrap, folder, _sizes(asked), wheel_options)
             try:
                 _wheel(ground, _pass(ground))
             except Exception as fault:  # noqa: BLE001  # the figures so far are worth keeping
