@@ -13,7 +13,8 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
       move_marks  source_logs                                          checkpoints that move: marks, logs of sources
       chunk_files  chunk_place                                         the files of a state beside its checkpoint
       repair  inspection  state_files  checksums                       checkpoints that are damaged
-      session  java  jars  downloads  class_archive  class_training    Spark, Java, the jars, a JVM that starts faster
+      session  local_mode  java  jars  downloads                       Spark, Java, the jars
+      class_archive  class_training                                    a JVM that starts faster
       worker_python  byte_code  kafka_admin                            the Python of Spark's workers, Kafka's topics
       cached_columns  failures                                         columns built once, errors in one sentence
       job_progress  interrupts                                         how far Spark's jobs are, and Ctrl-C
