@@ -35,6 +35,7 @@ from wheel_udf.platform.jvm import hadoop_configuration, has_class, java_class
 from wheel_udf.platform.local_mode import JVM_OPTIONS, LAUNCHER, METRICS
 from wheel_udf.platform.memory_settings import MALLOC_SETTINGS
 from wheel_udf.platform.private_api import JAVA_SIGNALS, LOADED_STATES, RUNNING_SESSION, required
+from wheel_udf.platform.python_sources import skip_vain_search
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -276,7 +277,7 @@ def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
         builder = builder.config(key, value)
     try:
         with _environment(settings):
-            return builder.getOrCreate()
+            spark = builder.getOrCreate()
     except PySparkRuntimeError as fault:
         raise SessionError(
             "the JVM of Spark did not start",
@@ -284,6 +285,9 @@ def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
             value=str(fault),
             hint="its messages are above",
         ) from fault
+    if not _is_submitted():
+        skip_vain_search(spark)
+    return spark
 
 
 @contextmanager
