@@ -26,12 +26,23 @@ def find_java() -> Path:
         SessionError: There is no Java, it does not run, or it is older than 17.
     """
     java = _java_command()
-    version = java_version(_java_banner(java))
+    # Asking Java itself takes 0.1 to 0.3 s.
+    version = stated_version(java) or java_version(_java_banner(java))
     if version < OLDEST_JAVA:
         raise SessionError(
             "Java is too old for Spark 4", field=str(java), value=version, rule="17 or newer", hint=_HINT
         )
     return java
+
+
+def stated_version(java: Path) -> int | None:
+    """The major version of a Java in the file ``release`` of its folder; None if there is none, or it is not one of HotSpot."""
+    try:
+        text = (java.resolve().parents[1] / "release").read_text(encoding="utf-8")
+    except (OSError, IndexError, UnicodeDecodeError):
+        return None
+    found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', text, re.MULTILINE)
+    return None if found is None or "OpenJ9" in text else int(found.group(1))
 
 
 def java_version(banner: str) -> int:

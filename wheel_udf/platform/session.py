@@ -27,13 +27,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wheel_udf.common import SessionError, UnsupportedVersionError
-from wheel_udf.platform import class_archive, jars, java
+from wheel_udf.platform import jars, java, local_mode
 from wheel_udf.platform.failures import is_jvm_end
 from wheel_udf.platform.files import local_folder
 from wheel_udf.platform.interrupts import at_end
 from wheel_udf.platform.jvm import hadoop_configuration, has_class, java_class
+from wheel_udf.platform.local_mode import JVM_OPTIONS, LAUNCHER, METRICS
 from wheel_udf.platform.memory_settings import MALLOC_SETTINGS
 from wheel_udf.platform.private_api import JAVA_SIGNALS, LOADED_STATES, RUNNING_SESSION, required
+from wheel_udf.platform.python_sources import skip_vain_search
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,10 +43,6 @@ if TYPE_CHECKING:
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
-_JVM_OPTIONS = "spark.driver.extraJavaOptions"
-_METRICS = "spark.metrics.conf"
-_CLASS_PATH = "spark.driver.extraClassPath"
-_HEARTBEAT_TIMEOUT = "spark.storage.blockManagerHeartbeatTimeoutMs"
 _SETUP_HINT = "run `make setup`, or `python -m wheel_udf.platform.jars` in this environment"
 _SUBMIT_HINT = "give spark-submit --properties-file conf/spark-defaults.conf, or SPARK_CONF_DIR=conf"
 
@@ -199,10 +197,10 @@ def _submitted(given: Mapping[str, str]) -> dict[str, str]:
         for key, value in _project_settings().items()
         if key not in told and key not in _FIXED_AT_JVM_START
     }
-    return {**_of_one_jvm({**ours, **told, **given}), **ours, **given}
+    return {**local_mode.of_one_jvm({**ours, **told, **given}), **ours, **given}
 
 
-_FIXED_AT_JVM_START = frozenset({"spark.jars", "spark.driver.memory", _JVM_OPTIONS, "spark.pyspark.python"})
+_FIXED_AT_JVM_START = frozenset({"spark.jars", "spark.driver.memory", JVM_OPTIONS, "spark.pyspark.python"})
 
 
 def _require_delta_on_class_path() -> None:
@@ -226,39 +224,15 @@ def _require_delta_on_class_path() -> None:
 def _local(given: Mapping[str, str]) -> dict[str, str]:
     """Settings for a JVM that this process starts, or has started for an earlier session."""
     theirs = os.environ.get("SPARK_CONF_DIR")
-    java.find_java()
+    java_version = java.stated_version(java.find_java())
+    ours = _project_settings()
     settings = {
         "spark.master": "local[*]",
-        **_project_settings(),
+        **ours,
         **(read_defaults(Path(theirs)) if theirs and not _is_ours(Path(theirs)) else {}),
         **given,
     }
-    if not settings["spark.master"].startswith("local"):
-        return settings
-    return settings | _of_local_mode(settings) | _of_one_jvm(settings)
-
-
-def _of_one_jvm(settings: Mapping[str, str]) -> dict[str, str]:
-    """In local mode the driver is the executor, and never too long without a heartbeat of itself.
-
-    Spark measures heartbeats by the wall clock. If that steps more than two minutes forward (a laptop that has slept, a clock that is set right),
-    Spark may take its only executor for lost, and does not take it back: the JVM ends after 60 failed heartbeats, which is 10 minutes later.
-    """
-    is_one = re.match(r"local(?!-cluster)", settings.get("spark.master", "")) is not None
-    return {_HEARTBEAT_TIMEOUT: "3650d"} if is_one and _HEARTBEAT_TIMEOUT not in settings else {}
-
-
-def _of_local_mode(settings: Mapping[str, str]) -> dict[str, str]:
-    """Where the one JVM finds its metrics' file and its class archive, unless that is set."""
-    folder = jars.conf_folder()
-    found = {} if folder is None or _METRICS in settings else {_METRICS: str(folder / "metrics.properties")}
-    if settings["spark.jars"] and _CLASS_PATH not in settings:
-        # On the class path of the JVM itself, Delta's classes are in the archive too.
-        found[_CLASS_PATH] = settings["spark.jars"].replace(",", os.pathsep)
-    options = settings.get(_JVM_OPTIONS, "")
-    if "SharedArchiveFile" in options or "ArchiveClassesAtExit" in options:
-        return found
-    return {**found, _JVM_OPTIONS: f"{options} {class_archive.options()}".strip()}
+    return local_mode.settings_of(settings, project_jars=ours["spark.jars"], java_version=java_version)
 
 
 def _is_ours(folder: Path) -> bool:
@@ -274,7 +248,7 @@ def _project_settings() -> dict[str, str]:
     if folder is not None:
         # The path in the file starts at the project's root; the JVM would start it at the current folder.
         logging = (folder / "log4j2.properties").as_uri()
-        settings[_JVM_OPTIONS] = settings[_JVM_OPTIONS].replace("=conf/log4j2.properties", f"={logging}")
+        settings[JVM_OPTIONS] = settings[JVM_OPTIONS].replace("=conf/log4j2.properties", f"={logging}")
     settings["spark.pyspark.python"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
     return settings
 
@@ -290,7 +264,8 @@ def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    if not (_is_submitted() or settings.get("spark.jars") or "spark.jars.packages" in settings):
+    # Without the key, they are on the class path.
+    if not (_is_submitted() or settings.get("spark.jars", "there") or "spark.jars.packages" in settings):
         raise SessionError(
             "the JVM jars are missing",
             field=str(jars.jars_folder()),
@@ -302,7 +277,7 @@ def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
         builder = builder.config(key, value)
     try:
         with _environment(settings):
-            return builder.getOrCreate()
+            spark = builder.getOrCreate()
     except PySparkRuntimeError as fault:
         raise SessionError(
             "the JVM of Spark did not start",
@@ -310,15 +285,19 @@ def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
             value=str(fault),
             hint="its messages are above",
         ) from fault
+    if not _is_submitted():
+        skip_vain_search(spark)
+    return spark
 
 
 @contextmanager
 def _environment(settings: Mapping[str, str]) -> Iterator[None]:
     """Sets the environment variables that Spark reads when it starts, for that moment."""
     # Workers would run the first python3 on PATH: pyspark reads this from the environment and not from the configuration.
-    wanted = {"PYSPARK_PYTHON": settings.get("spark.pyspark.python", sys.executable), **MALLOC_SETTINGS}
+    wanted = {"PYSPARK_PYTHON": settings.get("spark.pyspark.python", sys.executable)}
+    wanted |= {**MALLOC_SETTINGS, **LAUNCHER}
     folder = jars.conf_folder()
-    if folder is not None and _METRICS not in settings:
+    if folder is not None and METRICS not in settings:
         wanted["SPARK_CONF_DIR"] = str(folder)  # where log4j2.properties and metrics.properties are
     added = {key: value for key, value in wanted.items() if key not in os.environ}
     os.environ.update(added)

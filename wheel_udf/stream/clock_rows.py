@@ -10,7 +10,9 @@ Decision: the package's folder is passed to Spark with the registered clock sour
 plans a streaming Python source gets no ``--py-files`` (Spark 4.2), unlike the workers on executors, and takes
 its ``PYTHONPATH`` from the context's environment at the moment of registration. Changing that environment,
 even for a moment, would also reach the functions and sources that another thread registers meanwhile. So the
-registration sees the context through :class:`_ContextWithPath`, whose environment is a copy.
+registration sees the context through :class:`_ContextWithPath`, whose environment is a copy. A local session of
+``build_session`` has the folder in its environment from the start: Spark starts other Python processes for each
+environment, and so the source and the operator share theirs.
 """
 
 from __future__ import annotations
@@ -127,8 +129,9 @@ class _ContextWithPath:
 
     def __init__(self, context: SparkContext) -> None:
         home = str(Path(__file__).parents[2])  # a folder, or the zip itself
-        path = os.pathsep.join(filter(None, [context.environment.get("PYTHONPATH"), home]))
-        self.environment = {**context.environment, "PYTHONPATH": path}
+        known = list(filter(None, context.environment.get("PYTHONPATH", "").split(os.pathsep)))
+        path = known if home in known else [*known, home]
+        self.environment = {**context.environment, "PYTHONPATH": os.pathsep.join(path)}
         self._context = context
 
     def __getattr__(self, name: str) -> Any:

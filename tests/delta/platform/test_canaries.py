@@ -17,7 +17,7 @@ from pyspark.errors.exceptions import base
 from pyspark.sql import SparkSession, functions as F, types as T
 
 from tests.unit.platform.damaged import flip
-from wheel_udf.platform import delta_log, jars, private_api as api, session
+from wheel_udf.platform import delta_log, jars, private_api as api, python_sources, session
 from wheel_udf.platform.cached_columns import Prepared
 from wheel_udf.platform.delta_files import File, FileList
 from wheel_udf.platform.delta_transaction import begin_transaction
@@ -233,6 +233,13 @@ def _fail(_: Any) -> str:
     from wheel_udf.common import SinkError
 
     raise SinkError("the table is gone: /somewhere")
+
+
+@canary(api.PYTHON_SOURCES)
+def python_sources_found(spark: SparkSession, _: str) -> None:
+    manager = getattr(java_class(spark, python_sources._MANAGER), "MODULE$")
+    assert manager.dataSourceBuilders().isDefined()
+    assert manager.dataSourceBuilders().get().isEmpty() is not python_sources.has_packages()
 
 
 @canary(api.IVY)

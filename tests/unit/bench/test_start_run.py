@@ -19,3 +19,9 @@ def test_the_median_of_this_tree_is_compared_with_the_bar_and_with_the_other_tre
 def test_without_another_tree_there_is_no_ratio() -> None:
     (line,) = lines_of({("direct", "second start"): [0.9]}, {})
     assert (line.ratio, line.beside, line.met) == (None, None, True)
+
+
+def test_cpu_seconds_are_compared_and_have_no_target() -> None:
+    (line,) = lines_of({("direct", "first batch, CPU"): [20.0]}, {("direct", "first batch, CPU"): [30.0]})
+
+    assert (line.figure, line.beside, line.target) == (20.0, 30.0, None)
