@@ -21,7 +21,7 @@ cascade      rows a second of a hand-over of 500,000
 retire       of the windows of all of this: the CANCELs that far entries still have to meet become marks
 stored       the cheap count
 exact        the count without what is beaten
-cancel       of a million, or of a tenth of what is pending if that is less, by predicate: picked, written, noted (these two up to 10 million)
+cancel       of a million, or of a tenth of what is pending if that is less, by predicate: picked, written, noted; and its CPU seconds (these up to 10 million)
 disk         bytes an entry beyond its value
 ===========  ===================================================================================================================
 """
@@ -41,6 +41,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from tests.bench import report, store_traffic
+from tests.bench.measure import CpuMeter
 from tests.bench.report import Line, Target
 from tests.bench.workplace import workplace
 from wheel_udf.clock import wall_clock_ms
@@ -170,7 +171,9 @@ class Ground:
         share = min(1_000_000, self.count // 10) / self.count
         part = Picked(where=f"deliver_at < timestamp_millis({FAR_FROM_MS + int(YEAR_MS * share)})")
         self.figures["cancelled"] = share * self.count
+        meter = CpuMeter()
         self.figures["cancel"] = _seconds(lambda: cancel(self.spark, self.work, part))
+        self.figures["cancel CPU"] = meter.seconds()
 
 
 def _text(figures: Mapping[str, float]) -> str:
@@ -250,6 +253,7 @@ def _lines(grounds: list[Ground]) -> list[Line]:
         "stored": (f"`stored` of {of}", "s", Target(of="figure", at_most=1)),
         "exact": (f"exact count of {of}", "s", None),
         "cancel": (f"cancel of {most.figures.get('cancelled', 0):,.0f} by predicate", "s", None),
+        "cancel CPU": ("CPU seconds of that", "s", None),
         "disk": ("bytes an entry beyond its value", "B", None),
     }
     return lines + [

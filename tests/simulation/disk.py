@@ -144,7 +144,7 @@ def installed() -> Iterator[None]:
             f"{tiered}.hand_over.news_since": tier_rows.news_since,
             f"{tiered}.hand_over.to_lower_levels": tier_rows.to_lower_levels,
             f"{tiered}.retirement._marks": tier_rows.marks,
-            "wheel_udf.pending.acts.stored_rows": tier_rows.stored_rows,
+            "wheel_udf.pending.acts_on_store.stored_rows": tier_rows.stored_rows,
             "wheel_udf.store.slot_store.F": Columns,
             "wheel_udf.store.slot_store.begin_transaction": Transaction,
             "wheel_udf.store.slot_store.tables": Log,

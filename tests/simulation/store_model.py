@@ -199,7 +199,7 @@ class SimulatedStore(SlotStore):
     def __init__(self, table: StoreTable, layout: StoreLayout) -> None:
         super().__init__(table, "store", layout)  # type: ignore[arg-type]
 
-    def _write(self, _transaction: Any, frame: Any) -> NewFiles:
+    def _write(self, _transaction: Any, frame: Any, *, in_one_place: bool = False) -> NewFiles:  # noqa: ARG002  # for Spark
         if frame is None:
             return NewFiles([], [])
         places: dict[tuple[int, int], list[StoredRow]] = {}

@@ -85,7 +85,13 @@ class StoredRow:
 
 
 def stored_rows(
-    parsed: Rows, layout: StoreLayout, *, cursor_ms: int, arrived: int, inbox: bool = False
+    parsed: Rows,
+    layout: StoreLayout,
+    *,
+    cursor_ms: int,
+    arrived: int,
+    inbox: bool = False,
+    only_cancels: bool = False,  # for Spark
 ) -> Rows:
     """As :func:`wheel_udf.store.stored_rows`."""
     newest = layout.slot_of(NEAR, cursor_ms - 1, cursor_ms)

@@ -6,7 +6,7 @@
     keeper    real TieredRun (what time it is, what is published), | over the real SlotStore, over the model of Delta's log
               Keeper (hand-over, inbox, drops), Retirements        |
     wheel     Spark's model, real ClockReader of the store's clock, the batches of delivery_model
-    acts      real acts._append                                    |
+    acts      real acts_on_store.append_act                        |
 
 Under the event clock the intake waits for the wheel after each batch (:mod:`wheel_udf.tiered.lead`, real): see :meth:`TieredWorld._check_lead`.
 
@@ -47,7 +47,8 @@ from wheel_udf.common import ActError, ConfigError, StoreMovedError
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import tiered_wheel_of
 from wheel_udf.job.replay import note_settings
-from wheel_udf.pending import acts
+from wheel_udf.pending.acts_on_state import Wording
+from wheel_udf.pending.acts_on_store import append_act
 from wheel_udf.platform import open_checkpoint
 from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.wheel_worker import WheelWorker
@@ -133,10 +134,11 @@ class TieredWorld(World):
                 if self.fault == "an act does not say what the wheel has":
                     change = replace(change, was_due_ms=None)
                 store = SimulatedStore(self.store, self.layout)
-                said = acts._Change(kind, "")
-                picked = acts.Picked(ids=[row.id])
-                done = acts._append(store, Rows([change]), said, picked, 1)  # type: ignore[arg-type]
-                self.acts_of[done.batch] = change
+                count = None if kind == "cancel" else 1
+                said = Wording(kind, row.id, "")
+                done = append_act(store, lambda: Rows([change]), said, count=count)  # type: ignore[arg-type,return-value]
+                if done is not None:
+                    self.acts_of[done.batch] = change
         except ActError:
             pass  # gave up after conflicts: nothing was changed
         finally:

@@ -14,8 +14,8 @@ A later command of the producer with a higher ``seq`` still wins over an act.
 
 Where the rows go depends on where the entries wait:
 
-* Slot store (tiered mode): to the store, in one commit together with the record of the act, so it is done completely or not at all. Rows are placed by
-  the store's cursor; if a hand-over moves the cursor meanwhile, they are placed again. The selection is made once, before the first try.
+* Slot store (tiered mode): to the store, in one commit together with the record of the act, so it is done completely or not at all
+  (:mod:`wheel_udf.pending.acts_on_store`).
 * State (direct mode; a purgatory, whose operations can be cancelled): to a file of the checkpoint, together with the record, which the query takes with
   its next batch (:mod:`wheel_udf.pending.acts_on_state`). A query at rest takes it with its next start, before anything fires.
 
@@ -43,22 +43,19 @@ from wheel_udf.common import (
     NAME_RULE,
     ActError,
     AllowList,
-    StoreError,
-    StoreMovedError,
     instant_text_ms,
     is_destination_name,
 )
 from wheel_udf.pending.acts_on_state import Wording, act_on_state, state_clock_ms
-from wheel_udf.pending.audit import Act, arrived_by, audit, copy_records, user_name
+from wheel_udf.pending.acts_on_store import append_act
+from wheel_udf.pending.audit import Act, audit, copy_records
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.operations import operations_pending
 from wheel_udf.platform import first_line, identity_of
-from wheel_udf.store import CURSOR, Head, SlotStore, stored_rows
+from wheel_udf.store import SlotStore
 from wheel_udf.wheel import ACT_SCHEMA, CANCEL, SCHEDULE
 
 __all__ = ["Picked", "audit", "cancel", "move", "reroute"]
-
-_MOST_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -234,17 +231,39 @@ def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change
     _require_utf8("to", change.due)
     if work.store is None:
         return _act_on_state(spark, work, picked, change, dry_run=dry_run)
-    chosen = _chosen(spark, work, picked, change, _clock_ms(spark, work)).persist()
+
+    def chosen() -> DataFrame:
+        return _chosen(spark, work, picked, change, _clock_ms(spark, work))
+
+    said = Wording(change.act, str(picked), change.change)
+    if change.op != CANCEL:
+        return _change_in_store(spark, work, chosen(), change, said, dry_run=dry_run)
+    return chosen().count() if dry_run else _recorded(spark, work.store, append_act(work.store, chosen, said))
+
+
+def _change_in_store(
+    spark: SparkSession, work: PendingWork, rows: DataFrame, change: _Change, said: Wording, *, dry_run: bool
+) -> int:
+    """Checks the selected entries and appends them; cached between, because they are read twice."""
+    assert work.store is not None, "tiered mode"
+    rows = rows.persist()
     try:
-        count = chosen.count()
-        _require_good_dues(spark, work, chosen, change.due)
+        count = rows.count()
+        _require_good_dues(spark, work, rows, change.due)
         if dry_run or not count:
             return count
-        record = _append(work.store, chosen, change, picked, count)
+        record = append_act(work.store, lambda: rows, said, count=count)
     finally:
-        chosen.unpersist()
-    copy_records(spark, work.store, record)
-    return count
+        rows.unpersist()
+    return _recorded(spark, work.store, record)
+
+
+def _recorded(spark: SparkSession, store: SlotStore, record: Act | None) -> int:
+    """Copies the record of an act and returns its number of entries; None: nothing was selected."""
+    if record is None:
+        return 0
+    copy_records(spark, store, record)
+    return record.rows
 
 
 def _act_on_state(
@@ -315,40 +334,3 @@ def _require_good_dues(spark: SparkSession, work: PendingWork, chosen: DataFrame
             value=f"{due}: up to {instant_text_ms(last_ms)}",
             rule=f"up to {instant_text_ms(latest_ms)} (contract.max_delay from now on)",
         )
-
-
-def _append(store: SlotStore, chosen: DataFrame, change: _Change, picked: Picked, count: int) -> Act:
-    """Commits the rows of an act together with its record."""
-    for _ in range(_MOST_TRIES):
-        head = store.head()
-        ((app_id, last),) = head.last_act(_owner(store, head)).items()
-        batch = 0 if last is None else last + 1
-        record = Act(
-            wall_clock_ms(), change.act, user_name(), str(picked), change.change, rows=count, batch=batch
-        )
-        assert head.cursor_ms is not None, "something is pending"
-        rows = stored_rows(chosen, store.layout, cursor_ms=head.cursor_ms, arrived=arrived_by(batch))
-        try:
-            if store.append(
-                rows, app_id=app_id, batch_id=batch, expect={CURSOR: head.cursor_ms}, note=record.text()
-            ).written:
-                return record
-        except StoreMovedError:
-            continue
-    raise ActError(
-        f"gave up after {_MOST_TRIES} conflicting commits",
-        field=store.path,
-        hint="nothing was changed: try again",
-    )
-
-
-def _owner(store: SlotStore, head: Head) -> str:
-    owners = sorted(head.owners)
-    if len(owners) != 1:
-        raise StoreError(
-            "the slot store has more than one writer",
-            field=store.path,
-            value=", ".join(owners),
-            rule="a store belongs to one checkpoint",
-        )
-    return owners[0]

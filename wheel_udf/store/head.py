@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -104,6 +104,11 @@ def largest_event_ms(files: Sequence[Mapping[str, Any]]) -> int | None:
     return max((int(value) for value in found if value is not None), default=None)
 
 
+def rows_in(files: Iterable[Mapping[str, Any]]) -> int:
+    """Returns the number of rows in new files, from their statistics."""
+    return sum(int(stats_of(file)["numRecords"]) for file in files)
+
+
 def appended(
     files: Sequence[Mapping[str, Any]], version: int, marks: Mapping[str, int], *, written: bool = True
 ) -> Appended:
@@ -111,7 +116,7 @@ def appended(
     return Appended(
         written=written,
         version=version,
-        rows=sum(int(stats_of(file)["numRecords"]) for file in files),
+        rows=rows_in(files),
         files=len(files),
         bytes=sum(int(file["size"]) for file in files),
         largest_event_ms=largest_event_ms(files),

@@ -42,7 +42,13 @@ def id_hash(schedule_id: Column) -> Column:
 
 
 def stored_rows(
-    parsed: DataFrame, layout: StoreLayout, *, cursor_ms: int, arrived: int, inbox: bool = False
+    parsed: DataFrame,
+    layout: StoreLayout,
+    *,
+    cursor_ms: int,
+    arrived: int,
+    inbox: bool = False,
+    only_cancels: bool = False,
 ) -> DataFrame:
     """Converts parsed commands to rows of the store.
 
@@ -54,6 +60,7 @@ def stored_rows(
         cursor_ms: The cursor by which the rows are placed.
         arrived: Number of the batch.
         inbox: Put far entries into the inbox instead of their slots.
+        only_cancels: All commands are CANCELs without an error, so that no row has to be placed or doubled.
 
     Returns:
         A frame of :data:`~wheel_udf.store.table.STORE_SCHEMA`: one row for each command, two for one that goes to a far level.
@@ -61,24 +68,18 @@ def stored_rows(
     good = F.col("error_code").isNull()
     is_entry = good & (F.col("op") != CANCEL)
     # Rows without a due time go to the newest near window.
-    due = F.when(is_entry, F.col("deliver_at_ms")).otherwise(F.lit(cursor_ms - 1))
-    if inbox:
-        placed = parsed.withColumn("_level", F.when(due < cursor_ms, NEAR).otherwise(INBOX))
-        slot = F.when(due < cursor_ms, layout.slot_column(NEAR, due, cursor_ms)).otherwise(0)
+    newest = layout.slot_of(NEAR, cursor_ms - 1, cursor_ms)
+    if only_cancels:
+        placed = parsed.withColumns(
+            {"_level": F.lit(NEAR), "_slot": F.lit(newest).cast("long"), "_copy": F.lit(False)}
+        )
     else:
-        placed = parsed.withColumn("_level", layout.level_column(due, cursor_ms))
-        slot = layout.slot_column(F.col("_level"), due, cursor_ms)
-    placed = placed.withColumn("_slot", slot)
-    twice = F.when(F.col("_level") != NEAR, F.array(F.lit(False), F.lit(True))).otherwise(
-        F.array(F.lit(False))
-    )
-    placed = placed.withColumn("_copy", F.explode(twice))
+        due = F.when(is_entry, F.col("deliver_at_ms")).otherwise(F.lit(cursor_ms - 1))
+        placed = _doubled(_placed(parsed, layout, due, cursor_ms=cursor_ms, inbox=inbox))
     told, here = F.col("_copy"), ~F.col("_copy")
     columns = {
         "level": F.when(told, NEAR).otherwise(F.col("_level")).cast("int"),
-        "slot": F.when(told, layout.slot_of(NEAR, cursor_ms - 1, cursor_ms))
-        .otherwise(F.col("_slot"))
-        .cast("long"),
+        "slot": F.when(told, newest).otherwise(F.col("_slot")).cast("long"),
         "act": F.when(told, FAR).otherwise(COMMAND).cast("byte"),
         "schedule_id": F.col("schedule_id"),
         "id_hash": id_hash(F.col("schedule_id")),
@@ -100,3 +101,20 @@ def stored_rows(
         "arrived": F.lit(arrived).cast("long"),
     }
     return placed.select(*(columns[name].alias(name) for name in STORE_SCHEMA.names))
+
+
+def _placed(parsed: DataFrame, layout: StoreLayout, due: Column, *, cursor_ms: int, inbox: bool) -> DataFrame:
+    """Adds the level and slot of each command."""
+    if inbox:
+        placed = parsed.withColumn("_level", F.when(due < cursor_ms, NEAR).otherwise(INBOX))
+        slot = F.when(due < cursor_ms, layout.slot_column(NEAR, due, cursor_ms)).otherwise(0)
+    else:
+        placed = parsed.withColumn("_level", layout.level_column(due, cursor_ms))
+        slot = layout.slot_column(F.col("_level"), due, cursor_ms)
+    return placed.withColumn("_slot", slot)
+
+
+def _doubled(placed: DataFrame) -> DataFrame:
+    """Adds a second row for each command that goes to a far level: its FAR row."""
+    once, twice = F.array(F.lit(False)), F.array(F.lit(False), F.lit(True))
+    return placed.withColumn("_copy", F.explode(F.when(F.col("_level") != NEAR, twice).otherwise(once)))

@@ -76,6 +76,7 @@ from wheel_udf.store.head import (
     appended,
     largest_event_ms,
     moved_marks,
+    rows_in,
 )
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.reader import StoreReader
@@ -136,7 +137,8 @@ class SlotStore(StoreReader):
         cursor_ms: int | None = None,
         clock_ms: int | ClockOf | None = None,
         expect: Mapping[str, int | None] = MappingProxyType({}),
-        note: str | None = None,
+        note: str | Callable[[int], str | None] | None = None,
+        in_one_place: bool = False,
     ) -> Appended:
         """Adds rows and moves the cursor and the clock, in one commit; does nothing if the table has the batch already.
 
@@ -148,7 +150,9 @@ class SlotStore(StoreReader):
             clock_ms: The new clock, likewise; or a function of the rows' largest event time. The commit also notes the clock before it.
             expect: The state of the log that the rows depend on: the cursor (:data:`CURSOR`) by which they were placed, the last batch of another
                 app id; None for no batch yet.
-            note: Text that the table's history keeps with the commit; see :meth:`notes`.
+            note: Text that the table's history keeps with the commit; or a function of the number of rows written, which returns None if there
+                must be no commit.
+            in_one_place: Whether all rows are for one partition, so that none has to be moved to another task before it is written.
 
         Returns:
             The result.
@@ -169,14 +173,17 @@ class SlotStore(StoreReader):
                 return appended([], before.version, marks, written=False)
             self._require(marks, expect)
             transaction.depend_on([app_id, *asked])
-            written = written or self._write(transaction, frame)
+            written = written or self._write(transaction, frame, in_one_place=in_one_place)
+            text = note(rows_in(written.listed)) if callable(note) else note
+            if text is None and note is not None:
+                return appended([], before.version, marks, written=False)
             clock = clock_ms(largest_event_ms(written.listed)) if callable(clock_ms) else clock_ms
             clock_before = marks.get(CLOCK) if clock_ms is not None else None
             news = moved_marks(marks, {CURSOR: cursor_ms, CLOCK: clock, CLOCK_BEFORE: clock_before})
             # Files are not bound to the transaction that wrote them: another try does not write them again.
             with suppress(ConcurrentTransactionException):
                 version = transaction.commit_append(
-                    written, app_id=app_id, batch_id=batch_id, marks=news, note=note
+                    written, app_id=app_id, batch_id=batch_id, marks=news, note=text
                 )
                 return appended(written.listed, version, {**marks, **news})
         raise StoreError(
@@ -195,7 +202,9 @@ class SlotStore(StoreReader):
                     hint="compute the rows again from the current version and append them",
                 )
 
-    def _write(self, transaction: Transaction, frame: DataFrame | None) -> NewFiles:
+    def _write(
+        self, transaction: Transaction, frame: DataFrame | None, *, in_one_place: bool = False
+    ) -> NewFiles:
         if frame is None:
             return transaction.no_files()
         # Delta's public writer checks this, its transaction does not.
@@ -204,7 +213,11 @@ class SlotStore(StoreReader):
             raise StoreError(
                 "not rows of the slot store", field="frame", value=frame.schema.simpleString(), rule=STORE_DDL
             )
-        sized = frame.select(*STORE_SCHEMA.names).hint("rebalance", *(F.col(name) for name in PARTITIONED_BY))
+        rows = frame.select(*STORE_SCHEMA.names)
+        if in_one_place:
+            sized = rows.coalesce(self.spark.sparkContext.defaultParallelism)
+        else:
+            sized = rows.hint("rebalance", *(F.col(name) for name in PARTITIONED_BY))
         return transaction.write_files(sized, {"compression": "zstd"})
 
     def drop(self, partitions: Iterable[tuple[int, int]], *, read_version: int | None = None) -> None:

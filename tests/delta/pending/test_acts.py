@@ -14,8 +14,10 @@ from tests.delta.tiered.test_keeper import LAYOUT, World
 from tests.spark.streams import T0_MS, at_ms
 from wheel_udf.commands import Contract
 from wheel_udf.common.errors import ActError
-from wheel_udf.pending import PendingWork, acts, history_of, in_store, pending
+from wheel_udf.pending import PendingWork, acts, acts_on_store, history_of, in_store, pending
 from wheel_udf.pending.acts import Picked
+from wheel_udf.platform import Transaction
+from wheel_udf.store.layout import NEAR
 from wheel_udf.store.slot_store import SlotStore
 
 if TYPE_CHECKING:
@@ -155,7 +157,7 @@ def test_history_says_who_moved_an_entry_when_and_how_and_the_levels_it_passed_u
     monkeypatch.setattr(getpass, "getuser", lambda: "ann")
     for clock_s, wall_s, act in ((100, 7, "move"), (200, 8, "reroute"), (4_900, 9, "cancel")):
         monkeypatch.setattr(acts, "_clock_ms", lambda *_, clock_s=clock_s: at_ms(clock_s))
-        monkeypatch.setattr(acts, "wall_clock_ms", lambda wall_s=wall_s: at_ms(wall_s))
+        monkeypatch.setattr(acts_on_store, "wall_clock_ms", lambda wall_s=wall_s: at_ms(wall_s))
         to = {"move": "deliver_at + interval 4500 seconds", "reroute": "mail", "cancel": None}[act]
         more = {} if to is None else {"to": to}
         assert getattr(acts, act)(world.spark, work_of(world), A, **more) == 1
@@ -175,3 +177,59 @@ def test_history_says_who_moved_an_entry_when_and_how_and_the_levels_it_passed_u
     assert [event.detail for event in told if event.what.startswith("on a level")] == [
         "level 3, slot 4260169", "level 3, slot 4260180", "level 3, slot 4260180", "level 2, slot 85203610",
     ]  # fmt: skip
+
+
+def test_a_cancel_of_nothing_commits_nothing(world: World) -> None:
+    version = world.store.head().version
+    assert acts.cancel(world.spark, work_of(world), Picked(where="destination = 'nowhere'")) == 0
+    assert world.store.head().version == version
+    assert recorded(world) == []
+
+
+def test_a_cancel_for_dry_run_counts_and_changes_nothing(world: World) -> None:
+    version = world.store.head().version
+    assert acts.cancel(world.spark, work_of(world), EVERYTHING, dry_run=True) == 2
+    assert world.store.head().version == version
+
+
+def test_a_cancel_is_placed_again_if_the_cursor_moves_before_its_commit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, tries = Transaction.commit_append, []
+
+    def late(transaction: Transaction, *files: Any, app_id: str, **more: Any) -> int:
+        if app_id.endswith("-acts"):
+            tries.append(app_id)
+            if len(tries) == 1:
+                assert world.keeper.step(at_ms(490)) is not None
+        return commit(transaction, *files, app_id=app_id, **more)
+
+    monkeypatch.setattr(Transaction, "commit_append", late)
+    assert acts.cancel(world.spark, work_of(world), EVERYTHING) == 2
+    assert len(tries) == 2
+    cancels = world.store.rows().where("op = 1").select("schedule_id", "level", "slot").collect()
+    newest = world.store.layout.slot_of(NEAR, world.keeper.cursor_ms - 1, world.keeper.cursor_ms)
+    assert sorted(tuple(row) for row in cancels) == [("a", NEAR, newest), ("b", NEAR, newest)]
+    assert waiting(world) == {}
+    assert recorded(world) == [("cancel", "(true)", "", 2, 0)]
+
+
+def test_two_cancels_at_a_time_have_a_number_and_a_record_each(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, tries = Transaction.commit_append, []
+
+    def late(transaction: Transaction, *files: Any, app_id: str, **more: Any) -> int:
+        if app_id.endswith("-acts"):
+            tries.append(app_id)
+            if len(tries) == 1:
+                assert acts.cancel(world.spark, work_of(world), A) == 1
+        return commit(transaction, *files, app_id=app_id, **more)
+
+    monkeypatch.setattr(Transaction, "commit_append", late)
+    assert acts.cancel(world.spark, work_of(world), EVERYTHING) == 1, "the other one was first"
+    assert waiting(world) == {}
+    assert recorded(world) == [
+        ("cancel", "schedule_id in ['a']", "", 1, 0),
+        ("cancel", "(true)", "", 1, 1),
+    ]

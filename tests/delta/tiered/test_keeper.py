@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from tests.spark.streams import T0_MS, at_ms
 from wheel_udf.common.errors import StoreError
-from wheel_udf.pending import acts
+from wheel_udf.pending.acts_on_state import Wording
+from wheel_udf.pending.acts_on_store import append_act
 from wheel_udf.platform import Transaction
 from wheel_udf.store import intake
 from wheel_udf.store.layout import INBOX, MARKS, NEAR, StoreLayout
@@ -56,7 +57,7 @@ class World:
         """What a move or a cancel adds, as another process would."""
         chosen = self.parsed(*rows).withColumn("amend", F.lit(1))
         store = SlotStore.open(self.spark, self.store.path, LAYOUT, create=False)
-        acts._append(store, chosen, acts._Change("move", ""), acts.Picked(where="true"), len(rows))
+        append_act(store, lambda: chosen, Wording("move", "(true)", ""), count=len(rows))
 
     def parsed(self, *rows: tuple[str, str, int, int | None]) -> DataFrame:
         given = [
