@@ -25,6 +25,9 @@ _LONGEST_S: Final = 10.0
 """How long a JVM may take to cancel its jobs; one that hangs must not keep the process."""
 
 
+_TRIES: Final = 2
+
+
 @contextmanager
 def ending_on_interrupt(spark: SparkSession) -> Iterator[None]:
     """Inside, SIGINT cancels all jobs of Spark and raises KeyboardInterrupt; a second one ends the process at once.
@@ -75,15 +78,19 @@ def at_end(work: Callable[[], None]) -> None:
 def in_new_thread(work: Callable[[], None], *, longest_s: float | None = None) -> None:
     """Does some work in a thread of its own, with a connection of its own to the JVM, and waits for it. What it raises is dropped.
 
+    The first call may meet the socket of a thread that has ended, and py4j then drops that socket; so what fails is tried once more.
+
     Args:
-        work: The work.
+        work: The work; can be done twice.
         longest_s: Waits no longer than this; None: until the end.
     """
 
     def do() -> None:
         # The process ends because of the interrupt, and says so.
-        with suppress(Exception):
-            work()
+        for _ in range(_TRIES):
+            with suppress(Exception):
+                work()
+                return
 
     thread = threading.Thread(target=do, name="after-interrupt", daemon=True)
     thread.start()

@@ -13,11 +13,18 @@ from wheel_udf.platform import at_end
 
 
 @contextmanager
-def _ending(used: list[str]) -> Iterator[None]:
+def _ending(used: list[str], fault: OSError | None = None) -> Iterator[None]:
+    """Notes the thread of each call at the end; the first one raises the fault."""
+
+    def end() -> None:
+        used.append(threading.current_thread().name)
+        if fault is not None and len(used) == 1:
+            raise fault
+
     try:
         yield
     finally:
-        at_end(lambda: used.append(threading.current_thread().name))
+        at_end(end)
 
 
 def test_after_the_end_or_a_failure_the_work_is_done_in_the_same_thread() -> None:
@@ -55,3 +62,12 @@ def test_an_error_of_a_socket_in_place_of_an_interrupt_kept_spark_from_being_sto
         _interrupted_call()
 
     assert used == ["after-interrupt"]
+
+
+def test_the_socket_of_a_thread_that_had_ended_kept_spark_from_being_stopped() -> None:
+    used: list[str] = []
+
+    with pytest.raises(KeyboardInterrupt), _ending(used, OSError(107, "Transport endpoint is not connected")):
+        raise KeyboardInterrupt
+
+    assert used == ["after-interrupt"] * 2
