@@ -37,6 +37,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, functions as F
 
+from wheel_udf.commands.inputs import SOURCE_SEQ
 from wheel_udf.common import ContractError
 
 COMMITTED_AT: Final = "_commit_timestamp"
@@ -68,7 +69,7 @@ def change_commands(changes: DataFrame, table: str) -> DataFrame:
             "op": F.when(is_delete, F.lit("CANCEL"))
             .when(kind.isin("insert", "update_postimage"), F.lit("SCHEDULE"))
             .otherwise(F.coalesce(kind, F.lit("unknown"))),
-            "source_seq": F.when(is_delete, version - 1).otherwise(version),
+            SOURCE_SEQ: F.when(is_delete, version - 1).otherwise(version),
             # Every pending row and each delivery to Kafka carries it: the name, not the whole path.
             "source_coordinates": F.concat(F.lit(f"{table.rstrip('/').rpartition('/')[2]}@v"), version),
         }

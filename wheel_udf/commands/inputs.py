@@ -12,14 +12,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, functions as F, types as T
 
 from wheel_udf.common import ContractError
 
-_OF_SOURCES = ("source_seq", "source_deliver_at", "source_event_time")
-"""Columns that sources have, and users need not."""
+SOURCE_SEQ: Final = "source_seq"
+SOURCE_DELIVER_AT: Final = "source_deliver_at"
+SOURCE_EVENT_TIME: Final = "source_event_time"
+"""Columns that sources have and users need not: the order of the source, and instants that it has as such and not as text."""
 
 
 class Input(NamedTuple):
@@ -89,7 +91,12 @@ def located(
         if name.lower() in known:
             found[name.lower()] = position
     if missing := [name for name in required if name not in found]:
-        asked = [name for name in known if not name.startswith(("_", *_OF_SOURCES)) and name not in required]
+        asked = [
+            name
+            for name in known
+            if not name.startswith(("_", SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME))
+            and name not in required
+        ]
         raise ContractError(
             f"the {what} have no column {', '.join(missing)}",
             field="columns found",

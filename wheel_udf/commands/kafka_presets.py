@@ -51,12 +51,13 @@ from pyspark.sql import Column, DataFrame, functions as F, types as T
 
 from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import PRESETS
+from wheel_udf.commands.inputs import SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, SOURCE_SEQ
 from wheel_udf.commands.records import readable
-from wheel_udf.commands.time_readers import MAX_INSTANT_MS, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME
+from wheel_udf.commands.time_readers import MAX_INSTANT_MS
 from wheel_udf.common import COMMAND_HEADERS, OUR_PREFIX, ConfigError
 
 _SCHEDULERS: Final = "scheduler-"
-_SCHEDULER_HEADERS: Final = tuple(f"{_SCHEDULERS}{name}" for name in ("epoch", "target-topic", "target-key"))
+_EPOCH, _TARGET, _TARGET_KEY = (f"{_SCHEDULERS}{name}" for name in ("epoch", "target-topic", "target-key"))
 _KNOWN: Final = tuple(COMMAND_HEADERS.values())
 _JSON_FIELDS: Final = (
     *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
@@ -111,12 +112,12 @@ def _native(records: DataFrame) -> DataFrame:
 
 
 def _scheduler(records: DataFrame) -> DataFrame:
-    frame = _with_headers(records, _SCHEDULER_HEADERS, _SCHEDULERS, OUR_PREFIX, last=False)
+    frame = _with_headers(records, (_EPOCH, _TARGET, _TARGET_KEY), _SCHEDULERS, OUR_PREFIX, last=False)
     given = frame.select(
         "*",
-        _header(f"{_SCHEDULERS}epoch").cast("string").alias("_epoch"),
-        _header(f"{_SCHEDULERS}target-topic").alias("_target"),
-        _header(f"{_SCHEDULERS}target-key").alias("_target_key"),
+        _header(_EPOCH).cast("string").alias("_epoch"),
+        _header(_TARGET).alias("_target"),
+        _header(_TARGET_KEY).alias("_target_key"),
     )
     epoch_s = read.whole_number(F.col("_epoch"), T.StringType())
     last_s = MAX_INSTANT_MS // 1000
@@ -127,7 +128,7 @@ def _scheduler(records: DataFrame) -> DataFrame:
         # in front it is none.
         "deliver_at": F.when(
             epoch_s.between(-last_s, last_s), times.utc_text(F.try_multiply(epoch_s, F.lit(1000)))
-        ).otherwise(F.concat(F.lit(f"{_SCHEDULERS}epoch "), F.col("_epoch"), F.lit(", not whole seconds"))),
+        ).otherwise(F.concat(F.lit(f"{_EPOCH} "), F.col("_epoch"), F.lit(", not whole seconds"))),
         "event_time": F.col("timestamp"),
         "destination": F.col("_target"),
         "key": F.col("_target_key"),
@@ -225,6 +226,6 @@ def _source(*parts: str) -> list[Column]:
     """The origin of the row, and the parts of the record that the other columns do not hold."""
     return [
         F.concat_ws("/", "topic", "partition", "offset").alias("source_coordinates"),
-        F.col("offset").alias("source_seq"),
+        F.col("offset").alias(SOURCE_SEQ),
         F.struct("topic", "partition", "offset", "timestamp", *parts).alias("kafka"),
     ]

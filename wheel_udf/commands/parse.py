@@ -63,7 +63,15 @@ from pyspark.sql import Column, DataFrame, functions as F, types as T
 from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.generated_code import interpreted, uncompiled
-from wheel_udf.commands.inputs import Input, Inputs, located, meant
+from wheel_udf.commands.inputs import (
+    SOURCE_DELIVER_AT,
+    SOURCE_EVENT_TIME,
+    SOURCE_SEQ,
+    Input,
+    Inputs,
+    located,
+    meant,
+)
 from wheel_udf.commands.records import record_of
 from wheel_udf.commands.rules import (
     DUE_COLUMNS,
@@ -79,11 +87,10 @@ from wheel_udf.commands.rules import (
     shown,
 )
 from wheel_udf.commands.tier_columns import delay_error_column, delay_level_column
-from wheel_udf.commands.time_readers import MAX_INSTANT_MS, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME
+from wheel_udf.commands.time_readers import MAX_INSTANT_MS
 from wheel_udf.common import BLANKS, MAX_ID_BYTES, ContractError
 from wheel_udf.wheel import CANCEL, NO_LEVEL, SCHEDULE
 
-_SOURCE_SEQ: Final = "source_seq"
 _NAMES: Final = (
     *(
         "schedule_id",
@@ -97,10 +104,10 @@ _NAMES: Final = (
         "value",
         "headers",
     ),
-    *("max_lateness", SOURCE, _SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, UNREADABLE, MISREAD),
+    *("max_lateness", SOURCE, SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, UNREADABLE, MISREAD),
 )
 _PAYLOAD: Final = ("key", "value", "headers")
-_NOT_RECORDED: Final = (SOURCE, _SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, MISREAD)
+_NOT_RECORDED: Final = (SOURCE, SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, MISREAD)
 _COMPILED_COLUMNS: Final = 20
 """Widest frame that Spark compiles whole: every column makes its methods longer (:mod:`wheel_udf.commands.generated_code`)."""
 
@@ -233,7 +240,7 @@ def _outcome(given: Inputs, contract: Contract) -> list[Column]:
         # Even if something else is wrong with the row: the clock may be computed from this column.
         made_ms = F.when(~is_ahead(contract.max_ahead_ms), made_ms)
     seq_given = given["seq"].column.isNotNull() if "seq" in given else F.lit(False)
-    own_seq = given[_SOURCE_SEQ].read(read.whole_number) if _SOURCE_SEQ in given else made_ms
+    own_seq = given[SOURCE_SEQ].read(read.whole_number) if SOURCE_SEQ in given else made_ms
     asked = F.col("_destination")
     lateness_ms = F.coalesce("_lateness_ms", F.lit(contract.max_lateness_ms)).cast("long")
     return [
@@ -273,7 +280,7 @@ def _rejection(given: Inputs, original: list[Input], message: Column, contract: 
         code.alias("error_code"),
         interpreted(message, code.isNotNull()).alias("error_message"),
         interpreted(record, code.isNotNull()).alias("record"),
-        (source if _SOURCE_SEQ in given else F.when(code.isNotNull(), source)).alias("source"),
+        (source if SOURCE_SEQ in given else F.when(code.isNotNull(), source)).alias("source"),
     ]
 
 

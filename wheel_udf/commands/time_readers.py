@@ -21,15 +21,11 @@ from typing import Final
 from pyspark.sql import Column, functions as F, types as T
 
 from wheel_udf.commands import readers as read
-from wheel_udf.commands.inputs import Inputs
+from wheel_udf.commands.inputs import SOURCE_EVENT_TIME, Inputs
 from wheel_udf.common import BLANKS, DURATION_PATTERN, LONGEST_TEXT, TOO_LONG_MS, UNITS_MS
 
 MAX_INSTANT_MS: Final = (2**63 - 1) // 1000
 """The last whole ms that a Spark timestamp (64-bit microseconds) can hold, in the year 294247."""
-
-SOURCE_DELIVER_AT: Final = "source_deliver_at"
-SOURCE_EVENT_TIME: Final = "source_event_time"
-"""Columns: instants that a source has as such, and not as text."""
 
 _DAY_MS: Final = 86_400_000
 _DATE: Final = "[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}"

@@ -215,6 +215,7 @@ if TYPE_CHECKING:
         Lease as Lease,
         Leases as Leases,
     )
+    from wheel_udf.platform.local_mode import with_package_folder as with_package_folder
     from wheel_udf.platform.move_marks import (
         FORGETTING as FORGETTING,
         empty_for_import as empty_for_import,
@@ -302,6 +303,7 @@ else:
             "jvm": ("SPARK_ERRORS",),
             "kafka_admin": ("TopicInfo",),
             "lease": ("Lease", "Leases"),
+            "local_mode": ("with_package_folder",),
             "move_marks": (
                 "FORGETTING",
                 "empty_for_import",

@@ -73,7 +73,7 @@ def settings_of(
     made = {**settings, **_paths(settings), **of_one_jvm(settings)}
     made[JVM_OPTIONS] = _jvm_options(settings.get(JVM_OPTIONS, ""), java_version)
     if is_one_jvm(settings):
-        made[_WORKERS_PATH] = _workers_path(settings.get(_WORKERS_PATH))
+        made[_WORKERS_PATH] = with_package_folder(settings.get(_WORKERS_PATH))
         if settings[_JARS] and settings[_JARS] == project_jars and _CLASS_PATH not in settings:
             del made[_JARS]
     return made
@@ -112,7 +112,8 @@ def _jvm_options(given: str, java_version: int | None) -> str:
     return " ".join(filter(None, [given, late, archive]))
 
 
-def _workers_path(given: str | None) -> str:
+def with_package_folder(given: str | None) -> str:
+    """A ``PYTHONPATH`` with the folder of this package, behind what is in it already."""
     home = str(Path(__file__).parents[2])  # a folder, or the zip itself
     known = given.split(os.pathsep) if given else []
     return os.pathsep.join(known if home in known else [*known, home])

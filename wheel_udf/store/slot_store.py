@@ -150,7 +150,7 @@ class SlotStore(StoreReader):
             clock_ms: The new clock, likewise; or a function of the rows' largest event time. The commit also notes the clock before it.
             expect: The state of the log that the rows depend on: the cursor (:data:`CURSOR`) by which they were placed, the last batch of another
                 app id; None for no batch yet.
-            note: Text that the table's history keeps with the commit; or a function of the number of rows written, which returns None if there
+            note: Text that the table's history keeps with the commit (see :meth:`notes`); or a function of the number of rows written, which returns None if there
                 must be no commit.
             in_one_place: Whether all rows are for one partition, so that none has to be moved to another task before it is written.
 

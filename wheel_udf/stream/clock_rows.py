@@ -17,8 +17,6 @@ environment, and so the source and the operator share theirs.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -37,6 +35,7 @@ from wheel_udf.clock import (
     StoreClock,
     clock_options,
 )
+from wheel_udf.platform import with_package_folder
 from wheel_udf.stream.sharding import key_of_shard
 from wheel_udf.stream.worker import NO_LONG
 
@@ -128,10 +127,8 @@ class _ContextWithPath:
     """A Spark context whose environment, a copy, lets Python processes find this package where the driver has found it."""
 
     def __init__(self, context: SparkContext) -> None:
-        home = str(Path(__file__).parents[2])  # a folder, or the zip itself
-        known = list(filter(None, context.environment.get("PYTHONPATH", "").split(os.pathsep)))
-        path = known if home in known else [*known, home]
-        self.environment = {**context.environment, "PYTHONPATH": os.pathsep.join(path)}
+        path = with_package_folder(context.environment.get("PYTHONPATH"))
+        self.environment = {**context.environment, "PYTHONPATH": path}
         self._context = context
 
     def __getattr__(self, name: str) -> Any:

@@ -21,6 +21,8 @@ from wheel_udf.store.layout import NEAR
 from wheel_udf.store.slot_store import SlotStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 A, B, EVERYTHING = Picked(ids=["a"]), Picked(ids=["b"]), Picked(where="true")
@@ -192,19 +194,25 @@ def test_a_cancel_for_dry_run_counts_and_changes_nothing(world: World) -> None:
     assert world.store.head().version == version
 
 
-def test_a_cancel_is_placed_again_if_the_cursor_moves_before_its_commit(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def between(monkeypatch: pytest.MonkeyPatch, comes: Callable[[], bool]) -> list[str]:
+    """Lets something come between the files of the first act and its commit, and be true; the app ids of all commits of acts."""
     commit, tries = Transaction.commit_append, []
 
     def late(transaction: Transaction, *files: Any, app_id: str, **more: Any) -> int:
         if app_id.endswith("-acts"):
             tries.append(app_id)
             if len(tries) == 1:
-                assert world.keeper.step(at_ms(490)) is not None
+                assert comes()
         return commit(transaction, *files, app_id=app_id, **more)
 
     monkeypatch.setattr(Transaction, "commit_append", late)
+    return tries
+
+
+def test_a_cancel_is_placed_again_if_the_cursor_moves_before_its_commit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = between(monkeypatch, lambda: world.keeper.step(at_ms(490)) is not None)
     assert acts.cancel(world.spark, work_of(world), EVERYTHING) == 2
     assert len(tries) == 2
     cancels = world.store.rows().where("op = 1").select("schedule_id", "level", "slot").collect()
@@ -217,16 +225,7 @@ def test_a_cancel_is_placed_again_if_the_cursor_moves_before_its_commit(
 def test_two_cancels_at_a_time_have_a_number_and_a_record_each(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit, tries = Transaction.commit_append, []
-
-    def late(transaction: Transaction, *files: Any, app_id: str, **more: Any) -> int:
-        if app_id.endswith("-acts"):
-            tries.append(app_id)
-            if len(tries) == 1:
-                assert acts.cancel(world.spark, work_of(world), A) == 1
-        return commit(transaction, *files, app_id=app_id, **more)
-
-    monkeypatch.setattr(Transaction, "commit_append", late)
+    between(monkeypatch, lambda: acts.cancel(world.spark, work_of(world), A) == 1)
     assert acts.cancel(world.spark, work_of(world), EVERYTHING) == 1, "the other one was first"
     assert waiting(world) == {}
     assert recorded(world) == [

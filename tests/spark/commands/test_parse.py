@@ -911,9 +911,8 @@ def test_where_the_source_has_an_order_it_is_the_version_of_rows_without_one(spa
 def test_instants_that_the_source_has_read_come_before_their_texts_and_are_not_in_the_record(
     spark: SparkSession, zone: str
 ) -> None:
-    at = datetime(
-        2026, 1, 5, 12, 0, 0, 1, tzinfo=UTC
-    )  # a microsecond after noon: due a ms later, said at noon
+    # A microsecond after noon: due a ms later, said at noon.
+    at = datetime(2026, 1, 5, 12, 0, 0, 1, tzinfo=UTC)
     rows = [
         command(schedule_id="read", deliver_at="1767614400000", delay=None, event_time="soon", source_deliver_at=at, source_event_time=at),
         command(schedule_id="no text", event_time=None, source_event_time=at),
