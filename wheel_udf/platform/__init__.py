@@ -17,6 +17,7 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
       class_archive  class_training  python_sources                    a JVM that starts faster
       worker_python  byte_code  kafka_admin                            the Python of Spark's workers, Kafka's topics
       cached_columns  failures                                         columns built once, errors in one sentence
+      arrow_groups                                                     rows of the stateful operator as Arrow
       job_progress  interrupts                                         how far Spark's jobs are, and Ctrl-C
       jvm  private_api  delta_public                                   access to the JVM, the list below, public replacements
     ---------------------------------------------------------------------------------------------------------------
@@ -75,6 +76,9 @@ names the version in which it was read. Where a class or method is missing, the 
                                                                                the next call
     DataSourceManager.dataSourceBuilders    Spark need not look for Python     a start takes 0.6 CPU seconds
     (python_sources)                        data sources where there are none  longer -> Spark looks itself
+    ApplyInPandasWithStateSerializer,       rows reach the operator and leave  the operator takes a sixth fewer
+    ArrowBatchTransformer,                  it as Arrow, not as Python         rows a second -> pandas frames of
+    GroupState._value (arrow_groups)        objects                            objects
     pyspark/jars/ivy-*.jar (jars)           downloads jars without Maven       make setup fails ->
                                                                                spark.jars.packages, set by the
                                                                                user
@@ -135,6 +139,10 @@ if TYPE_CHECKING:
         keep_records as keep_records,
         read_act as read_act,
         require_acts as require_acts,
+    )
+    from wheel_udf.platform.arrow_groups import (
+        ArrowColumn as ArrowColumn,
+        take_arrow as take_arrow,
     )
     from wheel_udf.platform.cached_columns import (
         Prepared as Prepared,
@@ -278,6 +286,7 @@ else:
                 "read_act",
                 "require_acts",
             ),
+            "arrow_groups": ("ArrowColumn", "take_arrow"),
             "chunk_files": ("CHUNKS_PROPERTY", "ChunkFiles", "ChunkPlace"),
             "chunk_place": ("chunk_place_of", "chunks_of_tasks"),
             "cached_columns": ("Prepared",),

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from wheel_udf.clock import HintBoard
 from wheel_udf.common import Int64s
-from wheel_udf.platform import CHUNKS_PROPERTY, ChunkFiles, ChunkPlace
+from wheel_udf.platform import CHUNKS_PROPERTY, ArrowColumn, ChunkFiles, ChunkPlace, take_arrow
 from wheel_udf.stream.sampling import is_time_to_sample
 from wheel_udf.stream.status_row import ShardStatus, codes_of, counts_of, largest_of
 from wheel_udf.wheel import Kept, LatenessHistogram, Wheel, destinations_of, holdings_of, kept_apart
@@ -127,7 +127,11 @@ def _as_arrow(frame: pd.DataFrame, schema: pa.Schema, absent: Collection[str]) -
         if field.name not in frame:
             arrays.append(pa.nulls(len(frame), field.type))
             continue
-        values = frame[field.name].to_numpy()
+        values = frame[field.name]
+        if isinstance(values.array, ArrowColumn):
+            arrays.append(pa.array(values.array, field.type))
+            continue
+        values = values.to_numpy()
         nulls = values == NO_LONG if field.name in absent else None
         arrays.append(pa.array(values, field.type, mask=nulls, from_pandas=nulls is None))
     return pa.table(arrays, schema=schema)
@@ -164,6 +168,11 @@ class ShardWorker(ABC):
     delay_ms: int
     memory_ms: int | None
     board_folder: str | None
+
+    def __setstate__(self, settings: dict[str, Any]) -> None:
+        """As a Python worker reads the function."""
+        self.__dict__.update(settings)
+        take_arrow()
 
     INPUT: ClassVar[pa.Schema]
     """The input columns."""

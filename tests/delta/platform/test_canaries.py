@@ -8,16 +8,17 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.errors.exceptions import base
 from pyspark.sql import SparkSession, functions as F, types as T
 
 from tests.unit.platform.damaged import flip
-from wheel_udf.platform import delta_log, jars, private_api as api, python_sources, session
+from wheel_udf.platform import arrow_groups, delta_log, jars, private_api as api, python_sources, session
 from wheel_udf.platform.cached_columns import Prepared
 from wheel_udf.platform.delta_files import File, FileList
 from wheel_udf.platform.delta_transaction import begin_transaction
@@ -240,6 +241,33 @@ def python_sources_found(spark: SparkSession, _: str) -> None:
     manager = getattr(java_class(spark, python_sources._MANAGER), "MODULE$")
     assert manager.dataSourceBuilders().isDefined()
     assert manager.dataSourceBuilders().get().isEmpty() is not python_sources.has_packages()
+
+
+class _Columns:
+    """Says of which class the columns are that it gets."""
+
+    def __setstate__(self, settings: object) -> None:
+        arrow_groups.take_arrow()
+
+    def __getstate__(self) -> object:
+        return {"any": "thing"}
+
+    def __call__(self, _: tuple[int], frames: Iterator[pd.DataFrame], group: Any) -> Iterator[pd.DataFrame]:
+        classes = {name: type(column.array).__name__ for frame in frames for name, column in frame.items()}
+        group.update((len(classes),))
+        yield pd.DataFrame({"found": [json.dumps(classes, sort_keys=True)]})
+
+
+@canary(api.GROUPS_AS_ARROW)
+def groups_as_arrow(spark: SparkSession, table: str) -> None:
+    rows = spark.readStream.format("delta").load(table)
+    classes = rows.groupBy("level").applyInPandasWithState(
+        _Columns(), "found string", "columns int", "append", "NoTimeout"
+    )
+    query = classes.writeStream.format("memory").queryName("classes").trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    found = json.loads(spark.table("classes").distinct().collect()[0].found)
+    assert found == {"level": "NumpyExtensionArray", "slot": "NumpyExtensionArray", "value": "ArrowColumn"}
 
 
 @canary(api.IVY)

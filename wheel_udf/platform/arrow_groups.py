@@ -1,0 +1,198 @@
+"""Hands rows of Arrow to the function of ``applyInPandasWithState``, and takes them from it, without pandas objects between.
+
+``applyInPandasWithState`` is the only stateful operator in Spark that gets many rows at once, and it speaks pandas: pyspark makes a Python object of each
+text on the way in, and tests each for null on the way out. On the way out it also pads the columns of the state, one row a group, to as many rows
+as leave, and joins them as objects. The wheel reads and writes Arrow::
+
+    way in    Arrow --pyspark--> objects ---------------> Arrow      here: the columns as they came
+    way out   Arrow --pyspark--> chunks, padded states --> Arrow      here: one record batch, padded with nulls
+
+Measured with 100,000 commands in and 100,000 rows out a batch, in turns, 2 cores: 9.1 us of Python a row without this module, 6.7 with it; the query takes
+110,000 rows a second instead of 92,000.
+
+The columns travel in frames of pandas whose columns are Arrow's (:class:`ArrowColumn`), so the function itself is the same with and without this
+module: :func:`take_arrow` changes how pyspark reads and writes the rows of the function that runs next in this process, and of no other.
+
+Decision: with a version of pyspark that this was not read in, nothing is changed, and rows travel as objects.
+
+Imports numpy, pandas and pyarrow only, besides the standard library; pyspark when it is asked to change it: executors load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+
+_READ_IN: Final = "4.2."
+"""The versions of pyspark whose serializer is known."""
+_OF_ARROW: Final = "_wheel_udf_arrow"
+
+
+class ArrowColumnType(pd.ArrowDtype):
+    """The type of an :class:`ArrowColumn`; pandas asks it for the class of the column when it joins columns."""
+
+    @classmethod
+    def construct_array_type(cls) -> type[ArrowColumn]:
+        """The class of a column of this type."""
+        return ArrowColumn
+
+
+class ArrowColumn(pd.arrays.ArrowExtensionArray):
+    """A column of Arrow that is given away in one piece. That of pandas gives a ``ChunkedArray``, of which pyspark cannot make a record batch."""
+
+    @property
+    def dtype(self) -> ArrowColumnType:
+        """The type of the column."""
+        return ArrowColumnType(super().__arrow_array__().type)
+
+    def __arrow_array__(self, type: pa.DataType | None = None) -> pa.Array:  # noqa: A002  # name of the protocol
+        """The column, as ``pa.array`` calls it."""
+        whole = super().__arrow_array__().combine_chunks()
+        return whole if type in (None, whole.type) else whole.cast(type)
+
+
+class _Announced:
+    """Whether the function that was read last wants Arrow. A Python worker runs one task at a time."""
+
+    is_so: bool = False
+
+    def taken(self) -> bool:
+        """Whether it was announced since the last call."""
+        was, self.is_so = self.is_so, False
+        return was
+
+
+_ANNOUNCED = _Announced()
+
+
+def take_arrow() -> None:
+    """Lets pyspark pass rows of Arrow to and from the next function of this process. Called when a Python worker reads the function."""
+    import pyspark
+
+    if pyspark.__version__.startswith(_READ_IN):
+        _change_serializer()
+        _ANNOUNCED.is_so = True
+
+
+@cache
+def _change_serializer() -> None:
+    from pyspark.sql.pandas import serializers
+
+    serializer: Any = serializers.ApplyInPandasWithStateSerializer
+    serializer.load_stream = _loading(serializer.load_stream, serializers)
+    serializer.dump_stream = _dumping(serializer.dump_stream, serializers)
+
+
+# --- way in ----------------------------------------------------------------------------------------------------------
+
+
+def _loading(original: Callable[..., Any], module: Any) -> Callable[..., Any]:
+    def load_stream(self: Any, stream: Any) -> Any:
+        is_ours = _ANNOUNCED.taken()
+        setattr(self, _OF_ARROW, is_ours)
+        return _loaded(original(self, stream), module) if is_ours else original(self, stream)
+
+    return load_stream
+
+
+def _loaded(groups: Iterator[Any], module: Any) -> Iterator[Any]:
+    """The groups, read with texts left as they are."""
+    before = module.ArrowBatchTransformer
+    module.ArrowBatchTransformer = _transformer(before)
+    try:
+        yield from groups
+    finally:
+        module.ArrowBatchTransformer = before
+
+
+@cache
+def _transformer(before: Any) -> Any:
+    class ArrowTransformer(before):  # type: ignore[misc]
+        """Leaves texts and binary values as Arrow has them."""
+
+        @classmethod
+        def to_pandas(cls, batch: pa.RecordBatch, **settings: Any) -> list[Any]:
+            names, columns = batch.schema.names, batch.columns
+            stays = [pa.types.is_string(each.type) or pa.types.is_binary(each.type) for each in columns]
+            others = batch.select([at for at, is_left in enumerate(stays) if not is_left])
+            converted = iter(before.to_pandas(others, **settings) if others.num_columns else ())
+            return [
+                pd.Series(ArrowColumn(column), name=name, copy=False) if is_left else next(converted)
+                for name, column, is_left in zip(names, columns, stays, strict=True)
+            ]
+
+    return ArrowTransformer
+
+
+# --- way out ---------------------------------------------------------------------------------------------------------
+
+
+def _dumping(original: Callable[..., Any], module: Any) -> Callable[..., Any]:
+    def dump_stream(self: Any, iterator: Iterable[Any], stream: Any) -> Any:
+        if not getattr(self, _OF_ARROW, False):
+            return original(self, iterator, stream)
+        batches = self._write_stream_start(_record_batches(self, iterator), stream)
+        return module.ArrowStreamSerializer.dump_stream(self, batches, stream)
+
+    return dump_stream
+
+
+def _record_batches(serializer: Any, groups: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    """The record batches for the JVM, cut where pyspark cuts them: after so many rows, and at the end."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    frames: list[pd.DataFrame] = []
+    states: list[tuple[Any, ...]] = []
+    rows, kind = 0, pa.struct([])
+    for ((of_group, state), columns), *_ in groups:
+        kind = to_arrow_type(columns, timezone="UTC")
+        for frame in of_group:
+            if not len(frame):
+                continue
+            frames.append(frame)
+            rows += len(frame)
+            if rows > serializer.arrow_max_records_per_batch:
+                yield _record_batch(serializer, frames, kind, states)
+                frames, states, rows = [], [], 0
+        # Not before the function has ended: until then it may change the state.
+        states.append(_state_row(serializer, state))
+    if states:
+        yield _record_batch(serializer, frames, kind, states)
+
+
+def _state_row(serializer: Any, state: Any) -> tuple[Any, ...]:
+    pickled = None
+    if state.exists:
+        pickled = serializer.pickleSer.dumps(state._value_schema.toInternal(state._value))  # noqa: SLF001
+    return state.json(), state._keyAsUnsafe, pickled, state.oldTimeoutTimestamp  # noqa: SLF001
+
+
+def _record_batch(
+    serializer: Any, frames: Sequence[pd.DataFrame], kind: pa.StructType, states: Sequence[tuple[Any, ...]]
+) -> pa.RecordBatch:
+    """Counts, rows and states side by side, each as long as the longest; the JVM reads as many of each as the counts say."""
+    rows = sum(map(len, frames))
+    size = max(1, rows, len(states))
+    of_counts, of_states = serializer.result_count_pdf_arrow_type, serializer.result_state_pdf_arrow_type
+    counts = [pa.repeat(pa.scalar(count, pa.int32()), size) for count in (rows, len(states))]
+    columns = [
+        _padded([pa.array(frame[field.name].array, field.type) for frame in frames], field.type, size)
+        for field in kind
+    ]
+    values = zip(*states, strict=True) if states else [()] * len(of_states)
+    of_state = [
+        _padded([pa.array(each, field.type)], field.type, size)
+        for field, each in zip(of_states, values, strict=True)
+    ]
+    parts = ((of_counts, counts), (kind, columns), (of_states, of_state))
+    arrays = [pa.StructArray.from_arrays(arrays, fields=list(fields)) for fields, arrays in parts]
+    return pa.RecordBatch.from_arrays(arrays, ["_0", "_1", "_2"])
+
+
+def _padded(parts: Sequence[pa.Array], kind: pa.DataType, size: int) -> pa.Array:
+    """The parts in one piece, and nulls up to a size."""
+    return pa.concat_arrays([*parts, pa.nulls(size - sum(map(len, parts)), kind)])
