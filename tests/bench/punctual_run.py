@@ -2,7 +2,7 @@
 
 ::
 
-    make bench-punctual                     everything, about 15 minutes on 2 cores, broker and clients included
+    make bench-punctual                     everything, about 20 minutes on 2 cores, broker and clients included
     make bench-punctual ARGS='--quick'      tiny sizes, to see that it works; its figures mean nothing
 
 The machine, the loads and the way of measuring are those of :mod:`tests.bench.kafka_run`; one query runs at a time. ``memory`` is filled before
@@ -14,6 +14,7 @@ case       load                                             what is told, of the
 steady     2,000 a second, delays of 5 to 30 s              lateness p50, p99, max; the earliest arrival (0 early)
 sustained  10,000 a second, delays of 5 to 30 s             the same
 burst      100,000 entries due at one instant               seconds until the last is out
+pending    as steady, beside a million far entries          as steady, beside the same without them
 =========  ===============================================  ============================================================
 
 The exit code is 0 when all targets are met, 1 when one is missed. Figures go to ``build/bench-punctual.json``.
@@ -34,7 +35,7 @@ import numpy as np
 
 from tests.bench import report
 from tests.bench.kafka_run import LEAD_MS, ROOT, Ground, Sizes
-from tests.bench.kafka_traffic import Arrivals, Flow
+from tests.bench.kafka_traffic import Arrivals, Flow, Inflow
 from tests.bench.report import Line, Target
 from wheel_udf.testing import LocalKafka
 
@@ -44,6 +45,8 @@ WAYS = ("wheel", "punctual")
 
 BARS_S = {("steady", 50): 0.015, ("steady", 99): 0.150, ("sustained", 50): 0.025, ("sustained", 99): 0.400}
 BURST_S = 1.5
+BESIDE_PENDING = 1.2
+FAR_MS = 86_400_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +57,10 @@ class Loads:
     steady: tuple[int, int] = (2_000, 90)
     sustained: tuple[int, int] = (10_000, 60)
     burst: int = 100_000
+    pending: int = 1_000_000
 
 
-QUICK = Loads(remembered=1_000, steady=(100, 10), sustained=(500, 10), burst=1_000)
+QUICK = Loads(remembered=1_000, steady=(100, 10), sustained=(500, 10), burst=1_000, pending=1_000)
 
 
 def _flow(name: str, way: str, load: tuple[int, int]) -> Flow:
@@ -66,7 +70,7 @@ def _flow(name: str, way: str, load: tuple[int, int]) -> Flow:
 
 def _measured(ground: Ground, way: str, loads: Loads, options: list[str]) -> dict[str, Arrivals]:
     """Runs all loads through one query."""
-    names = ("fill", "warm", "steady", "sustained", "burst")
+    names = ("fill", "warm", "steady", "sustained", "burst", "settle", "pending")
     ground.topics(f"commands_{way}", *(f"{way}_{name}" for name in names))
     found: dict[str, Arrivals] = {}
     with ground.query(way, *options):
@@ -80,6 +84,11 @@ def _measured(ground: Ground, way: str, loads: Loads, options: list[str]) -> dic
             name="burst", rate=loads.burst // 8, count=loads.burst, due_ms=due_ms, destination=f"{way}_burst"
         )
         (found["burst"],) = ground.flow(way, [burst], name=way)
+        far_ms = int(time.time() * 1000) + FAR_MS
+        far = Flow(name="far", rate=0, count=loads.pending, due_ms=far_ms, destination=f"{way}_far")
+        Inflow(ground.bootstrap, f"commands_{way}", far).wait(1_200)
+        ground.flow(way, [_flow("settle", way, (loads.steady[0], 10))], name=way)
+        (found["pending"],) = ground.flow(way, [_flow("pending", way, loads.steady)], name=way)
     return found
 
 
@@ -120,6 +129,13 @@ def _lines(found: dict[str, dict[str, Arrivals]], loads: Loads) -> list[Line]:
             target=Target(of="figure", at_most=BURST_S),
         )
     )
+    for share in (50, 99):
+        here, there = (_seconds(punctual[name], share) for name in ("pending", "steady"))
+        what = f"{loads.steady[0]:,}/s beside {loads.pending:,} pending: lateness p{share}"
+        target = Target(at_most=BESIDE_PENDING)
+        lines.append(
+            Line(case="pending", what=what, figure=here, unit="s", beside=there, beside_what="none pending", target=target)
+        )  # fmt: skip
     return lines
 
 

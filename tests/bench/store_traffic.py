@@ -59,7 +59,9 @@ def wheel(layout: StoreLayout, store: str) -> TieredWheel:
     return TieredWheel(layout=layout, store=store, clock=ProcessingClock(), shards=SHARDS)
 
 
-def measure(spark: SparkSession, what: TieredWheel, folder: Path, sizes: Sizes) -> dict[str, float]:
+def measure(
+    spark: SparkSession, what: TieredWheel, folder: Path, sizes: Sizes, turn: int = 0
+) -> dict[str, float]:
     """Runs the load and lets it rest.
 
     Args:
@@ -67,11 +69,12 @@ def measure(spark: SparkSession, what: TieredWheel, folder: Path, sizes: Sizes) 
         what: The wheel, whose store may be full.
         folder: For the run's input, tables and checkpoint (``checkpoint``).
         sizes: The load.
+        turn: How many times the load has run over this store: the run goes on from its checkpoint.
 
     Returns:
         ``intake batch`` and ``wheel batch`` (median s), ``late p50``, ``late p99``, ``late min`` (s), ``fired``, ``idle CPU`` (s a minute).
     """
-    (folder / "in").mkdir(parents=True)
+    (folder / "in").mkdir(parents=True, exist_ok=True)
     run = start_tiered(
         spark.readStream.schema(_COLUMNS).parquet(str(folder / "in")),
         what,
@@ -83,9 +86,9 @@ def measure(spark: SparkSession, what: TieredWheel, folder: Path, sizes: Sizes) 
         name=NAME,
     )
     try:
-        began_ms = _produce(folder / "in", sizes)
+        began_ms = _produce(folder / "in", sizes, turn)
         batches = {"intake": _batch_s(run.intake, began_ms), "wheel": _batch_s(run.wheel, began_ms)}
-        expected = _near_of(sizes)
+        expected = _near_of(sizes) * (turn + 1)
         _wait(run, lambda: _count(folder) >= expected)
         idle = cpu_seconds_over(sizes.idle_s) / sizes.idle_s * 60
     finally:
@@ -106,9 +109,9 @@ def _near_of(sizes: Sizes) -> int:
     return (each - int(each * _FAR_SHARE)) * int(sizes.seconds / _FILE_EVERY_S)
 
 
-def _produce(folder: Path, sizes: Sizes) -> int:
+def _produce(folder: Path, sizes: Sizes, turn: int) -> int:
     """Writes a file of commands every half second, on this thread; when it began (epoch ms)."""
-    random, each = np.random.default_rng(7), int(sizes.rate * _FILE_EVERY_S)
+    random, each = np.random.default_rng(7 + turn), int(sizes.rate * _FILE_EVERY_S)
     began_ms, began_s = wall_clock_ms(), time.monotonic()
     for number in range(int(sizes.seconds / _FILE_EVERY_S)):
         time.sleep(max(0.0, began_s + number * _FILE_EVERY_S - time.monotonic()))
@@ -120,15 +123,15 @@ def _produce(folder: Path, sizes: Sizes) -> int:
         )
         rows = pa.table(
             {
-                "schedule_id": [f"live-{number}-{row}" for row in range(each)],
+                "schedule_id": [f"live-{turn}-{number}-{row}" for row in range(each)],
                 "deliver_at": pa.array(wall_clock_ms() + delay_ms, pa.timestamp("ms", "UTC")),
                 "destination": ["out"] * each,
                 "value": [random.bytes(VALUE_BYTES) for _ in range(each)],
             }
         )
-        hidden = folder / f".{number}.parquet"
+        hidden = folder / f".{turn}-{number}.parquet"
         pq.write_table(rows, hidden)
-        hidden.rename(folder / f"{number}.parquet")
+        hidden.rename(folder / f"{turn}-{number}.parquet")
     return began_ms
 
 
