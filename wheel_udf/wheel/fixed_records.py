@@ -61,8 +61,14 @@ def windows(text: Text, at: int, width: int, size: int, starts: Int64s, ends: In
     else:
         begins = np.cumsum(lasts - firsts) - lasts + starts
     records = _between(text, at, width, firsts, lasts)
-    places = np.repeat(begins - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
-    return np.asarray(records[places], dtype=np.uint8)
+    return np.asarray(records[runs_of(begins, lengths)], dtype=np.uint8)
+
+
+def runs_of(begins: Int64s, lengths: Int64s) -> Int64s:
+    """The numbers of all elements of some runs, one run after the other: int64[n]."""
+    return np.asarray(
+        np.repeat(begins - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum()), np.int64
+    )
 
 
 def single(text: Text, at: int, width: int, places: Int64s) -> Octets:
