@@ -13,7 +13,7 @@ Measured with 100,000 commands in and 100,000 rows out a batch, in turns, 2 core
 The columns travel in frames of pandas whose columns are Arrow's (:class:`ArrowColumn`), so the function itself is the same with and without this
 module: :func:`take_arrow` changes how pyspark reads and writes the rows of the function that runs next in this process, and of no other.
 
-Decision: with a version of pyspark that this was not read in, nothing is changed, and rows travel as objects.
+Decision: with a version of pyspark that this was not read in, or whose serializer lacks a part of what is used here, rows travel as objects.
 
 Imports numpy, pandas and pyarrow only, besides the standard library; pyspark when it is asked to change it: executors load it.
 """
@@ -29,7 +29,17 @@ import pyarrow as pa
 
 _READ_IN: Final = "4.2."
 """The versions of pyspark whose serializer is known."""
+_NEEDED: Final = (
+    *(
+        "pickleSer",
+        "result_count_pdf_arrow_type",
+        "result_state_pdf_arrow_type",
+        "arrow_max_records_per_batch",
+    ),
+    "_write_stream_start",
+)
 _OF_ARROW: Final = "_wheel_udf_arrow"
+"""An attribute of a serializer: whether its function takes Arrow."""
 
 
 class ArrowColumnType(pd.ArrowDtype):
@@ -74,17 +84,20 @@ def take_arrow() -> None:
     import pyspark
 
     if pyspark.__version__.startswith(_READ_IN):
-        _change_serializer()
-        _ANNOUNCED.is_so = True
+        _ANNOUNCED.is_so = _is_changed()
 
 
 @cache
-def _change_serializer() -> None:
+def _is_changed() -> bool:
+    """Changes the serializer, once in a process; whether it is known."""
     from pyspark.sql.pandas import serializers
 
-    serializer: Any = serializers.ApplyInPandasWithStateSerializer
+    serializer: Any = getattr(serializers, "ApplyInPandasWithStateSerializer", None)
+    if serializer is None or not hasattr(serializers, "ArrowBatchTransformer"):
+        return False
     serializer.load_stream = _loading(serializer.load_stream, serializers)
     serializer.dump_stream = _dumping(serializer.dump_stream, serializers)
+    return True
 
 
 # --- way in ----------------------------------------------------------------------------------------------------------
@@ -92,7 +105,7 @@ def _change_serializer() -> None:
 
 def _loading(original: Callable[..., Any], module: Any) -> Callable[..., Any]:
     def load_stream(self: Any, stream: Any) -> Any:
-        is_ours = _ANNOUNCED.taken()
+        is_ours = _ANNOUNCED.taken() and all(hasattr(self, name) for name in _NEEDED)
         setattr(self, _OF_ARROW, is_ours)
         return _loaded(original(self, stream), module) if is_ours else original(self, stream)
 

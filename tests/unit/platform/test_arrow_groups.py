@@ -205,3 +205,10 @@ def test_another_version_of_pyspark_is_left_as_it_is(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(arrow_groups, "_READ_IN", "3.5.")
     take_arrow()
     assert read(serializer())[0][0]["id"].tolist() == ["a", None]
+
+
+def test_a_serializer_that_lacks_a_part_is_left_as_it_is() -> None:
+    other = serializer()
+    del other.result_state_pdf_arrow_type
+    take_arrow()
+    assert read(other)[0][0]["id"].tolist() == ["a", None]
