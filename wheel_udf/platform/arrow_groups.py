@@ -30,12 +30,10 @@ import pyarrow as pa
 _READ_IN: Final = "4.2."
 """The versions of pyspark whose serializer is known."""
 _NEEDED: Final = (
-    *(
-        "pickleSer",
-        "result_count_pdf_arrow_type",
-        "result_state_pdf_arrow_type",
-        "arrow_max_records_per_batch",
-    ),
+    "pickleSer",
+    "result_count_df_type",
+    "result_state_df_type",
+    "arrow_max_records_per_batch",
     "_write_stream_start",
 )
 _OF_ARROW: Final = "_wheel_udf_arrow"
@@ -158,6 +156,10 @@ def _record_batches(serializer: Any, groups: Iterable[Any]) -> Iterator[pa.Recor
     """The record batches for the JVM, cut where pyspark cuts them: after so many rows, and at the end."""
     from pyspark.sql.pandas.types import to_arrow_type
 
+    of_counts, of_states = (
+        to_arrow_type(each, timezone="UTC")
+        for each in (serializer.result_count_df_type, serializer.result_state_df_type)
+    )
     frames: list[pd.DataFrame] = []
     states: list[tuple[Any, ...]] = []
     rows, kind = 0, pa.struct([])
@@ -169,12 +171,12 @@ def _record_batches(serializer: Any, groups: Iterable[Any]) -> Iterator[pa.Recor
             frames.append(frame)
             rows += len(frame)
             if rows > serializer.arrow_max_records_per_batch:
-                yield _record_batch(serializer, frames, kind, states)
+                yield _record_batch(frames, states, (of_counts, kind, of_states))
                 frames, states, rows = [], [], 0
         # Not before the function has ended: until then it may change the state.
         states.append(_state_row(serializer, state))
     if states:
-        yield _record_batch(serializer, frames, kind, states)
+        yield _record_batch(frames, states, (of_counts, kind, of_states))
 
 
 def _state_row(serializer: Any, state: Any) -> tuple[Any, ...]:
@@ -185,12 +187,14 @@ def _state_row(serializer: Any, state: Any) -> tuple[Any, ...]:
 
 
 def _record_batch(
-    serializer: Any, frames: Sequence[pd.DataFrame], kind: pa.StructType, states: Sequence[tuple[Any, ...]]
+    frames: Sequence[pd.DataFrame],
+    states: Sequence[tuple[Any, ...]],
+    kinds: tuple[pa.StructType, pa.StructType, pa.StructType],
 ) -> pa.RecordBatch:
     """Counts, rows and states side by side, each as long as the longest; the JVM reads as many of each as the counts say."""
+    _, kind, of_states = kinds
     rows = sum(map(len, frames))
     size = max(1, rows, len(states))
-    of_counts, of_states = serializer.result_count_pdf_arrow_type, serializer.result_state_pdf_arrow_type
     counts = [pa.repeat(pa.scalar(count, pa.int32()), size) for count in (rows, len(states))]
     columns = [
         _padded([pa.array(frame[field.name].array, field.type) for frame in frames], field.type, size)
@@ -201,8 +205,10 @@ def _record_batch(
         _padded([pa.array(each, field.type)], field.type, size)
         for field, each in zip(of_states, values, strict=True)
     ]
-    parts = ((of_counts, counts), (kind, columns), (of_states, of_state))
-    arrays = [pa.StructArray.from_arrays(arrays, fields=list(fields)) for fields, arrays in parts]
+    arrays = [
+        pa.StructArray.from_arrays(parts, fields=list(of_part))
+        for of_part, parts in zip(kinds, (counts, columns, of_state), strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, ["_0", "_1", "_2"])
 
 

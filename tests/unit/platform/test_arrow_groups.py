@@ -209,6 +209,6 @@ def test_another_version_of_pyspark_is_left_as_it_is(monkeypatch: pytest.MonkeyP
 
 def test_a_serializer_that_lacks_a_part_is_left_as_it_is() -> None:
     other = serializer()
-    del other.result_state_pdf_arrow_type
+    del other.result_state_df_type
     take_arrow()
     assert read(other)[0][0]["id"].tolist() == ["a", None]
