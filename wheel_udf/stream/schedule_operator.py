@@ -15,6 +15,8 @@ Design notes
 
 * The key is the shard, never the id: a group costs 0.3 to 1 ms whatever it holds, a row inside a group about
   a microsecond.
+* What the operator can keep: 100,000 rows in and out a batch, 2 cores, one run after the other: 397,000 rows a second without it, 170,000 (0.43) with one that
+  only returns its rows, 113,000 (0.28) with the wheel. So Spark's way to Python and back is 5.8 us of CPU a row, the wheel 5.2.
 * ``NoTimeout``: with any timeout, Spark scans and decodes every key of every partition in every batch. Time
   comes as data instead (:mod:`wheel_udf.clock.source`).
 * Rejected rows pass through the operator too. They are counted in the same state as everything else, so the
