@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         before_in_run as before_in_run,
         is_last as is_last,
         repeats as repeats,
+        runs_of as runs_of,
     )
     from wheel_udf.common.command_facts import (
         COMMAND_HEADERS as COMMAND_HEADERS,
@@ -138,7 +139,7 @@ else:
     __getattr__, __dir__ = exports(
         __name__,
         {
-            "arrays": ("Bools", "Int64s", "before_in_run", "is_last", "repeats"),
+            "arrays": ("Bools", "Int64s", "before_in_run", "is_last", "repeats", "runs_of"),
             "command_facts": (
                 "COMMAND_HEADERS",
                 "FIRE_ID_HEADER",

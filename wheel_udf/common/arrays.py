@@ -7,6 +7,7 @@
     is_last         .  x  x  .  .  x      the last of its run
     flags           x  x  .  x  .  x
     before_in_run   0  1  0  0  1  1      flagged rows of the same run before it
+    runs_of         0  1  2  3  4  5      from where the runs begin, 0 2 3, and their lengths, 2 1 3
 """
 
 from __future__ import annotations
@@ -41,3 +42,10 @@ def before_in_run(flags: Bools, code: Int64s) -> Int64s:
     before: Int64s = np.cumsum(flags) - flags
     starts = np.flatnonzero(~repeats(code))
     return np.asarray(before - np.repeat(before[starts], np.diff(np.r_[starts, len(code)])), dtype=np.int64)
+
+
+def runs_of(begins: Int64s, lengths: Int64s) -> Int64s:
+    """The numbers of all elements of some runs, one run after the other: int64[n]."""
+    return np.asarray(
+        np.repeat(begins - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum()), np.int64
+    )

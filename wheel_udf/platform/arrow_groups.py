@@ -82,11 +82,11 @@ def take_arrow() -> None:
     import pyspark
 
     if pyspark.__version__.startswith(_READ_IN):
-        _ANNOUNCED.is_so = _is_changed()
+        _ANNOUNCED.is_so = _change_serializer()
 
 
 @cache
-def _is_changed() -> bool:
+def _change_serializer() -> bool:
     """Changes the serializer, once in a process; whether it is known."""
     from pyspark.sql.pandas import serializers
 
@@ -154,29 +154,32 @@ def _dumping(original: Callable[..., Any], module: Any) -> Callable[..., Any]:
 
 def _record_batches(serializer: Any, groups: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     """The record batches for the JVM, cut where pyspark cuts them: after so many rows, and at the end."""
-    from pyspark.sql.pandas.types import to_arrow_type
-
-    of_counts, of_states = (
-        to_arrow_type(each, timezone="UTC")
-        for each in (serializer.result_count_df_type, serializer.result_state_df_type)
-    )
     frames: list[pd.DataFrame] = []
     states: list[tuple[Any, ...]] = []
-    rows, kind = 0, pa.struct([])
+    rows = 0
+    kinds: tuple[pa.StructType, ...] = ()
     for ((of_group, state), columns), *_ in groups:
-        kind = to_arrow_type(columns, timezone="UTC")
+        kinds = kinds or _kinds_of(serializer, columns)
         for frame in of_group:
             if not len(frame):
                 continue
             frames.append(frame)
             rows += len(frame)
             if rows > serializer.arrow_max_records_per_batch:
-                yield _record_batch(frames, states, (of_counts, kind, of_states))
+                yield _record_batch(frames, states, kinds)
                 frames, states, rows = [], [], 0
         # Not before the function has ended: until then it may change the state.
         states.append(_state_row(serializer, state))
     if states:
-        yield _record_batch(frames, states, (of_counts, kind, of_states))
+        yield _record_batch(frames, states, kinds)
+
+
+def _kinds_of(serializer: Any, columns: Any) -> tuple[pa.StructType, ...]:
+    """The types of counts, rows and states; the rows of all groups have the same."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    parts = (serializer.result_count_df_type, columns, serializer.result_state_df_type)
+    return tuple(to_arrow_type(each, timezone="UTC") for each in parts)
 
 
 def _state_row(serializer: Any, state: Any) -> tuple[Any, ...]:
@@ -189,7 +192,7 @@ def _state_row(serializer: Any, state: Any) -> tuple[Any, ...]:
 def _record_batch(
     frames: Sequence[pd.DataFrame],
     states: Sequence[tuple[Any, ...]],
-    kinds: tuple[pa.StructType, pa.StructType, pa.StructType],
+    kinds: tuple[pa.StructType, ...],
 ) -> pa.RecordBatch:
     """Counts, rows and states side by side, each as long as the longest; the JVM reads as many of each as the counts say."""
     _, kind, of_states = kinds

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common import CANCELLED, COMPLETED, EXPIRED, Bools, Int64s
+from wheel_udf.common import CANCELLED, COMPLETED, EXPIRED, Bools, Int64s, runs_of
 from wheel_udf.purgatory.generations import extend_joins, rearm_heartbeats, rest, wake
 from wheel_udf.purgatory.operations import Operations
 from wheel_udf.purgatory.state import BEAT, ENDED_SCHEMA, NEVER, SUM, named
@@ -186,7 +186,7 @@ def _add(operations: Operations, line: Timeline, at: Int64s, first: Int64s, last
     end, and the last bit of a sum does not depend on batches.
     """
     sizes = last - first
-    event = np.repeat(first - np.r_[0, np.cumsum(sizes)[:-1]], sizes) + np.arange(sizes.sum())
+    event = runs_of(first, sizes)
     watch = np.repeat(at, sizes)
     of, position = operations.of[watch], operations.position[watch]
     order = np.lexsort((line.amount[event], position, line.time_ms[event], of))

@@ -172,15 +172,15 @@ class ShardWorker(ABC):
     memory_ms: int | None
     board_folder: str | None
 
-    def __setstate__(self, settings: dict[str, Any]) -> None:
-        """As a Python worker reads the function."""
-        self.__dict__.update(settings)
-        take_arrow()
-
     INPUT: ClassVar[pa.Schema]
     """The input columns."""
     ABSENT: ClassVar[frozenset[str]]
     """Input columns in which :data:`NO_LONG` stands for null."""
+
+    def __setstate__(self, settings: dict[str, Any]) -> None:
+        """As a Python worker reads the function."""
+        self.__dict__.update(settings)
+        take_arrow()
 
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], group: Any

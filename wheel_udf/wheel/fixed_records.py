@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wheel_udf.common import runs_of
 from wheel_udf.wheel.arrow_text import octets_of, text_of
 from wheel_udf.wheel.rows import Int64s
 from wheel_udf.wheel.texts import Text
@@ -62,13 +63,6 @@ def windows(text: Text, at: int, width: int, size: int, starts: Int64s, ends: In
         begins = np.cumsum(lasts - firsts) - lasts + starts
     records = _between(text, at, width, firsts, lasts)
     return np.asarray(records[runs_of(begins, lengths)], dtype=np.uint8)
-
-
-def runs_of(begins: Int64s, lengths: Int64s) -> Int64s:
-    """The numbers of all elements of some runs, one run after the other: int64[n]."""
-    return np.asarray(
-        np.repeat(begins - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum()), np.int64
-    )
 
 
 def single(text: Text, at: int, width: int, places: Int64s) -> Octets:

@@ -39,10 +39,10 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from wheel_udf.common import repeats
+from wheel_udf.common import repeats, runs_of
 from wheel_udf.wheel.arrow_text import octets_of, text_of
 from wheel_udf.wheel.chunks import UNNUMBERED, Chunk
-from wheel_udf.wheel.fixed_records import Octets, characters, runs_of, to_text, windows
+from wheel_udf.wheel.fixed_records import Octets, characters, to_text, windows
 from wheel_udf.wheel.merging import to_merge
 from wheel_udf.wheel.rows import Int64s
 from wheel_udf.wheel.texts import Span
@@ -113,7 +113,8 @@ def places_of(runs: Sequence[Chunk], ids: pa.Array) -> Places:
         return Places(len(ids), {})
     hashes = hashes_of(pa.chunked_array([ids]))
     by_hash = np.argsort(hashes)
-    found = [_Run(run).found(hashes[by_hash]) for run in runs]
+    hashes = hashes[by_hash]
+    found = [_Run(run).found(hashes) for run in runs]
     codes, numbers, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
     codes = by_hash[codes]
     order = np.lexsort((codes, numbers))
