@@ -7,6 +7,7 @@
             +-- Spark's JVM           on this thread, which mostly waits
             +-- imports               on another one: pandas, the rooms, the sinks
             |
+            +-- Python processes      on another one: those of the first batch
             |
             source, plan, query       wheel_udf.job.attempts
 
@@ -24,6 +25,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from wheel_udf.job.early_workers import start_early
 from wheel_udf.job.phases import Phases, Say
 from wheel_udf.job.sessions import session
 from wheel_udf.platform import Leases, local_folder
@@ -54,7 +56,8 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
         _check_port(config)
         phases.begin("starting Spark")
         import_module("pyspark.sql")  # before the other thread, which imports more of it
-        with loading(_PROGRAM), session(config.name, config.checkpoint):
+        with loading(_PROGRAM), session(config.name, config.checkpoint) as spark:
+            start_early(spark, config.wheel.shards)
             phases.begin("loading the program")
             from wheel_udf.job import attempts
 

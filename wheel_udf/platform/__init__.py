@@ -223,7 +223,11 @@ if TYPE_CHECKING:
         Lease as Lease,
         Leases as Leases,
     )
-    from wheel_udf.platform.local_mode import with_package_folder as with_package_folder
+    from wheel_udf.platform.local_mode import (
+        executors_are_here as executors_are_here,
+        is_one_jvm as is_one_jvm,
+        with_package_folder as with_package_folder,
+    )
     from wheel_udf.platform.move_marks import (
         FORGETTING as FORGETTING,
         empty_for_import as empty_for_import,
@@ -312,7 +316,7 @@ else:
             "jvm": ("SPARK_ERRORS",),
             "kafka_admin": ("TopicInfo",),
             "lease": ("Lease", "Leases"),
-            "local_mode": ("with_package_folder",),
+            "local_mode": ("executors_are_here", "is_one_jvm", "with_package_folder"),
             "move_marks": (
                 "FORGETTING",
                 "empty_for_import",

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from wheel_udf.platform.chunk_files import CHUNKS_PROPERTY, LEAST_CHARACTERS, ChunkPlace
 from wheel_udf.platform.files import local_folder
+from wheel_udf.platform.local_mode import executors_are_here
 
 LEAST_SETTING = "spark.wheel_udf.chunkFileCharacters"
 """Setting of a session: the length from which on a chunk is in a file. Tests set it low."""
@@ -30,10 +31,9 @@ def chunk_place_of(spark: SparkSession, checkpoint: str) -> ChunkPlace | None:
     folder = local_folder(checkpoint)
     if folder is None:
         return None
-    is_local = str(spark.conf.get("spark.master", "")).startswith("local")
     retain = int(str(spark.conf.get(_RETAINED, _RETAINED_BATCHES)))
     least = int(str(spark.conf.get(LEAST_SETTING, str(LEAST_CHARACTERS))))
-    return ChunkPlace(str(Path(folder).absolute()), retain, least if is_local else None)
+    return ChunkPlace(str(Path(folder).absolute()), retain, least if executors_are_here(spark) else None)
 
 
 @contextmanager

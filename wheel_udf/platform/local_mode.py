@@ -17,7 +17,10 @@ Throughput (``make bench ARGS='--only b'``, load 9): 30,900 rows a second withou
 
 Lost, each without a gain beyond the noise:
 
-* the serial and the parallel collector, on top of the late C2; thresholds of thirty times; ``Tier3DelayOn=0``;
+* the serial and the parallel collector, on top of the late C2; ``Tier3DelayOn=0``, with thresholds of ten and of thirty times;
+* fewer generated classes of reflection (``inflationThreshold``) and a flatter inlining of C1: 18 to 18.1 instead of 19 CPU seconds with thresholds of
+  ten times, nothing with thirty;
+* Spark ML's functions, whose registration takes 0.4 CPU seconds, on a thread beside the start of the context: the same time;
 * ``spark.sql.adaptive.enabled=false`` and ``spark.sql.codegen.wholeStage=false`` for the first commits to Delta;
 * a sink's new table by a transaction of Delta's own classes instead of the writer: 3.5 to 3.7 CPU seconds, and 3.8 to 3.9;
 * C1 alone (``TieredStopAtLevel=1``) needs 17 CPU seconds where 29 were needed, but then nothing is ever compiled well;
@@ -34,9 +37,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wheel_udf.platform import class_archive, jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 METRICS: Final = "spark.metrics.conf"
@@ -46,10 +52,10 @@ _HEARTBEAT_TIMEOUT: Final = "spark.storage.blockManagerHeartbeatTimeoutMs"
 _WORKERS_PATH: Final = "spark.executorEnv.PYTHONPATH"
 
 LATE_C2: Final = (
-    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
-    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+    "-XX:Tier4InvocationThreshold=150000 -XX:Tier4MinInvocationThreshold=18000 "
+    "-XX:Tier4CompileThreshold=450000 -XX:Tier4BackEdgeThreshold=1200000"
 )
-"""Ten times the thresholds at which HotSpot hands a method to its second compiler. A start runs much code a few thousand times, and never again."""
+"""Thirty times the thresholds at which HotSpot hands a method to its second compiler. A start runs much code a few thousand times, and never again."""
 
 _HOTSPOT_WITH_TIERS: Final = range(17, 26)
 """The versions of Java that are known to have these options. A JVM does not start with an option that it does not know."""
@@ -77,6 +83,11 @@ def settings_of(
         if settings[_JARS] and settings[_JARS] == project_jars and _CLASS_PATH not in settings:
             del made[_JARS]
     return made
+
+
+def executors_are_here(spark: SparkSession) -> bool:
+    """Whether the executors run on the driver's machine, in its JVM or in others (``local-cluster``)."""
+    return str(spark.conf.get("spark.master", "")).startswith("local")
 
 
 def is_one_jvm(settings: Mapping[str, str]) -> bool:

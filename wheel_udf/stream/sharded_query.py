@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from wheel_udf.clock import Clock, EventClock, HintBoard, ProcessingClock, StoreClock
 from wheel_udf.commands import Contract
 from wheel_udf.common import ConfigError, ContractError
-from wheel_udf.platform import require_worker_python
+from wheel_udf.platform import executors_are_here, require_worker_python
 from wheel_udf.stream.clock_rows import with_clock_rows
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.sharding import key_of_shard, shard_keys, shard_of_id
@@ -78,7 +78,7 @@ def stepped(
         first_ms=getattr(clock, "first_ms", 0),
         delay_ms=getattr(clock, "delay_ms", 0),
         memory_ms=memory_ms,
-        board_folder=str(board.folder) if _is_local(rows.sparkSession) else None,
+        board_folder=str(board.folder) if executors_are_here(rows.sparkSession) else None,
         **settings,
     )
     has_sender = facts.punctual is not None
@@ -170,8 +170,3 @@ def long_or(column: str, instead: int) -> Column:
 def null_if_absent(column: str) -> Column:
     """A long column with null in place of :data:`~wheel_udf.stream.worker.NO_LONG`."""
     return F.when(F.col(column) != NO_LONG, F.col(column))
-
-
-def _is_local(spark: SparkSession) -> bool:
-    """Whether executors run on the driver's machine."""
-    return spark.conf.get("spark.master", "").startswith("local")  # type: ignore[union-attr]
