@@ -11,9 +11,9 @@ operator's. Spark keeps a process for later tasks, so those of the first batch f
 Only where the driver is the executor: another machine's executors may not be there yet, and choose their processes themselves. A start of a
 process that fails here fails nothing: the first batch starts its own.
 
-Measured on 2 idle cores, four starts of the direct mode in turn, medians: with both changes, this and the later C2 of
-:data:`wheel_udf.platform.local_mode.LATE_C2`, 11.1 s and 18.0 CPU seconds to the first batch, without them 12.6 and 20.1. Each alone gains 0.3 s at most,
-since the cores are busy then: C2 has to leave time for this. A batch read of a Python data source in place of the job, which starts the processes of
+Measured on 2 idle cores in the direct mode, medians of four starts in turn: a form of this and the later C2 of
+:data:`wheel_udf.platform.local_mode.LATE_C2` together 11.1 s to the first batch, without them 12.6; each alone 0.3 s less at most, since the cores are
+busy then and C2 has to leave time for this. With ``make bench-start`` (three rounds, another hour): 14.4 s beside 15.0, tiered 17.7 beside 19.3. A batch read of a Python data source in place of the job, which starts the processes of
 the planning as well, and a small Delta table written beside it: no gain.
 """
 
