@@ -13,8 +13,9 @@ process that fails here fails nothing: the first batch starts its own.
 
 Measured on 2 idle cores in the direct mode, medians of four starts in turn: a form of this and the later C2 of
 :data:`wheel_udf.platform.local_mode.LATE_C2` together 11.1 s to the first batch, without them 12.6; each alone 0.3 s less at most, since the cores are
-busy then and C2 has to leave time for this. With ``make bench-start`` (three rounds, another hour): 14.4 s beside 15.0, tiered 17.7 beside 19.3. A batch read of a Python data source in place of the job, which starts the processes of
-the planning as well, and a small Delta table written beside it: no gain.
+busy then and C2 has to leave time for this. With ``make bench-start`` (three rounds, another hour): 14.4 s beside 15.0, tiered 17.7 beside 19.3.
+Lost, without a gain: a batch read of a Python data source in place of the job, which starts the processes of the planning as well, and a small Delta
+table written beside it.
 """
 
 from __future__ import annotations

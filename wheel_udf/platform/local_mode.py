@@ -7,7 +7,8 @@
     launcher                 spark-submit's first JVM, which only puts the command together, without C2 and G1
     PYTHONPATH of workers    the folder of this package, so that the clock source and the operator share their Python processes
 
-Measured with ``make bench-start`` on 2 cores that did other work as well (load 8 to 16), three rounds in turn, CPU seconds of all processes of the job::
+Measured with C2's thresholds at ten times Java's, by ``make bench-start`` on 2 cores that did other work as well (load 8 to 16), three rounds in turn,
+CPU seconds of all processes of the job::
 
     direct mode, medians             without    with
     start to the first batch         28.9       24.1    of which the C2 thread 8.3 and 4.2
@@ -15,11 +16,14 @@ Measured with ``make bench-start`` on 2 cores that did other work as well (load 
 
 Throughput (``make bench ARGS='--only b'``, load 9): 30,900 rows a second without, 38,700 with; no loss, and a busy machine says no more.
 
+Thirty times, beside ten (idle, four starts in turn, medians, direct mode): 18.4 CPU seconds and 19.8, of which C2 1.8 and 3.7; the same time to the first
+batch. ``make bench ARGS='--only b'`` keeps 0.29x with both, in two sessions.
+
 Lost, each without a gain beyond the noise:
 
 * the serial and the parallel collector, on top of the late C2; ``Tier3DelayOn=0``, with thresholds of ten and of thirty times;
 * fewer generated classes of reflection (``inflationThreshold``) and a flatter inlining of C1: 18 to 18.1 instead of 19 CPU seconds with thresholds of
-  ten times, nothing with thirty;
+  ten times, nothing with thirty (direct mode);
 * Spark ML's functions, whose registration takes 0.4 CPU seconds, on a thread beside the start of the context: the same time;
 * ``spark.sql.adaptive.enabled=false`` and ``spark.sql.codegen.wholeStage=false`` for the first commits to Delta;
 * a sink's new table by a transaction of Delta's own classes instead of the writer: 3.5 to 3.7 CPU seconds, and 3.8 to 3.9;
@@ -87,7 +91,7 @@ def settings_of(
 
 def executors_are_here(spark: SparkSession) -> bool:
     """Whether the executors run on the driver's machine, in its JVM or in others (``local-cluster``)."""
-    return str(spark.conf.get("spark.master", "")).startswith("local")
+    return str(spark.sparkContext.master).startswith("local")
 
 
 def is_one_jvm(settings: Mapping[str, str]) -> bool:

@@ -24,6 +24,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from wheel_udf.common import SessionError
+from wheel_udf.platform.local_mode import executors_are_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +45,7 @@ def require_worker_python(spark: SparkSession) -> None:
     """
     context = spark.sparkContext
     conf = context.getConf()
-    if not str(context.master).startswith("local") or conf.get("spark.archives", None):
+    if not executors_are_here(spark) or conf.get("spark.archives", None):
         return
     reason = fault_of(context.pythonExec, conf.get("spark.executorEnv.PYTHONPATH", None))
     if reason is not None:

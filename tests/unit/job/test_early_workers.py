@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,11 +23,16 @@ def test_executors_of_other_jvms_get_no_job_before_the_first_batch(master: str) 
     assert early_workers.start_early(session_with(master), 4) is None
 
 
-def test_a_session_that_ends_meanwhile_is_no_error(recwarn: pytest.WarningsRecorder) -> None:
+def test_a_session_that_ends_meanwhile_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    raised: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
     thread = early_workers.start_early(session_with("local[2]"), 4)  # its context can do nothing
 
     assert thread is not None
     thread.join()
+    assert raised == []
     assert [str(warning.message) for warning in recwarn] == []
 
 
