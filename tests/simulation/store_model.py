@@ -216,8 +216,8 @@ class SimulatedStore(SlotStore):
         at = self.spark.version if version is None else version
         return Rows(self.spark.rows(self.spark.paths(at)))
 
-    def _rows_of(self, paths: Sequence[str]) -> Any:
-        return Rows(self.spark.rows(paths))
+    def rows_in(self, files: Mapping[str, File]) -> Any:
+        return Rows(self.spark.rows(files))
 
     def _require(self, marks: Mapping[str, int], expected: Mapping[str, int | None]) -> None:
         fault = self.spark.world.fault

@@ -15,7 +15,7 @@ from typing import Any
 from tests.simulation.core import input_row
 from tests.simulation.frames import Rows
 from tests.simulation.store_model import SimulatedStore
-from wheel_udf.store import INBOX, MARKS, NEAR, Head, Partition, StoreLayout, is_far
+from wheel_udf.store import INBOX, MARKS, NEAR, Contents, Head, Partition, StoreLayout, is_far
 from wheel_udf.tiered.hand_over import Moving
 from wheel_udf.wheel import (
     CANCEL,
@@ -129,13 +129,15 @@ def stored_rows(
 # ---- hand-over -------------------------------------------------------------------------------------------------------
 
 
-def prepare(store: SimulatedStore, head: Head, reached: Sequence[Partition], cursor_ms: int) -> Moving | None:
+def prepare(
+    store: SimulatedStore, now: Contents, reached: Sequence[Partition], cursor_ms: int
+) -> Moving | None:
     """As :func:`wheel_udf.tiered.hand_over.prepare`."""
     if not reached:
         return None
     layout, places = store.layout, {(p.level, p.slot) for p in reached}
     store.spark.world.point("store is about to be read")
-    rows: tuple[StoredRow, ...] = store.rows(version=head.version).rows
+    rows: tuple[StoredRow, ...] = store.rows(version=now.head.version).rows
     here = [row for row in rows if (row.level, row.slot) in places]
     leaving = [row for row in here if _due(row) < cursor_ms]
     others = [row for row in rows if (row.level, row.slot) not in places or _due(row) >= cursor_ms]
@@ -154,7 +156,7 @@ def prepare(store: SimulatedStore, head: Head, reached: Sequence[Partition], cur
         if verdict.act == GONE_CANCELLED:
             out.append(StoredRow(MARKS, newest, row.id, seq=row.seq, amend=row.amend))
     store.spark.world.point("store was read")
-    moving: Any = Moving(Rows(leaving), Rows(()), Rows(out))  # type: ignore[arg-type]
+    moving: Any = Moving(Rows(leaving), Rows(out))  # type: ignore[arg-type]
     return moving  # type: ignore[no-any-return]
 
 

@@ -68,7 +68,8 @@ def pending_now(
     """
     # The state is read first: an entry that leaves the store afterwards must not be counted twice.
     state = _State.of(spark, store, checkpoint, ids)
-    head, partitions = store.contents()
+    now = store.contents()
+    head, partitions = now.head, now.partitions
     if ids is not None or _rows_of(partitions) <= _FEW_ROWS:
         return state.unreleased(_entries_of_few(store, head, ids))
     alone, others = _divided(_Rows.of(store, head), _rows_of(partitions))
@@ -78,7 +79,8 @@ def pending_now(
 def count_now(spark: SparkSession, store: SlotStore, checkpoint: str) -> int:
     """Counts the rows of :func:`pending_now` for all ids."""
     state = _State.of(spark, store, checkpoint, None)
-    head, partitions = store.contents()
+    now = store.contents()
+    head, partitions = now.head, now.partitions
     if _rows_of(partitions) <= _FEW_ROWS:
         return state.unreleased(_entries_of_few(store, head, None)).count()
     rows = _Rows.of(store, head)

@@ -159,8 +159,10 @@ if TYPE_CHECKING:
     from wheel_udf.platform.delta_files import (
         File as File,
         FileList as FileList,
+        file_of as file_of,
         is_addition as is_addition,
         partition_of as partition_of,
+        rows_in as rows_in,
         stats_of as stats_of,
     )
     from wheel_udf.platform.delta_log import (
@@ -294,7 +296,15 @@ else:
             "chunk_files": ("CHUNKS_PROPERTY", "ChunkFiles", "ChunkPlace"),
             "chunk_place": ("chunk_place_of", "chunks_of_tasks"),
             "cached_columns": ("Prepared",),
-            "delta_files": ("File", "FileList", "is_addition", "partition_of", "stats_of"),
+            "delta_files": (
+                "File",
+                "FileList",
+                "is_addition",
+                "file_of",
+                "partition_of",
+                "rows_in",
+                "stats_of",
+            ),
             "delta_log": ("Snapshot", "tables_read", "version_at"),
             "delta_public": ("FORGETS",),
             "delta_transaction": ("NewFiles", "Transaction", "append_once", "begin_transaction"),

@@ -22,9 +22,12 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from wheel_udf.platform import delta_log
+from wheel_udf.platform.jvm import java_class, scala_none, scala_seq
+from wheel_udf.platform.private_api import DELTA_ROWS, required
 
 _SHORT_LOG = 200  # commits: reading so many small files takes less than a job over them
 
@@ -43,18 +46,20 @@ class File:
     rows: int
     bytes: int
 
-    def as_add(self, path: str) -> str:
-        """The file as an action of Delta's log, with the fields that a removal needs."""
+    def as_add(self, path: str) -> dict[str, Any]:
+        """The file as an addition of Delta's log, with the fields that a removal or a scan needs."""
         values = {name: str(value) for name, value in zip(("level", "slot"), self.place, strict=True)}
-        stats = json.dumps({"numRecords": self.rows})
-        add = {
+        return {
             "path": path,
             "partitionValues": values,
             "size": self.bytes,
             "modificationTime": 0,
             "dataChange": True,
+            "stats": json.dumps({"numRecords": self.rows}),
         }
-        return json.dumps({"add": {**add, "stats": stats}})
+
+
+_NO_FILE = File((0, 0), 0, 0)
 
 
 class FileList:
@@ -104,7 +109,7 @@ class FileList:
             if is_removal(action):
                 self._files.pop(str(action["path"]), None)
             elif is_addition(action):
-                self._files[str(action["path"])] = _file(action)
+                self._files[str(action["path"])] = file_of(action)
 
     def _read_all(self) -> None:
         table = delta_log.log_snapshot(self._spark, self._path)
@@ -114,8 +119,31 @@ class FileList:
             return
         if listed is None:
             listed = table.all_files()
-        self._files = {str(file["path"]): _file(file) for file in listed}
+        self._files = {str(file["path"]): file_of(file) for file in listed}
         self._version = table.version
+
+
+@required(DELTA_ROWS)
+def rows_in(spark: SparkSession, path: str, files: Mapping[str, File]) -> DataFrame:
+    """The rows of some files of a table, with all its columns; made as Delta makes the batches of a stream.
+
+    A read of a version computes the table's state for it in a Spark job, and each scan filters its files in another one. Here neither is
+    needed: beside 10 million rows in 45 files these jobs took 1.2 of the 5.6 s of a hand-over (2 cores).
+
+    Args:
+        spark: The session.
+        path: Place of the table.
+        files: The files, by their path in its log.
+    """
+    log, mapper = delta_log.delta_log(spark, path), delta_log.delta_class(spark, "util.JsonUtils").mapper()
+    add = delta_log.delta_class(spark, "actions.Action").fromJson(
+        json.dumps({"add": _NO_FILE.as_add("none")})
+    )
+    many = java_class(spark, "java.util.ArrayList")()
+    kind = mapper.getTypeFactory().constructCollectionType(many.getClass(), add.getClass())
+    listed = mapper.readValue(json.dumps([file.as_add(name) for name, file in files.items()]), kind)
+    arguments = (log.unsafeVolatileSnapshot(), scala_seq(spark, listed), False, scala_none(spark))
+    return ClassicDataFrame(log.createDataFrame(*arguments), spark)
 
 
 def is_addition(action: Mapping[str, Any]) -> bool:
@@ -144,5 +172,6 @@ def stats_of(file: Mapping[str, Any]) -> dict[str, Any]:
     return stats
 
 
-def _file(action: Mapping[str, Any]) -> File:
+def file_of(action: Mapping[str, Any]) -> File:
+    """The file that an action adds."""
     return File(partition_of(action), int(stats_of(action)["numRecords"]), int(action["size"]))

@@ -142,17 +142,17 @@ class Transaction:
             }
         )
         operation = self._delta("DeltaOperations$Delete")(self._seq([]))
-        actions = [self._action(file.as_add(path)).remove() for path, file in files]
+        actions = [self._add(file.as_add(path)).remove() for path, file in files]
         mark = self._mark(app_id, int(self._transaction.readVersion()) + 1)
         self._transaction.commit(self._seq([*actions, mark]), operation)
 
     @required(DELTA_COMMITS)
     def commit_rewrite(self, removed: Sequence[tuple[str, File]], added: NewFiles) -> None:
         """Replaces files by others with the same rows. The commit changes no data: no stream reads it."""
-        new = [self._action(json.dumps({"add": {**file, "dataChange": False}})) for file in added.listed]
+        new = [self._add({**file, "dataChange": False}) for file in added.listed]
         now_ms = int(self._transaction.clock().getTimeMillis())
         old = [
-            self._action(file.as_add(path)).removeWithTimestamp(now_ms, False)  # noqa: FBT003  # py4j knows no keywords
+            self._add(file.as_add(path)).removeWithTimestamp(now_ms, False)  # noqa: FBT003  # py4j knows no keywords
             for path, file in removed
         ]
         none, empty = scala_none(self._spark), self._seq([])
@@ -193,8 +193,8 @@ class Transaction:
             metrics[name].set(count)
         self._transaction.registerSQLMetrics(java_session(self._spark), scala_map(self._spark, metrics))
 
-    def _action(self, text: str) -> Any:
-        return self._delta("actions.Action").fromJson(text)
+    def _add(self, fields: Mapping[str, Any]) -> Any:
+        return self._delta("actions.Action").fromJson(json.dumps({"add": fields}))
 
     def _delta(self, name: str) -> Any:
         return delta_class(self._spark, name)

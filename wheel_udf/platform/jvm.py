@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
+from py4j.java_collections import JavaList
 from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -91,7 +92,7 @@ def scala_some(spark: SparkSession, value: Any) -> Any:
 @required(SCALA_VALUES)
 def scala_seq(spark: SparkSession, items: Iterable[Any]) -> Any:
     """A Scala ``Seq``."""
-    return java_class(spark, _PYTHON_UTILS).toSeq(list(items))
+    return java_class(spark, _PYTHON_UTILS).toSeq(items if isinstance(items, JavaList) else list(items))
 
 
 @required(SCALA_VALUES)

@@ -214,6 +214,14 @@ DELTA_CHANGES: Final = PrivateApi(
     instead=None,
     read_in=DELTA,
 )
+DELTA_ROWS: Final = PrivateApi(
+    name="DeltaLog.createDataFrame, unsafeVolatileSnapshot; util.JsonUtils, actions.Action",
+    used_in="delta_files",
+    why="rows of known files without the jobs that compute and filter the files of a version",
+    risk="the slot store cannot hand over",
+    instead=None,
+    read_in=DELTA,
+)
 DELTA_APPEND: Final = PrivateApi(
     name="DeltaLog.startTransaction; OptimisticTransaction.readTxn, writeFiles, commit; actions.SetTransaction; "
     "DeltaOperations.StreamingUpdate",
@@ -264,6 +272,7 @@ PRIVATE_APIS: Final = (
     DELTA_SNAPSHOT,
     DELTA_CHECKSUM,
     DELTA_CHANGES,
+    DELTA_ROWS,
     DELTA_APPEND,
     DELTA_COMMITS,
     DELTA_OFFSETS,

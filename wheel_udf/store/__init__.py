@@ -18,7 +18,7 @@ hand-overs and :mod:`wheel_udf.pending`, and the head of the log (version, curso
     table        the table's columns and properties, creation, check that a table is this store
     reader       head, rows, the stream of near rows, partitions
     slot_store   SlotStore: the reader, and append, drop, rearrange, each one atomic commit
-    head         cursor, clock and batches of a version, from its log: Head, Partition, Appended
+    head         cursor, clock and batches of a version, from its log: Head, Contents, Partition, Appended
     versions     which entries that leave a slot are still valid
     repeated     which id hashes occur more than once: only their versions are compared
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         CURSOR as CURSOR,
         Appended as Appended,
         ClockOf as ClockOf,
+        Contents as Contents,
         Head as Head,
         Partition as Partition,
     )
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         STORE_SCHEMA as STORE_SCHEMA,
     )
     from wheel_udf.store.versions import (
+        FILE as FILE,
         VERSION as VERSION,
         no_verdicts as no_verdicts,
         verdicts as verdicts,
@@ -77,10 +79,10 @@ else:
             "intake": ("id_hash", "stored_rows"),
             "layout": ("INBOX", "MARKS", "NEAR", "StoreLayout", "is_far", "is_far_column"),
             "slot_store": ("SlotStore",),
-            "head": ("Appended", "CURSOR", "ClockOf", "Head", "Partition"),
+            "head": ("Appended", "CURSOR", "ClockOf", "Contents", "Head", "Partition"),
             "lease": ("store_lease",),
             "repeated": ("repeated_hashes",),
             "table": ("DEFAULT_KEEP_MS", "STORE_SCHEMA"),
-            "versions": ("VERSION", "no_verdicts", "verdicts", "with_version"),
+            "versions": ("FILE", "VERSION", "no_verdicts", "verdicts", "with_version"),
         },
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from wheel_udf.platform import stats_of
+from wheel_udf.platform import File, stats_of
 
 CURSOR: Final = "cursor"
 """Name of the transaction that holds the cursor."""
@@ -67,6 +67,34 @@ class Partition:
     files: int
     rows: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """A version of the table, from its log.
+
+    Attributes:
+        head: Its head.
+        files: Its data files, by their path in the log.
+    """
+
+    head: Head
+    files: Mapping[str, File]
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """As :func:`partitions_of`."""
+        return partitions_of(self.files)
+
+
+def partitions_of(files: Mapping[str, File]) -> list[Partition]:
+    """Returns the partitions that files lie in, by level and slot, with their sizes."""
+    totals: dict[tuple[int, int], list[int]] = {}
+    for file in files.values():
+        total = totals.setdefault(file.place, [0, 0, 0])
+        for number, more in enumerate((1, file.rows, file.bytes)):
+            total[number] += more
+    return [Partition(*place, *total) for place, total in sorted(totals.items())]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,21 +7,30 @@
     added_since   rows added after a version              reads only the files that were added
     near_stream   near rows as a stream                   each row once
     partitions    files, rows and bytes per partition     from the log, O(changes since the last call)
-    contents      head and partitions of one version      likewise
+    contents      head and files of one version           likewise
+    rows_in       the rows of some of these files         no other file, and no job to find them
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common import StoreError
-from wheel_udf.platform import FileList, Snapshot, delta_log as tables, is_addition, partition_of, stats_of
-from wheel_udf.store.head import CLOCK, CLOCK_BEFORE, CURSOR, DROP, Head, Partition
+from wheel_udf.platform import File, FileList, Snapshot, delta_log as tables, file_of, is_addition, rows_in
+from wheel_udf.store.head import (
+    CLOCK,
+    CLOCK_BEFORE,
+    CURSOR,
+    DROP,
+    Contents,
+    Head,
+    Partition,
+    partitions_of,
+)
 from wheel_udf.store.layout import NEAR, StoreLayout
-from wheel_udf.store.table import PARTITIONED_BY, STORE_SCHEMA
 
 _ALL_FILES: Final = "1000000000"  # Delta's default of 1,000 files a batch would split a large hand-over
 
@@ -68,28 +77,23 @@ class StoreReader:
         return reader.load(self.path)
 
     def added_since(self, version: int) -> DataFrame:
-        """Returns the rows of files that were added with new data after a version, without the partition columns.
+        """Returns the rows of files that were added with new data after a version.
 
         Cost: reads only those files; O(actions of the commits since).
         """
-        commits = tables.commits_after(self.spark, self.path, version)
-        return self._rows_of(
-            [
-                str(action["path"])
-                for _, actions in commits
-                for action in actions
-                if is_addition(action) and action["dataChange"]
-            ]
+        return self.rows_in(
+            {str(action["path"]): file_of(action) for action in self._additions_since(version)}
         )
 
     def near_rows_since(self, version: int) -> int:
         """Returns how many near rows were added after a version; from the log, without reading data."""
-        return sum(
-            int(stats_of(action)["numRecords"])
-            for _, actions in tables.commits_after(self.spark, self.path, version)
-            for action in actions
-            if is_addition(action) and action["dataChange"] and partition_of(action)[0] == NEAR
-        )
+        added = map(file_of, self._additions_since(version))
+        return sum(file.rows for file in added if file.place[0] == NEAR)
+
+    def _additions_since(self, version: int) -> Iterator[Mapping[str, Any]]:
+        """Yields the additions of new data after a version, as the log has them."""
+        for _, actions in tables.commits_after(self.spark, self.path, version):
+            yield from (action for action in actions if is_addition(action) and action["dataChange"])
 
     def near_stream(self) -> DataFrame:
         """Returns the near rows as a stream, the rows of each append once; drops and compactions do not affect it.
@@ -102,19 +106,18 @@ class StoreReader:
 
     def partitions(self) -> list[Partition]:
         """Returns all partitions that have rows, by level and slot; from the log, without reading data."""
-        totals: dict[tuple[int, int], list[int]] = {}
-        for file in self._files.current().values():
-            total = totals.setdefault(file.place, [0, 0, 0])
-            for number, more in enumerate((1, file.rows, file.bytes)):
-                total[number] += more
-        return [Partition(*place, *total) for place, total in sorted(totals.items())]
+        return partitions_of(self._files.current())
 
-    def contents(self) -> tuple[Head, list[Partition]]:
-        """Returns the head and the partitions of one version, the current one; from the log, without reading data."""
-        partitions, head = self.partitions(), self.head()
+    def contents(self) -> Contents:
+        """Returns the head and the files of one version, the current one; from the log, without reading data."""
+        files, head = dict(self._files.current()), self.head()
         if head.version != self._files.version:
             head = self.head(version=self._files.version)
-        return head, partitions
+        return Contents(head, files)
+
+    def rows_in(self, files: Mapping[str, File]) -> DataFrame:
+        """Returns the rows of data files (:class:`Contents`); planned without a Spark job, unlike :meth:`rows`."""
+        return rows_in(self.spark, self.path, files)
 
     def require_untouched(self, owner: str) -> None:
         """Checks that no other writer has changed rows since this object first read the list of files.
@@ -149,13 +152,6 @@ class StoreReader:
             if file.bytes < below_bytes:
                 found.setdefault(file.place, []).append(path)
         return found
-
-    def _rows_of(self, paths: Sequence[str]) -> DataFrame:
-        """Returns the rows of data files, without the partition columns."""
-        columns = T.StructType([column for column in STORE_SCHEMA if column.name not in PARTITIONED_BY])
-        if not paths:
-            return self.spark.createDataFrame([], columns)
-        return self.spark.read.schema(columns).parquet(*(f"{self.path}/{path}" for path in paths))
 
     def _snapshot(self) -> Snapshot:
         return tables.log_snapshot(self.spark, self.path)

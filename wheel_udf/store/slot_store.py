@@ -285,12 +285,11 @@ class SlotStore(StoreReader):
             )
         return 0
 
-    def join_files(self, place: tuple[int, int], paths: Sequence[str]) -> int:
+    def join_files(self, paths: Sequence[str]) -> int:
         """Joins files of a partition into as few as possible, in one commit that counts as a change of no data, so that streams ignore it.
 
         Args:
-            place: The partition's level and slot.
-            paths: Files from :meth:`small_files`.
+            paths: Files of a partition, from :meth:`small_files`.
 
         Returns:
             The number of files emptied; 0 if one of them was joined or dropped by another commit meanwhile.
@@ -299,10 +298,8 @@ class SlotStore(StoreReader):
         gone = [(path, there[path]) for path in paths if path in there]
         if len(gone) < len(paths):
             return 0
-        level, slot = place
-        rows = self._rows_of(paths).withColumns({"level": F.lit(level), "slot": F.lit(slot).cast("long")})
         with suppress(*_OTHER_REMOVAL):
-            transaction.commit_rewrite(gone, self._write(transaction, rows))
+            transaction.commit_rewrite(gone, self._write(transaction, self.rows_in(dict(gone))))
             return len(gone)
         return 0
 

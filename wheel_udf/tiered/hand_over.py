@@ -19,20 +19,25 @@ its transaction, and a start drops whatever is still in slots that the cursor ha
 No command is lost between store and wheel: a CANCEL committed before step 3 is compared in step 2 or in the check; a CANCEL committed after step 3
 reaches the wheel after the entry. Both are in the log of the same table, which the wheel reads in order.
 
-Cost: one pass over the reached slots and over the id hashes of the store; a second one if an id that leaves has several versions.
+Cost: one pass over the reached slots and over the id hashes of the store; if an id that leaves has several versions, another one over the files that hold
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from pyspark.sql import DataFrame, functions as F
 
+from wheel_udf.platform import File
 from wheel_udf.store import (
+    FILE,
     MARKS,
     NEAR,
     STORE_SCHEMA,
+    Contents,
     Head,
     Partition,
     SlotStore,
@@ -40,7 +45,7 @@ from wheel_udf.store import (
     verdicts,
     with_version,
 )
-from wheel_udf.tiered.rows import in_partitions, version_rows
+from wheel_udf.tiered.rows import version_rows
 from wheel_udf.wheel import COMMAND, GONE_CANCELLED, MOVED
 
 
@@ -63,52 +68,68 @@ class HandedOver:
 
 @dataclass
 class Moving:
-    """The rows that a hand-over writes, and the cached frames that they are computed from.
+    """The rows that a hand-over writes.
 
     Attributes:
-        leaving: The entries that leave the far slots for the near side.
-        ended: Those of them that a higher version has replaced or cancelled; None if there are none.
+        leaving: The entries that leave the far slots for the near side; cached.
         rows: All rows to write, each in its place.
     """
 
     leaving: DataFrame
-    ended: DataFrame | None
     rows: DataFrame
 
     def close(self) -> None:
-        """Releases the cached frames."""
-        for frame in (self.ended, self.leaving):
-            if frame is not None:
-                frame.unpersist()
+        """Releases what is cached."""
+        self.leaving.unpersist()
 
 
-def prepare(store: SlotStore, head: Head, reached: Sequence[Partition], cursor_ms: int) -> Moving | None:
+Files = Mapping[str, File]
+
+
+def prepare(store: SlotStore, now: Contents, reached: Sequence[Partition], cursor_ms: int) -> Moving | None:
     """Computes the rows of a hand-over from the store at one version; None if no partition is reached.
 
     Args:
         store: The store.
-        head: The version to read.
+        now: The version to read.
         reached: The partitions that the new cursor reaches.
         cursor_ms: The new cursor.
     """
     if not reached:
         return None
-    rows, layout = store.rows(version=head.version), store.layout
-    here = in_partitions(reached)
-    near = F.col("deliver_at_ms") < cursor_ms
-    leaving = rows.where(here & near).withColumn("uid", F.monotonically_increasing_id()).persist()
-    # Divided by partition, so that of the many far rows only the hashes are read: all of them are entries, and have versions.
-    is_far = F.col("level") > NEAR
-    others = rows.where(is_far & ~here).unionByName(with_version(rows.where(~is_far)))
-    later = None
+    layout, places = store.layout, {(p.level, p.slot) for p in reached}
+    here, elsewhere = _divided(now.files, lambda file: file.place in places)
+    rows, near = store.rows_in(here), F.col("deliver_at_ms") < cursor_ms
+    leaving = rows.where(near).withColumn("uid", F.monotonically_increasing_id()).persist()
+    staying = None
     if any((p.slot + 1) * layout.width_ms(p.level) > cursor_ms for p in reached):
-        # An entry that stays in a reached slot can be a higher version of one that leaves.
-        staying = rows.where(here & ~near)
-        others = others.unionByName(staying)
-        later = to_lower_levels(layout, staying, cursor_ms)
+        staying = rows.where(~near)
+    far, near_side = _divided(elsewhere, lambda file: file.place[0] > NEAR)
+
+    def others(names: Collection[str] | None) -> DataFrame:
+        # Far rows apart, so that only the hashes are read of these many: all of them are entries, and have versions.
+        parts = [_named(store, far, names), with_version(_named(store, near_side, names))]
+        if staying is not None:
+            # An entry that stays in a reached slot can be a higher version of one that leaves.
+            parts.append(staying.withColumn(FILE, F.col("_metadata.file_name")))
+        return reduce(DataFrame.unionByName, parts)
+
     ended = verdicts(leaving, others)
-    ended = None if ended is None else ended.persist()
-    return Moving(leaving, ended, _placed(layout, later, leaving, ended, cursor_ms))
+    later = None if staying is None else to_lower_levels(layout, staying, cursor_ms)
+    return Moving(leaving, _placed(layout, later, leaving, ended, cursor_ms))
+
+
+def _divided(files: Files, chosen: Callable[[File], bool]) -> tuple[Files, Files]:
+    """Returns the files that are chosen, and the others."""
+    yes = {path: file for path, file in files.items() if chosen(file)}
+    return yes, {path: file for path, file in files.items() if path not in yes}
+
+
+def _named(store: SlotStore, files: Files, names: Collection[str] | None) -> DataFrame:
+    """Returns the rows of files with the names of their files; only those with these names, if given."""
+    if names is not None:
+        files = {path: file for path, file in files.items() if path.rpartition("/")[2] in names}
+    return store.rows_in(files).withColumn(FILE, F.col("_metadata.file_name"))
 
 
 def to_lower_levels(layout: StoreLayout, later: DataFrame, cursor_ms: int) -> DataFrame:

@@ -191,8 +191,9 @@ class Keeper:
     def _prepare(self, cursor_ms: int) -> tuple[Head, list[Partition], Moving | None]:
         """The store as it is now, the partitions that a cursor reaches, and what is in them; None if they hold nothing."""
         self._empty_inbox()
-        head, reached = self.store.head(), self._reached(cursor_ms)
-        return head, reached, hand_over.prepare(self.store, head, reached, cursor_ms)
+        now = self.store.contents()
+        reached = self._reached(now.partitions, cursor_ms)
+        return now.head, reached, hand_over.prepare(self.store, now, reached, cursor_ms)
 
     def _look_at_intake(self) -> None:
         """Reads from the log how far the intake is.
@@ -204,8 +205,8 @@ class Keeper:
         self._last_batch = self.store.head().batches.get(self._intake_id)
         self._in_inbox = sum(p.files for p in self.store.partitions() if p.level == INBOX)
 
-    def _reached(self, cursor_ms: int) -> list[Partition]:
-        return [p for p in self.store.partitions() if self.layout.reached(p.level, p.slot, cursor_ms)]
+    def _reached(self, partitions: Sequence[Partition], cursor_ms: int) -> list[Partition]:
+        return [p for p in partitions if self.layout.reached(p.level, p.slot, cursor_ms)]
 
     def _move_cursor(
         self, rows: DataFrame | None, cursor_ms: int, expect: Mapping[str, int | None] = MappingProxyType({})
@@ -219,7 +220,7 @@ class Keeper:
     def _drop_handed_over(self) -> None:
         """Drops slots that an interrupted run has handed over and not dropped."""
         if self.cursor_ms is not None:
-            self._drop(self._reached(self.cursor_ms), self.version)
+            self._drop(self._reached(self.store.partitions(), self.cursor_ms), self.version)
 
     def _drop(self, partitions: Sequence[Partition], version: int) -> None:
         if partitions:
@@ -253,18 +254,18 @@ class Keeper:
         """
         for place, paths in self.store.small_files(_SMALL_BYTES).items():
             if place[0] != INBOX and len(paths) >= _JOINED_FILES:
-                yield self.store.join_files(place, paths)
+                yield self.store.join_files(paths)
 
     def _empty_inbox(self) -> int:
         with self._lock:
             cursor_ms = self.cursor_ms
             if not self._in_inbox or cursor_ms is None:
                 return 0
-            version, self._in_inbox = self.store.head().version, 0
+            now, self._in_inbox = self.store.contents(), 0
         # Placed by the store's current cursor: by a later one some entries would be near, and near rows must come in a commit that streams see.
-        waiting = self.store.rows(version=version).where(F.col("level") == INBOX)
-        rows = hand_over.to_lower_levels(self.layout, waiting, cursor_ms)
-        return self.store.rearrange(rows, [(INBOX, 0)], read_version=version)
+        waiting = {path: file for path, file in now.files.items() if file.place[0] == INBOX}
+        rows = hand_over.to_lower_levels(self.layout, self.store.rows_in(waiting), cursor_ms)
+        return self.store.rearrange(rows, [(INBOX, 0)], read_version=now.head.version)
 
     # ---- retirement --------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.common import TransferError
 from wheel_udf.pending import PendingWork, read_to
-from wheel_udf.store import SlotStore, is_far_column, no_verdicts, verdicts, with_version
+from wheel_udf.store import FILE, SlotStore, is_far_column, no_verdicts, verdicts, with_version
 from wheel_udf.stream import shard_keys, shard_of_id
 from wheel_udf.transfer.content import FINISH
 from wheel_udf.transfer.ranks import amend_of, op_of, rank_of
@@ -90,8 +90,8 @@ def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int, m
     _require_read(store, version)
     far, others = _far_and_others(store)
     _require_told(store, far, heads)
-    found = verdicts(far, others)
-    gone = (no_verdicts(far) if found is None else found).persist()
+    found = verdicts(far, lambda _: others)
+    gone = no_verdicts(far) if found is None else found
     counts = _ends(gone, heads, shards)
     left = far.join(F.broadcast(gone.select("uid")), "uid", "left_anti") if counts else far
     late = _late_acts(left, memory, clock_ms)
@@ -99,7 +99,7 @@ def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int, m
     if revived:
         counts["superseded"] += revived
         left = left.join(F.broadcast(late), "uid", "left_anti")
-    return Settled(_entries(left), _ended(gone, clock_ms), counts, (far, gone))
+    return Settled(_entries(left), _ended(gone, clock_ms), counts, (far,))
 
 
 def _require_read(store: SlotStore, version: int) -> None:
@@ -163,7 +163,8 @@ def _far_and_others(store: SlotStore) -> tuple[DataFrame, DataFrame]:
         # Leaves out what was handed over and is not dropped yet.
         is_far &= F.col("deliver_at_ms") >= head.cursor_ms
     far = rows.where(is_far).withColumn("uid", F.monotonically_increasing_id()).persist()
-    return far, with_version(rows.where(~is_far_column(F.col("level"))))
+    near = rows.where(~is_far_column(F.col("level"))).withColumn(FILE, F.col("_metadata.file_name"))
+    return far, with_version(near)
 
 
 def _entries(rows: DataFrame) -> DataFrame:

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession, functions as F, types as T
 from tests.unit.platform.damaged import flip
 from wheel_udf.platform import arrow_groups, delta_log, jars, private_api as api, python_sources, session
 from wheel_udf.platform.cached_columns import Prepared
-from wheel_udf.platform.delta_files import File, FileList
+from wheel_udf.platform.delta_files import File, FileList, rows_in
 from wheel_udf.platform.delta_transaction import begin_transaction
 from wheel_udf.platform.failures import explain, quiet_sql
 from wheel_udf.platform.hadoop_files import hadoop_folder
@@ -328,6 +328,15 @@ def delta_changes(spark: SparkSession, table: str) -> None:
     marks = {action["appId"]: action["version"] for action in actions if "appId" in action}
     assert marks == {"canary": 1, "cursor": 7}
     assert sum("modificationTime" in action and action["dataChange"] for action in actions) == 2
+
+
+@canary(api.DELTA_ROWS)
+def delta_rows(spark: SparkSession, table: str) -> None:
+    files = FileList(spark, table).current()
+    assert sorted(map(tuple, rows_in(spark, table, files).collect())) == [(0, 1, "a"), (2, 5, "b")]
+    one = {path: file for path, file in files.items() if file.place == (2, 5)}
+    assert [tuple(row) for row in rows_in(spark, table, one).collect()] == [(2, 5, "b")]
+    assert rows_in(spark, table, {}).collect() == []
 
 
 @canary(api.DELTA_APPEND)
