@@ -98,6 +98,10 @@ names the version in which it was read. Where a class or method is missing, the 
                                             file beside the last commit        -> as for DeltaLog.forTable
     DeltaLog.getChanges, util.JsonUtils     files that later commits have      the slot store cannot be opened
     (delta_log)                             added and removed
+    DeltaLog.createDataFrame,               rows of known files without the    the slot store cannot hand over
+    unsafeVolatileSnapshot;                 jobs that compute and filter the
+    util.JsonUtils, actions.Action          files of a version
+    (delta_files)
     DeltaLog.startTransaction;              an append without the writer's     the slot store cannot be written;
     OptimisticTransaction.readTxn,          search for its last transaction:   appends of sinks are slower ->
     writeFiles, commit;                     120 ms of CPU time, not 665        sinks: DataFrameWriter with
