@@ -17,7 +17,7 @@ batch        2,000 commands a second for a minute through a tiered run with a De
 late         from the due time to the commit in the table, of the same run
 idle         CPU seconds a minute of the same run when nothing comes any more
 small        seconds that 1,000 commands take to be taken in (median of 15): what a batch of a quiet stream costs
-hand-over    of one window with 20,000 entries: read, versions compared with all of the store, written, dropped
+hand-over    of one window with 20,000 entries: read, versions compared with all of the store, written, dropped; and of one whose entries were all cancelled
 cascade      rows a second of a hand-over of 500,000
 retire       of the windows of all of this: the CANCELs that far entries still have to meet become marks
 stored       the cheap count
@@ -154,18 +154,21 @@ class Ground:
             self.batch += 1
             return _seconds(lambda: keeper.take_in(parsed, next(batches), lambda _: None))
 
-        take_in(IN_WINDOW, at_ms + window_ms, window_ms)
-        take_in(MANY_IN_WINDOW, at_ms + 2 * window_ms, window_ms)
+        for number, rows in enumerate((IN_WINDOW, IN_WINDOW, MANY_IN_WINDOW), 1):
+            take_in(rows, at_ms + number * window_ms, window_ms)
         self.figures["small"] = median([take_in(SMALL, FAR_FROM_MS, YEAR_MS) for _ in range(18)][3:])
         self.figures["stored"] = _seconds(lambda: stored(self.store))
         if self.count <= MANY:
             self._count_and_cancel()
-        # The first one moves the cursor to the window before; the next one hands over the window itself.
+        second = Picked(where=_due_in(at_ms + 2 * window_ms, window_ms))
+        cancel(self.spark, self.work, second)
+        # The first one moves the cursor to the window before; each of the next hands over a window.
         keeper.step(at_ms)
         self.figures["hand-over"] = _seconds(lambda: keeper.step(at_ms + window_ms))
-        self.figures["cascade"] = MANY_IN_WINDOW / _seconds(lambda: keeper.step(at_ms + 2 * window_ms))
-        keeper.step(at_ms + 5 * window_ms)
-        self.figures["retire"] = _seconds(lambda: keeper.retire(at_ms + 5 * window_ms, memory_ms=0))
+        self.figures["cancelled hand-over"] = _seconds(lambda: keeper.step(at_ms + 2 * window_ms))
+        self.figures["cascade"] = MANY_IN_WINDOW / _seconds(lambda: keeper.step(at_ms + 3 * window_ms))
+        keeper.step(at_ms + 6 * window_ms)
+        self.figures["retire"] = _seconds(lambda: keeper.retire(at_ms + 6 * window_ms, memory_ms=0))
         marks = [partition for partition in self.store.partitions() if partition.level == MARKS]
         self.figures["marks"] = sum(partition.rows for partition in marks)
         if marks:
@@ -174,11 +177,15 @@ class Ground:
     def _count_and_cancel(self) -> None:
         self.figures["exact"] = _seconds(lambda: count_pending(self.spark, self.work))
         share = min(1_000_000, self.count // 10) / self.count
-        part = Picked(where=f"deliver_at < timestamp_millis({FAR_FROM_MS + int(YEAR_MS * share)})")
+        part = Picked(where=_due_in(FAR_FROM_MS, int(YEAR_MS * share)))
         self.figures["cancelled"] = share * self.count
         meter = CpuMeter()
         self.figures["cancel"] = _seconds(lambda: cancel(self.spark, self.work, part))
         self.figures["cancel CPU"] = meter.seconds()
+
+
+def _due_in(from_ms: int, span_ms: int) -> str:
+    return f"deliver_at >= timestamp_millis({from_ms}) AND deliver_at < timestamp_millis({from_ms + span_ms})"
 
 
 def _take_turns(
@@ -248,6 +255,7 @@ def _lines(grounds: list[Ground]) -> list[Line]:
         "wheel batch": ("a batch of the wheel", Target(at_most=1.25)),
         "small": ("intake, 1,000 commands", Target(at_most=1.25)),
         "hand-over": ("hand-over of 20,000", None),
+        "cancelled hand-over": ("hand-over of 20,000 that were cancelled", None),
     }
     lines = [
         Line(

@@ -68,7 +68,7 @@ def verdicts(leaving: DataFrame, others: OtherRows) -> DataFrame | None:
         return None
     place = F.when(is_far_column(F.col("level")), _LATER).otherwise(_BEFORE)
     again = (
-        _slim(others(names), place, F.lit(None).cast("long"))
+        _slim(others(names - {""}), place, F.lit(None).cast("long"))
         .join(ours, "id_hash", "left_semi")
         .localCheckpoint()
     )
