@@ -107,7 +107,7 @@ bench-watch: $(STAMP) ## measure the purgatory at rising numbers of pending oper
 bench-page: $(STAMP) ## measure the page over millions of pending entries: first figures, search, refresh
 	@$(PY) -m tests.bench.page_run $(ARGS)
 
-bench-start: $(STAMP) ## measure a start to its first batch, and a kill -9 to the next delivery (ARGS='--beside TREE': of another tree, too)
+bench-start: $(STAMP) ## measure a start to its first delivery, and a kill -9 to the next delivery (ARGS='--beside TREE': of another tree, too)
 	@$(PY) -m tests.bench.start_run $(ARGS)
 
 package: $(STAMP) ## build dist/: a Python wheel, and the same as wheel_udf.zip for the executors of a cluster

@@ -99,10 +99,20 @@ class StoreReader:
         """Returns the near rows as a stream, the rows of each append once; drops and compactions do not affect it.
 
         A commit that both adds and removes files would be skipped whole; therefore a hand-over is two commits.
+
+        A store that never had rows is read by its log from the beginning. Delta would compute the table's state for the first batches instead
+        (2.7 of the 24.6 CPU seconds of a start, 1.3 s to the first delivery). If the first batch is repeated by a later start, which no longer has this
+        option, Delta reads the state of the version before the batch's end: the same rows, since near rows are dropped only after a batch of the wheel.
         """
         reader = self.spark.readStream.format("delta")
         options = {"skipChangeCommits": "true", "maxFilesPerTrigger": _ALL_FILES}
+        if self._never_had_rows():
+            options["startingVersion"] = "0"
         return reader.options(**options).load(self.path).where(F.col("level") == NEAR)
+
+    def _never_had_rows(self) -> bool:
+        # The first commit creates the table, the second one sets the cursor.
+        return self.head().version <= 1 and not self._files.current()
 
     def partitions(self) -> list[Partition]:
         """Returns all partitions that have rows, by level and slot; from the log, without reading data."""

@@ -39,6 +39,7 @@ id_index                  in which row of which chunk an id may be, so that a co
 fixed_records             records of a fixed width in base64, which are read one by one
 merging                   which runs to merge, of chunks and of the index
 shard_state, content      the state of a shard, and the row in which Spark stores it; its chunks by kind
+formats                   the version of that row, and the earlier ones that are read
 step                      one step of one shard: fold, move the clock, cascade, release
 versions                  the fold: which commands win, how each of them ends. Its parts: ``version_order`` (sorting),
                           ``known`` (what is known of an id), ``ambiguous``, ``late_acts``, ``settle`` (outcomes),
@@ -100,6 +101,10 @@ if TYPE_CHECKING:
         level_name as level_name,
         list_rule as list_rule,
         refused_beyond_ms as refused_beyond_ms,
+    )
+    from wheel_udf.wheel.formats import (
+        FORMAT_VERSION as FORMAT_VERSION,
+        READABLE_VERSIONS as READABLE_VERSIONS,
     )
     from wheel_udf.wheel.geometry import (
         INT64_MAX as INT64_MAX,
@@ -178,10 +183,8 @@ if TYPE_CHECKING:
         text_of as text_of,
     )
     from wheel_udf.wheel.shard_state import (
-        FORMAT_VERSION as FORMAT_VERSION,
         HEAD_COLUMNS as HEAD_COLUMNS,
         LARGEST_STATE_BYTES as LARGEST_STATE_BYTES,
-        READABLE_VERSIONS as READABLE_VERSIONS,
         STATE_COLUMNS as STATE_COLUMNS,
         Kept as Kept,
         ShardState as ShardState,
@@ -260,13 +263,12 @@ else:
                 "asked_ms",
                 "without",
             ),
+            "formats": ("FORMAT_VERSION", "READABLE_VERSIONS"),
             "seed": ("Seed", "runs_of", "seeded"),
             "sender_news": ("Confirmed", "SenderNews", "confirmed_of", "text_of"),
             "shard_state": (
-                "FORMAT_VERSION",
                 "HEAD_COLUMNS",
                 "LARGEST_STATE_BYTES",
-                "READABLE_VERSIONS",
                 "STATE_COLUMNS",
                 "Kept",
                 "ShardState",

@@ -32,18 +32,11 @@ from wheel_udf.common import WHEEL_COUNTS, GeometryChangedError, StateTooLargeEr
 from wheel_udf.wheel.arrow_text import encoded
 from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, Chunk
 from wheel_udf.wheel.content import Content
+from wheel_udf.wheel.formats import FORMAT_VERSION, READABLE_VERSIONS
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.id_index import Places, indexed, places_of
 from wheel_udf.wheel.shard_text import entries_of_text
 from wheel_udf.wheel.texts import Texts
-
-FORMAT_VERSION = 8
-"""Version of a shard's state and of the identity file of its checkpoint. Raised when either layout changes."""
-
-READABLE_VERSIONS = frozenset({5, 6, 7, FORMAT_VERSION})
-"""The versions that this release goes on with; a checkpoint of another one is refused. A row of version 7 has all chunks in it. A row of version 5 has chunks of any
-size and no index of ids, and the index of version 6 does not say in which row an id is. The first step with something to do splits large chunks, makes
-the index, and writes the present version. A chunk of versions 5 and 6 has no keys before it is written anew."""
 
 LARGEST_STATE_BYTES = 1_500_000_000
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from wheel_udf.common.errors import GeometryChangedError, StoreError, StoreMovedError
@@ -528,6 +529,55 @@ def test_the_stream_sees_near_rows_once_and_neither_drops_nor_compactions_distur
     store.append(frame(row(0, 190, "d")), app_id="i", batch_id=2)
     spark.sql(f"OPTIMIZE delta.`{store.path}`")
     assert run() == ["a", "b", "c", "d"]
+
+
+def test_a_new_store_is_streamed_from_its_log_and_a_first_batch_that_was_cut_off_is_read_the_same(
+    store: SlotStore, frame: Callable[..., DataFrame], tmp_path: Path
+) -> None:
+    heard: list[tuple[int, list[str]]] = []
+
+    def run(near: DataFrame, *, cut_off: bool = False) -> dict[str, Any]:
+        def hear(rows: DataFrame, batch_id: int) -> None:
+            heard.append((batch_id, ids(rows)))
+            if cut_off:
+                raise OSError("cut off")
+
+        writer = near.writeStream.foreachBatch(hear).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        if cut_off:
+            with pytest.raises(StreamingQueryException, match="cut off"):
+                query.awaitTermination()
+        else:
+            query.awaitTermination()
+        return json.loads(query.lastProgress["sources"][0]["endOffset"]) if query.lastProgress else {}
+
+    store.append(None, app_id="cascade", batch_id=0, cursor_ms=HOUR)
+    of_a_new_store = store.near_stream()
+    store.append(frame(row(0, 179, "a"), row(2, 190, "far")), app_id="i", batch_id=0)
+    store.append(frame(row(0, 179, "b")), app_id="i", batch_id=1)
+    run(of_a_new_store, cut_off=True)
+    # As a new start does it: the store has rows now.
+    run(store.near_stream())
+    store.append(frame(row(0, 190, "c")), app_id="i", batch_id=2)
+    end = run(store.near_stream())
+
+    assert heard == [(0, ["a", "b"]), (0, ["a", "b"]), (1, ["c"])]
+    assert (end["reservoirVersion"], end["isStartingVersion"]) == (5, False)
+
+
+def test_a_stream_of_a_store_with_rows_begins_with_those_that_are_there(
+    store: SlotStore, frame: Callable[..., DataFrame]
+) -> None:
+    store.append(frame(row(0, 179, "old")), app_id="i", batch_id=0)
+    store.drop([(0, 179)])
+    store.append(frame(row(0, 190, "a")), app_id="i", batch_id=1)
+
+    query = (
+        store.near_stream().writeStream.format("memory").queryName("begun").trigger(availableNow=True).start()
+    )
+    query.awaitTermination()
+
+    assert ids(store.spark.table("begun")) == ["a"]
 
 
 def test_the_ddl_says_the_schema() -> None:

@@ -6,12 +6,12 @@ from tests.bench.start_run import lines_of
 
 
 def test_the_median_of_this_tree_is_compared_with_the_bar_and_with_the_other_tree() -> None:
-    here = {("direct", "first batch"): [11.0, 30.0, 10.0], ("tiered", "kill to delivery"): [16.0]}
-    there = {("direct", "first batch"): [22.0, 22.0, 26.0], ("tiered", "kill to delivery"): [32.0]}
+    here = {("direct", "first delivery"): [11.0, 30.0, 10.0], ("tiered", "kill to delivery"): [16.0]}
+    there = {("direct", "first delivery"): [22.0, 22.0, 26.0], ("tiered", "kill to delivery"): [32.0]}
     lines = lines_of(here, there)
     assert [(line.figure, line.ratio, line.met) for line in lines] == [(11.0, 0.5, True), (16.0, 0.5, False)]
     assert [(line.case, line.what) for line in lines] == [
-        ("direct", "first batch, median of 3"),
+        ("direct", "first delivery, median of 3"),
         ("tiered", "kill to delivery, median of 1"),
     ]
 
@@ -22,6 +22,6 @@ def test_without_another_tree_there_is_no_ratio() -> None:
 
 
 def test_cpu_seconds_are_compared_and_have_no_target() -> None:
-    (line,) = lines_of({("direct", "first batch, CPU"): [20.0]}, {("direct", "first batch, CPU"): [30.0]})
+    (line,) = lines_of({("direct", "first delivery, CPU"): [20.0]}, {("direct", "first delivery, CPU"): [30.0]})
 
     assert (line.figure, line.beside, line.target) == (20.0, 30.0, None)
