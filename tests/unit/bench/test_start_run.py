@@ -22,6 +22,8 @@ def test_without_another_tree_there_is_no_ratio() -> None:
 
 
 def test_cpu_seconds_are_compared_and_have_no_target() -> None:
-    (line,) = lines_of({("direct", "first delivery, CPU"): [20.0]}, {("direct", "first delivery, CPU"): [30.0]})
+    (line,) = lines_of(
+        {("direct", "first delivery, CPU"): [20.0]}, {("direct", "first delivery, CPU"): [30.0]}
+    )
 
     assert (line.figure, line.beside, line.target) == (20.0, 30.0, None)
