@@ -1,8 +1,9 @@
 """The inside of the Kafka bench: one query from topic to topic, in a process (and a JVM) of its own, told by its arguments.
 
-``python -m tests.bench.kafka_query wheel|punctual|pass --bootstrap B --commands TOPIC --out TOPIC... --folder F [--trigger T] [--memory-ms N]``
+``python -m tests.bench.kafka_query wheel|punctual|tiered|pass --bootstrap B --commands TOPIC --folder F [--trigger T] [--memory-ms N]``
 
-``punctual`` is the wheel with punctual delivery (``--ahead-ms``: how far ahead; by default the job chooses). ``pass`` is the same query with the wheel taken out: records are read as commands, checked, and written to their topic at once. Each batch is a
+``punctual`` is the wheel with punctual delivery (``--ahead-ms``: how far ahead; by default the job chooses), and ``tiered`` the same in the tiered mode, beside
+``--stored`` entries that its store holds already; the file ``F/filled`` says that it does. ``pass`` is the same query with the wheel taken out: records are read as commands, checked, and written to their topic at once. Each batch is a
 line of JSON in ``F/batches.jsonl``: what Spark says of its phases. It runs until its standard input is closed.
 """
 
@@ -11,12 +12,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tests.bench import store_traffic
+from tests.bench.store_run import Ground
 from wheel_udf import (
     Contract,
     Destinations,
@@ -33,6 +37,8 @@ from wheel_udf.commands.parse import parse_commands
 from wheel_udf.delivery.kafka_record import delivery_records
 from wheel_udf.platform.session import build_session, stop_session
 from wheel_udf.stream.sharded_query import HEADERS_TYPE
+from wheel_udf.tiered.run import TieredRun
+from wheel_udf.tiered.start import Outlet, start_tiered
 
 CORES = 2
 _LOOK_EVERY_S = 1.0
@@ -52,7 +58,7 @@ def main() -> int:
         "wheel_udf kafka bench", master=f"local[{CORES}]", conf=settings, checkpoint=str(asked.folder)
     )
     try:
-        start = _without if asked.query == "pass" else _wheel
+        start = {"pass": _without, "tiered": _tiered}.get(asked.query, _wheel)
         query = start(spark, asked)
         _report(query, asked.folder / "batches.jsonl")
     finally:
@@ -62,7 +68,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("query", choices=("wheel", "punctual", "pass"))
+    parser.add_argument("query", choices=("wheel", "punctual", "tiered", "pass"))
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--commands", required=True)
     parser.add_argument("--folder", type=Path, required=True)
@@ -72,6 +78,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--shards", type=int, default=CORES)  # each costs a batch some ms
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--ahead-ms", type=int, default=None)
+    parser.add_argument("--stored", type=int, default=0)
     return parser.parse_args()
 
 
@@ -97,13 +104,37 @@ def _wheel(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
     )
     return deliver(
         scheduled,
-        destinations=Destinations({"*": KafkaSink({"kafka.bootstrap.servers": asked.bootstrap})}),
-        rejects=FileSink(str(asked.folder / "rejects")),
+        destinations=_topics(asked),
+        rejects=_rejects(asked),
         checkpoint=str(asked.folder / "checkpoint"),
         trigger=asked.trigger,
         name="bench",
         on_batch=_line,
     )
+
+
+def _tiered(spark: SparkSession, asked: argparse.Namespace) -> TieredRun:
+    ground = Ground(spark, asked.folder, asked.stored)
+    if asked.stored:
+        ground.fill()
+    (asked.folder / "filled").touch()
+    return start_tiered(
+        _commands(spark, asked),
+        replace(ground.what, memory_ms=asked.memory_ms, punctual=Punctual(ahead_ms=asked.ahead_ms)),
+        outlet=Outlet(_topics(asked), _rejects(asked)),
+        checkpoint=str(ground.folder / "checkpoint"),
+        trigger=asked.trigger,
+        name=store_traffic.NAME,
+        on_batch=_line,
+    )
+
+
+def _topics(asked: argparse.Namespace) -> Destinations:
+    return Destinations({"*": KafkaSink({"kafka.bootstrap.servers": asked.bootstrap})})
+
+
+def _rejects(asked: argparse.Namespace) -> FileSink:
+    return FileSink(str(asked.folder / "rejects"))
 
 
 def _line(report: Any) -> None:
@@ -134,12 +165,14 @@ def _without(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
     return writer.option("checkpointLocation", checkpoint).start()
 
 
-def _report(query: StreamingQuery, file: Path) -> None:
+def _report(query: StreamingQuery | TieredRun, file: Path) -> None:
     """Writes down each batch until the end of standard input, or of the query."""
+    wheel = query.wheel if isinstance(query, TieredRun) else query
+    assert wheel is not None, "begun"
     told = -1
     with file.open("w", encoding="utf-8") as lines:
         while not query.awaitTermination(_LOOK_EVERY_S):
-            for progress in query.recentProgress:
+            for progress in wheel.recentProgress:
                 if progress.batchId > told and "addBatch" in progress.durationMs:
                     told = progress.batchId
                     record = {

@@ -107,11 +107,12 @@ class Ground:
         create_topics(self.bootstrap, list(names), partitions=self.sizes.partitions)
 
     @contextmanager
-    def query(self, kind: str, *options: str) -> Iterator[None]:
-        """Runs a query (see :mod:`tests.bench.kafka_query`) while inside; reads `commands_<kind>`."""
-        folder = self.folder / kind
+    def query(self, kind: str, *options: str, name: str | None = None) -> Iterator[None]:
+        """Runs a query (see :mod:`tests.bench.kafka_query`) while inside; reads `commands_<name>`, by default its kind."""
+        name = name or kind
+        folder = self.folder / name
         folder.mkdir()
-        arguments = ["--bootstrap", self.bootstrap, "--commands", f"commands_{kind}", "--folder", str(folder)]
+        arguments = ["--bootstrap", self.bootstrap, "--commands", f"commands_{name}", "--folder", str(folder)]
         command = [sys.executable, "-m", "tests.bench.kafka_query", kind, *arguments, *options]
         with (folder / "log").open("w") as log:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=ROOT)
@@ -120,7 +121,7 @@ class Ground:
             finally:
                 process.communicate(timeout=60)
         batches = [json.loads(line) for line in (folder / "batches.jsonl").read_text().splitlines()]
-        self.details[f"{kind}, phases in ms, median of batches with rows"] = _phases(batches)
+        self.details[f"{name}, phases in ms, median of batches with rows"] = _phases(batches)
 
     def flow(self, kind: str, expected_of: list[Flow], *, name: str) -> list[Arrivals]:
         """Sends flows to a query, each to a topic of its own, and answers what came out of each."""

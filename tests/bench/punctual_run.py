@@ -15,6 +15,7 @@ steady     2,000 a second, delays of 5 to 30 s              lateness p50, p99, m
 sustained  10,000 a second, delays of 5 to 30 s             the same
 burst      100,000 entries due at one instant               seconds until the last is out
 pending    as steady, beside a million far entries          as steady, beside the same without them
+stored     as steady, tiered, ten million in the store      as steady, beside a store without them
 =========  ===============================================  ============================================================
 
 The exit code is 0 when all targets are met, 1 when one is missed. Figures go to ``build/bench-punctual.json``.
@@ -58,9 +59,12 @@ class Loads:
     sustained: tuple[int, int] = (10_000, 60)
     burst: int = 100_000
     pending: int = 1_000_000
+    stored: int = 10_000_000
 
 
-QUICK = Loads(remembered=1_000, steady=(100, 10), sustained=(500, 10), burst=1_000, pending=1_000)
+QUICK = Loads(
+    remembered=1_000, steady=(100, 10), sustained=(500, 10), burst=1_000, pending=1_000, stored=1_000
+)
 
 
 def _flow(name: str, way: str, load: tuple[int, int]) -> Flow:
@@ -89,6 +93,18 @@ def _measured(ground: Ground, way: str, loads: Loads, options: list[str]) -> dic
         Inflow(ground.bootstrap, f"commands_{way}", far).wait(1_200)
         ground.flow(way, [_flow("settle", way, (loads.steady[0], 10))], name=way)
         (found["pending"],) = ground.flow(way, [_flow("pending", way, loads.steady)], name=way)
+    return found
+
+
+def _beside_stored(ground: Ground, loads: Loads, stored: int) -> Arrivals:
+    """Runs the steady load through a tiered query whose store holds so many entries."""
+    name, folder = f"tiered_{stored}", ground.folder / f"tiered_{stored}"
+    ground.topics(f"commands_{name}", f"{name}_warm", f"{name}_steady")
+    with ground.query("tiered", "--stored", str(stored), name=name):
+        while not (folder / "filled").exists():
+            time.sleep(1)
+        ground.flow(name, [_flow("warm", name, (loads.steady[0], 20))], name=name)
+        (found,) = ground.flow(name, [_flow("steady", name, loads.steady)], name=name)
     return found
 
 
@@ -129,14 +145,24 @@ def _lines(found: dict[str, dict[str, Arrivals]], loads: Loads) -> list[Line]:
             target=Target(of="figure", at_most=BURST_S),
         )
     )
-    for share in (50, 99):
-        here, there = (_seconds(punctual[name], share) for name in ("pending", "steady"))
-        what = f"{loads.steady[0]:,}/s beside {loads.pending:,} pending: lateness p{share}"
-        target = Target(at_most=BESIDE_PENDING)
-        lines.append(
-            Line(case="pending", what=what, figure=here, unit="s", beside=there, beside_what="none pending", target=target)
-        )  # fmt: skip
+    lines += _besides("pending", f"{loads.pending:,} pending", punctual["pending"], punctual["steady"], loads)
     return lines
+
+
+def _besides(case: str, what: str, many: Arrivals, few: Arrivals, loads: Loads) -> list[Line]:
+    """The steady load beside many entries that wait, and beside few."""
+    return [
+        Line(
+            case=case,
+            what=f"{loads.steady[0]:,}/s beside {what}: lateness p{share}",
+            figure=_seconds(many, share),
+            unit="s",
+            beside=_seconds(few, share),
+            beside_what="none pending",
+            target=Target(at_most=BESIDE_PENDING),
+        )
+        for share in (50, 99)
+    ]
 
 
 def _seconds(arrivals: Arrivals, share: float) -> float:
@@ -151,21 +177,27 @@ def main(arguments: list[str] | None = None) -> int:
         "--out", type=Path, default=ROOT / "build" / "bench-punctual.json", help="the JSON file"
     )
     parser.add_argument("--keep", type=Path, help="keep logs and batch lines of the queries in this folder")
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="one of them alone")
+    parser.add_argument(
+        "--ways", nargs="+", choices=(*WAYS, "tiered"), default=[*WAYS, "tiered"], help="some of them alone"
+    )
     asked, options = parser.parse_known_args(arguments)
     loads = QUICK if asked.quick else Loads()
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="wheel-bench-punctual-"))
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, Arrivals]] = {}
+    lines: list[Line] = []
     try:
         with LocalKafka() as kafka:
             ground = Ground(kafka.bootstrap, folder, Sizes(), [])
-            for way in asked.ways:
+            for way in (way for way in WAYS if way in asked.ways):
                 found[way] = _measured(ground, way, loads, options if way == "punctual" else [])
+            if "tiered" in asked.ways:
+                few, many = (_beside_stored(ground, loads, stored) for stored in (0, loads.stored))
+                lines = _besides("stored", f"{loads.stored:,} in the store", many, few, loads)
     finally:
         if asked.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
-    lines = _lines(found, loads) if set(WAYS) <= set(found) else []
+    lines = [*(_lines(found, loads) if set(WAYS) <= set(found) else []), *lines]
     about = {"cores": os.cpu_count(), "loads": asdict(loads)}
     report.write_json(asked.out, report.document(lines, {"about": about, "details": ground.details}))
     print(f"\n{report.table(lines)}\n\nall figures: {asked.out}")

@@ -21,7 +21,7 @@ that is handed over, not once per batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Set as AbstractSet
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window, functions as F
@@ -40,7 +40,7 @@ _BEFORE, _LEAVING, _LATER = range(3)
 FILE: Final = "file"
 """Column of a row's data file, by its name."""
 
-OtherRows = Callable[[Collection[str] | None], DataFrame]
+OtherRows = Callable[[AbstractSet[str] | None], DataFrame]
 """Returns the rows of the store that do not leave and have a version (:func:`with_version`), with the column :data:`FILE`. Given names of data files,
 rows of other files may be missing."""
 

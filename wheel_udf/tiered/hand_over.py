@@ -25,7 +25,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -106,7 +106,8 @@ def prepare(store: SlotStore, now: Contents, reached: Sequence[Partition], curso
         staying = rows.where(~near)
     far, near_side = _divided(elsewhere, lambda file: file.place[0] > NEAR)
 
-    def others(names: Collection[str] | None) -> DataFrame:
+    def others(names: AbstractSet[str] | None) -> DataFrame:
+        assert names is None or names <= set(map(_name_of, now.files)), "the log names files as Spark does"
         # Far rows apart, so that only the hashes are read of these many: all of them are entries, and have versions.
         parts = [_named(store, far, names), with_version(_named(store, near_side, names))]
         if staying is not None:
@@ -125,10 +126,14 @@ def _divided(files: Files, chosen: Callable[[File], bool]) -> tuple[Files, Files
     return yes, {path: file for path, file in files.items() if path not in yes}
 
 
-def _named(store: SlotStore, files: Files, names: Collection[str] | None) -> DataFrame:
+def _name_of(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _named(store: SlotStore, files: Files, names: AbstractSet[str] | None) -> DataFrame:
     """Returns the rows of files with the names of their files; only those with these names, if given."""
     if names is not None:
-        files = {path: file for path, file in files.items() if path.rpartition("/")[2] in names}
+        files = {path: file for path, file in files.items() if _name_of(path) in names}
     return store.rows_in(files).withColumn(FILE, F.col("_metadata.file_name"))
 
 

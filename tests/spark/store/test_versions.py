@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from random import Random
 
@@ -69,7 +69,7 @@ def test_the_verdicts_are_those_of_a_model_over_lists(spark: SparkSession, seed:
     others = [stored(random, 60, far=random.random() < 0.3) for _ in range(120)]
     files = [f"part-{random.randrange(6)}" for _ in others]
 
-    def rows(names: Collection[str] | None) -> DataFrame:
+    def rows(names: AbstractSet[str] | None) -> DataFrame:
         kept = [
             (None, file, row)
             for file, row in zip(files, others, strict=True)
@@ -86,9 +86,9 @@ def test_the_verdicts_are_those_of_a_model_over_lists(spark: SparkSession, seed:
 def test_a_file_without_a_hash_of_a_leaving_entry_is_not_read_again(spark: SparkSession) -> None:
     entry = StoredRow(FAR, 0, "order-1", due_ms=5)
     by_file = {"a": replace(entry, level=NEAR, op=CANCEL, due_ms=None), "b": replace(entry, id="order-2")}
-    asked: list[Collection[str] | None] = []
+    asked: list[AbstractSet[str] | None] = []
 
-    def rows(names: Collection[str] | None) -> DataFrame:
+    def rows(names: AbstractSet[str] | None) -> DataFrame:
         asked.append(names)
         return frame(
             spark, [(None, name, row) for name, row in by_file.items() if names is None or name in names]
