@@ -29,15 +29,14 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 
 from wheel_udf.pending.state import in_state
-from wheel_udf.platform import File, committed_offsets, version_at
+from wheel_udf.platform import committed_offsets, version_at
 from wheel_udf.store import (
     NEAR,
     STORE_SCHEMA,
     VERSION,
-    Contents,
     Head,
+    Partition,
     SlotStore,
-    divided,
     is_far_column,
     repeated_hashes,
     with_version,
@@ -70,9 +69,10 @@ def pending_now(
     # The state is read first: an entry that leaves the store afterwards must not be counted twice.
     state = _State.of(spark, store, checkpoint, ids)
     now = store.contents()
-    if ids is not None or now.rows <= _FEW_ROWS:
-        return state.unreleased(_entries_of_few(store, now.head, ids))
-    alone, others = _divided(_Rows.now(store, now), now.rows)
+    head, partitions = now.head, now.partitions
+    if ids is not None or _rows_of(partitions) <= _FEW_ROWS:
+        return state.unreleased(_entries_of_few(store, head, ids))
+    alone, others = _divided(_Rows.of(store, head), _rows_of(partitions))
     return alone.unionByName(state.unreleased(others))
 
 
@@ -80,11 +80,12 @@ def count_now(spark: SparkSession, store: SlotStore, checkpoint: str) -> int:
     """Counts the rows of :func:`pending_now` for all ids."""
     state = _State.of(spark, store, checkpoint, None)
     now = store.contents()
-    if now.rows <= _FEW_ROWS:
-        return state.unreleased(_entries_of_few(store, now.head, None)).count()
-    rows = _Rows.now(store, now)
-    several, number = _several(rows, now.rows)
-    far = sum(file.rows for file in now.files.values() if _is_plain(store, now.head, file))
+    head, partitions = now.head, now.partitions
+    if _rows_of(partitions) <= _FEW_ROWS:
+        return state.unreleased(_entries_of_few(store, head, None)).count()
+    rows = _Rows.of(store, head)
+    several, number = _several(rows, _rows_of(partitions))
+    far = sum(partition.rows for partition in partitions if _is_plain(store, head, partition))
     if not number:
         return far + state.unreleased(rows.others.where(_IS_ENTRY)).count()
     ranked = rows.far.join(several, "id_hash", "left_semi").select(*_RANKED).localCheckpoint()
@@ -107,11 +108,11 @@ def pending_then(
         at for at in (as_of_ms if head.clock_ms is None else head.clock_ms, head.cursor_ms) if at is not None
     ]
     # About as many rows as now: the log of that version need not be read for it.
-    about = store.contents().rows
+    about = _rows_of(store.partitions())
     if ids is not None or about <= _FEW_ROWS:
         entries = _entries_of_few(store, head, ids)
     else:
-        alone, others = _divided(_Rows.then(store, head), about)
+        alone, others = _divided(_Rows.of(store, head), about)
         entries = alone.unionByName(others)
     return entries.where(F.col("deliver_at_ms") > min(instants))
 
@@ -188,22 +189,19 @@ class _Rows:
     others: DataFrame
 
     @staticmethod
-    def now(store: SlotStore, now: Contents) -> _Rows:
-        """Those of the current version, whose files are known."""
-        plain, rest = divided(now.files, lambda file: _is_plain(store, now.head, file))
-        return _Rows(store.rows_in(plain), _not_handed_over(with_version(store.rows_in(rest)), now.head))
-
-    @staticmethod
-    def then(store: SlotStore, head: Head) -> _Rows:
-        """Those of an earlier version."""
+    def of(store: SlotStore, head: Head) -> _Rows:
         rows = store.rows(version=head.version)
         is_plain = (F.col("level") > NEAR) & ~_is_reached(store, head)
         return _Rows(rows.where(is_plain), _not_handed_over(with_version(rows.where(~is_plain)), head))
 
 
-def _is_plain(store: SlotStore, head: Head, file: File) -> bool:
-    """Whether the rows of a file are among :attr:`_Rows.far`."""
-    (level, slot), cursor_ms = file.place, head.cursor_ms
+def _rows_of(partitions: Sequence[Partition]) -> int:
+    return sum(partition.rows for partition in partitions)
+
+
+def _is_plain(store: SlotStore, head: Head, partition: Partition) -> bool:
+    """Whether the rows of a partition are among :attr:`_Rows.far`."""
+    level, slot, cursor_ms = partition.level, partition.slot, head.cursor_ms
     return level > NEAR and (cursor_ms is None or not store.layout.reached(level, slot, cursor_ms))
 
 

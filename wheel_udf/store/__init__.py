@@ -37,10 +37,8 @@ if TYPE_CHECKING:
         Appended as Appended,
         ClockOf as ClockOf,
         Contents as Contents,
-        Files as Files,
         Head as Head,
         Partition as Partition,
-        divided as divided,
     )
     from wheel_udf.store.intake import (
         id_hash as id_hash,
@@ -81,7 +79,7 @@ else:
             "intake": ("id_hash", "stored_rows"),
             "layout": ("INBOX", "MARKS", "NEAR", "StoreLayout", "is_far", "is_far_column"),
             "slot_store": ("SlotStore",),
-            "head": ("Appended", "CURSOR", "ClockOf", "Contents", "Files", "Head", "Partition", "divided"),
+            "head": ("Appended", "CURSOR", "ClockOf", "Contents", "Head", "Partition"),
             "lease": ("store_lease",),
             "repeated": ("repeated_hashes",),
             "table": ("DEFAULT_KEEP_MS", "STORE_SCHEMA"),

@@ -21,10 +21,6 @@ DROP: Final = "drop"
 """Name of the transaction of drops, by which a drop is known as the store's own commit."""
 
 
-Files = Mapping[str, File]
-"""Data files of the table, by their path in its log."""
-
-
 @dataclass(frozen=True, slots=True)
 class Head:
     """Cursor, clock and last batches of a version of the table, from its log.
@@ -83,26 +79,15 @@ class Contents:
     """
 
     head: Head
-    files: Files
+    files: Mapping[str, File]
 
     @property
     def partitions(self) -> list[Partition]:
         """As :func:`partitions_of`."""
         return partitions_of(self.files)
 
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return sum(file.rows for file in self.files.values())
 
-
-def divided(files: Files, chosen: Callable[[File], bool]) -> tuple[Files, Files]:
-    """Returns the files that are chosen, and the others."""
-    yes = {path: file for path, file in files.items() if chosen(file)}
-    return yes, {path: file for path, file in files.items() if path not in yes}
-
-
-def partitions_of(files: Files) -> list[Partition]:
+def partitions_of(files: Mapping[str, File]) -> list[Partition]:
     """Returns the partitions that files lie in, by level and slot, with their sizes."""
     totals: dict[tuple[int, int], list[int]] = {}
     for file in files.values():

@@ -19,14 +19,13 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common import StoreError
-from wheel_udf.platform import FileList, Snapshot, delta_log as tables, file_of, is_addition, rows_in
+from wheel_udf.platform import File, FileList, Snapshot, delta_log as tables, file_of, is_addition, rows_in
 from wheel_udf.store.head import (
     CLOCK,
     CLOCK_BEFORE,
     CURSOR,
     DROP,
     Contents,
-    Files,
     Head,
     Partition,
     partitions_of,
@@ -126,7 +125,7 @@ class StoreReader:
             head = self.head(version=self._files.version)
         return Contents(head, files)
 
-    def rows_in(self, files: Files) -> DataFrame:
+    def rows_in(self, files: Mapping[str, File]) -> DataFrame:
         """Returns the rows of data files (:class:`Contents`); planned without a Spark job, unlike :meth:`rows`."""
         return rows_in(self.spark, self.path, files)
 

@@ -25,24 +25,23 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import reduce
 
 from pyspark.sql import DataFrame, functions as F
 
+from wheel_udf.platform import File
 from wheel_udf.store import (
     FILE,
     MARKS,
     NEAR,
     STORE_SCHEMA,
     Contents,
-    Files,
     Head,
     Partition,
     SlotStore,
     StoreLayout,
-    divided,
     verdicts,
     with_version,
 )
@@ -84,6 +83,9 @@ class Moving:
         self.leaving.unpersist()
 
 
+Files = Mapping[str, File]
+
+
 def prepare(store: SlotStore, now: Contents, reached: Sequence[Partition], cursor_ms: int) -> Moving | None:
     """Computes the rows of a hand-over from the store at one version; None if no partition is reached.
 
@@ -96,13 +98,13 @@ def prepare(store: SlotStore, now: Contents, reached: Sequence[Partition], curso
     if not reached:
         return None
     layout, places = store.layout, {(p.level, p.slot) for p in reached}
-    here, elsewhere = divided(now.files, lambda file: file.place in places)
+    here, elsewhere = _divided(now.files, lambda file: file.place in places)
     rows, near = store.rows_in(here), F.col("deliver_at_ms") < cursor_ms
     leaving = rows.where(near).withColumn("uid", F.monotonically_increasing_id()).persist()
     staying = None
     if any((p.slot + 1) * layout.width_ms(p.level) > cursor_ms for p in reached):
         staying = rows.where(~near)
-    far, near_side = divided(elsewhere, lambda file: file.place[0] > NEAR)
+    far, near_side = _divided(elsewhere, lambda file: file.place[0] > NEAR)
 
     def others(names: AbstractSet[str] | None) -> DataFrame:
         assert names is None or names <= set(map(_name_of, now.files)), "the log names files as Spark does"
@@ -116,6 +118,12 @@ def prepare(store: SlotStore, now: Contents, reached: Sequence[Partition], curso
     ended = verdicts(leaving, others)
     later = None if staying is None else to_lower_levels(layout, staying, cursor_ms)
     return Moving(leaving, _placed(layout, later, leaving, ended, cursor_ms))
+
+
+def _divided(files: Files, chosen: Callable[[File], bool]) -> tuple[Files, Files]:
+    """Returns the files that are chosen, and the others."""
+    yes = {path: file for path, file in files.items() if chosen(file)}
+    return yes, {path: file for path, file in files.items() if path not in yes}
 
 
 def _name_of(path: str) -> str:
