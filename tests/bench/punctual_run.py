@@ -103,7 +103,7 @@ def _beside_stored(ground: Ground, loads: Loads, stored: int) -> Arrivals:
     with ground.query("tiered", "--stored", str(stored), name=name):
         while not (folder / "filled").exists():
             time.sleep(1)
-        ground.flow(name, [_flow("warm", name, (loads.steady[0], 20))], name=name)
+        ground.flow(name, [_flow("warm", name, (loads.steady[0], 60))], name=name)
         (found,) = ground.flow(name, [_flow("steady", name, loads.steady)], name=name)
     return found
 
