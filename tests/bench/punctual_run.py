@@ -48,6 +48,7 @@ BARS_S = {("steady", 50): 0.015, ("steady", 99): 0.150, ("sustained", 50): 0.025
 BURST_S = 1.5
 BESIDE_PENDING = 1.2
 FAR_MS = 86_400_000
+FILL_PATIENCE_S = 1_200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,10 @@ def _beside_stored(ground: Ground, loads: Loads, stored: int) -> Arrivals:
     name, folder = f"tiered_{stored}", ground.folder / f"tiered_{stored}"
     ground.topics(f"commands_{name}", f"{name}_warm", f"{name}_steady")
     with ground.query("tiered", "--stored", str(stored), name=name):
+        until_s = time.monotonic() + FILL_PATIENCE_S
         while not (folder / "filled").exists():
+            if time.monotonic() > until_s:
+                raise RuntimeError(f"the store is not filled after {FILL_PATIENCE_S} s: see {folder / 'log'}")
             time.sleep(1)
         ground.flow(name, [_flow("warm", name, (loads.steady[0], 60))], name=name)
         (found,) = ground.flow(name, [_flow("steady", name, loads.steady)], name=name)

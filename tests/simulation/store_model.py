@@ -216,7 +216,7 @@ class SimulatedStore(SlotStore):
         at = self.spark.version if version is None else version
         return Rows(self.spark.rows(self.spark.paths(at)))
 
-    def rows_in(self, files: Mapping[str, File]) -> Any:
+    def rows_of_files(self, files: Mapping[str, File]) -> Any:
         return Rows(self.spark.rows(files))
 
     def _require(self, marks: Mapping[str, int], expected: Mapping[str, int | None]) -> None:

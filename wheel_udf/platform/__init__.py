@@ -100,7 +100,7 @@ names the version in which it was read. Where a class or method is missing, the 
     (delta_log)                             added and removed
     DeltaLog.createDataFrame,               rows of known files without the    the slot store cannot hand over
     unsafeVolatileSnapshot;                 jobs that compute and filter the
-    util.JsonUtils, actions.Action          files of a version
+    util.JsonUtils, actions.AddFile         files of a version
     (delta_files)
     DeltaLog.startTransaction;              an append without the writer's     the slot store cannot be written;
     OptimisticTransaction.readTxn,          search for its last transaction:   appends of sinks are slower ->
@@ -166,7 +166,7 @@ if TYPE_CHECKING:
         file_of as file_of,
         is_addition as is_addition,
         partition_of as partition_of,
-        rows_in as rows_in,
+        rows_of_files as rows_of_files,
         stats_of as stats_of,
     )
     from wheel_udf.platform.delta_log import (
@@ -303,10 +303,10 @@ else:
             "delta_files": (
                 "File",
                 "FileList",
-                "is_addition",
                 "file_of",
+                "is_addition",
                 "partition_of",
-                "rows_in",
+                "rows_of_files",
                 "stats_of",
             ),
             "delta_log": ("Snapshot", "tables_read", "version_at"),

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.java_gateway import get_java_class
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -57,9 +58,6 @@ class File:
             "dataChange": True,
             "stats": json.dumps({"numRecords": self.rows}),
         }
-
-
-_NO_FILE = File((0, 0), 0, 0)
 
 
 class FileList:
@@ -124,7 +122,7 @@ class FileList:
 
 
 @required(DELTA_ROWS)
-def rows_in(spark: SparkSession, path: str, files: Mapping[str, File]) -> DataFrame:
+def rows_of_files(spark: SparkSession, path: str, files: Mapping[str, File]) -> DataFrame:
     """The rows of some files of a table, with all its columns; made as Delta makes the batches of a stream.
 
     A read of a version computes the table's state for it in a Spark job, and each scan filters its files in another one. Here neither is
@@ -136,11 +134,11 @@ def rows_in(spark: SparkSession, path: str, files: Mapping[str, File]) -> DataFr
         files: The files, by their path in its log.
     """
     log, mapper = delta_log.delta_log(spark, path), delta_log.delta_class(spark, "util.JsonUtils").mapper()
-    add = delta_log.delta_class(spark, "actions.Action").fromJson(
-        json.dumps({"add": _NO_FILE.as_add("none")})
+    of_list, of_add = map(
+        get_java_class,
+        (java_class(spark, "java.util.ArrayList"), delta_log.delta_class(spark, "actions.AddFile")),
     )
-    many = java_class(spark, "java.util.ArrayList")()
-    kind = mapper.getTypeFactory().constructCollectionType(many.getClass(), add.getClass())
+    kind = mapper.getTypeFactory().constructCollectionType(of_list, of_add)
     listed = mapper.readValue(json.dumps([file.as_add(name) for name, file in files.items()]), kind)
     arguments = (log.unsafeVolatileSnapshot(), scala_seq(spark, listed), False, scala_none(spark))
     return ClassicDataFrame(log.createDataFrame(*arguments), spark)

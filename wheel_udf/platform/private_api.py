@@ -215,7 +215,7 @@ DELTA_CHANGES: Final = PrivateApi(
     read_in=DELTA,
 )
 DELTA_ROWS: Final = PrivateApi(
-    name="DeltaLog.createDataFrame, unsafeVolatileSnapshot; util.JsonUtils, actions.Action",
+    name="DeltaLog.createDataFrame, unsafeVolatileSnapshot; util.JsonUtils, actions.AddFile",
     used_in="delta_files",
     why="rows of known files without the jobs that compute and filter the files of a version",
     risk="the slot store cannot hand over",

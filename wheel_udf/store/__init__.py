@@ -66,10 +66,10 @@ if TYPE_CHECKING:
         STORE_SCHEMA as STORE_SCHEMA,
     )
     from wheel_udf.store.versions import (
-        FILE as FILE,
         VERSION as VERSION,
         no_verdicts as no_verdicts,
         verdicts as verdicts,
+        with_file as with_file,
         with_version as with_version,
     )
 else:
@@ -83,6 +83,6 @@ else:
             "lease": ("store_lease",),
             "repeated": ("repeated_hashes",),
             "table": ("DEFAULT_KEEP_MS", "STORE_SCHEMA"),
-            "versions": ("FILE", "VERSION", "no_verdicts", "verdicts", "with_version"),
+            "versions": ("VERSION", "no_verdicts", "verdicts", "with_file", "with_version"),
         },
     )

@@ -8,7 +8,7 @@
     near_stream   near rows as a stream                   each row once
     partitions    files, rows and bytes per partition     from the log, O(changes since the last call)
     contents      head and files of one version           likewise
-    rows_in       the rows of some of these files         no other file, and no job to find them
+    rows_of_files the rows of some of these files         no other file, and no job to find them
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common import StoreError
-from wheel_udf.platform import File, FileList, Snapshot, delta_log as tables, file_of, is_addition, rows_in
+from wheel_udf.platform import (
+    File,
+    FileList,
+    Snapshot,
+    delta_log as tables,
+    file_of,
+    is_addition,
+    rows_of_files,
+)
 from wheel_udf.store.head import (
     CLOCK,
     CLOCK_BEFORE,
@@ -81,7 +89,7 @@ class StoreReader:
 
         Cost: reads only those files; O(actions of the commits since).
         """
-        return self.rows_in(
+        return self.rows_of_files(
             {str(action["path"]): file_of(action) for action in self._additions_since(version)}
         )
 
@@ -125,9 +133,9 @@ class StoreReader:
             head = self.head(version=self._files.version)
         return Contents(head, files)
 
-    def rows_in(self, files: Mapping[str, File]) -> DataFrame:
+    def rows_of_files(self, files: Mapping[str, File]) -> DataFrame:
         """Returns the rows of data files (:class:`Contents`); planned without a Spark job, unlike :meth:`rows`."""
-        return rows_in(self.spark, self.path, files)
+        return rows_of_files(self.spark, self.path, files)
 
     def require_untouched(self, owner: str) -> None:
         """Checks that no other writer has changed rows since this object first read the list of files.

@@ -299,7 +299,7 @@ class SlotStore(StoreReader):
         if len(gone) < len(paths):
             return 0
         with suppress(*_OTHER_REMOVAL):
-            transaction.commit_rewrite(gone, self._write(transaction, self.rows_in(dict(gone))))
+            transaction.commit_rewrite(gone, self._write(transaction, self.rows_of_files(dict(gone))))
             return len(gone)
         return 0
 

@@ -33,7 +33,6 @@ from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.platform import File
 from wheel_udf.store import (
-    FILE,
     MARKS,
     NEAR,
     STORE_SCHEMA,
@@ -43,10 +42,13 @@ from wheel_udf.store import (
     SlotStore,
     StoreLayout,
     verdicts,
+    with_file,
     with_version,
 )
 from wheel_udf.tiered.rows import version_rows
 from wheel_udf.wheel import COMMAND, GONE_CANCELLED, MOVED
+
+Files = Mapping[str, File]
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,6 @@ class Moving:
         self.leaving.unpersist()
 
 
-Files = Mapping[str, File]
-
-
 def prepare(store: SlotStore, now: Contents, reached: Sequence[Partition], cursor_ms: int) -> Moving | None:
     """Computes the rows of a hand-over from the store at one version; None if no partition is reached.
 
@@ -99,7 +98,7 @@ def prepare(store: SlotStore, now: Contents, reached: Sequence[Partition], curso
         return None
     layout, places = store.layout, {(p.level, p.slot) for p in reached}
     here, elsewhere = _divided(now.files, lambda file: file.place in places)
-    rows, near = store.rows_in(here), F.col("deliver_at_ms") < cursor_ms
+    rows, near = store.rows_of_files(here), F.col("deliver_at_ms") < cursor_ms
     leaving = rows.where(near).withColumn("uid", F.monotonically_increasing_id()).persist()
     staying = None
     if any((p.slot + 1) * layout.width_ms(p.level) > cursor_ms for p in reached):
@@ -112,7 +111,7 @@ def prepare(store: SlotStore, now: Contents, reached: Sequence[Partition], curso
         parts = [_named(store, far, names), with_version(_named(store, near_side, names))]
         if staying is not None:
             # An entry that stays in a reached slot can be a higher version of one that leaves.
-            parts.append(staying.withColumn(FILE, F.col("_metadata.file_name")))
+            parts.append(with_file(staying))
         return reduce(DataFrame.unionByName, parts)
 
     ended = verdicts(leaving, others)
@@ -134,7 +133,7 @@ def _named(store: SlotStore, files: Files, names: AbstractSet[str] | None) -> Da
     """Returns the rows of files with the names of their files; only those with these names, if given."""
     if names is not None:
         files = {path: file for path, file in files.items() if _name_of(path) in names}
-    return store.rows_in(files).withColumn(FILE, F.col("_metadata.file_name"))
+    return with_file(store.rows_of_files(files))
 
 
 def to_lower_levels(layout: StoreLayout, later: DataFrame, cursor_ms: int) -> DataFrame:

@@ -264,7 +264,7 @@ class Keeper:
             now, self._in_inbox = self.store.contents(), 0
         # Placed by the store's current cursor: by a later one some entries would be near, and near rows must come in a commit that streams see.
         waiting = {path: file for path, file in now.files.items() if file.place[0] == INBOX}
-        rows = hand_over.to_lower_levels(self.layout, self.store.rows_in(waiting), cursor_ms)
+        rows = hand_over.to_lower_levels(self.layout, self.store.rows_of_files(waiting), cursor_ms)
         return self.store.rearrange(rows, [(INBOX, 0)], read_version=now.head.version)
 
     # ---- retirement --------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.common import TransferError
 from wheel_udf.pending import PendingWork, read_to
-from wheel_udf.store import FILE, SlotStore, is_far_column, no_verdicts, verdicts, with_version
+from wheel_udf.store import SlotStore, is_far_column, no_verdicts, verdicts, with_file, with_version
 from wheel_udf.stream import shard_keys, shard_of_id
 from wheel_udf.transfer.content import FINISH
 from wheel_udf.transfer.ranks import amend_of, op_of, rank_of
@@ -163,8 +163,7 @@ def _far_and_others(store: SlotStore) -> tuple[DataFrame, DataFrame]:
         # Leaves out what was handed over and is not dropped yet.
         is_far &= F.col("deliver_at_ms") >= head.cursor_ms
     far = rows.where(is_far).withColumn("uid", F.monotonically_increasing_id()).persist()
-    near = rows.where(~is_far_column(F.col("level"))).withColumn(FILE, F.col("_metadata.file_name"))
-    return far, with_version(near)
+    return far, with_version(with_file(rows.where(~is_far_column(F.col("level")))))
 
 
 def _entries(rows: DataFrame) -> DataFrame:

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession, functions as F, types as T
 from tests.unit.platform.damaged import flip
 from wheel_udf.platform import arrow_groups, delta_log, jars, private_api as api, python_sources, session
 from wheel_udf.platform.cached_columns import Prepared
-from wheel_udf.platform.delta_files import File, FileList, rows_in
+from wheel_udf.platform.delta_files import File, FileList, rows_of_files
 from wheel_udf.platform.delta_transaction import begin_transaction
 from wheel_udf.platform.failures import explain, quiet_sql
 from wheel_udf.platform.hadoop_files import hadoop_folder
@@ -333,10 +333,10 @@ def delta_changes(spark: SparkSession, table: str) -> None:
 @canary(api.DELTA_ROWS)
 def delta_rows(spark: SparkSession, table: str) -> None:
     files = FileList(spark, table).current()
-    assert sorted(map(tuple, rows_in(spark, table, files).collect())) == [(0, 1, "a"), (2, 5, "b")]
+    assert sorted(map(tuple, rows_of_files(spark, table, files).collect())) == [(0, 1, "a"), (2, 5, "b")]
     one = {path: file for path, file in files.items() if file.place == (2, 5)}
-    assert [tuple(row) for row in rows_in(spark, table, one).collect()] == [(2, 5, "b")]
-    assert rows_in(spark, table, {}).collect() == []
+    assert [tuple(row) for row in rows_of_files(spark, table, one).collect()] == [(2, 5, "b")]
+    assert rows_of_files(spark, table, {}).collect() == []
 
 
 @canary(api.DELTA_APPEND)

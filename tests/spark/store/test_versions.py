@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from tests.simulation.tier_rows import StoredRow, verdicts as verdicts_of_lists
-from wheel_udf.store import FILE, NEAR, no_verdicts, verdicts
+from wheel_udf.store import NEAR, no_verdicts, verdicts
+from wheel_udf.store.versions import FILE
 from wheel_udf.wheel import CANCEL, GONE_DUPLICATE, SCHEDULE
 
 COLUMNS = (
