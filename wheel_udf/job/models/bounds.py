@@ -16,6 +16,7 @@ from wheel_udf.job.models.values import (
     UnboundedMs,
     as_written,
     at_least,
+    at_most,
     fault,
 )
 
@@ -29,7 +30,7 @@ class OperationContractConfig(Section):
     memory_ms: UnboundedMs = Field(as_written("5 minutes"), alias="memory")
     """How long, on the wheel's clock, an id is remembered after its end. unlimited: for ever."""
 
-    max_value_bytes: StrictInt = Field(1_048_576, ge=0)
+    max_value_bytes: StrictInt = Field(1_048_576, ge=0, le=2**63 - 1)
     """The largest sum of the bytes of value, key and headers."""
 
     default_destination: DestinationName | None = None
@@ -91,8 +92,10 @@ class DeliveryConfig(Section):
     punctual: StrictBool = False
     """true: rows for Kafka are handed to a sender ahead of their due time. A cancel that is read after the hand-over is late. Processing clock only."""
 
-    ahead_ms: Annotated[Span, at_least(100, "at least 100 ms")] | None = Field(None, alias="ahead")
-    """How long before. Default: about twice the time of a batch, 1 to 60 seconds."""
+    ahead_ms: (
+        Annotated[Span, at_least(100, "at least 100 ms"), at_most(600_000, "at most 10 minutes")] | None
+    ) = Field(None, alias="ahead")
+    """How long before, at most 10 minutes. Default: about twice the time of a batch, 1 to 60 seconds."""
 
     rows: StrictInt = Field(200_000, ge=1, le=10_000_000)
     """The most rows that wait at the sender, on the driver. What finds no room is released by a batch when it is due."""

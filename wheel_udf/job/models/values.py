@@ -106,6 +106,17 @@ def at_least(lowest_ms: int, rule: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def at_most(highest_ms: int, rule: str) -> AfterValidator:
+    """Refuses longer durations."""
+
+    def check(duration_ms: int) -> int:
+        if duration_ms > highest_ms:
+            raise fault("too long a duration", rule=rule)
+        return duration_ms
+
+    return AfterValidator(check)
+
+
 def duration_or(word: str) -> WithJsonSchema:
     """The JSON Schema of a duration or this word."""
     return WithJsonSchema({"anyOf": [{"const": word}, *_DURATION]})
