@@ -3,7 +3,7 @@
 ::
 
     class path of the JVM    Delta's jars and the class archive; the jars are not sent to executors as files (spark.jars) as well
-    compilers of the JVM     C2 begins later, see :data:`LATE_C2`, and compiled code has room, see :data:`CODE_CACHE`
+    compilers of the JVM     C2 begins later, see :data:`LATE_C2`
     launcher                 spark-submit's first JVM, which only puts the command together, without C2 and G1
     PYTHONPATH of workers    the folder of this package, so that the clock source and the operator share their Python processes
 
@@ -28,6 +28,8 @@ Lost, each without a gain beyond the noise:
 * ``spark.sql.adaptive.enabled=false`` and ``spark.sql.codegen.wholeStage=false`` for the first commits to Delta;
 * a sink's new table by a transaction of Delta's own classes instead of the writer: 3.5 to 3.7 CPU seconds, and 3.8 to 3.9;
 * C1 alone (``TieredStopAtLevel=1``) needs 17 CPU seconds where 29 were needed, but then nothing is ever compiled well;
+* more room for compiled code (``ReservedCodeCacheSize=480m``): with late C2 the tiered mode fills the half for profiled code, 120 MB, in some minutes; what comes
+  then goes to the other half, and batches take as long as before (tried with 68 MB, full after 75 s);
 * a lower priority of C2's thread (``nice``): 23 instead of 30 CPU seconds up to the first batch, but it cannot be raised again, and starves under load;
 * workers forked from a process that has imported pandas, 0.4 s less each: the import starts a thread of Arrow, and such a process cannot be forked safely.
 
@@ -60,13 +62,6 @@ LATE_C2: Final = (
     "-XX:Tier4CompileThreshold=450000 -XX:Tier4BackEdgeThreshold=1200000"
 )
 """Thirty times the thresholds at which HotSpot hands a method to its second compiler. A start runs much code a few thousand times, and never again."""
-
-CODE_CACHE: Final = "-XX:ReservedCodeCacheSize=480m"
-"""Room for compiled code, twice Java's; address space, of which the JVM uses what it needs.
-
-Code that waits for the second compiler has half of the cache, and with :data:`LATE_C2` most code waits. The tiered mode has filled Java's 120 MB in 8
-minutes. From half full on, HotSpot compiles less and less; when it is full, it drops half: batches of 2 s took 13 to 17 s for the next minute.
-"""
 
 _HOTSPOT_WITH_TIERS: Final = range(17, 26)
 """The versions of Java that are known to have these options. A JVM does not start with an option that it does not know."""
@@ -129,10 +124,9 @@ def _paths(settings: Mapping[str, str]) -> dict[str, str]:
 
 def _jvm_options(given: str, java_version: int | None) -> str:
     late = LATE_C2 if java_version in _HOTSPOT_WITH_TIERS and "-XX:Tier" not in given else ""
-    room = CODE_CACHE if late and "CodeCacheSize" not in given else ""
     has_archive = "SharedArchiveFile" in given or "ArchiveClassesAtExit" in given
     archive = "" if has_archive else class_archive.options()
-    return " ".join(filter(None, [given, late, room, archive]))
+    return " ".join(filter(None, [given, late, archive]))
 
 
 def with_package_folder(given: str | None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wheel_udf.platform import class_archive, java, local_mode
-from wheel_udf.platform.local_mode import CODE_CACHE, JVM_OPTIONS, LATE_C2
+from wheel_udf.platform.local_mode import JVM_OPTIONS, LATE_C2
 
 JARS = "/jars/delta.jar,/jars/kafka.jar"
 HOME = str(Path(__file__).parents[3])
@@ -49,9 +49,9 @@ def test_jars_of_the_user_and_of_further_jvms_are_sent_as_before(given: dict[str
 @pytest.mark.parametrize(
     ("version", "options"),
     [
-        (17, f"-Xss16m {LATE_C2} {CODE_CACHE}"),
-        (21, f"-Xss16m {LATE_C2} {CODE_CACHE}"),
-        (25, f"-Xss16m {LATE_C2} {CODE_CACHE}"),
+        (17, f"-Xss16m {LATE_C2}"),
+        (21, f"-Xss16m {LATE_C2}"),
+        (25, f"-Xss16m {LATE_C2}"),
         (26, "-Xss16m"),
         (None, "-Xss16m"),
     ],
@@ -65,13 +65,6 @@ def test_the_second_compiler_begins_later_where_the_java_is_known_to_have_the_op
 @pytest.mark.parametrize("own", ["-XX:TieredStopAtLevel=1", "-XX:Tier4InvocationThreshold=5000"])
 def test_own_options_of_the_compilers_stay_as_they_are(own: str) -> None:
     assert made({JVM_OPTIONS: own})[JVM_OPTIONS] == own
-
-
-def test_compiled_code_has_room_while_it_waits_for_the_second_compiler() -> None:
-    own = "-XX:ReservedCodeCacheSize=300m"
-
-    assert CODE_CACHE in made()[JVM_OPTIONS].split()
-    assert made({JVM_OPTIONS: own})[JVM_OPTIONS] == f"{own} {LATE_C2}"
 
 
 def test_a_cluster_gets_no_options_of_a_local_jvm() -> None:
