@@ -13,19 +13,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from wheel_udf.platform.session import build_session, stop_session
+from tests.bench.report import median
+from tests.bench.workplace import workplace
 
 TOUCHED, CHUNK_BYTES, DIRECTORY_BYTES = 2, 100_000, 12_000
 FIRST, MEASURED = 4, 10
@@ -106,7 +103,7 @@ def _batch_ms(frame: DataFrame, checkpoint: Path) -> float:
             query.awaitTermination(1)
     finally:
         query.stop()
-    return float(median(one["durationMs"]["addBatch"] for one in done[FIRST : FIRST + MEASURED]))
+    return median([one["durationMs"]["addBatch"] for one in done[FIRST : FIRST + MEASURED]])
 
 
 def main() -> None:
@@ -116,10 +113,8 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=400, help="chunks of a shard")
     parser.add_argument("--rounds", type=int, default=2)
     asked = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="wheel-bench-carrier-"))
-    spark = build_session("wheel_udf carrier bench", master="local[2]", checkpoint=str(folder))
     found: dict[str, list[float]] = {"row": [], "map": []}
-    try:
+    with workplace("carrier", "2g") as (spark, folder, say):
         for turn in range(asked.rounds):
             shards = _rows(spark, asked.rows).groupBy("shard")
             row = Row(asked.chunks, str(folder / f"chunks-{turn}"))
@@ -129,11 +124,8 @@ def main() -> None:
             }
             for name, frame in frames.items():
                 found[name].append(_batch_ms(frame, folder / f"{name}-{turn}"))
-                print(f"{time.strftime('%H:%M:%S')} {name}: {found[name][-1]:.0f} ms", flush=True)
-        print(f"map / row: {median(found['map']) / median(found['row']):.2f}")
-    finally:
-        stop_session(spark)
-        shutil.rmtree(folder)
+                say(f"{name}: {found[name][-1]:.0f} ms")
+        say(f"map / row: {median(found['map']) / median(found['row']):.2f}")
 
 
 if __name__ == "__main__":

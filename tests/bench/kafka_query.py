@@ -41,9 +41,9 @@ from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.start import Outlet, start_tiered
 
 CORES = 2
-_LOOK_EVERY_S = 1.0
-_REPORT_EVERY_LOOKS = 10
-"""To read the last hundred reports costs a tenth of a CPU second. Spark keeps a hundred, so none is missed."""
+_REPORT_EVERY_S = 10.0
+"""Each time all reports are read that Spark keeps (a thousand). Once a second that took 9% of a CPU after some minutes; it would be in the figures."""
+_MOMENT_S = 0.1
 
 
 def main() -> int:
@@ -171,13 +171,10 @@ def _report(query: StreamingQuery | TieredRun, file: Path) -> None:
     """Writes down each batch until the end of standard input, or of the query."""
     wheel = query.wheel if isinstance(query, TieredRun) else query
     assert wheel is not None, "begun"
-    told, looks, is_over = -1, 0, False
+    told, is_over = -1, False
     with file.open("w", encoding="utf-8") as lines:
         while not is_over:
-            is_over = bool(query.awaitTermination(_LOOK_EVERY_S)) or _is_input_closed()
-            looks += 1
-            if looks % _REPORT_EVERY_LOOKS and not is_over:
-                continue
+            is_over = _is_input_closed(_REPORT_EVERY_S) or bool(query.awaitTermination(_MOMENT_S))
             for progress in wheel.recentProgress:
                 if progress.batchId > told and "addBatch" in progress.durationMs:
                     told = progress.batchId
@@ -192,10 +189,10 @@ def _report(query: StreamingQuery | TieredRun, file: Path) -> None:
     query.stop()
 
 
-def _is_input_closed() -> bool:
+def _is_input_closed(within_s: float) -> bool:
     import select
 
-    ready, _, _ = select.select([sys.stdin], [], [], 0)
+    ready, _, _ = select.select([sys.stdin], [], [], within_s)
     return bool(ready) and not sys.stdin.read(1)
 
 

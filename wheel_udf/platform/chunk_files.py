@@ -26,8 +26,8 @@ Decision, each by figures on 2 cores:
   shard's row, p99 of the lateness is 0.45 s; with 4,096, 12 KB and 0.29 s.
 * Lost: chunks compressed with a common dictionary. zstd makes a row of 8,192 JSON values 30.9 bytes long, with a dictionary 28.9, and a chunk that stays
   closed is not moved any more.
-* Lost: ``transformWithStateInPandas`` with chunks as values of a map. With two of 400 chunks read and written in a batch of 100,000 rows, its batch takes 1.25
-  to 1.33 times as long, with 2,000 rows 1.33 times (``python -m tests.bench.carrier_run``), and it needs protobuf.
+* Lost: ``transformWithStateInPandas`` with chunks as values of a map. With two of 400 chunks read and written in a batch of 100,000 rows, its batch takes 1.31
+  to 1.33 times as long, with 2,000 rows 1.10 times (``python -m tests.bench.carrier_run``), and it needs protobuf.
 
 Durability is that of the files of Spark's state, which are not flushed to the disk either: a process that is killed loses nothing, a machine that loses its
 power may lose the last seconds; ``wheel-udf repair`` then goes back to the newest batch whose files are sound.

@@ -9,7 +9,7 @@ UTC epoch ms, and no bound is null. The same types read that form when the valid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, StrictStr, ValidationInfo, WithJsonSchema
@@ -97,21 +97,18 @@ def none_for(word: str) -> BeforeValidator:
 
 def at_least(lowest_ms: int, rule: str) -> AfterValidator:
     """Refuses shorter durations. None passes."""
-
-    def check(duration_ms: int | None) -> int | None:
-        if duration_ms is not None and duration_ms < lowest_ms:
-            raise fault("too short a duration", rule=rule)
-        return duration_ms
-
-    return AfterValidator(check)
+    return _refused(lambda duration_ms: duration_ms < lowest_ms, "too short a duration", rule)
 
 
 def at_most(highest_ms: int, rule: str) -> AfterValidator:
-    """Refuses longer durations."""
+    """Refuses longer durations. None passes."""
+    return _refused(lambda duration_ms: duration_ms > highest_ms, "too long a duration", rule)
 
-    def check(duration_ms: int) -> int:
-        if duration_ms > highest_ms:
-            raise fault("too long a duration", rule=rule)
+
+def _refused(is_wrong: Callable[[int], bool], what: str, rule: str) -> AfterValidator:
+    def check(duration_ms: int | None) -> int | None:
+        if duration_ms is not None and is_wrong(duration_ms):
+            raise fault(what, rule=rule)
         return duration_ms
 
     return AfterValidator(check)
