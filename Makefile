@@ -26,7 +26,7 @@ help: ## print this list
 	@echo
 	@echo "  make setup PYTHON=/path/to/python3.12    use this interpreter"
 	@echo "  make test ARGS='tests/unit -k wheel'     run some of the tests"
-	@echo "  make faults ARGS=--share=0.1             a tenth of the crash matrix, with each point once (what CI runs)"
+	@echo "  make faults ARGS=--share=0.1             a tenth of the crash matrix, with each point once"
 
 setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when pyproject.toml, conf/constraints.txt or conf/ivy.xml change)
 
@@ -48,7 +48,7 @@ test-page: $(STAMP) ## run the tests of the page in a real browser (needs chromi
 	@$(PY) -m pytest --durations=10 $(PAGE) $(ARGS)
 
 faults: $(STAMP) ## kill drivers, workers and executors, and check what was delivered (ARGS=... is passed to pytest)
-	@$(PY) -m pytest --numprocesses=2 --dist=worksteal --durations=10 $(FAULTS) $(ARGS)
+	@$(PY) -m pytest --numprocesses=2 --dist=load --maxschedchunk=1 --durations=10 $(FAULTS) $(ARGS)
 
 lint: $(STAMP) ## check code (ruff, mypy --strict) and documentation (links, versions)
 	@$(PY) -m ruff check .

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.settings import SMALL
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -42,28 +44,19 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
-# The project's own settings (conf/spark-defaults.conf) hold in tests too. These are what a test machine needs on top.
 SPARK_SETTINGS: dict[str, str | float | bool] = {
-    # Two, as shards have to work in several tasks. Not more: a test's batch costs by the task, not by the row (two cost 7 % more CPU than one).
-    "spark.sql.shuffle.partitions": 2,
-    # Leave room for the tests beside it; no test holds more than a few thousand rows.
-    "spark.driver.memory": "1g",
-    # Nothing on the network: a laptop changes its address while the tests run.
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    # Small data: one file per write, and no compression to load a native library for.
-    "spark.sql.parquet.compression.codec": "uncompressed",
+    **SMALL,
     # Queries of tests keep few batches: nobody looks back over them.
     "spark.sql.streaming.minBatchesToRetain": 10,
-    # Chunks of all sizes are in files beside the checkpoint: the states of tests are small, and would have none.
-    "spark.wheel_udf.chunkFileCharacters": 1,
 }
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How much of the crash matrix runs."""
+    """How much of the crash matrix and of its folder runs."""
     what = "less than 1: only a tenth of the crash matrix (tests/faults), with each point once"
     parser.addoption("--share", type=float, default=1.0, help=what)
+    half = "every second test of tests/faults: 0 for the first, third and so on, 1 for the others"
+    parser.addoption("--half", type=int, choices=(0, 1), help=half)
 
 
 _FOLDERS = ("unit", "faults", "cluster", "page", "kafka", "delta", "spark")

@@ -1,8 +1,40 @@
-"""What fault tests share."""
+"""What fault tests share, and their order: the longest first."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 import pytest
+
+_LONG: Final = (
+    "test_matrix",
+    "test_damage",
+    "test_disk_full",
+    "test_damaged_checkpoint",
+    "test_punctual",
+    "test_wall_clock",
+)
+"""The longest files, in the order in which they begin. With those at the end, one of two processes would wait for the other for minutes."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The chains of the matrix first, those of the tiered mode before the others; with ``--half`` every second test."""
+    items.sort(key=_place)
+    half = config.getoption("--half")
+    if half is not None:
+        others = [item for item in items if _is_here(item)][1 - half :: 2]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
+
+
+def _is_here(item: pytest.Item) -> bool:
+    return Path(__file__).parent in item.path.parents
+
+
+def _place(item: pytest.Item) -> tuple[bool, int, bool]:
+    name = item.path.stem
+    return not _is_here(item), _LONG.index(name) if name in _LONG else len(_LONG), "[tiered" not in item.name
 
 
 @pytest.fixture

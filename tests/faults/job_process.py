@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import yaml
 
 from tests.faults.trap import end_session, members, send
+from tests.settings import SMALL
 from wheel_udf.testing.broker import kill_after_us
 
 if TYPE_CHECKING:
@@ -28,16 +29,6 @@ _COUNT = r"([\d,]+)"
 _BATCH = re.compile(rf"batch +{_COUNT} \| in +{_COUNT} \| fired +{_COUNT} \| ")
 _PENDING = re.compile(rf"(?:pending|near|far) +{_COUNT}")
 _IN_FLIGHT = re.compile(rf" in flight {_COUNT}")
-_SETTINGS = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.memory": "1g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.parquet.compression.codec": "uncompressed",
-    # Chunks of all sizes are in files: the states here are small.
-    "spark.wheel_udf.chunkFileCharacters": "1",
-}
-
 
 COLUMNS = "schedule_id STRING, seq LONG, deliver_at TIMESTAMP, event_time TIMESTAMP, destination STRING"
 """Of :func:`rows_due`, as JSON files have them."""
@@ -87,7 +78,7 @@ class JobProcess:
         (folder / "job.yml").write_text(yaml.safe_dump(dict(config)))
         conf = folder / "conf"
         conf.mkdir(exist_ok=True)
-        told = "".join(f"{key} {value}\n" for key, value in (_SETTINGS | dict(settings or {})).items())
+        told = "".join(f"{key} {value}\n" for key, value in (SMALL | dict(settings or {})).items())
         (conf / "spark-defaults.conf").write_text(told)
         self._environment = os.environ | {"SPARK_CONF_DIR": str(conf), "PYTHONUNBUFFERED": "1"}
         self._environment |= dict(environment or {})

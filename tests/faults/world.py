@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.faults.inputs import end_s
 from tests.faults.points import PURGATORY, TIERED
+from tests.settings import SMALL
 from tests.spark.streams import at_ms, read_files
 from tests.spark.watches import read_rows
 from wheel_udf.clock import EventClock
@@ -29,13 +30,7 @@ if TYPE_CHECKING:
 WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
 SHARDS = 3
 SETTINGS: dict[str, str | float | bool] = {
-    "spark.sql.shuffle.partitions": 2,
-    "spark.driver.memory": "1g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.parquet.compression.codec": "uncompressed",
-    # Chunks of all sizes are in files: the states here are small.
-    "spark.wheel_udf.chunkFileCharacters": 1,
+    **SMALL,
     # A second less for each start: a victim lives for seconds.
     "spark.python.daemon.module": "tests.faults.daemon",
     # Old entries of the logs and old files of the state go at once, and snapshots are made: the clean-up is a point, too.
