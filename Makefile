@@ -42,7 +42,7 @@ test: $(STAMP) ## run the tests (ARGS=... is passed to pytest)
 	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 $(addprefix --ignore=,$(JOBS) $(FAULTS) $(PAGE)) $(ARGS)
 
 test-jobs: $(STAMP) ## run the tests of whole jobs: configs, restarts, moves, golden checkpoints (ARGS=... is passed to pytest)
-	@$(PY) -m pytest --numprocesses=2 --dist=worksteal --durations=10 $(JOBS) $(ARGS)
+	@$(PY) -m pytest --numprocesses=2 --dist=load --maxschedchunk=1 --interpreted --durations=10 $(JOBS) $(ARGS)
 
 test-page: $(STAMP) ## run the tests of the page in a real browser (needs chromium and chromedriver; ARGS=... is passed to pytest)
 	@$(PY) -m pytest --durations=10 $(PAGE) $(ARGS)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.settings import SMALL
+from tests.settings import INTERPRETED, SMALL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,9 +52,11 @@ SPARK_SETTINGS: dict[str, str | float | bool] = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How much of the crash matrix and of its folder runs."""
+    """How much of the crash matrix and of its folder runs, and how Spark evaluates."""
     what = "less than 1: only a tenth of the crash matrix (tests/faults), with each point once"
     parser.addoption("--share", type=float, default=1.0, help=what)
+    interpreted = "Spark evaluates without generated code, see tests/settings.py"
+    parser.addoption("--interpreted", action="store_true", help=interpreted)
     half = "every second test of tests/faults: 0 for the first, third and so on, 1 for the others"
     parser.addoption("--half", type=int, choices=(0, 1), help=half)
 
@@ -73,9 +75,10 @@ def _is_unit(item: pytest.Item) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Unit tests first: they answer in seconds, and no JVM of another test can hide that one of them needs it.
 
-    Then the folders with the longest tests, so that two processes that share the files (``make test``) end together.
+    Then the folders with the longest tests, so that two processes that share the files (``make test``) end together; of whole jobs (``make
+    test-jobs``) those that move.
     """
-    items.sort(key=_folder)
+    items.sort(key=lambda item: (_folder(item), item.path.parent.name != "transfer"))
 
 
 @pytest.fixture(autouse=True)
@@ -121,11 +124,15 @@ def _jars() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def _session(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[SparkSession]:
     from wheel_udf.platform.session import build_session, stop_session
 
     folder = str(tmp_path_factory.mktemp("warehouse"))
     settings = SPARK_SETTINGS | _jars() | {"spark.sql.warehouse.dir": folder}
+    if request.config.getoption("--interpreted"):
+        settings |= INTERPRETED
     session = build_session("wheel_udf tests", master="local[2]", conf=settings, checkpoint=folder)
     yield session
     stop_session(session)
@@ -139,9 +146,9 @@ def spark(_session: SparkSession) -> Iterator[SparkSession]:
     for query in _session.streams.active:
         query.stop()
     _session.catalog.clearCache()
-    for table in _session.catalog.listTables():
-        if table.isTemporary:
-            _session.catalog.dropTempView(table.name)
+    # Not catalog.listTables(), which fails without generated code once there is a table.
+    for table in _session.sql("SHOW TABLES").where("isTemporary").collect():
+        _session.catalog.dropTempView(table.tableName)
     _restore(_session, settings_before)
 
 

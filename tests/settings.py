@@ -14,10 +14,13 @@ SMALL: Final[dict[str, str | float | bool]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     # Small data: one file per write, and no compression to load a native library for.
     "spark.sql.parquet.compression.codec": "uncompressed",
-    # A few rows are read faster than the Java code for them is written and compiled: tests/delta/tiered/test_limits.py takes 111 CPU seconds instead of
-    # 139. The notebooks, the soak, the demos and tests/cluster run Spark's generated code, as users do.
-    "spark.sql.codegen.wholeStage": False,
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Chunks of all sizes are in files beside the checkpoint: the states of tests are small, and would have none.
     "spark.wheel_udf.chunkFileCharacters": 1,
 }
+
+INTERPRETED: Final[dict[str, str | float | bool]] = {
+    "spark.sql.codegen.wholeStage": False,
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Spark without generated code, for whole jobs over few rows: these are read faster than the code for them is written and compiled
+(``tests/delta/tiered/test_limits.py``: 111 CPU seconds instead of 139). ``make test``, the notebooks, the soak and ``tests/cluster`` run with it, as users do."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import yaml
 
 from tests.faults.trap import end_session, members, send
-from tests.settings import SMALL
+from tests.settings import INTERPRETED, SMALL
 from wheel_udf.testing.broker import kill_after_us
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ class JobProcess:
         (folder / "job.yml").write_text(yaml.safe_dump(dict(config)))
         conf = folder / "conf"
         conf.mkdir(exist_ok=True)
-        told = "".join(f"{key} {value}\n" for key, value in (SMALL | dict(settings or {})).items())
+        told = "".join(
+            f"{key} {value}\n" for key, value in (SMALL | INTERPRETED | dict(settings or {})).items()
+        )
         (conf / "spark-defaults.conf").write_text(told)
         self._environment = os.environ | {"SPARK_CONF_DIR": str(conf), "PYTHONUNBUFFERED": "1"}
         self._environment |= dict(environment or {})

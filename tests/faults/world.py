@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.faults.inputs import end_s
 from tests.faults.points import PURGATORY, TIERED
-from tests.settings import SMALL
+from tests.settings import INTERPRETED, SMALL
 from tests.spark.streams import at_ms, read_files
 from tests.spark.watches import read_rows
 from wheel_udf.clock import EventClock
@@ -31,6 +31,7 @@ WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
 SHARDS = 3
 SETTINGS: dict[str, str | float | bool] = {
     **SMALL,
+    **INTERPRETED,
     # A second less for each start: a victim lives for seconds.
     "spark.python.daemon.module": "tests.faults.daemon",
     # Old entries of the logs and old files of the state go at once, and snapshots are made: the clean-up is a point, too.

@@ -30,6 +30,9 @@ Lost, each without a gain beyond the noise:
 * C1 alone (``TieredStopAtLevel=1``) needs 17 CPU seconds where 29 were needed, but then nothing is ever compiled well;
 * more room for compiled code (``ReservedCodeCacheSize=480m``): with late C2 the tiered mode fills the half for profiled code, 120 MB, in some minutes; what comes
   then goes to the other half, and batches take as long as before (tried with 68 MB, full after 75 s);
+* a local file system that starts no process (``com.globalmentor:hadoop-bare-naked-local-fs``). Hadoop's own, without its native library, starts ``chmod``
+  for each file that it makes, 5 ms each; but ``tests/delta/tiered/test_limits.py``, with 628 of them, takes 137 CPU seconds instead of 140, and that
+  library takes a folder behind a symbolic link for a file;
 * a lower priority of C2's thread (``nice``): 23 instead of 30 CPU seconds up to the first batch, but it cannot be raised again, and starves under load;
 * workers forked from a process that has imported pandas, 0.4 s less each: the import starts a thread of Arrow, and such a process cannot be forked safely.
 
