@@ -147,8 +147,9 @@ def spark(_session: SparkSession) -> Iterator[SparkSession]:
         query.stop()
     _session.catalog.clearCache()
     # Not catalog.listTables(), which fails without generated code once there is a table.
-    for table in _session.sql("SHOW TABLES").where("isTemporary").collect():
-        _session.catalog.dropTempView(table.tableName)
+    for table in _session.sql("SHOW TABLES").collect():
+        if table.isTemporary:
+            _session.catalog.dropTempView(table.tableName)
     _restore(_session, settings_before)
 
 
