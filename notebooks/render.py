@@ -113,16 +113,14 @@ def cleaned(outputs: Iterable[NotebookNode]) -> list[NotebookNode]:
     return kept
 
 
-def render(script: Path) -> str:
-    """Executes a notebook and writes its ``.ipynb``.
-
-    Returns:
-        Its name and the seconds that it took, and below them what must not be in it.
-    """
+def render(script: Path) -> bool:
+    """Executes a notebook, writes its ``.ipynb``, and prints how long it took and what must not be in it; returns whether nothing is."""
     began_s = time.perf_counter()
     notebook = executed(read_source(script))
     nbformat.write(notebook, script.with_suffix(".ipynb"))
-    return "\n  ".join([f"{script.name}: {time.perf_counter() - began_s:.0f} s", *unwanted(notebook)])
+    found = list(unwanted(notebook))
+    print(f"{script.name}: {time.perf_counter() - began_s:.0f} s", *found, sep="\n  ", flush=True)
+    return not found
 
 
 def main(names: list[str]) -> int:
@@ -130,9 +128,8 @@ def main(names: list[str]) -> int:
     asked = [script for script in sources() if not names or script.name.startswith(tuple(names))]
     # Two at a time, as one alone leaves much of two cores idle. From the last one, which takes longest.
     with ProcessPoolExecutor(2) as processes:
-        said = list(processes.map(render, reversed(asked)))
-    print(*reversed(said), sep="\n")
-    return int(any("\n" in each for each in said))
+        rendered = list(processes.map(render, reversed(asked)))
+    return int(not all(rendered))
 
 
 if __name__ == "__main__":

@@ -23,4 +23,4 @@ INTERPRETED: Final[dict[str, str | float | bool]] = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """Spark without generated code, for whole jobs over few rows: these are read faster than the code for them is written and compiled
-(``tests/delta/tiered/test_limits.py``: 111 CPU seconds instead of 139). ``make test``, the notebooks, the soak and ``tests/cluster`` run with it, as users do."""
+(``tests/delta/tiered/test_limits.py``: 111 CPU seconds instead of 139). ``make test``, the notebooks, the soak and ``tests/cluster`` have generated code, as users do."""

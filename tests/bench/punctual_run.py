@@ -114,7 +114,7 @@ def _beside_stored(ground: Ground, loads: Loads, stored: int) -> Arrivals:
             if time.monotonic() > until_s:
                 raise RuntimeError(f"the store is not filled after {FILL_PATIENCE_S} s: see {folder / 'log'}")
             time.sleep(1)
-        # Two JVMs of about the same age: the fill of ten million is minutes of work, too, and batches get shorter for five minutes.
+        # Batches get shorter for about five minutes, and the fill of ten million has warmed its JVM already: both are to be past that.
         ground.flow(name, [_flow("warm", name, (loads.steady[0], loads.stored_warm_s))], name=name)
         (found,) = ground.flow(name, [_flow("steady", name, loads.steady)], name=name)
     return found
