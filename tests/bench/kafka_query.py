@@ -3,7 +3,8 @@
 ``python -m tests.bench.kafka_query wheel|punctual|tiered|pass --bootstrap B --commands TOPIC --folder F [--trigger T] [--memory-ms N]``
 
 ``punctual`` is the wheel with punctual delivery (``--ahead-ms``: how far ahead; by default the job chooses), and ``tiered`` the same in the tiered mode, beside
-``--stored`` entries that its store holds already; the file ``F/filled`` says that it does. ``pass`` is the same query with the wheel taken out: records are read as commands, checked, and written to their topic at once. Each batch is a
+``--stored`` entries that its store holds already; the file ``F/filled`` says that it does. With ``--aside`` it fills such a store and runs beside another one,
+an empty one: in a JVM that has done the same before. ``pass`` is the same query with the wheel taken out: records are read as commands, checked, and written to their topic at once. Each batch is a
 line of JSON in ``F/batches.jsonl``: what Spark says of its phases. It runs until its standard input is closed.
 """
 
@@ -81,6 +82,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--ahead-ms", type=int, default=None)
     parser.add_argument("--stored", type=int, default=0)
+    parser.add_argument("--aside", action="store_true")
     return parser.parse_args()
 
 
@@ -119,6 +121,8 @@ def _tiered(spark: SparkSession, asked: argparse.Namespace) -> TieredRun:
     ground = Ground(spark, asked.folder, asked.stored)
     if asked.stored:
         ground.fill()
+    if asked.aside:
+        ground = Ground(spark, asked.folder / "aside", 0)
     (asked.folder / "filled").touch()
     return start_tiered(
         _commands(spark, asked),

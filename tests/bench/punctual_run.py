@@ -104,17 +104,18 @@ def _measured(ground: Ground, way: str, loads: Loads, options: list[str]) -> dic
     return found
 
 
-def _beside_stored(ground: Ground, loads: Loads, stored: int) -> Arrivals:
-    """Runs the steady load through a tiered query whose store holds so many entries."""
-    name, folder = f"tiered_{stored}", ground.folder / f"tiered_{stored}"
+def _beside_stored(ground: Ground, loads: Loads, *aside: str) -> Arrivals:
+    """Runs the steady load through a tiered query whose store holds many entries, or (``--aside``) none: the filled one is another."""
+    name = "tiered" + "_".join(aside).replace("--", "_")
+    folder = ground.folder / name
     ground.topics(f"commands_{name}", f"{name}_warm", f"{name}_steady")
-    with ground.query("tiered", "--stored", str(stored), name=name):
+    with ground.query("tiered", "--stored", str(loads.stored), *aside, name=name):
         until_s = time.monotonic() + FILL_PATIENCE_S
         while not (folder / "filled").exists():
             if time.monotonic() > until_s:
                 raise RuntimeError(f"the store is not filled after {FILL_PATIENCE_S} s: see {folder / 'log'}")
             time.sleep(1)
-        # Batches get shorter for about five minutes, and the fill of ten million has warmed its JVM already: both are to be past that.
+        # Batches get shorter for many minutes, and the fill of ten million warms a JVM too. So each has such a fill behind it, and then the load itself.
         ground.flow(name, [_flow("warm", name, (loads.steady[0], loads.stored_warm_s))], name=name)
         (found,) = ground.flow(name, [_flow("steady", name, loads.steady)], name=name)
     return found
@@ -204,7 +205,7 @@ def main(arguments: list[str] | None = None) -> int:
             for way in (way for way in WAYS if way in asked.ways):
                 found[way] = _measured(ground, way, loads, options if way == "punctual" else [])
             if "tiered" in asked.ways:
-                few, many = (_beside_stored(ground, loads, stored) for stored in (0, loads.stored))
+                few, many = _beside_stored(ground, loads, "--aside"), _beside_stored(ground, loads)
                 lines = _besides("stored", f"{loads.stored:,} in the store", many, few, loads)
     finally:
         if asked.keep is None:

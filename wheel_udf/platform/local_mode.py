@@ -27,7 +27,10 @@ Lost, each without a gain beyond the noise:
 * Spark ML's functions, whose registration takes 0.4 CPU seconds, on a thread beside the start of the context: the same time;
 * ``spark.sql.adaptive.enabled=false`` and ``spark.sql.codegen.wholeStage=false`` for the first commits to Delta;
 * a sink's new table by a transaction of Delta's own classes instead of the writer: 3.5 to 3.7 CPU seconds, and 3.8 to 3.9;
-* C1 alone (``TieredStopAtLevel=1``) needs 17 CPU seconds where 29 were needed, but then nothing is ever compiled well;
+* C1 alone (``TieredStopAtLevel=1``) needs 17 CPU seconds where 29 were needed, but then nothing is ever compiled well. In the tiered mode under load,
+  batches do not get shorter after the second minute, and the JVM keeps throwing compiled code out (4 of 60 CPU seconds);
+* Java's own thresholds for a run of some minutes: in the tiered mode at 2,000 rows a second, C2 then takes a sixth of both cores for at least four minutes, and
+  a twentieth with thirty times; rows of the fourth minute had a p99 of 3.8 to 4.7 s, and 1.8 to 3.0 s;
 * more room for compiled code (``ReservedCodeCacheSize=480m``): with late C2 the tiered mode fills the half for profiled code, 120 MB, in some minutes; what comes
   then goes to the other half, and batches take as long as before (tried with 68 MB, full after 75 s);
 * a local file system that starts no process (``com.globalmentor:hadoop-bare-naked-local-fs``). Hadoop's own, without its native library, starts ``chmod``
