@@ -104,12 +104,11 @@ def _measured(ground: Ground, way: str, loads: Loads, options: list[str]) -> dic
     return found
 
 
-def _beside_stored(ground: Ground, loads: Loads, *aside: str) -> Arrivals:
-    """Runs the steady load through a tiered query whose store holds many entries, or (``--aside``) none: the filled one is another."""
-    name = "tiered" + "_".join(aside).replace("--", "_")
+def _beside_stored(ground: Ground, loads: Loads, name: str, *options: str) -> Arrivals:
+    """Runs the steady load through a tiered query whose store holds many entries, or with ``--aside`` none: the filled one is another."""
     folder = ground.folder / name
     ground.topics(f"commands_{name}", f"{name}_warm", f"{name}_steady")
-    with ground.query("tiered", "--stored", str(loads.stored), *aside, name=name):
+    with ground.query("tiered", "--stored", str(loads.stored), *options, name=name):
         until_s = time.monotonic() + FILL_PATIENCE_S
         while not (folder / "filled").exists():
             if time.monotonic() > until_s:
@@ -205,7 +204,8 @@ def main(arguments: list[str] | None = None) -> int:
             for way in (way for way in WAYS if way in asked.ways):
                 found[way] = _measured(ground, way, loads, options if way == "punctual" else [])
             if "tiered" in asked.ways:
-                few, many = _beside_stored(ground, loads, "--aside"), _beside_stored(ground, loads)
+                few = _beside_stored(ground, loads, "tiered_empty", "--aside")
+                many = _beside_stored(ground, loads, "tiered_stored")
                 lines = _besides("stored", f"{loads.stored:,} in the store", many, few, loads)
     finally:
         if asked.keep is None:
