@@ -21,6 +21,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.datasource import DataSource, DataSourceRegistration
 
@@ -118,9 +119,30 @@ _registered: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 def register(spark: SparkSession, source: type[DataSource]) -> None:
     """Registers a source of this package in a session, once: Spark warns when a source is registered again."""
     known = _registered.setdefault(spark, set())
-    if source.name() not in known:
-        DataSourceRegistration(_SessionWithPath(spark)).register(source)  # type: ignore[arg-type]  # all that it uses is there
-        known.add(source.name())
+    if source.name() in known:
+        return
+    registration = DataSourceRegistration(_SessionWithPath(spark))  # type: ignore[arg-type]  # all that it uses is there
+    try:
+        registration.register(source)
+    except AnalysisException as fault:
+        if fault.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        _search(spark, source.name())
+        registration.register(source)
+    known.add(source.name())
+
+
+def _search(spark: SparkSession, name: str) -> None:
+    """Looks for the sources of the class path once more, after Spark has said that `name`, which is ours, exists.
+
+    Spark 4.2 says so of any failure of its search, which reads the lists of sources in all jars, and drops the cause. It has been seen once, in a long
+    run of tests, and not again. If the search fails here too, its own error is raised.
+    """
+    try:
+        spark.read.format(name).load()
+    except Exception as fault:  # pyspark has no class of its own for this error
+        if "DATA_SOURCE_NOT_FOUND" not in str(fault):
+            raise
 
 
 class _ContextWithPath:
