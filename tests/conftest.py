@@ -46,6 +46,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 SPARK_SETTINGS: dict[str, str | float | bool] = {
     **SMALL,
+    # One JVM has all tests of a process: after a hundred of whole jobs it keeps 370 MB of old plans, and a batch needs as much again.
+    "spark.driver.memory": "2g",
     # Queries of tests keep few batches: nobody looks back over them.
     "spark.sql.streaming.minBatchesToRetain": 10,
 }

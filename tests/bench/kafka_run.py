@@ -48,6 +48,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_S = 90
 LEAD_MS = 3_000
 """How long after its last command a burst falls due."""
+_SLICE_MS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,10 +148,12 @@ def _phases(batches: list[dict[str, Any]]) -> dict[str, float]:
     return {name: float(np.median([phases.get(name, 0) for phases in busy])) for name in names}
 
 
-def _figures(arrivals: Arrivals) -> dict[str, int]:
+def _figures(arrivals: Arrivals) -> dict[str, int | list[int]]:
     late = arrivals.lateness_ms
     shares = {f"p{share}": int(np.percentile(late, share)) for share in (1, 50, 90, 99)}
-    return {"min": int(late.min()), **shares, "max": int(late.max())}
+    slices = (arrivals.due_ms - arrivals.due_ms.min()) // _SLICE_MS
+    over_time = [int(np.percentile(late[slices == number], 99)) for number in np.unique(slices)]
+    return {"min": int(late.min()), **shares, "max": int(late.max()), "p99 of each ten seconds": over_time}
 
 
 def _seconds(arrivals: Arrivals, share: float) -> float:

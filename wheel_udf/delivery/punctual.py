@@ -49,7 +49,7 @@ _NOTE_EVERY_REMOTE: Final = 50
 _FLUSH_S: Final = 2.0
 """Less than a start of the same process waits for the lease."""
 _BATCHES_SEEN: Final = 10
-_SHORTEST_MS, _LONGEST_MS, _SPARE_MS = 1_000, 60_000, 500
+_LONGEST_MS, _SPARE_MS = 60_000, 500
 
 _log = logging.getLogger(__name__)
 
@@ -203,13 +203,16 @@ class PunctualDelivery:
 
     @property
     def ahead_ms(self) -> int:
-        """How long before its due time an entry is handed over: as set, or about twice the time of a batch."""
+        """How long before its due time an entry is handed over: as set, or about twice the time of a batch and at least 4 s.
+
+        What short batches take says nothing of the next one: it may hand over a hundred thousand rows, in seconds, and they would come too late.
+        """
         if self._settings.ahead_ms is not None:
             return self._settings.ahead_ms
         if not self._lags_ms:
             return DEFAULT_AHEAD_MS
         asked_ms = 2 * max(self._lags_ms) + (self._trigger_ms or 0) + _SPARE_MS
-        return min(max(asked_ms, _SHORTEST_MS), _LONGEST_MS)
+        return min(max(asked_ms, DEFAULT_AHEAD_MS), _LONGEST_MS)
 
     def _send(self) -> None:
         while not self._ends.is_set():

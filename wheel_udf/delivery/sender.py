@@ -39,6 +39,10 @@ _AT_ONCE: Final = 500
 _LEAST_WAIT_S: Final = 0.001
 _MOST_WAIT_S: Final = 0.1
 """A step of the wall clock is noticed after this time."""
+_MANY_PER_MS: Final = 5
+_GATHER_S: Final = 0.005
+"""So long records are gathered while more than :data:`_MANY_PER_MS` are due each millisecond. With ``linger.ms`` 1 the broker would else get a request
+for a few records each millisecond and partition, and answer as many fetches of consumers."""
 _ACKNOWLEDGED_EVERY_S: Final = 0.005
 _FULL_WAIT_S: Final = 0.05
 
@@ -136,9 +140,10 @@ class Sender:
     _held: list[int] = field(default_factory=lambda: [0, 0])
     _numbers: Iterator[int] = field(default_factory=count)
     _changed: threading.Condition = field(default_factory=threading.Condition)
+    _turned_ms: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._batch = self.since - 1
+        self._batch, self._turned_ms = self.since - 1, self.now_ms()
 
     # --- what batches and reports ask ------------------------------------------------------------------------------------
 
@@ -193,12 +198,15 @@ class Sender:
 
     def turn(self) -> float:
         """Sends what is due and takes acknowledgements; returns after how many seconds the next turn is due."""
+        records, since_ms = 0, self._turned_ms
         while self.fault is None:
             self._poll(0)
-            now_ms = self.now_ms()
+            self._turned_ms = now_ms = self.now_ms()
             sent, runs = self._take(now_ms)
             if sent is None:
-                return self._pause_s(now_ms)
+                are_many = records > _MANY_PER_MS * max(1, now_ms - since_ms)
+                return self._pause_s(now_ms, _GATHER_S if are_many else _LEAST_WAIT_S)
+            records += sent.rows
             self._send(sent, runs, now_ms)
         return _MOST_WAIT_S
 
@@ -288,8 +296,8 @@ class Sender:
         for producer in list(self._producers):
             producer.poll(timeout_s)
 
-    def _pause_s(self, now_ms: int) -> float:
+    def _pause_s(self, now_ms: int, least_s: float) -> float:
         with self._changed:
             waits = [_ACKNOWLEDGED_EVERY_S] if self._sent else []
             waits += [(head_ms - now_ms) / 1000 for head_ms, _, _ in self._heap[:1]]
-        return max(_LEAST_WAIT_S, min([_MOST_WAIT_S, *waits]))
+        return max(least_s, min([_MOST_WAIT_S, *waits]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -181,3 +182,22 @@ def test_a_note_speaks_of_committed_batches_alone_and_of_the_last_few_senders(wo
         Confirmed(5, 6, 6),
         Confirmed(7, 6, INT64_MAX),
     )
+
+
+@pytest.mark.parametrize(
+    ("lags_ms", "ahead_ms"),
+    [
+        ([], 4_000),
+        ([300, 200], 4_000),  # a burst would make the next one long
+        ([300, 3_000, 200], 7_500),
+        ([100_000], 60_000),
+        ([30_000, *[1_800] * 10], 5_100),  # only ten are looked at
+    ],
+)
+def test_without_a_setting_ahead_is_twice_the_longest_batch_the_trigger_and_half_a_second(
+    world: World, lags_ms: list[int], ahead_ms: int
+) -> None:
+    world.facts = replace(world.facts, punctual=Punctual())
+    delivery = world.start()
+    delivery._lags_ms.extend(lags_ms)
+    assert delivery.ahead_ms == ahead_ms

@@ -138,6 +138,20 @@ def test_the_thread_sleeps_until_the_next_due_time_but_notices_a_step_of_the_clo
     assert world.at(10) == 0.02
 
 
+def test_while_more_than_five_records_are_due_each_millisecond_they_are_gathered_for_five() -> None:
+    world = World()
+    world.at(0)
+    world.give(
+        5, **{f"{due}-{number}": due for due in range(10, 40) for number in range(6 if due < 30 else 5)}
+    )
+    assert world.at(10) == 0.001  # 6 in 10 ms
+    assert world.at(11) == 0.005
+    assert world.at(16) == 0.005
+    assert world.at(29) == 0.005
+    assert world.at(30) == 0.001
+    assert len(world.broker.records) == 20 * 6 + 5
+
+
 def test_a_clock_that_is_set_back_holds_what_is_not_due_again() -> None:
     world = World()
     world.give(5, a=1_000, b=1_001)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import event, given, settings, strategies as st
+from hypothesis import event, example, given, settings, strategies as st
 
 from tests.unit.delivery.sender_life import POINTS, Life
 from wheel_udf.stream.punctual import Punctual
@@ -49,6 +49,15 @@ def act(life: Life, name: str, terms: Any) -> None:
     ahead_ms=st.sampled_from((100, 500, 600_000)),
     rows=st.sampled_from((0, 1, 3, 1_000)),
     some=st.lists(ops, min_size=1, max_size=40),
+)
+@example(  # a row of an earlier sender finds no room at the next one
+    ahead_ms=100,
+    rows=1,
+    some=[
+        ("batch", {"waits_ms": [50], "cancels": [], "brings_news": False, "point": ""}),
+        ("batch", {"waits_ms": [1], "cancels": [], "brings_news": False, "point": POINTS[0]}),
+        ("repair", None),
+    ],
 )
 def test_nothing_is_early_or_lost_and_the_account_is_exact_over_lives_of_senders(
     ahead_ms: int, rows: int, some: list[tuple[str, Any]]

@@ -95,7 +95,7 @@ class DeliveryConfig(Section):
     ahead_ms: (
         Annotated[Span, at_least(100, "at least 100 ms"), at_most(600_000, "at most 10 minutes")] | None
     ) = Field(None, alias="ahead")
-    """How long before, at most 10 minutes. Default: about twice the time of a batch, 1 to 60 seconds."""
+    """How long before, at most 10 minutes. Default: about twice the time of a batch, 4 to 60 seconds."""
 
     rows: StrictInt = Field(200_000, ge=1, le=10_000_000)
     """The most rows that wait at the sender, on the driver. What finds no room is released by a batch when it is due."""
