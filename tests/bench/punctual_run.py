@@ -2,7 +2,7 @@
 
 ::
 
-    make bench-punctual                     everything, about 30 minutes on 2 cores, broker and clients included
+    make bench-punctual                     everything, about 50 minutes on 2 cores, broker and clients included
     make bench-punctual ARGS='--quick'      tiny sizes, to see that it works; its figures mean nothing
 
 The machine, the loads and the way of measuring are those of :mod:`tests.bench.kafka_run`; one query runs at a time. ``memory`` is filled before
