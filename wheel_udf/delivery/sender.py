@@ -9,6 +9,7 @@
 Rules
     * Never early: a record is sent when the wall clock has reached its due time. A clock that is set back holds the records.
     * In order of due times, over all parcels. Kafka keeps that order within a partition.
+    * At the millisecond; while more than five records a millisecond are due, every five.
     * A record counts as confirmed when Kafka has acknowledged it. The first one that Kafka refuses, or does not take within the client's own
       ``delivery.timeout.ms``, ends the sender: :attr:`Sender.fault`. What it has not confirmed is in the state of the shards.
 
