@@ -148,9 +148,9 @@ def _phases(batches: list[dict[str, Any]]) -> dict[str, float]:
     return {name: float(np.median([phases.get(name, 0) for phases in busy])) for name in names}
 
 
-def _figures(arrivals: Arrivals) -> dict[str, int | list[int]]:
+def _figures(arrivals: Arrivals) -> dict[str, float | list[int]]:
     late = arrivals.lateness_ms
-    shares = {f"p{share}": int(np.percentile(late, share)) for share in (1, 50, 90, 99)}
+    shares = {f"p{share}": round(float(np.percentile(late, share)), 1) for share in (1, 50, 90, 99)}
     slices = (arrivals.due_ms - arrivals.due_ms.min()) // _SLICE_MS
     over_time = [int(np.percentile(late[slices == number], 99)) for number in np.unique(slices)]
     return {"min": int(late.min()), **shares, "max": int(late.max()), "p99 of each ten seconds": over_time}

@@ -39,6 +39,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F
 
+from wheel_udf.common import OUR_PREFIX
 from wheel_udf.delivery.destinations import FIRED, SOURCE, HeaderForm, Shape
 from wheel_udf.platform import Prepared
 
@@ -46,12 +47,13 @@ _BATCH_OVERHEAD: Final = 61
 _RECORD_OVERHEAD: Final = 21
 _VARINT_STEPS: Final = ((1 << 6, 1), (1 << 13, 2), (1 << 20, 3), (1 << 27, 4))
 
+_SOURCE_HEADER: Final = "wheel-source"
 _TEXT_LIMITS: Final = {  # characters, of up to 4 bytes in UTF-8
     "wheel-error-code": ("error_code", 64),
     "wheel-error-message": ("error_message", 1000),
     "wheel-id": ("schedule_id", 512),
     "wheel-destination": ("destination", 249),
-    "wheel-source": ("source", 512),
+    _SOURCE_HEADER: (SOURCE, 512),
 }
 
 OWN_BYTES_OF_DELIVERY: Final = 2048
@@ -79,7 +81,18 @@ def delivery_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
 
 
 def timed_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
-    """As :func:`delivery_records`, with ``due_ms``, when each is due (bigint, UTC epoch ms)."""
+    """Converts deliveries to rows for a client that sends them later, see :mod:`wheel_udf.delivery.parcels`.
+
+    The headers of :func:`delivery_records` are here columns.
+
+    Args:
+        fired: As of :func:`delivery_records`.
+        shape: The shape of the rows.
+
+    Returns:
+        ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value): the entry's own, or null; ``due_ms`` bigint, when each is due (UTC
+        epoch ms); and our headers in their order, each a column with its name: a string, or the UTC epoch ms of an instant.
+    """
     return _timed(shape).select(fired)
 
 
@@ -88,11 +101,17 @@ def delivery_headers(shape: Shape = FIRED) -> Column:
     sure = [each for each in shape.headers if each[1] not in shape.may_be_null]
     named = F.array(*(_header(name, _written(column, form)) for name, column, form in sure))
     unsure = [(name, column) for name, column, _ in shape.headers if column in shape.may_be_null]
-    for name, column in (*unsure, ("wheel-source", SOURCE)):
+    for name, column in (*unsure, (_SOURCE_HEADER, SOURCE)):
         more = F.array(_header(name, F.col(column)))
         named = F.when(F.col(column).isNull(), named).otherwise(F.concat(named, more))
-    kept = F.filter("headers", lambda each: ~F.coalesce(each["key"], F.lit("")).startswith("wheel-"))
-    return F.when(F.col("headers").isNull(), named).otherwise(F.concat(_all_named(kept), named))
+    return F.when(F.col("headers").isNull(), named).otherwise(F.concat(_own_headers(), named))
+
+
+def _own_headers() -> Column:
+    """The entry's own headers."""
+    return _all_named(
+        F.filter("headers", lambda each: ~F.coalesce(each["key"], F.lit("")).startswith(OUR_PREFIX))
+    )
 
 
 def _written(column: str, form: HeaderForm) -> Column:
@@ -101,24 +120,28 @@ def _written(column: str, form: HeaderForm) -> Column:
     return F.to_json(column) if form == "json" else F.col(column).cast("string")
 
 
-def _record_columns(shape: Shape) -> list[Column]:
-    return [
-        F.col("destination").alias("topic"),
-        F.col("key"),
-        F.col("value"),
-        delivery_headers(shape).alias("headers"),
-    ]
+def _record_columns(headers: Column) -> list[Column]:
+    return [F.col("destination").alias("topic"), F.col("key"), F.col("value"), headers.alias("headers")]
 
 
 @cache
 def _delivery(shape: Shape) -> Prepared:
-    return Prepared(lambda: _record_columns(shape))
+    return Prepared(lambda: _record_columns(delivery_headers(shape)))
 
 
 @cache
 def _timed(shape: Shape) -> Prepared:
-    due_ms = shape.order[0]
-    return Prepared(lambda: [*_record_columns(shape), F.unix_millis(due_ms).alias("due_ms")])
+    return Prepared(
+        lambda: [
+            *_record_columns(F.when(F.col("headers").isNotNull(), _own_headers())),
+            F.unix_millis(shape.order[0]).alias("due_ms"),
+            *(
+                (F.unix_millis(column) if form == "instant" else _written(column, form)).alias(name)
+                for name, column, form in shape.headers
+            ),
+            F.col(SOURCE).alias(_SOURCE_HEADER),
+        ]
+    )
 
 
 def reject_records(rejects: DataFrame, topic: str, limit: int) -> DataFrame:

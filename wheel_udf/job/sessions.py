@@ -13,11 +13,16 @@ if TYPE_CHECKING:
 @contextmanager
 def session(name: str, checkpoint: str | None = None) -> Iterator[SparkSession]:
     """Provides the session for a job: the running one, which is left running, or a new one, which is stopped at the end."""
-    from pyspark.sql import SparkSession
+    from wheel_udf.platform import (
+        at_end,
+        build_session,
+        ending_on_interrupt,
+        kafka_admin,
+        running_session,
+        stop_session,
+    )
 
-    from wheel_udf.platform import at_end, build_session, ending_on_interrupt, kafka_admin, stop_session
-
-    running = SparkSession.getActiveSession()
+    running = running_session()
     spark = build_session(name, checkpoint=checkpoint)
     if running is not None:
         yield spark

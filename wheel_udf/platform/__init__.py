@@ -259,6 +259,7 @@ if TYPE_CHECKING:
         build_session as build_session,
         close_states as close_states,
         let_jvm_ignore_sigterm as let_jvm_ignore_sigterm,
+        running_session as running_session,
         stop_session as stop_session,
     )
     from wheel_udf.platform.source_logs import (
@@ -343,7 +344,13 @@ else:
             "planned_settings": ("PlannedSettings",),
             "places": ("place_of",),
             "repair": ("Decision", "Evidence", "apply_repair", "decide_repair"),
-            "session": ("build_session", "close_states", "let_jvm_ignore_sigterm", "stop_session"),
+            "session": (
+                "build_session",
+                "close_states",
+                "let_jvm_ignore_sigterm",
+                "running_session",
+                "stop_session",
+            ),
             "source_logs": ("source_log", "write_source_log"),
             "spark_logs": (
                 "batch_at",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
 
 from wheel_udf.common import CheckpointError
 from wheel_udf.platform.files import PROBE, Folder, probe_name
 from wheel_udf.platform.jvm import hadoop_configuration, java_class
 from wheel_udf.platform.private_api import CHECKPOINT_FILES, required
+from wheel_udf.platform.session import running_session
 
 _FILE_MANAGER: Final = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
 
@@ -28,7 +28,7 @@ class _HadoopFolder:
     """A folder on any file system of Hadoop, written by Spark's manager of checkpoint files."""
 
     def __init__(self, folder: str) -> None:
-        session = SparkSession.getActiveSession()
+        session = running_session()
         if session is None:
             raise CheckpointError("this path needs a running Spark session", field="checkpoint", value=folder)
         self._path = java_class(session, "org.apache.hadoop.fs.Path")

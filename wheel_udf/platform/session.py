@@ -70,7 +70,7 @@ def build_session(
         SessionError: Java is missing or too old, the jars are missing, or the JVM did not start.
     """
     given = {key: _text(value) for key, value in (conf or {}).items()}
-    running = _active_session()
+    running = running_session()
     if running is not None:
         for key, value in given.items():
             running.conf.set(key, value)
@@ -170,14 +170,17 @@ def _text(value: object) -> str:
 
 
 @required(RUNNING_SESSION)
-def _active_session() -> SparkSession | None:
+def running_session() -> SparkSession | None:
+    """The session that ``SparkSession.builder.getOrCreate()`` returns, from any thread; None if Spark does not run.
+
+    Not the active one: other threads than its creator's have none, and after a batch function has called ``createDataFrame`` pyspark calls
+    the copy active that Spark made for the query, in all threads that have one.
+    """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    # Python may still know a session whose context has stopped; and in another thread than its creator's it is not the active one.
-    if SparkContext._active_spark_context is None:
-        return None
-    return SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    # Python may still know a session whose context has stopped.
+    return None if SparkContext._active_spark_context is None else SparkSession._instantiatedSession
 
 
 def _is_submitted() -> bool:

@@ -127,6 +127,8 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
     except AnalysisException as fault:
         if fault.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+        # Spark 4.2 looks for the name among the sources of this thread's active session, which may be another one than ours.
+        spark.createDataFrame([], "nothing int")  # makes ours the active one
         _search(spark, source.name())
         registration.register(source)
     known.add(source.name())
@@ -135,8 +137,8 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
 def _search(spark: SparkSession, name: str) -> None:
     """Looks for the sources of the class path once more, after Spark has said that `name`, which is ours, exists.
 
-    Spark 4.2 says so of any failure of its search, which reads the lists of sources in all jars, and drops the cause. It has been seen once, in a long
-    run of tests, and not again. If the search fails here too, its own error is raised.
+    Spark 4.2 also says so when its search, which reads the lists of sources in all jars, fails, and drops the cause. If the search fails here too,
+    its own error is raised.
     """
     try:
         spark.read.format(name).load()

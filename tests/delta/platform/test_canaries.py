@@ -128,7 +128,7 @@ def column_plans(spark: SparkSession, _: str) -> None:
 
 @canary(api.RUNNING_SESSION)
 def a_running_session(spark: SparkSession, _: str) -> None:
-    assert session._active_session() is spark
+    assert session.running_session() is spark
     from pyspark import SparkContext
 
     SparkContext._ensure_initialized()

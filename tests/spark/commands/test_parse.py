@@ -12,7 +12,10 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 
+from tests.spark.commands.test_kafka_presets import SCHEMA as RECORDS
 from tests.unit.common.test_durations import BAD, GOOD
+from wheel_udf.commands.contract import PRESETS
+from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.commands.parse import Contract, parse_commands
 from wheel_udf.commands.readers import HEADERS
 from wheel_udf.commands.rules import TEXTS
@@ -1043,6 +1046,20 @@ def test_an_empty_frame_gives_an_empty_frame(spark: SparkSession) -> None:
     )
 
 
+def largest_method(frame: DataFrame) -> int:
+    """Bytes of the largest method that Spark generates for a frame, in a session that generates code or in one that does not."""
+    package = getattr(frame.sparkSession._jvm.org.apache.spark.sql.execution.debug, "package")  # noqa: B009  # a keyword of Scala
+    stages = package.codegenStringSeq(frame._jdf.queryExecution().executedPlan())
+    return max(stages.apply(at)._3().maxMethodCodeSize() for at in range(stages.size()))
+
+
+def all_limits() -> Contract:
+    bounds = Contract(
+        max_delay_ms=DAY, max_value_bytes=9, destinations=("a*", "b"), max_ahead_ms=9, max_lateness_ms=9
+    )
+    return replace(bounds, levels=FixedLevels(tuple(range(1, MOST_LEVELS + 1))))
+
+
 def test_what_spark_compiles_stays_small_enough_for_the_just_in_time_compiler(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -1050,23 +1067,31 @@ def test_what_spark_compiles_stays_small_enough_for_the_just_in_time_compiler(
     full = command(
         op="x", seq="1", deliver_at=NOON, key="k", value="v", max_lateness="1s", source_coordinates="f"
     )
-    bounds = Contract(
-        max_delay_ms=DAY, max_value_bytes=9, destinations=("a*", "b"), max_ahead_ms=9, max_lateness_ms=9
-    )
-    contract = replace(bounds, levels=FixedLevels(tuple(range(1, MOST_LEVELS + 1))))
-    package = getattr(spark._jvm.org.apache.spark.sql.execution.debug, "package")  # noqa: B009  # a keyword of Scala
     extras = [F.col("op").alias(f"extra{number}") for number in range(80)]
     frame_of(spark, [full]).select("*", *extras).write.parquet(str(tmp_path / "in"))
     found = spark.read.parquet(str(tmp_path / "in")).withColumn("headers", F.create_map("key", "value"))
-    sizes = {}
-    for width in (0, 8, 9, 40, 80):
-        frame = found.drop(*(f"extra{number}" for number in range(width, 80)))
-        stages = package.codegenStringSeq(
-            parse_commands(frame, contract)._jdf.queryExecution().executedPlan()
+    sizes = {
+        width: largest_method(
+            parse_commands(found.drop(*(f"extra{number}" for number in range(width, 80))), all_limits())
         )
-        sizes[width] = max(stages.apply(at)._3().maxMethodCodeSize() for at in range(stages.size()))
+        for width in (0, 8, 9, 40, 80)
+    }
 
     assert {width: size for width, size in sizes.items() if not 0 < size < 8_000} == {}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_records_of_kafka_were_interpreted_because_their_preset_made_the_method_too_big(
+    spark: SparkSession, tmp_path: Path, preset: str
+) -> None:
+    spark.createDataFrame([], RECORDS).write.parquet(str(tmp_path / "in"))
+    records = spark.read.parquet(str(tmp_path / "in"))
+    sizes = {
+        name: largest_method(parse_commands(kafka_commands(records, preset), contract))
+        for name, contract in (("no limits", Contract()), ("all limits", all_limits()))
+    }
+
+    assert {name: size for name, size in sizes.items() if not 0 < size < 8_000} == {}
 
 
 # What Spark makes of it

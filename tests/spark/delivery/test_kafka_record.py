@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from wheel_udf.delivery.destinations import FIRED_SCHEMA, LEVELED, REJECT_SCHEMA
+from wheel_udf.delivery.destinations import FIRED as DELIVERED, FIRED_SCHEMA, LEVELED, REJECT_SCHEMA, Shape
 from wheel_udf.delivery.kafka_record import (
     OWN_BYTES_OF_DELIVERY,
     SMALLEST_REJECTS_TOPIC,
@@ -17,7 +17,9 @@ from wheel_udf.delivery.kafka_record import (
     iso_utc,
     reject_records,
     size_bound,
+    timed_records,
 )
+from wheel_udf.delivery.parcels import Parcel
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,6 +110,23 @@ def test_a_delivery_with_a_delay_level_says_when_it_was_scheduled_and_what_the_l
         ("wheel-scheduled-at", b"2026-01-01T10:00:13.000Z"),
         ("wheel-level-error-ms", b"13000"),
     ]
+
+
+@pytest.mark.parametrize("shape", [DELIVERED, LEVELED])
+@pytest.mark.parametrize("source", [None, "commands/0/17"])
+@pytest.mark.parametrize(
+    "headers", [None, [], [("trace", b"\x01"), ("wheel-id", b"old"), None, (None, b"2"), ("empty", None)]]
+)
+def test_a_record_that_is_sent_at_its_due_time_is_the_one_that_a_batch_sends(
+    spark: SparkSession, shape: Shape, source: str | None, headers: Headers
+) -> None:
+    frame = fired(spark, source=source, headers=headers).withColumns(
+        {"scheduled_at": F.timestamp_millis(F.lit(1_767_261_613_000)), "level_error_ms": F.lit(13_000)}
+    )
+    parcel = Parcel.of(timed_records(frame, shape).toArrow())
+    (found,) = parcel.records(0, 1, b"2026-01-01T10:00:00.250Z")
+    assert found == record(delivery_records(frame, shape))
+    assert parcel.due_ms.tolist() == [1_767_261_613_000 if shape is LEVELED else 1_767_261_600_000]
 
 
 def test_headers_that_came_in_with_our_names_are_not_sent_on(spark: SparkSession) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 
 from pyspark.sql import SparkSession, functions as F
 
+from wheel_udf.job.sessions import session
 from wheel_udf.platform import class_archive
 from wheel_udf.platform.session import build_session, read_defaults
 
@@ -55,6 +57,35 @@ def test_a_second_call_returns_the_running_session_with_only_its_own_settings_ad
     assert again.conf.get("spark.sql.shuffle.partitions") == "3"
     assert again.conf.get("spark.sql.streaming.stopTimeout") == "5"
     assert again.conf.get("spark.sql.ansi.enabled") == "true"
+
+
+def test_the_running_session_is_not_the_copy_of_a_query_whose_batch_function_made_a_frame(
+    spark: SparkSession,
+) -> None:
+    """Pyspark took it for the active session in all threads, so a job that was started later ran in the copy."""
+    copy = spark.newSession()
+    thread = threading.Thread(target=lambda: copy.createDataFrame([], "nothing int"))
+    thread.start()
+    thread.join()
+    assert SparkSession.getActiveSession() is copy
+
+    assert build_session("again") is spark
+
+
+def test_the_running_session_is_found_from_a_thread_that_has_no_active_one(spark: SparkSession) -> None:
+    """A verb that was called in a thread stopped the session of its caller."""
+    found = []
+
+    def verb() -> None:
+        with session("a verb") as running:
+            found.append(running)
+
+    thread = threading.Thread(target=verb)
+    thread.start()
+    thread.join()
+
+    assert found == [spark]
+    assert spark.range(1).count() == 1  # it still runs
 
 
 def test_what_one_test_sets_the_next_does_not_see(spark: SparkSession) -> None:

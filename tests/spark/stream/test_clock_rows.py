@@ -1,4 +1,4 @@
-"""The registration of our sources in a session, where Spark's search of the class path fails."""
+"""The registration of our sources in a session, where Spark takes them for others or its search of the class path fails."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_class_path_that_cannot_be_searched_is_told_by_its_own_error(
 def test_a_search_that_fails_once_is_no_reason_to_say_that_the_source_exists(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An import failed once with "Data source 'wheel-position' already exists", in a session that had never seen it."""
+    """Spark says so of any failure, and drops the cause."""
     real, failed = DataSourceRegistration.register, []
 
     def fails_once(self: DataSourceRegistration, source: type[DataSource]) -> None:
@@ -74,3 +74,16 @@ def test_a_search_that_fails_once_is_no_reason_to_say_that_the_source_exists(
     assert "'registered-at-last' already exists" in failed[0]
     with pytest.raises(Exception, match="schema is not implemented"):
         spark.read.format("registered-at-last").load()  # so Spark has found it
+
+
+def test_a_source_that_another_active_session_has_is_registered_in_ours(spark: SparkSession) -> None:
+    """An import failed twice, in long runs of tests, with "Data source 'wheel-position' already exists": its session had never seen it, another had."""
+    source = _source("of-another-session")
+    another = spark.newSession()
+    register(another, source)
+    another.createDataFrame([], "nothing int")  # makes it the active one
+
+    register(spark, source)
+
+    with pytest.raises(Exception, match="schema is not implemented"):
+        spark.read.format("of-another-session").load()  # so Spark has found it

@@ -65,6 +65,7 @@ class Broker:
         self.wrong: list[str] = []
         self._open: list[tuple[str, Any]] = []
         self._ready: list[tuple[str, Any, object]] = []
+        self._hurries = 0
 
     def expect(self, dues: dict[str, int]) -> None:
         """Records that the sender gets."""
@@ -98,6 +99,12 @@ class Broker:
                 del self.unknown[name]
             callback(fault, Message("out"))
         return len(ready)
+
+    def hurry(self) -> None:
+        # Each second time the broker is fast enough: the sender gets an acknowledgement in the middle of a turn.
+        self._hurries += 1
+        self.acknowledge(self._hurries % 2)
+        self.poll(0)
 
     def flush(self, timeout: float) -> int:  # noqa: ARG002
         self.acknowledge()

@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.delivery.producers import settings_of
+from wheel_udf.delivery.kafka_sink import KafkaSink
+from wheel_udf.delivery.producers import Producers, _Client, settings_of
 
 SERVERS = {"kafka.bootstrap.servers": "broker-1:9092"}
 DEFAULTS = {
@@ -15,7 +16,7 @@ DEFAULTS = {
     "bootstrap.servers": "broker-1:9092",
     "delivery.timeout.ms": 120_000,
     "enable.idempotence": True,
-    "linger.ms": 1,
+    "linger.ms": 10,
     "message.max.bytes": 1_048_576,
     "partitioner": "murmur2_random",
     "queue.buffering.max.kbytes": 2_147_483_647,
@@ -115,3 +116,42 @@ def test_a_password_is_not_in_the_message_of_a_refusal() -> None:
             SERVERS | {"kafka.sasl.jaas.config": 'x.OtherModule required username="a" password="hunter2";'}
         )
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "flushed"), [({}, [0.001]), ({"kafka.linger.ms": "20"}, []), ({"Kafka.Linger.Ms": "1"}, [])]
+)
+def test_records_do_not_wait_for_others_unless_the_config_says_so(
+    options: dict[str, str], flushed: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[float] = []
+
+    class Client:
+        """In place of confluent-kafka's."""
+
+        produce = poll = purge = None
+
+        def __init__(self, settings: dict[str, object], logger: logging.Logger) -> None:
+            pass
+
+        def flush(self, timeout: float) -> int:
+            found.append(timeout)
+            return 0
+
+    monkeypatch.setattr("confluent_kafka.Producer", Client)
+    Producers().of(KafkaSink(SERVERS | options), 1_000_000).hurry()
+    assert found == flushed
+
+
+def test_a_client_that_hurries_does_not_wait_for_its_batch_to_fill() -> None:
+    from confluent_kafka import Producer
+
+    acknowledged: list[object] = []
+    # librdkafka brings a broker of its own for tests. Records would wait for a minute.
+    client = _Client(Producer({"test.mock.num.brokers": 1, "linger.ms": 60_000}), hurries=True)
+    client.produce("out", key=b"k", value=b"v", on_delivery=lambda fault, _: acknowledged.append(fault))
+    tries = 0
+    while not acknowledged and tries < 10_000:  # each takes a millisecond; the first ones connect
+        client.hurry()
+        tries += 1
+    assert acknowledged == [None]

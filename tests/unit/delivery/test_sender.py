@@ -30,6 +30,7 @@ class Broker:
 
     def __init__(self, room: int = 10**9) -> None:
         self.records: list[tuple[str, Any, Any, list[Any]]] = []
+        self.hurried_after: list[int] = []
         self.room, self.polls = room, 0
         self._open: list[Any] = []
         self._ready: list[tuple[Any, Any]] = []
@@ -52,6 +53,9 @@ class Broker:
         for callback, fault in ready:
             callback(fault, Message("out"))
         return len(ready)
+
+    def hurry(self) -> None:
+        self.hurried_after.append(len(self.records))
 
     def flush(self, timeout: float) -> int:  # noqa: ARG002
         self.acknowledge()
@@ -90,27 +94,18 @@ class World:
 
 
 def parcel(dues: dict[str, int], topic: str = "out", value: bytes | None = b"v") -> Parcel:
-    headers = [("wheel-id", b"x"), ("wheel-fired-at", b"to be set"), ("wheel-seq", None)]
-    rows = [
-        {
-            "topic": topic,
-            "key": key.encode(),
-            "value": value,
-            "headers": [{"key": name, "value": each} for name, each in headers],
-            "due_ms": T0 + due,
-        }
-        for key, due in dues.items()
-    ]
-    schema = pa.schema(
-        [
-            ("topic", pa.string()),
-            ("key", pa.binary()),
-            ("value", pa.binary()),
-            ("headers", HEADERS),
-            ("due_ms", pa.int64()),
-        ]
-    )
-    return Parcel.of(pa.Table.from_pylist(rows, schema=schema))
+    count = len(dues)
+    columns = {
+        "topic": [topic] * count,
+        "key": pa.array([key.encode() for key in dues], pa.binary()),
+        "value": pa.array([value] * count, pa.binary()),
+        "headers": pa.nulls(count, HEADERS),
+        "due_ms": [T0 + due for due in dues.values()],
+        "wheel-id": ["x"] * count,
+        "wheel-fired-at": pa.nulls(count, pa.int64()),
+        "wheel-seq": ["7"] * count,
+    }
+    return Parcel.of(pa.table(columns))
 
 
 def test_a_record_is_sent_at_its_due_time_and_not_a_millisecond_before() -> None:
@@ -125,7 +120,7 @@ def test_a_record_is_sent_at_its_due_time_and_not_a_millisecond_before() -> None
         "out",
         b"a",
         b"v",
-        [("wheel-id", b"x"), ("wheel-fired-at", b"2023-11-14T22:13:24.000Z"), ("wheel-seq", None)],
+        [("wheel-id", b"x"), ("wheel-fired-at", b"2023-11-14T22:13:24.000Z"), ("wheel-seq", b"7")],
     )
 
 
@@ -269,6 +264,30 @@ def test_what_the_client_itself_refuses_ends_the_sender() -> None:
     assert world.present == (5, 5, 0)
 
 
+def test_a_record_does_not_wait_for_others_to_come_into_its_batch_but_a_burst_goes_in_large_batches() -> None:
+    world = World()
+    world.give(5, a=10, **{f"b{number}": 20 for number in range(1_200)})
+    world.at(9)
+    world.at(10)
+    world.at(20)
+    assert world.broker.hurried_after == [1, 1_201]
+
+
+def test_the_time_that_a_hurry_takes_was_added_to_the_wait_for_the_next_record() -> None:
+    world = World()
+    world.give(5, a=10, b=14)
+    world.broker.hurry = lambda: setattr(world, "now_ms", world.now_ms + 3)  # type: ignore[method-assign]
+    assert world.at(10) == 0.001
+
+
+def test_only_the_producer_that_has_got_a_record_hurries() -> None:
+    world, other = World(), Broker()
+    world.sender.give(5, [(world.broker, parcel({"a": 10})), (other, parcel({"b": 20}))])
+    world.at(10)
+    world.at(20)
+    assert (world.broker.hurried_after, other.hurried_after) == ([1], [1])
+
+
 def test_lateness_is_the_senders_and_is_told_once() -> None:
     world = World()
     world.give(5, a=10, b=14)
@@ -276,24 +295,6 @@ def test_lateness_is_the_senders_and_is_told_once() -> None:
     late = world.sender.drain_lateness()
     assert (late.count, late.minimum_ms, late.maximum_ms) == (2, 0, 4)
     assert world.sender.drain_lateness().count == 0
-
-
-def test_a_parcel_is_in_order_of_due_times_and_keeps_nulls_and_odd_header_names() -> None:
-    headers = [{"key": "né", "value": None}, {"key": "wheel-fired-at", "value": b""}]
-    rows = pa.table(
-        {
-            "topic": ["t", "u"],
-            "key": pa.array([None, b"k"], pa.binary()),
-            "value": pa.array([b"\xff", None], pa.binary()),
-            "headers": pa.array([headers, headers[1:]], HEADERS),
-            "due_ms": [7, 3],
-        }
-    )
-    found = Parcel.of(rows)
-    assert found.due_ms.tolist() == [3, 7]
-    assert (found.topics, found.keys, found.values) == (["u", "t"], [b"k", None], [None, b"\xff"])
-    assert found.headers == [[("wheel-fired-at", b"")], [("né", None), ("wheel-fired-at", b"")]]
-    assert found.fired_at == [0, 1]
 
 
 @pytest.mark.parametrize("sent", [0, 1, 2, 3])

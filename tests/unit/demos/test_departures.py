@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -99,6 +100,16 @@ def of_id(commands: pa.Table, schedule_id: str) -> list[tuple[object, ...]]:
     times = ("event_time", "deliver_at")
     shown = [[row[name] and f"{row[name]:%m-%dT%H:%M}" for name in times] for row in rows]
     return [(row["op"], row["seq"], *at, row["destination"]) for row, at in zip(rows, shown, strict=True)]
+
+
+def test_a_missing_delay_is_a_missing_time_whatever_the_memory_held_before() -> None:
+    # pandas' to_timedelta took what lay in memory for the number that was missing: now and then an overflow, which is an error here.
+    never_left = pd.concat(
+        [flight(flight=number, dep_time=np.nan, dep_delay=np.nan) for number in range(500)]
+    )
+    huge = [np.full(len(never_left), 8.4e305) for _ in range(500)]
+    del huge
+    assert departures_data.commands_of(never_left)["op"].to_pylist() == ["SCHEDULE"] * 500 + ["CANCEL"] * 500
 
 
 def test_the_year_makes_415_805_commands(commands: pa.Table) -> None:
