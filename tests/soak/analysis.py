@@ -9,7 +9,7 @@
 
 A figure *grows* if all three hold:
 
-1. the slope is more than 3 errors above zero, so it is not chance;
+1. the slope is more errors above zero than chance gives in one of 740 cases: 4 with 12 blocks, 9 with the 5 of a figure that has few samples;
 2. the line rises, over what was measured, by more than a share of the mean and by more than an amount that is the figure's own, so it matters;
 3. from each quarter to the next the mean rises by at least half of what an even rise of that share would give, so it goes on.
 
@@ -32,7 +32,10 @@ BLOCKS = 12
 LEAST = 5
 """Fewest samples for a line with an error."""
 
-ERRORS = 3.0
+CHANCE = {3: 9.22, 4: 6.62, 5: 5.51, 6: 4.90, 7: 4.53, 8: 4.28, 9: 4.09, 10: 3.96}
+"""How many errors a slope is above zero by chance in one of 740 cases, as three of a normal distribution would be, by degrees of freedom: Student's
+distribution, table G.2 of JCGM 100:2008 (99.73%)."""
+
 _HOUR_S = 3_600.0
 
 
@@ -44,6 +47,7 @@ class Trend:
         mean: Mean of the samples, in the figure's unit.
         slope: Rise in an hour, in the figure's unit.
         error: Standard error of the slope.
+        errors: So many errors the slope has to be above zero.
         rise: Rise over what was measured, as a share of the mean.
         steady: The smallest rise from a quarter of the samples to the next, as a share of the mean.
         samples: How many samples.
@@ -52,6 +56,7 @@ class Trend:
     mean: float
     slope: float
     error: float
+    errors: float
     rise: float
     steady: float
     samples: int
@@ -64,7 +69,7 @@ class Trend:
     @property
     def is_rising(self) -> bool:
         """Whether the slope is above zero beyond chance."""
-        return self.slope - ERRORS * self.error > 0
+        return self.slope - self.errors * self.error > 0
 
 
 def trend(times_s: Sequence[float], values: Sequence[float]) -> Trend | None:
@@ -91,6 +96,7 @@ def trend(times_s: Sequence[float], values: Sequence[float]) -> Trend | None:
         mean=mean,
         slope=slope * _HOUR_S,
         error=error * _HOUR_S,
+        errors=CHANCE[len(blocks) - 2],
         rise=slope * float(at[-1] - at[0]) * share_of,
         steady=min(later - earlier for earlier, later in pairwise(quarters)) * share_of,
         samples=len(figure),

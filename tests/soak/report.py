@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tests.soak.analysis import ERRORS, Trend, trend
+from tests.soak.analysis import CHANCE, Trend, trend
 from tests.soak.plan import Plan
 
 FIGURES = {
@@ -45,6 +45,13 @@ PANELS = {
 }
 
 Series = tuple[list[float], list[float]]
+
+
+class Growing(NamedTuple):
+    """A figure of a mode that grows."""
+
+    mode: str
+    figure: str
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,16 @@ def results_of(samples: dict[tuple[str, str], Series], plan: Plan, modes: Sequen
     return found
 
 
+def growing(results: Iterable[Result]) -> list[Growing]:
+    """What grows."""
+    return [Growing(each.mode, each.figure) for each in results if each.grows]
+
+
+def names(found: Iterable[Growing]) -> str:
+    """As text, in the order given."""
+    return ", ".join(f"{mode} {figure}" for mode, figure in found)
+
+
 def between(series: Series, from_s: float, to_s: float) -> Series:
     """The part of a series between two instants."""
     kept = [(at, value) for at, value in zip(*series, strict=True) if from_s <= at <= to_s]
@@ -109,7 +126,7 @@ def table(results: Iterable[Result], share: float) -> str:
     lines = [head, "-" * len(head)]
     lines += [_line(result) for result in results]
     lines.append(
-        f"grows: slope - {ERRORS:.0f} errors > 0, the line rises by more than {share:.0%} of the mean and a least amount, and from each quarter to the next"
+        f"grows: slope - {min(CHANCE.values()):.0f} to {max(CHANCE.values()):.0f} errors > 0, by the number of samples, the line rises by more than {share:.0%} of the mean and a least amount, and from each quarter to the next"
     )
     return "\n".join(lines)
 
@@ -129,7 +146,7 @@ def _line(result: Result) -> str:
 def _verdict(grows: bool, line: Trend) -> str:
     if grows:
         return "GROWS"
-    if line.slope + ERRORS * line.error < 0:
+    if line.slope + line.errors * line.error < 0:
         return "falls"
     return "level" if not line.is_rising else "rises, too little to count"
 
@@ -162,7 +179,8 @@ def draw(
             axes.set_ylim(0, 1.45 * _highest(samples, mode, figures, plan))
             axes.margins(x=0.01)
             axes.grid(visible=True, color="0.88")
-            axes.legend(loc="upper left", ncol=2, fontsize=11, framealpha=0.85)
+            if axes.lines:
+                axes.legend(loc="upper left", ncol=2, fontsize=11, framealpha=0.85)
             if column == 0:
                 axes.set_ylabel(label)
         grid[-1][column].set_xlabel("seconds of feeding (grey: warm-up)")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.soak import __main__ as soak
 from tests.soak.analysis import trend
 from tests.soak.feeder import make_folders, write
-from tests.soak.plan import plan_of
+from tests.soak.plan import Plan, plan_of
 from tests.soak.reading import Batch, input_of, queries_of, read_by
 from tests.soak.report import Result, read_samples, results_of, table
 from tests.soak.sampler import LiveFiles, below, files_below
@@ -237,3 +238,48 @@ def test_files_of_the_store_are_decided_only_where_windows_come_and_go(tmp_path:
     )
     assert (long.grows, long.undecided, short.grows) == (True, "", False)
     assert table([short], 0.10).splitlines()[2].endswith("decided by 4 windows of 60 s")
+
+
+def soaks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *rounds: dict[str, set[str]], right: bool = True
+) -> tuple[int, int]:
+    """The exit code of a short soak of two modes, and how many rounds it took; `rounds` says which figures of which modes rise in each."""
+    left = list(rounds)
+
+    def run(modes: list[str], plan: Plan, out: Path) -> bool:
+        rising = left.pop(0)
+        lines = [
+            {"mode": mode, "s": second}
+            | {
+                figure: 500 + 9 * second * (figure in rising.get(mode, ()))
+                for figure in ("batch", "JVM heap")
+            }
+            for mode in modes
+            for second in range(int(plan.feed_s))
+        ]
+        (out / "samples.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+        return right
+
+    monkeypatch.setattr(soak, "_run", run)
+    asked = ["--total-minutes", "5", "--modes", "direct,purgatory", "--out", str(tmp_path)]
+    return soak.main(asked), len(rounds) - len(left)
+
+
+def test_what_grows_in_a_short_soak_fails_it_if_the_same_figure_grows_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    level: dict[str, set[str]] = {}
+    batch, heap = {"purgatory": {"batch"}}, {"purgatory": {"JVM heap"}}
+    assert soaks(monkeypatch, tmp_path, level) == (0, 1)
+    assert soaks(monkeypatch, tmp_path, batch, batch) == (1, 2)
+    assert "purgatory: batch grows\nthe soak has FAILED" in capsys.readouterr().out
+    assert soaks(monkeypatch, tmp_path, batch, level) == (0, 2)
+    assert soaks(monkeypatch, tmp_path, batch, heap) == (0, 2)
+    assert soaks(monkeypatch, tmp_path, batch, right=False) == (1, 1)
+
+
+def test_a_short_soak_measures_those_modes_once_more_in_which_something_grew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert soaks(monkeypatch, tmp_path, {"direct": {"batch"}}, {}) == (0, 2)
+    assert {mode for mode, _ in read_samples(tmp_path / "again" / "samples.jsonl")} == {"direct"}
