@@ -52,6 +52,7 @@ def _run(modes: list[str], plan: Plan, out: Path) -> bool:
     from tests.soak.sampler import Book, Listener
     from tests.soak.verify import verify
     from wheel_udf import build_session, stop_session
+    from wheel_udf.platform import close_states
 
     began_s = time.monotonic()
 
@@ -74,6 +75,7 @@ def _run(modes: list[str], plan: Plan, out: Path) -> bool:
             right &= fine
             say(f"{mode}: {text}")
     finally:
+        close_states(spark)  # their folders are deleted now
         stop_session(spark)
         book.close()
     for folder in (work, scratch):
