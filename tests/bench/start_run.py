@@ -2,7 +2,7 @@
 
 ::
 
-    make bench-start                                    both modes, 3 rounds, about 5 minutes on 2 cores
+    make bench-start                                    both modes, 3 rounds, about 6 minutes on 2 cores
     make bench-start ARGS='--beside ../other --rounds 5'    this tree and another one in turn, with ratios
     make bench-start ARGS='--quick'                     one round of the direct mode: does it work?
 
@@ -12,6 +12,10 @@ Each round starts the command ``run`` on a new folder, as a user does. Commands 
       `-- first delivery --'                                   `-- kill to delivery (a supervisor's own time aside) --'
 
 The batch of the first delivery is the first one with input; in the tiered mode an empty one comes before it.
+
+Beside it stands the first batch of a *plain* query, the same commands through a stateful Python operator into a Delta table, without the wheel and
+without what shortens a start, and of a *tuned* one, which has this project's session (:mod:`tests.bench.plain_start`). Seconds depend on the
+machine, and most of a start is Spark's own; the ratio to the plain query does not.
 
 An instant is that of the progress line, which the job prints when the rows are in the sink. A *second start*, while the job runs, is measured
 too: until it is refused. On a machine that does other work as well, compare the CPU seconds: those of all processes of the job up to the same
@@ -32,7 +36,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,7 +44,7 @@ from typing import Any, Self
 
 import yaml
 
-from tests.bench import report
+from tests.bench import plain_start, report
 from tests.bench.report import Line, Target
 from tests.faults.trap import end_session
 
@@ -53,6 +57,9 @@ DELIVERIES = 20
 """How many rows have fired when the job is killed."""
 BARS = {"first delivery": 12.0, "kill to delivery": 15.0, "second start": 1.5}
 """Seconds on an idle machine of 2 cores."""
+BESIDE_PLAIN = 1.0
+"""A start of the direct mode takes at most as long as that of a plain query."""
+SPARK_ALONE = "Spark alone"
 _BATCH = re.compile(r"batch +[\d,]+ \| in +[\d,]+ \| fired +([\d,]+) ")
 
 Figures = dict[tuple[str, str], list[float]]
@@ -62,13 +69,13 @@ Figures = dict[tuple[str, str], list[float]]
 class Job:
     """The command ``run`` of a tree, in a process of its own; a context manager that kills all of its processes at the end."""
 
-    def __init__(self, tree: Path, folder: Path) -> None:
+    def __init__(self, tree: Path, folder: Path, command: Sequence[str] | None = None) -> None:
         self._lines: queue.Queue[tuple[float, str]] = queue.Queue()
         self._began_s = time.monotonic()
         self._log = folder / "log"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                _command(folder),
+                command or _command(folder),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -88,15 +95,25 @@ class Job:
     def seconds_to(self, holds: Callable[[int, int], bool]) -> float:
         """Waits until (batches, fired rows) so far fulfil a condition; returns the seconds since the start."""
         batches = fired = 0
+        for at_s, line in self._told():
+            if found := _BATCH.match(line):
+                batches, fired = batches + 1, fired + int(found[1].replace(",", ""))
+                if holds(batches, fired):
+                    return at_s
+        raise AssertionError("unreachable: the lines end with an error")
+
+    def seconds_to_line(self, text: str) -> float:
+        """Waits for a line; returns the seconds since the start."""
+        return next(at_s for at_s, line in self._told() if line.strip() == text)
+
+    def _told(self) -> Iterator[tuple[float, str]]:
+        """The lines, each with the seconds from the start to it; at their end a RuntimeError."""
         until_s = self._began_s + PATIENCE_S
         while True:
             at_s, line = self._lines.get(timeout=max(until_s - time.monotonic(), 0.1))
             if not line:
                 raise RuntimeError(f"the job has ended: {self._log.read_text()[-2_000:]}")
-            if found := _BATCH.match(line):
-                batches, fired = batches + 1, fired + int(found[1].replace(",", ""))
-                if holds(batches, fired):
-                    return at_s - self._began_s
+            yield at_s - self._began_s, line
 
     def cpu_seconds(self) -> float:
         """The CPU time so far of all processes of the job; 0 where there is no ``/proc``."""
@@ -197,6 +214,18 @@ def one_round(tree: Path, mode: str) -> dict[str, float]:
     }
 
 
+def plain_round() -> dict[str, float]:
+    """Starts each query without the wheel; returns the seconds of each to its first batch."""
+    return {kind: _plain_s(kind) for kind in plain_start.KINDS}
+
+
+def _plain_s(kind: str) -> float:
+    with ground("direct") as folder:
+        command = [sys.executable, "-m", plain_start.__name__, kind, str(folder)]
+        with Job(ROOT, folder, command) as query:
+            return query.seconds_to_line(plain_start.DONE)
+
+
 def _refusal_s(tree: Path, folder: Path) -> float:
     began_s = time.monotonic()
     ended = subprocess.run(
@@ -223,6 +252,24 @@ def lines_of(here: Figures, there: Figures) -> list[Line]:
     ]
 
 
+def lines_of_plain(here: Figures, plain: Mapping[str, Sequence[float]]) -> list[Line]:
+    """The comparisons with Spark alone."""
+    return [
+        Line(
+            case=mode,
+            what=f"first delivery beside a {kind} query",
+            figure=report.median(here[mode, "first delivery"]),
+            unit="s",
+            beside=report.median(seconds),
+            beside_what=SPARK_ALONE,
+            target=Target(at_most=BESIDE_PLAIN) if (mode, kind) == ("direct", "plain") else None,
+        )
+        for mode in MODES
+        if (mode, "first delivery") in here
+        for kind, seconds in plain.items()
+    ]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the rounds; see the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.start_run")
@@ -236,7 +283,11 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     modes = ("direct",) if asked.quick else (asked.mode,) if asked.mode else MODES
     trees: dict[Path, Figures] = {ROOT: {}} | ({asked.beside.resolve(): {}} if asked.beside else {})
+    plain: dict[str, list[float]] = {}
     for number in range(1 if asked.quick else asked.rounds):
+        for kind, taken_s in plain_round().items():
+            plain.setdefault(kind, []).append(taken_s)
+            print(f"round {number + 1}, {SPARK_ALONE}, {kind}: first batch {taken_s:.1f} s", flush=True)
         for mode in modes:
             for tree, figures in trees.items():
                 found = one_round(tree, mode)
@@ -248,12 +299,13 @@ def main(arguments: list[str] | None = None) -> int:
                     flush=True,
                 )
     here, *others = trees.values()
-    lines = lines_of(here, others[0] if others else {})
+    lines = lines_of(here, others[0] if others else {}) + lines_of_plain(here, plain)
     rounds = [
         {f"{mode}, {what}": seconds for (mode, what), seconds in each.items()} for each in trees.values()
     ]
     report.write_json(
-        asked.out, report.document(lines, {"about": {"cores": os.cpu_count()}, "rounds": rounds})
+        asked.out,
+        report.document(lines, {"about": {"cores": os.cpu_count()}, "rounds": rounds, SPARK_ALONE: plain}),
     )
     print(f"\n{report.table(lines)}\n\nall figures: {asked.out}")
     return 1 if any(line.met is False for line in lines) else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.bench.start_run import lines_of
+from tests.bench.start_run import lines_of, lines_of_plain
 
 
 def test_the_median_of_this_tree_is_compared_with_the_bar_and_with_the_other_tree() -> None:
@@ -27,3 +27,18 @@ def test_cpu_seconds_are_compared_and_have_no_target() -> None:
     )
 
     assert (line.figure, line.beside, line.target) == (20.0, 30.0, None)
+
+
+def test_a_start_is_compared_with_those_of_queries_without_the_wheel() -> None:
+    here = {
+        ("direct", "first delivery"): [18.0],
+        ("tiered", "first delivery"): [22.0],
+        ("direct", "second start"): [0.9],
+    }
+    lines = lines_of_plain(here, {"plain": [20.0, 30.0, 20.0], "tuned": [10.0]})
+    assert [(line.case, line.what, line.ratio, line.met) for line in lines] == [
+        ("direct", "first delivery beside a plain query", 0.9, True),
+        ("direct", "first delivery beside a tuned query", 1.8, None),
+        ("tiered", "first delivery beside a plain query", 1.1, None),
+        ("tiered", "first delivery beside a tuned query", 2.2, None),
+    ]
