@@ -1,6 +1,7 @@
 """Writes the table of reminders.yml: five reminders due within a minute, of which one is moved and one is deleted."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from wheel_udf import build_session
 
@@ -13,7 +14,7 @@ rows = [
 columns = "schedule_id string, deliver_at timestamp, destination string, value binary"
 table = spark.createDataFrame(rows, columns).write.format("delta")
 table.option("delta.enableChangeDataFeed", "true").save("data/reminders/source")
-at = "delta.`data/reminders/source`"
+at = f"delta.`{Path('data/reminders/source').absolute()}`"  # in SQL, Delta takes only a whole path
 spark.sql(f"UPDATE {at} SET deliver_at = deliver_at + interval 20 seconds WHERE schedule_id = 'reminder-1'")
 spark.sql(f"DELETE FROM {at} WHERE schedule_id = 'reminder-2'")
 print("data/reminders/source: 4 reminders; next: wheel-udf run --config reminders.yml")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import runpy
+import subprocess
+import sys
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
@@ -54,3 +56,15 @@ def test_the_reminders_of_a_table_fire_but_for_the_deleted_one(spark: SparkSessi
     rows = spark.read.format("delta").load(f"{tmp_path}/data/reminders/sent/reminders_mail")
     found = sorted((row.schedule_id, bytes(row.value)) for row in rows.collect())
     assert found == [(f"reminder-{number}", f"hello {number}".encode()) for number in (1, 3, 4, 5)]
+
+
+def test_the_table_of_reminders_is_written_by_the_command_that_init_prints(tmp_path: Path) -> None:
+    # In a process of its own: its paths are relative, and begin where its JVM was started. SQL does not take a relative path for a table.
+    assert main(["init", "reminders", "--into", str(tmp_path)], out=io.StringIO()) == 0
+    command = [sys.executable, "reminders_sample.py"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert (ended.returncode, ended.stdout.splitlines()[-1:]) == (
+        0,
+        ["data/reminders/source: 4 reminders; next: wheel-udf run --config reminders.yml"],
+    ), ended.stderr
+    assert (tmp_path / "data" / "reminders" / "source" / "_delta_log").is_dir()
