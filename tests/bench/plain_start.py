@@ -21,7 +21,7 @@ from wheel_udf.platform.session import build_session, stop_session
 
 DONE = "first batch"
 KINDS = ("plain", "tuned")
-_SCHEMA = "schedule_id STRING, seq LONG, deliver_at TIMESTAMP, event_time TIMESTAMP, destination STRING"
+SCHEMA = "schedule_id STRING, seq LONG, deliver_at TIMESTAMP, event_time TIMESTAMP, destination STRING"
 _SHARDS = 2
 
 
@@ -57,10 +57,10 @@ def main() -> int:
     kind, folder = sys.argv[1:]
     spark = _plain() if kind == "plain" else build_session("plain start", checkpoint=folder)
     spark.conf.set("spark.sql.shuffle.partitions", _SHARDS)
-    commands = spark.readStream.schema(_SCHEMA).json(f"{folder}/in")
+    commands = spark.readStream.schema(SCHEMA).json(f"{folder}/in")
     sharded = commands.withColumn("shard", F.pmod(F.hash("schedule_id"), F.lit(_SHARDS))).groupBy("shard")
     held = sharded.applyInPandasWithState(
-        _given_back, _SCHEMA, "n LONG", "append", GroupStateTimeout.NoTimeout
+        _given_back, SCHEMA, "n LONG", "append", GroupStateTimeout.NoTimeout
     )
     writer = held.writeStream.format("delta").option("checkpointLocation", f"{folder}/checkpoint")
     writer.trigger(availableNow=True).start(f"{folder}/out").awaitTermination()

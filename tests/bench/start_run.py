@@ -67,7 +67,7 @@ Figures = dict[tuple[str, str], list[float]]
 
 
 class Job:
-    """The command ``run`` of a tree, in a process of its own; a context manager that kills all of its processes at the end."""
+    """A command, by default ``run`` of a tree, in a process of its own; a context manager that kills all of its processes at the end."""
 
     def __init__(self, tree: Path, folder: Path, command: Sequence[str] | None = None) -> None:
         self._lines: queue.Queue[tuple[float, str]] = queue.Queue()
@@ -180,12 +180,11 @@ def _commands(now: datetime) -> Iterator[str]:
 
 
 def _config(folder: Path, mode: str) -> dict[str, Any]:
-    schema = "schedule_id STRING, seq LONG, deliver_at TIMESTAMP, event_time TIMESTAMP, destination STRING"
     config = {
         "mode": mode,
         "wheel": {"tick": "1 second", "size": 20, "levels": 4, "shards": 2},
         "clock": {"kind": "processing"},
-        "source": {"format": "json", "path": f"{folder}/in", "schema": schema},
+        "source": {"format": "json", "path": f"{folder}/in", "schema": plain_start.SCHEMA},
         "destinations": {"out": {"sink": "delta", "path": f"{folder}/out", "create": True}},
         "rejects": {"sink": "delta", "path": f"{folder}/rejects", "create": True},
         "checkpoint": f"{folder}/checkpoint",

@@ -19,7 +19,7 @@ FIGURES = {
     "state rows": ("", 0),
     "state memory": ("MiB", 4),
     "state files": ("MiB", 2),
-    "checkpoint files": ("", 80),
+    "checkpoint files": ("", 30),
     "scratch files": ("", 200),
     "store files": ("", 10),
     "driver memory": ("MiB", 4),
@@ -32,7 +32,7 @@ FIGURES = {
     "JVM threads": ("", 10),
 }
 """The figures in the order of the table: unit, and the largest rise that never counts: a buffer of RocksDB, a worker more, a snapshot of the state,
-the log of read files between two of its compactions (ten batches, half of a short soak), files of shuffles between two collections."""
+files of shuffles between two collections."""
 
 PANELS = {
     "batch time, ms": ("batch", "intake batch"),
