@@ -271,11 +271,11 @@ def _leveled() -> list[Column]:
 def _rejection(given: Inputs, original: list[Input], message: Column, contract: Contract) -> list[Column]:
     """The columns of rejected rows; not computed for good rows."""
     code = F.col("_code")
-    record = record_of(original, *_NOT_RECORDED)
     if contract.max_value_bytes is not None:
         # Each copy of a row of many MiB counts: the columns of the reject keep the payload, so the record need not.
-        slim = record_of([_without_payload(each) for each in original], *_NOT_RECORDED, *_PAYLOAD)
-        record = F.when(payload_bytes(given) > contract.max_value_bytes, slim).otherwise(record)
+        is_small = payload_bytes(given) <= contract.max_value_bytes
+        original = [_with_payload(each, is_small) for each in original]
+    record = record_of(original, *_NOT_RECORDED)
     source = F.make_valid_utf8(given[SOURCE].read(read.text)) if SOURCE in given else read.null("string")
     return [
         code.alias("error_code"),
@@ -285,10 +285,14 @@ def _rejection(given: Inputs, original: list[Input], message: Column, contract: 
     ]
 
 
-def _without_payload(each: Input) -> Input:
-    """The column ``kafka`` of :mod:`wheel_udf.commands.kafka_presets` without the parts that the columns of the payload hold."""
+def _with_payload(each: Input, kept: Column) -> Input:
+    """A column with its part of the payload only where it is kept; of :mod:`wheel_udf.commands.kafka_presets` that is in the column ``kafka``."""
+    if each.name.lower() in _PAYLOAD:
+        return each._replace(column=F.when(kept, each.column))
     if each.name != "kafka" or not isinstance(each.kind, T.StructType) or "offset" not in each.kind.names:
         return each
-    kept = [field for field in each.kind if field.name not in _PAYLOAD]
-    slim = F.struct(*(each.column.getField(field.name).alias(field.name) for field in kept))
-    return each._replace(column=slim, kind=T.StructType(kept))
+    fields = (
+        (F.when(kept, part) if name in _PAYLOAD else part).alias(name)
+        for name, part in ((field.name, each.column.getField(field.name)) for field in each.kind)
+    )
+    return each._replace(column=F.struct(*fields))

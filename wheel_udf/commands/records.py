@@ -18,14 +18,36 @@ _RECORD_OPTIONS: Final = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
+_TEXTS: Final = (T.StringType, T.CharType, T.VarcharType, T.BinaryType)
 
 
 def record_of(original: list[Input], *left_out: str) -> Column:
     """The JSON of a row, as it was received."""
     kept = [each for each in original if each.name.lower() not in left_out]
-    return F.to_json(
-        F.struct(*(_recorded(each.column, each.kind).alias(each.name) for each in kept)), _RECORD_OPTIONS
-    )
+    texts = [each for each in kept if isinstance(each.kind, _TEXTS)]
+    if not texts:
+        return _json_of([_recorded(each.column, each.kind).alias(each.name) for each in kept])
+    # All texts go through one lambda: an expression for each would be most of the plan of a batch.
+    words = F.transform(F.array(*(each.column.cast("binary") for each in texts)), readable)
+    place = {each.name: at for at, each in enumerate(texts)}
+
+    def with_texts(read: Column) -> Column:
+        return _json_of(
+            [
+                (
+                    F.get(read, F.lit(place[each.name]))
+                    if each.name in place
+                    else _recorded(each.column, each.kind)
+                ).alias(each.name)
+                for each in kept
+            ]
+        )
+
+    return F.get(F.transform(F.array(words), with_texts), F.lit(0))
+
+
+def _json_of(columns: list[Column]) -> Column:
+    return F.to_json(F.struct(*columns), _RECORD_OPTIONS)
 
 
 def _recorded(column: Column, kind: T.DataType) -> Column:
@@ -35,7 +57,7 @@ def _recorded(column: Column, kind: T.DataType) -> Column:
         return F.when(column.isNotNull(), F.struct(*fields))
     if isinstance(kind, T.ArrayType) and not isinstance(kind.elementType, T.AtomicType):
         return F.transform(column, lambda each: _recorded(each, kind.elementType))
-    if not isinstance(kind, T.StringType | T.CharType | T.VarcharType | T.BinaryType):
+    if not isinstance(kind, _TEXTS):
         return column
     return readable(column.cast("binary"))
 

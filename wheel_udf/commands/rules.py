@@ -50,6 +50,8 @@ INSTANT_RULE: Final = "a timestamp, a date, or ISO 8601 text with Z, an offset, 
 _EPOCH_HINT: Final = "numbers are taken only where a preset names their unit"
 _DUE_RULE: Final = "exactly one of deliver_at and delay"
 _LONGEST_VALUE: Final = 100
+_VALUE, _PAIR_JOINT, _PAIR_END = "\x1a", "\x1f", "\x1e"
+"""Characters of the templates of messages that no rule has in it."""
 
 
 class Text(NamedTuple):
@@ -246,17 +248,28 @@ def error_message(
         "allowed": shortened(contract.destinations or ()),
         "last_level": _last_level(contract),
     }
+    templates = _PAIR_END.join(
+        f"{rule.code}{_PAIR_JOINT}{_template(texts[rule.code], named)}" for rule in rules
+    )
+    quoted = F.concat(F.lit("'"), shown(_value(code, rules), _LONGEST_VALUE), F.lit("'"))
+    # One look-up in a literal, and not a branch for each rule: Spark analyses each node at each start and plans it in each batch.
+    template = F.element_at(F.str_to_map(F.lit(templates), F.lit(_PAIR_END), F.lit(_PAIR_JOINT)), code)
+    return F.replace(template, F.lit(_VALUE), F.coalesce(quoted, F.lit("null")))
+
+
+def _template(text: Text, named: Mapping[str, object]) -> str:
+    """The message of a code, with :data:`_VALUE` where the value comes."""
+    hint = f"; hint: {text.hint}" if text.hint else ""
+    return f"{text.what}: {text.field} = {_VALUE}; rule: {text.rule.format(**named)}{hint}"
+
+
+def _value(code: Column, rules: list[Rule]) -> Column:
+    """The value that the rule of a code shows. Several rules show the same column, which comes in here once."""
+    values = {id(rule.value): rule.value for rule in rules}
     chain: Column | None = None
-    for rule in rules:
-        text = texts[rule.code]
-        after = f"; rule: {text.rule.format(**named)}" + (f"; hint: {text.hint}" if text.hint else "")
-        quoted = F.concat(F.lit("'"), shown(rule.value, _LONGEST_VALUE), F.lit("'"))
-        message = F.concat(
-            F.lit(f"{text.what}: {text.field} = "), F.coalesce(quoted, F.lit("null")), F.lit(after)
-        )
-        chain = (
-            F.when(code == rule.code, message) if chain is None else chain.when(code == rule.code, message)
-        )
+    for each, value in values.items():
+        is_shown = code.isin(*(rule.code for rule in rules if id(rule.value) == each))
+        chain = F.when(is_shown, value) if chain is None else chain.when(is_shown, value)
     assert chain is not None, "there are rules for every contract"
     return chain
 

@@ -31,7 +31,7 @@ from wheel_udf.platform import jars, java, local_mode
 from wheel_udf.platform.failures import is_jvm_end
 from wheel_udf.platform.files import local_folder
 from wheel_udf.platform.interrupts import at_end
-from wheel_udf.platform.jvm import hadoop_configuration, has_class, java_class
+from wheel_udf.platform.jvm import hadoop_configuration, has_class, java_class, keep_functions
 from wheel_udf.platform.local_mode import JVM_OPTIONS, LAUNCHER, METRICS
 from wheel_udf.platform.memory_settings import MALLOC_SETTINGS
 from wheel_udf.platform.private_api import JAVA_SIGNALS, LOADED_STATES, RUNNING_SESSION, required
@@ -79,6 +79,7 @@ def build_session(
         given["spark.master"] = master
     settings = _submitted(given) if _is_submitted() else _local(given)
     spark = _start(app_name, settings)
+    keep_functions(spark)
     if checkpoint is not None:
         use_plain_renames(spark, checkpoint)
     return spark

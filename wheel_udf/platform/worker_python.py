@@ -44,10 +44,10 @@ def require_worker_python(spark: SparkSession) -> None:
         SessionError: The program is missing, of another minor version, or lacks a module.
     """
     context = spark.sparkContext
-    conf = context.getConf()
-    if not executors_are_here(spark) or conf.get("spark.archives", None):
+    # The session's settings have those of its context, whose own are copied one by one to be read.
+    if not executors_are_here(spark) or spark.conf.get("spark.archives", None):
         return
-    reason = fault_of(context.pythonExec, conf.get("spark.executorEnv.PYTHONPATH", None))
+    reason = fault_of(context.pythonExec, spark.conf.get("spark.executorEnv.PYTHONPATH", None))
     if reason is not None:
         raise SessionError(
             f"the Python of Spark's workers {reason}",

@@ -11,9 +11,11 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pandas as pd
 import pytest
+from py4j.java_gateway import GatewayClient
 from pyspark.errors.exceptions import base
 from pyspark.sql import SparkSession, functions as F, types as T
 
@@ -101,6 +103,13 @@ def the_gateway(spark: SparkSession, _: str) -> None:
     assert java_class(spark, "java.lang.Math").max(3, 4) == 4
     assert has_class(spark, "java.util.Properties")
     assert not has_class(spark, "java.util.NoSuchProperties")
+    F.array(F.lit(1), F.col("a").isin(1, 2))
+    with mock.patch.object(
+        GatewayClient, "send_command", autospec=True, side_effect=GatewayClient.send_command
+    ) as asked:
+        F.array(F.lit(1), F.col("a").isin(1, 2))
+    reflections = [call.args[1] for call in asked.call_args_list if call.args[1].startswith("r\n")]
+    assert reflections == [], "pyspark asks again what its functions are: see keep_functions"
 
 
 @canary(api.JAVA_SESSION)
