@@ -5,7 +5,7 @@ that is no class, Java opens all jars on its class path. In a profile of a query
 ``foreachBatch`` thread. :func:`java_class` asks for a class once, by its full name, and keeps it.
 
 pyspark asks likewise for each ``F.lit``, ``F.col`` and so on: what is ``org.apache.spark.sql.functions``, what is ``lit`` of it, and then calls it.
-:func:`keep_functions` lets it keep both answers: of 3,000 questions that :func:`~wheel_udf.commands.parse.parse_commands` asked, 970 are left out.
+:func:`keep_functions` lets it keep both answers: of 2,100 questions that :func:`~wheel_udf.commands.parse.parse_commands` asks, 970 are left out.
 """
 
 from __future__ import annotations
