@@ -456,6 +456,26 @@ def test_the_first_and_the_last_instant_of_spark_pass(spark: SparkSession) -> No
     assert (beyond.deliver_at_ms, beyond.error_code) == (None, "beyond_max_delay")
 
 
+def test_one_reject_due_in_the_year_294000_made_the_whole_table_of_rejects_unreadable_from_python(
+    spark: SparkSession,
+) -> None:
+    rows = [
+        command(schedule_id="far", deliver_at="+294000-01-01T00:00:00Z", delay=None),
+        command(schedule_id="first", deliver_at="0000-01-01T00:00:00Z", delay=None),
+        command(schedule_id="too far", deliver_at="9999-12-31T23:59:59.999Z", delay=None),
+    ]
+    frame = parse_commands(frame_of(spark, rows), Contract(max_delay_ms=1_000))
+
+    found = frame.select("schedule_id", "error_code", F.timestamp_millis("deliver_at_ms")).collect()
+
+    last = datetime(9999, 12, 31, 23, 59, 59, 999_000)  # noqa: DTZ001  # as Spark gives it
+    assert sorted(map(tuple, found)) == [
+        ("far", "beyond_max_delay", None),
+        ("first", "due_too_early", None),
+        ("too far", "beyond_max_delay", last),
+    ]
+
+
 def test_a_date_that_no_timestamp_can_hold_is_rejected(spark: SparkSession) -> None:
     row = from_sql(
         spark, "'a' AS schedule_id, date_from_unix_date(2147483647) AS deliver_at, 'orders' AS destination"
