@@ -25,9 +25,7 @@ def program(folder: Path, script: str) -> str:
 def session(python: str, master: str = "local[2]", **conf: str) -> Any:
     given = {name.replace("__", "."): value for name, value in conf.items()}
     return SimpleNamespace(
-        sparkContext=SimpleNamespace(
-            master=master, pythonExec=python, getConf=lambda: SimpleNamespace(get=given.get)
-        )
+        sparkContext=SimpleNamespace(master=master, pythonExec=python), conf=SimpleNamespace(get=given.get)
     )
 
 
