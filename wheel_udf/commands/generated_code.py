@@ -10,14 +10,21 @@ interprets::
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import Column, functions as F
+
+
+def through(column: Column, use: Callable[[Column], Column]) -> Column:
+    """An expression of a column that is computed once, however often the expression names it; Spark interprets it."""
+    return F.get(F.transform(F.array(column), use), F.lit(0))
 
 
 def interpreted(column: Column, needed: Column) -> Column:
     """A long expression that few rows need, in a form that Spark interprets; null where it is not needed."""
-    return F.when(needed, F.get(F.transform(F.array(F.lit(0)), lambda _: column), F.lit(0)))
+    return F.when(needed, through(F.lit(0), lambda _: column))
 
 
 def uncompiled(column: Column) -> Column:
     """The same column, in a form that makes Spark compile its projection in pieces: slower, never too big."""
-    return F.coalesce(column, F.get(F.transform(F.array(column), lambda same: same), F.lit(0)))
+    return F.coalesce(column, through(column, lambda same: same))

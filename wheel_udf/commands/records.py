@@ -11,6 +11,7 @@ from typing import Final
 
 from pyspark.sql import Column, functions as F, types as T
 
+from wheel_udf.commands.generated_code import through
 from wheel_udf.commands.inputs import Input
 
 _RECORD_OPTIONS: Final = {
@@ -25,28 +26,18 @@ def record_of(original: list[Input], *left_out: str) -> Column:
     """The JSON of a row, as it was received."""
     kept = [each for each in original if each.name.lower() not in left_out]
     texts = [each for each in kept if isinstance(each.kind, _TEXTS)]
-    if not texts:
-        return _json_of([_recorded(each.column, each.kind).alias(each.name) for each in kept])
     # All texts go through one lambda: an expression for each would be most of the plan of a batch.
-    words = F.transform(F.array(*(each.column.cast("binary") for each in texts)), readable)
-    place = {each.name: at for at, each in enumerate(texts)}
-
-    def with_texts(read: Column) -> Column:
-        return _json_of(
-            [
-                (
-                    F.get(read, F.lit(place[each.name]))
-                    if each.name in place
-                    else _recorded(each.column, each.kind)
-                ).alias(each.name)
-                for each in kept
-            ]
-        )
-
-    return F.get(F.transform(F.array(words), with_texts), F.lit(0))
+    octets = F.array(*(each.column.cast("binary") for each in texts)).cast("array<binary>")
+    return through(F.transform(octets, readable), lambda words: _json_of(kept, texts, words))
 
 
-def _json_of(columns: list[Column]) -> Column:
+def _json_of(kept: list[Input], texts: list[Input], words: Column) -> Column:
+    """The JSON of the columns, ``words`` being what is written of the texts among them."""
+    written = {each.name: F.get(words, F.lit(at)) for at, each in enumerate(texts)}
+    columns = (
+        (written[each.name] if each.name in written else _recorded(each.column, each.kind)).alias(each.name)
+        for each in kept
+    )
     return F.to_json(F.struct(*columns), _RECORD_OPTIONS)
 
 

@@ -248,12 +248,11 @@ def error_message(
         "allowed": shortened(contract.destinations or ()),
         "last_level": _last_level(contract),
     }
-    templates = _PAIR_END.join(
-        f"{rule.code}{_PAIR_JOINT}{_template(texts[rule.code], named)}" for rule in rules
-    )
+    templates = {rule.code: _template(texts[rule.code], named) for rule in rules}
+    pairs = _PAIR_END.join(f"{name}{_PAIR_JOINT}{template}" for name, template in templates.items())
     quoted = F.concat(F.lit("'"), shown(_value(code, rules), _LONGEST_VALUE), F.lit("'"))
     # One look-up in a literal, and not a branch for each rule: Spark analyses each node at each start and plans it in each batch.
-    template = F.element_at(F.str_to_map(F.lit(templates), F.lit(_PAIR_END), F.lit(_PAIR_JOINT)), code)
+    template = F.element_at(F.str_to_map(F.lit(pairs), F.lit(_PAIR_END), F.lit(_PAIR_JOINT)), code)
     return F.replace(template, F.lit(_VALUE), F.coalesce(quoted, F.lit("null")))
 
 
@@ -265,13 +264,10 @@ def _template(text: Text, named: Mapping[str, object]) -> str:
 
 def _value(code: Column, rules: list[Rule]) -> Column:
     """The value that the rule of a code shows. Several rules show the same column, which comes in here once."""
-    values = {id(rule.value): rule.value for rule in rules}
-    chain: Column | None = None
-    for each, value in values.items():
-        is_shown = code.isin(*(rule.code for rule in rules if id(rule.value) == each))
-        chain = F.when(is_shown, value) if chain is None else chain.when(is_shown, value)
-    assert chain is not None, "there are rules for every contract"
-    return chain
+    values = {id(rule.value): rule.value for rule in rules}.values()
+    return F.coalesce(
+        *(F.when(code.isin(*(rule.code for rule in rules if rule.value is value)), value) for value in values)
+    )
 
 
 def _last_level(contract: Contract) -> str | None:

@@ -29,12 +29,7 @@ SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
 
 _PYTHON_UTILS: Final = "org.apache.spark.api.python.PythonUtils"
 
-_KEPT: Final = {
-    "org.apache.spark.sql.functions": "org.apache.spark.sql.functions",
-    "functions": "org.apache.spark.sql.functions",
-    "PythonSQLUtils": "org.apache.spark.sql.api.python.PythonSQLUtils",
-    "PythonUtils": _PYTHON_UTILS,
-}
+_COLUMN_CLASSES: Final = ("org.apache.spark.sql.functions", "functions", "PythonSQLUtils", "PythonUtils")
 """The classes that pyspark makes columns with, by the names under which it asks for them."""
 
 _known: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
@@ -102,8 +97,8 @@ def keep_functions(spark: SparkSession) -> None:
     Where a release of pyspark finds its functions in another way, this changes nothing.
     """
     machine = java_gateway(spark)
-    for asked_as, name in _KEPT.items():
-        setattr(machine, asked_as, _Kept(java_class(spark, name)))
+    for name in _COLUMN_CLASSES:
+        setattr(machine, name, _Kept(getattr(machine, name)))
 
 
 def has_class(spark: SparkSession, name: str) -> bool:
