@@ -286,10 +286,19 @@ class Life:
         assert not pending & self.cancelled
         assert fired <= self.topic.times.keys(), "counted as fired, and never arrived"
         assert self.state.in_flight <= len(pending)
-        if plan.news is not None or not self.crashes:
-            # What an earlier sender had, and this one has no room for, counts as in flight, and waits in the state.
-            given = [chunk.rows for chunk in self.state.in_flight_chunks if chunk.group != GIVEN_TO_NONE]
-            assert sum(given) <= max(self.punctual.rows, len(self.broker.unknown))
+        self.check_flight(plan)
+
+    def check_flight(self, plan: Plan) -> None:
+        """The sender keeps its room; what it has is in the state; a chunk leaves as soon as all its rows are confirmed."""
+        assert len(self.broker.unknown) <= self.sender.held[0] <= self.punctual.rows
+        given = [chunk for chunk in self.state.in_flight_chunks if chunk.group != GIVEN_TO_NONE]
+        kept = {name for chunk in given for name in chunk.table("schedule_id")["schedule_id"].to_pylist()}
+        assert self.broker.unknown.keys() <= kept
+        if plan.news is not None:
+            # Those of this batch are new; an earlier one stays for a row that the news do not say is confirmed.
+            told = plan.news.confirmed[-1]
+            stayed = [chunk for chunk in given if chunk.group < self._batch - 1]
+            assert all(chunk.group >= told.since and chunk.high_ms > told.until_ms for chunk in stayed)
 
     def end(self) -> None:
         """Time passes, the broker acknowledges everything, and batches go on until nothing is pending."""

@@ -59,6 +59,17 @@ def act(life: Life, name: str, terms: Any) -> None:
         ("repair", None),
     ],
 )
+@example(  # a chunk confirmed in part stays whole beside a new one: four rows in flight, of which the sender has three
+    ahead_ms=100,
+    rows=3,
+    some=[
+        ("batch", {"waits_ms": [], "cancels": [], "brings_news": False, "point": ""}),
+        ("batch", {"waits_ms": [1, 99, 99], "cancels": [], "brings_news": False, "point": ""}),
+        ("move", -50),
+        ("move", 100),
+        ("batch", {"waits_ms": [1], "cancels": [], "brings_news": True, "point": ""}),
+    ],
+)
 def test_nothing_is_early_or_lost_and_the_account_is_exact_over_lives_of_senders(
     ahead_ms: int, rows: int, some: list[tuple[str, Any]]
 ) -> None:
