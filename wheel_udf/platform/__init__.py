@@ -9,6 +9,7 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
       delivery   store   tiered   job   pending                        other rooms
     ---------------------------------------------------------------------------------------------------------------
       delta_log  delta_files  delta_transaction      places            Delta tables: read, follow, commit; their places
+      log_checkpoints                                                  their logs, made shorter beside the batches
       identity  lease  spark_logs  planned_settings  files  hadoop_files  checkpoints: identity, lock, planned batches
       move_marks  source_logs                                          checkpoints that move: marks, logs of sources
       chunk_files  chunk_place                                         the files of a state beside its checkpoint
@@ -114,6 +115,12 @@ names the version in which it was read. Where a class or method is missing, the 
     DeltaOperations.Delete, Optimize,       data
     CreateTable; SQLMetrics
     (delta_transaction)
+    isCheckpointNeeded, postCommitHooks of  no batch waits for a checkpoint    each hundredth batch takes 0.5 to
+    OptimisticTransaction;                  of a table's log                   2.5 s longer -> Delta writes it
+    hooks.CheckpointHook;                                                      within the commit
+    DeltaLog.checkpoint;
+    AdaptiveMetadataTableFeature
+    (log_checkpoints)
     the offsets of a Delta source           which table a checkpoint reads;    another slot store at the same
     (delta_log)                             where the wheel of an imported     path is not noticed before the
                                             tiered job begins to read its      run; no import into the tiered

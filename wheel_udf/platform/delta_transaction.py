@@ -28,7 +28,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession, types as T
 
 from wheel_udf.common import SinkError, UnsupportedVersionError
-from wheel_udf.platform import delta_public
+from wheel_udf.platform import delta_public, log_checkpoints
 from wheel_udf.platform.delta_files import File
 from wheel_udf.platform.delta_log import Snapshot, as_json, delta_class, delta_log
 from wheel_udf.platform.jvm import (
@@ -125,7 +125,7 @@ class Transaction:
         operation = self._delta("DeltaOperations$StreamingUpdate")
         noted = scala_none(self._spark) if note is None else scala_some(self._spark, note)
         described = operation(mode, app_id, batch_id, noted)
-        return int(self._transaction.commit(actions, described))
+        return self._commit(actions, described)
 
     @required(DELTA_COMMITS)
     def commit_deletion(self, files: Sequence[tuple[str, File]], *, app_id: str) -> None:
@@ -144,7 +144,7 @@ class Transaction:
         operation = self._delta("DeltaOperations$Delete")(self._seq([]))
         actions = [self._add(file.as_add(path)).remove() for path, file in files]
         mark = self._mark(app_id, int(self._transaction.readVersion()) + 1)
-        self._transaction.commit(self._seq([*actions, mark]), operation)
+        self._commit(self._seq([*actions, mark]), operation)
 
     @required(DELTA_COMMITS)
     def commit_rewrite(self, removed: Sequence[tuple[str, File]], added: NewFiles) -> None:
@@ -157,7 +157,7 @@ class Transaction:
         ]
         none, empty = scala_none(self._spark), self._seq([])
         operation = self._delta("DeltaOperations$Optimize")(empty, empty, False, none, False)  # noqa: FBT003  # as above
-        self._transaction.commit(self._seq([*new, *old]), operation)
+        self._commit(self._seq([*new, *old]), operation)
 
     @required(DELTA_COMMITS)
     def commit_creation(
@@ -172,13 +172,21 @@ class Transaction:
         self._transaction.updateMetadata(metadata, False)  # noqa: FBT003  # the session's defaults apply too
         operation = self._delta("DeltaOperations$CreateTable")
         described = operation(metadata, False, False, scala_none(self._spark))  # noqa: FBT003  # as above
-        self._transaction.commit(self._seq([]), described)
+        self._commit(self._seq([]), described)
 
     @required(DELTA_APPEND)
     def append_rows(self, frame: DataFrame, *, app_id: str, batch_id: int) -> None:
         """Writes rows and adds them to the table, with a transaction."""
         files = self._transaction.writeFiles(frame._jdf)  # noqa: SLF001
         self.commit_append(NewFiles(files, []), app_id=app_id, batch_id=batch_id)
+
+    def _commit(self, actions: Any, operation: Any) -> int:
+        """Commits; a checkpoint of the log that is due is written afterwards, and nobody waits for it."""
+        is_beside = log_checkpoints.take_out(self._spark, self._transaction)
+        version = int(self._transaction.commit(actions, operation))
+        if is_beside:
+            log_checkpoints.write_beside(self._spark, self._transaction.deltaLog())
+        return version
 
     def _mark(self, app_id: str, version: int) -> Any:
         # Without a time: a table may forget old transactions (delta.setTransactionRetentionDuration), and must not forget these.

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wheel_udf.common import SessionError, UnsupportedVersionError
-from wheel_udf.platform import jars, java, local_mode
+from wheel_udf.platform import jars, java, local_mode, log_checkpoints
 from wheel_udf.platform.failures import is_jvm_end
 from wheel_udf.platform.files import local_folder
 from wheel_udf.platform.interrupts import at_end
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
+_PATIENCE_S = 10.0
+"""How long a stop waits for what is written beside the batches, and can be done without."""
 _SETUP_HINT = "run `make setup`, or `python -m wheel_udf.platform.jars` in this environment"
 _SUBMIT_HINT = "give spark-submit --properties-file conf/spark-defaults.conf, or SPARK_CONF_DIR=conf"
 
@@ -94,6 +96,7 @@ def _stop(spark: SparkSession) -> None:
     try:
         for query in spark.streams.active:
             query.stop()
+        log_checkpoints.finish(_PATIENCE_S)
         spark.stop()
     except Exception as error:
         if not is_jvm_end(error):

@@ -20,7 +20,15 @@ from pyspark.errors.exceptions import base
 from pyspark.sql import SparkSession, functions as F, types as T
 
 from tests.unit.platform.damaged import flip
-from wheel_udf.platform import arrow_groups, delta_log, jars, private_api as api, python_sources, session
+from wheel_udf.platform import (
+    arrow_groups,
+    delta_log,
+    jars,
+    log_checkpoints,
+    private_api as api,
+    python_sources,
+    session,
+)
 from wheel_udf.platform.cached_columns import Prepared
 from wheel_udf.platform.delta_files import File, FileList, rows_of_files
 from wheel_udf.platform.delta_transaction import begin_transaction
@@ -360,6 +368,20 @@ def delta_append(spark: SparkSession, table: str) -> None:
     assert delta_log.log_snapshot(spark, table).transactions()["canary"] == 100
     with pytest.raises(Exception, match="ConcurrentTransactionException"):
         late.append_rows(spark.createDataFrame([], COLUMNS), app_id="canary", batch_id=100)
+
+
+@canary(api.DELTA_LOG_CHECKPOINTS)
+def delta_log_checkpoints(spark: SparkSession, table: str) -> None:
+    place = f"{table}-each-version"
+    begin_transaction(spark, place).commit_creation(COLUMNS, (), {"delta.checkpointInterval": "1"})
+    transaction = delta_log.delta_log(spark, place).startTransaction()
+    assert log_checkpoints.take_out(spark, transaction)
+    assert "CheckpointHook" not in transaction.postCommitHooks().toString()
+    assert append(spark, place, 1) == 1
+    log_checkpoints.finish()
+    assert [file.name for file in Path(place, "_delta_log").glob("[0-9]*.checkpoint.parquet")] == [
+        f"{1:020}.checkpoint.parquet"
+    ]
 
 
 @canary(api.DELTA_OFFSETS)
