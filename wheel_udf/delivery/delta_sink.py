@@ -23,12 +23,11 @@ from pyspark.sql import DataFrame, SparkSession, types as T
 
 from wheel_udf.common import SinkError
 from wheel_udf.delivery.destinations import FIRED, REJECT_SCHEMA, Shape, fields
-from wheel_udf.platform import append_once, delta_log as tables, has_batch, place_of
+from wheel_udf.platform import LOG_CHECKPOINT_INTERVAL, append_once, delta_log as tables, has_batch, place_of
 
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
-    # Each checkpoint of the log is a latency spike, by default in every tenth batch. With this value a new reader replays
-    # up to 100 small commits instead.
-    "delta.checkpointInterval": "100",
+    # Delta's own checkpoint of the log is a latency spike, by default in every tenth commit. After each hundredth one is written beside the batches.
+    "delta.checkpointInterval": str(LOG_CHECKPOINT_INTERVAL),
     # A commit per second makes 86,400 log files a day. A consumer may be offline for a week; the table stays readable.
     "delta.logRetentionDuration": "interval 7 days",
 }

@@ -115,11 +115,9 @@ names the version in which it was read. Where a class or method is missing, the 
     DeltaOperations.Delete, Optimize,       data
     CreateTable; SQLMetrics
     (delta_transaction)
-    isCheckpointNeeded, postCommitHooks of  no batch waits for a checkpoint    each hundredth batch takes 0.5 to
-    OptimisticTransaction;                  of a table's log                   2.5 s longer -> Delta writes it
-    hooks.CheckpointHook;                                                      within the commit
-    DeltaLog.checkpoint;
-    AdaptiveMetadataTableFeature
+    DeltaLog.checkpoint,                    no batch waits for a checkpoint    new readers replay up to 1,000
+    checkpointInterval,                     of a table's log                   commits -> Delta's own checkpoint,
+    unsafeVolatileSnapshot                                                     within each thousandth commit
     (log_checkpoints)
     the offsets of a Delta source           which table a checkpoint reads;    another slot store at the same
     (delta_log)                             where the wheel of an imported     path is not noticed before the
@@ -241,6 +239,9 @@ if TYPE_CHECKING:
         is_one_jvm as is_one_jvm,
         with_package_folder as with_package_folder,
     )
+    from wheel_udf.platform.log_checkpoints import (
+        LOG_CHECKPOINT_INTERVAL as LOG_CHECKPOINT_INTERVAL,
+    )
     from wheel_udf.platform.move_marks import (
         FORGETTING as FORGETTING,
         empty_for_import as empty_for_import,
@@ -339,6 +340,7 @@ else:
             "kafka_admin": ("TopicInfo",),
             "lease": ("Lease", "Leases"),
             "local_mode": ("executors_are_here", "is_one_jvm", "with_package_folder"),
+            "log_checkpoints": ("LOG_CHECKPOINT_INTERVAL",),
             "move_marks": (
                 "FORGETTING",
                 "empty_for_import",

@@ -63,8 +63,9 @@ class NewFiles:
 class Transaction:
     """A transaction on a table: what it has read, and one commit. Made by :func:`begin_transaction`."""
 
-    def __init__(self, spark: SparkSession, transaction: Any) -> None:
-        self._spark, self._transaction = spark, transaction
+    def __init__(self, spark: SparkSession, place: str, log: Any) -> None:
+        self._spark, self._place, self._log = spark, place, log
+        self._transaction = log.startTransaction()
 
     @property
     @required(DELTA_APPEND)
@@ -181,11 +182,8 @@ class Transaction:
         self.commit_append(NewFiles(files, []), app_id=app_id, batch_id=batch_id)
 
     def _commit(self, actions: Any, operation: Any) -> int:
-        """Commits; a checkpoint of the log that is due is written afterwards, and nobody waits for it."""
-        is_beside = log_checkpoints.take_out(self._spark, self._transaction)
         version = int(self._transaction.commit(actions, operation))
-        if is_beside:
-            log_checkpoints.write_beside(self._spark, self._transaction.deltaLog())
+        log_checkpoints.after_commit(self._spark, self._place, self._log, version)
         return version
 
     def _mark(self, app_id: str, version: int) -> Any:
@@ -218,7 +216,7 @@ def begin_transaction(spark: SparkSession, place: str) -> Transaction:
     Raises:
         UnsupportedVersionError: Delta's classes are missing.
     """
-    return Transaction(spark, delta_log(spark, place).startTransaction())
+    return Transaction(spark, place, delta_log(spark, place))
 
 
 def append_once(

@@ -242,11 +242,11 @@ DELTA_COMMITS: Final = PrivateApi(
 )
 
 DELTA_LOG_CHECKPOINTS: Final = PrivateApi(
-    name="isCheckpointNeeded, postCommitHooks of OptimisticTransaction; hooks.CheckpointHook; DeltaLog.checkpoint; AdaptiveMetadataTableFeature",
+    name="DeltaLog.checkpoint, checkpointInterval, unsafeVolatileSnapshot",
     used_in="log_checkpoints",
     why="no batch waits for a checkpoint of a table's log",
-    risk="each hundredth batch takes 0.5 to 2.5 s longer",
-    instead="Delta writes it within the commit",
+    risk="new readers replay up to 1,000 commits",
+    instead="Delta's own checkpoint, within each thousandth commit",
     read_in=DELTA,
 )
 

@@ -17,17 +17,26 @@ from wheel_udf.platform.delta_transaction import begin_transaction
 COLUMNS = T.StructType([T.StructField("id", T.StringType())])
 
 
+@pytest.fixture(autouse=True)
+def _after_each_second_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_checkpoints, "EVERY", 2)
+
+
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> str:
-    """An empty table whose log has a checkpoint at each second version."""
-    place = str(tmp_path / "table")
-    begin_transaction(spark, place).commit_creation(COLUMNS, (), {"delta.checkpointInterval": "2"})
+    """An empty table, as this package makes them."""
+    return made(spark, tmp_path, log_checkpoints.LOG_CHECKPOINT_INTERVAL)
+
+
+def made(spark: SparkSession, folder: Path, interval: int) -> str:
+    place = str(folder / "table")
+    begin_transaction(spark, place).commit_creation(COLUMNS, (), {"delta.checkpointInterval": str(interval)})
     return place
 
 
 @contextmanager
 def a_busy_worker() -> Iterator[None]:
-    """Inside, no checkpoint is written."""
+    """Inside, no checkpoint is written beside the commits."""
     free = threading.Event()
     log_checkpoints._worker.submit(free.wait)
     try:
@@ -43,9 +52,8 @@ def append(spark: SparkSession, table: str, batch_id: int) -> None:
 
 def checkpoints(table: str) -> list[int]:
     """The versions of which the log has a checkpoint."""
-    return sorted(
-        int(file.name.split(".")[0]) for file in Path(table, "_delta_log").glob("[0-9]*.checkpoint.parquet")
-    )
+    files = Path(table, "_delta_log").glob("[0-9]*.checkpoint.parquet")
+    return sorted(int(file.name.split(".")[0]) for file in files)
 
 
 def read(spark: SparkSession, table: str) -> list[str]:
@@ -53,15 +61,15 @@ def read(spark: SparkSession, table: str) -> list[str]:
 
 
 def test_a_commit_does_not_wait_for_the_checkpoint_that_is_due(spark: SparkSession, table: str) -> None:
-    append(spark, table, 1)
     with a_busy_worker():
+        append(spark, table, 1)
         append(spark, table, 2)
         append(spark, table, 3)
         assert log_snapshot(spark, table).version == 3
         assert checkpoints(table) == []
     log_checkpoints.finish()
 
-    assert checkpoints(table) == [2]
+    assert checkpoints(table) == [3], "of the table as it is when the checkpoint is written"
     assert read(spark, table) == ["row 1", "row 2", "row 3"]
 
 
@@ -71,18 +79,20 @@ def test_a_table_waits_for_one_checkpoint_at_most(spark: SparkSession, table: st
             append(spark, table, batch_id)
     log_checkpoints.finish()
 
-    assert checkpoints(table) == [2], "those of versions 4 and 6 were due while it waited"
+    assert checkpoints(table) == [6], "those of versions 2 and 4 are in it"
     append(spark, table, 7)
     append(spark, table, 8)
     log_checkpoints.finish()
-    assert checkpoints(table) == [2, 8]
+    assert checkpoints(table) == [6, 8]
     assert len(read(spark, table)) == 8
 
 
 def test_a_new_reader_begins_at_the_checkpoint(spark: SparkSession, table: str) -> None:
-    for batch_id in (1, 2, 3):
-        append(spark, table, batch_id)
+    append(spark, table, 1)
+    append(spark, table, 2)
     log_checkpoints.finish()
+    append(spark, table, 3)
+    assert checkpoints(table) == [2]
     for version in (0, 1):
         Path(table, "_delta_log", f"{version:020}.json").unlink()
     moved = f"{table}-moved"
@@ -103,7 +113,7 @@ def test_a_checkpoint_that_fails_is_said_and_the_next_one_is_written(
         log_checkpoints.finish()
     assert checkpoints(table) == []
     assert [record.message for record in caplog.records if "checkpoint" in record.message] == [
-        f"the log of file:{table} has no new checkpoint: division by zero; a later commit tries again"
+        f"the log of {table} has no new checkpoint: division by zero; a later commit tries again"
     ]
     append(spark, table, 3)
     append(spark, table, 4)
@@ -112,11 +122,13 @@ def test_a_checkpoint_that_fails_is_said_and_the_next_one_is_written(
     assert checkpoints(table) == [4]
 
 
-def test_where_delta_has_no_such_hook_it_writes_the_checkpoint_itself(
-    spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_checkpoints, "_HOOK", "org.apache.spark.sql.delta.hooks.NoSuchHook$")
+def test_a_table_with_a_short_interval_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+    table = made(spark, tmp_path, interval=2)
     with a_busy_worker():
         append(spark, table, 1)
         append(spark, table, 2)
-        assert checkpoints(table) == [2]
+        assert checkpoints(table) == [2], "written within the commit"
+        Path(table, "_delta_log", f"{2:020}.checkpoint.parquet").unlink()
+    log_checkpoints.finish()
+
+    assert checkpoints(table) == [], "not written again"
