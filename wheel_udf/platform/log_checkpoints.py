@@ -2,10 +2,10 @@
 
 Delta writes a checkpoint of a table's log within each commit whose number is a multiple of ``delta.checkpointInterval``. That commit computes the table's
 whole state, twice, by some Spark jobs: 1.5 to 3 s on 2 busy cores, for which the batch waits with all that falls due meanwhile. So the tables
-that this package creates have a long interval, :data:`LOG_CHECKPOINT_INTERVAL`, and each :data:`EVERY` commits a thread of this process writes the checkpoint::
+that this package creates have a long interval, :data:`LOG_CHECKPOINT_INTERVAL`, and each :data:`EVERY` commits a thread of its own writes the checkpoint::
 
     commit 99    nothing more
-    commit 100   the batch goes on; one thread for all tables: checkpoint, clean-up of the log
+    commit 100   the batch goes on; beside it, for one table at a time: checkpoint, clean-up of the log
     ...
     commit 1000  Delta's own, for tables that nobody here writes any more
 
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Final
 
 from wheel_udf.platform.failures import first_line, is_jvm_end
@@ -39,10 +38,11 @@ EVERY: Final = 100
 LOG_CHECKPOINT_INTERVAL: Final = 1_000
 """``delta.checkpointInterval`` of new tables."""
 
-_worker: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="wheel-log-checkpoint")
 _lock: Final = threading.Lock()
-_running: Final[dict[str, Future[None]]] = {}
-"""By table, what is to be written or is being written."""
+_turn: Final = threading.Lock()
+"""Held by the thread that writes: one at a time, so that batches keep their cores."""
+_threads: Final[dict[str, threading.Thread]] = {}
+"""By table, those that write or wait for their turn; some that have ended."""
 
 
 def after_commit(spark: SparkSession, place: str, log: Any, version: int) -> None:
@@ -57,21 +57,28 @@ def after_commit(spark: SparkSession, place: str, log: Any, version: int) -> Non
     if version == 0 or version % EVERY:
         return
     with _lock:
-        earlier = _running.get(place)
-        if earlier is None or earlier.done():
-            _running[place] = _worker.submit(_try, spark, place, log)
+        for ended in [each for each, thread in _threads.items() if not thread.is_alive()]:
+            del _threads[ended]
+        if place not in _threads:
+            # A daemon: a JVM that hangs must not keep the process.
+            _threads[place] = threading.Thread(
+                target=_try, args=(spark, place, log), name="wheel-log-checkpoint", daemon=True
+            )
+            _threads[place].start()
 
 
 def finish(timeout_s: float | None = None) -> None:
-    """Waits until what was begun is written."""
+    """Waits until what was begun is written, at most so long for each table."""
     with _lock:
-        running = list(_running.values())
-    wait(running, timeout_s)
+        threads = list(_threads.values())
+    for thread in threads:
+        thread.join(timeout_s)
 
 
 def _try(spark: SparkSession, place: str, log: Any) -> None:
     try:
-        _write(spark, log)
+        with _turn:
+            _write(spark, log)
     except Exception as fault:  # noqa: BLE001  # the table is whole without it
         if not is_jvm_end(fault):
             why = first_line(str(fault))

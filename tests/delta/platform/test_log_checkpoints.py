@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,14 +34,10 @@ def made(spark: SparkSession, folder: Path, interval: int) -> str:
 
 
 @contextmanager
-def a_busy_worker() -> Iterator[None]:
-    """Inside, no checkpoint is written beside the commits."""
-    free = threading.Event()
-    log_checkpoints._worker.submit(free.wait)
-    try:
+def another_at_work() -> Iterator[None]:
+    """Inside, a checkpoint of another table is being written."""
+    with log_checkpoints._turn:
         yield
-    finally:
-        free.set()
 
 
 def append(spark: SparkSession, table: str, batch_id: int) -> None:
@@ -61,7 +56,7 @@ def read(spark: SparkSession, table: str) -> list[str]:
 
 
 def test_a_commit_does_not_wait_for_the_checkpoint_that_is_due(spark: SparkSession, table: str) -> None:
-    with a_busy_worker():
+    with another_at_work():
         append(spark, table, 1)
         append(spark, table, 2)
         append(spark, table, 3)
@@ -74,7 +69,7 @@ def test_a_commit_does_not_wait_for_the_checkpoint_that_is_due(spark: SparkSessi
 
 
 def test_a_table_waits_for_one_checkpoint_at_most(spark: SparkSession, table: str) -> None:
-    with a_busy_worker():
+    with another_at_work():
         for batch_id in range(1, 7):
             append(spark, table, batch_id)
     log_checkpoints.finish()
@@ -124,7 +119,7 @@ def test_a_checkpoint_that_fails_is_said_and_the_next_one_is_written(
 
 def test_a_table_with_a_short_interval_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
     table = made(spark, tmp_path, interval=2)
-    with a_busy_worker():
+    with another_at_work():
         append(spark, table, 1)
         append(spark, table, 2)
         assert checkpoints(table) == [2], "written within the commit"
