@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from wheel_udf.platform.failures import first_line, is_jvm_end
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 EVERY: Final = 100
-"""After so many commits a new checkpoint is written. A new reader of a table replays at most this number of small commits."""
+"""At each multiple of it a new checkpoint is written, unless the commit is of another writer. A new reader replays about so many small commits at most."""
 
 LOG_CHECKPOINT_INTERVAL: Final = 1_000
 """``delta.checkpointInterval`` of new tables."""
@@ -68,17 +69,21 @@ def after_commit(spark: SparkSession, place: str, log: Any, version: int) -> Non
 
 
 def finish(timeout_s: float | None = None) -> None:
-    """Waits until what was begun is written, at most so long for each table."""
+    """Waits until what was begun is written, at most so long; what still waits for its turn then is given up."""
+    until_s = None if timeout_s is None else time.monotonic() + timeout_s
     with _lock:
         threads = list(_threads.values())
     for thread in threads:
-        thread.join(timeout_s)
+        thread.join(None if until_s is None else max(until_s - time.monotonic(), 0))
+    with _lock:
+        _threads.clear()
 
 
 def _try(spark: SparkSession, place: str, log: Any) -> None:
     try:
         with _turn:
-            _write(spark, log)
+            if _threads.get(place) is threading.current_thread():
+                _write(spark, log)
     except Exception as fault:  # noqa: BLE001  # the table is whole without it
         if not is_jvm_end(fault):
             why = first_line(str(fault))

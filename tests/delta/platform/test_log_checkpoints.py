@@ -117,6 +117,20 @@ def test_a_checkpoint_that_fails_is_said_and_the_next_one_is_written(
     assert checkpoints(table) == [4]
 
 
+def test_a_stop_gives_up_what_has_waited_for_its_turn_too_long(
+    spark: SparkSession, table: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with another_at_work():
+        append(spark, table, 1)
+        append(spark, table, 2)
+        (waiting,) = log_checkpoints._threads.values()
+        log_checkpoints.finish(timeout_s=0)
+    waiting.join()
+
+    assert checkpoints(table) == []
+    assert [record.message for record in caplog.records if "checkpoint" in record.message] == []
+
+
 def test_a_table_with_a_short_interval_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
     table = made(spark, tmp_path, interval=2)
     with another_at_work():
