@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from wheel_udf.platform.failures import first_line, is_jvm_end
@@ -39,11 +38,12 @@ EVERY: Final = 100
 LOG_CHECKPOINT_INTERVAL: Final = 1_000
 """``delta.checkpointInterval`` of new tables."""
 
-_lock: Final = threading.Lock()
 _turn: Final = threading.Lock()
 """Held by the thread that writes: one at a time, so that batches keep their cores."""
 _threads: Final[dict[str, threading.Thread]] = {}
-"""By table, those that write or wait for their turn; some that have ended."""
+"""By table, those that write or wait for their turn."""
+_changed: Final = threading.Condition()
+"""Held to read or change ``_threads``; told when one of them ends."""
 
 
 def after_commit(spark: SparkSession, place: str, log: Any, version: int) -> None:
@@ -57,9 +57,7 @@ def after_commit(spark: SparkSession, place: str, log: Any, version: int) -> Non
     """
     if version == 0 or version % EVERY:
         return
-    with _lock:
-        for ended in [each for each, thread in _threads.items() if not thread.is_alive()]:
-            del _threads[ended]
+    with _changed:
         if place not in _threads:
             # A daemon: a JVM that hangs must not keep the process.
             _threads[place] = threading.Thread(
@@ -70,24 +68,30 @@ def after_commit(spark: SparkSession, place: str, log: Any, version: int) -> Non
 
 def finish(timeout_s: float | None = None) -> None:
     """Waits until what was begun is written, at most so long; what still waits for its turn then is given up."""
-    until_s = None if timeout_s is None else time.monotonic() + timeout_s
-    with _lock:
-        threads = list(_threads.values())
-    for thread in threads:
-        thread.join(None if until_s is None else max(until_s - time.monotonic(), 0))
-    with _lock:
+    with _changed:
+        _changed.wait_for(lambda: not _threads, timeout_s)
         _threads.clear()
 
 
 def _try(spark: SparkSession, place: str, log: Any) -> None:
     try:
         with _turn:
-            if _threads.get(place) is threading.current_thread():
+            if _is_due(place):
                 _write(spark, log)
     except Exception as fault:  # noqa: BLE001  # the table is whole without it
         if not is_jvm_end(fault):
             why = first_line(str(fault))
             _log.warning("the log of %s has no new checkpoint: %s; a later commit tries again", place, why)
+    finally:
+        with _changed:
+            if _is_due(place):
+                del _threads[place]
+            _changed.notify_all()
+
+
+def _is_due(place: str) -> bool:
+    """Whether this thread still is the one of that table: `finish` has not given it up."""
+    return _threads.get(place) is threading.current_thread()
 
 
 @required(DELTA_LOG_CHECKPOINTS)
