@@ -23,11 +23,16 @@ from pyspark.sql import DataFrame, SparkSession, types as T
 
 from wheel_udf.common import SinkError
 from wheel_udf.delivery.destinations import FIRED, REJECT_SCHEMA, Shape, fields
-from wheel_udf.platform import LOG_CHECKPOINT_INTERVAL, append_once, delta_log as tables, has_batch, place_of
+from wheel_udf.platform import (
+    LOG_CHECKPOINT_PROPERTIES,
+    append_once,
+    delta_log as tables,
+    has_batch,
+    place_of,
+)
 
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
-    # Delta's own checkpoint of the log is a latency spike, by default in every tenth commit. After each hundredth one is written beside the batches.
-    "delta.checkpointInterval": str(LOG_CHECKPOINT_INTERVAL),
+    **LOG_CHECKPOINT_PROPERTIES,
     # A commit per second makes 86,400 log files a day. A consumer may be offline for a week; the table stays readable.
     "delta.logRetentionDuration": "interval 7 days",
 }

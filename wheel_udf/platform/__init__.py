@@ -240,7 +240,7 @@ if TYPE_CHECKING:
         with_package_folder as with_package_folder,
     )
     from wheel_udf.platform.log_checkpoints import (
-        LOG_CHECKPOINT_INTERVAL as LOG_CHECKPOINT_INTERVAL,
+        LOG_CHECKPOINT_PROPERTIES as LOG_CHECKPOINT_PROPERTIES,
     )
     from wheel_udf.platform.move_marks import (
         FORGETTING as FORGETTING,
@@ -340,7 +340,7 @@ else:
             "kafka_admin": ("TopicInfo",),
             "lease": ("Lease", "Leases"),
             "local_mode": ("executors_are_here", "is_one_jvm", "with_package_folder"),
-            "log_checkpoints": ("LOG_CHECKPOINT_INTERVAL",),
+            "log_checkpoints": ("LOG_CHECKPOINT_PROPERTIES",),
             "move_marks": (
                 "FORGETTING",
                 "empty_for_import",

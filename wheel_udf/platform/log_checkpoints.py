@@ -2,7 +2,7 @@
 
 Delta writes a checkpoint of a table's log within each commit whose number is a multiple of ``delta.checkpointInterval``. That commit computes the table's
 whole state, twice, by some Spark jobs: 1.5 to 3 s on 2 busy cores, for which the batch waits with all that falls due meanwhile. So the tables
-that this package creates have a long interval, :data:`LOG_CHECKPOINT_INTERVAL`, and each :data:`EVERY` commits a thread of its own writes the checkpoint::
+that this package creates have a long interval, :data:`LOG_CHECKPOINT_PROPERTIES`, and each :data:`EVERY` commits a thread of its own writes the checkpoint::
 
     commit 99    nothing more
     commit 100   the batch goes on; beside it, for one table at a time: checkpoint, clean-up of the log
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from wheel_udf.platform.failures import first_line, is_jvm_end
@@ -35,8 +36,8 @@ _log = logging.getLogger(__name__)
 EVERY: Final = 100
 """At each multiple of it a new checkpoint is written, unless the commit is of another writer. A new reader replays about so many small commits at most."""
 
-LOG_CHECKPOINT_INTERVAL: Final = 1_000
-"""``delta.checkpointInterval`` of new tables."""
+LOG_CHECKPOINT_PROPERTIES: Final[Mapping[str, str]] = {"delta.checkpointInterval": "1000"}
+"""What a new table is created with, for its checkpoints to be written here. Delta's default is a checkpoint within each tenth commit."""
 
 _turn: Final = threading.Lock()
 """Held by the thread that writes: one at a time, so that batches keep their cores."""
@@ -58,12 +59,18 @@ def after_commit(spark: SparkSession, place: str, log: Any, version: int) -> Non
     if version == 0 or version % EVERY:
         return
     with _changed:
-        if place not in _threads:
-            # A daemon: a JVM that hangs must not keep the process.
-            _threads[place] = threading.Thread(
-                target=_try, args=(spark, place, log), name="wheel-log-checkpoint", daemon=True
-            )
-            _threads[place].start()
+        if place in _threads:
+            return
+        # A daemon: a JVM that hangs must not keep the process.
+        thread = threading.Thread(
+            target=_try, args=(spark, place, log), name="wheel-log-checkpoint", daemon=True
+        )
+        _threads[place] = thread
+        try:
+            thread.start()
+        except RuntimeError as fault:  # the process has as many threads as it may; the batch is committed
+            del _threads[place]
+            _warn(place, fault)
 
 
 def finish(timeout_s: float | None = None) -> None:
@@ -80,13 +87,17 @@ def _try(spark: SparkSession, place: str, log: Any) -> None:
                 _write(spark, log)
     except Exception as fault:  # noqa: BLE001  # the table is whole without it
         if not is_jvm_end(fault):
-            why = first_line(str(fault))
-            _log.warning("the log of %s has no new checkpoint: %s; a later commit tries again", place, why)
+            _warn(place, fault)
     finally:
         with _changed:
             if _is_due(place):
                 del _threads[place]
             _changed.notify_all()
+
+
+def _warn(place: str, fault: Exception) -> None:
+    why = first_line(str(fault))
+    _log.warning("the log of %s has no new checkpoint: %s; a later commit tries again", place, why)
 
 
 def _is_due(place: str) -> bool:

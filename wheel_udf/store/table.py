@@ -19,7 +19,7 @@ from delta.exceptions import (
 from pyspark.sql import SparkSession, types as T
 
 from wheel_udf.common import GeometryChangedError, StoreError
-from wheel_udf.platform import LOG_CHECKPOINT_INTERVAL, begin_transaction, delta_log as tables
+from wheel_udf.platform import LOG_CHECKPOINT_PROPERTIES, begin_transaction, delta_log as tables
 from wheel_udf.store.layout import StoreLayout
 
 FORMAT_VERSION: Final = 2
@@ -65,8 +65,7 @@ _LAYOUT: Final = "wheel_udf.layout"
 _FORMAT: Final = "wheel_udf.format_version"
 _KEPT: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
-    # Delta's own checkpoint of the log is a latency spike, by default in every tenth commit. After each hundredth one is written beside the batches.
-    "delta.checkpointInterval": str(LOG_CHECKPOINT_INTERVAL),
+    **LOG_CHECKPOINT_PROPERTIES,
     # What is looked up by, and what the clock is taken from. Statistics on payloads help nobody and cost in every commit.
     "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived",
     # Files are read by their paths in places: what is in one has to be all of it.

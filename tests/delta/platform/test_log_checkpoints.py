@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,12 +25,12 @@ def _after_each_second_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> str:
     """An empty table, as this package makes them."""
-    return made(spark, tmp_path, log_checkpoints.LOG_CHECKPOINT_INTERVAL)
+    return made(spark, tmp_path, log_checkpoints.LOG_CHECKPOINT_PROPERTIES)
 
 
-def made(spark: SparkSession, folder: Path, interval: int) -> str:
+def made(spark: SparkSession, folder: Path, properties: Mapping[str, str]) -> str:
     place = str(folder / "table")
-    begin_transaction(spark, place).commit_creation(COLUMNS, (), {"delta.checkpointInterval": str(interval)})
+    begin_transaction(spark, place).commit_creation(COLUMNS, (), properties)
     return place
 
 
@@ -117,6 +118,27 @@ def test_a_checkpoint_that_fails_is_said_and_the_next_one_is_written(
     assert checkpoints(table) == [4]
 
 
+def test_a_commit_goes_on_without_a_checkpoint_when_no_thread_can_be_started(
+    spark: SparkSession, table: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    append(spark, table, 1)
+    with monkeypatch.context() as full:
+        full.setattr(log_checkpoints.threading.Thread, "start", refused)
+        append(spark, table, 2)
+    assert [record.message for record in caplog.records if "checkpoint" in record.message] == [
+        f"the log of {table} has no new checkpoint: can't start new thread; a later commit tries again"
+    ]
+    append(spark, table, 3)
+    append(spark, table, 4)
+    log_checkpoints.finish(timeout_s=60)
+
+    assert read(spark, table) == ["row 1", "row 2", "row 3", "row 4"]
+    assert checkpoints(table) == [4]
+
+
 def test_a_stop_gives_up_what_has_waited_for_its_turn_too_long(
     spark: SparkSession, table: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -132,7 +154,7 @@ def test_a_stop_gives_up_what_has_waited_for_its_turn_too_long(
 
 
 def test_a_table_with_a_short_interval_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
-    table = made(spark, tmp_path, interval=2)
+    table = made(spark, tmp_path, {"delta.checkpointInterval": "2"})
     with another_at_work():
         append(spark, table, 1)
         append(spark, table, 2)
