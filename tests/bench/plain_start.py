@@ -1,8 +1,8 @@
 """The query that a start is compared with: JSON files through a stateful Python operator into a Delta table, and no wheel.
 
-``python -m tests.bench.plain_start plain|tuned FOLDER`` reads ``FOLDER/in``, and ends after the first batch. ``plain`` is Spark as one starts it with
-pyspark and the jars of Delta alone, ``tuned`` has the session of this project, with all that makes a start shorter: what is then left of a start is
-the wheel's own part.
+``python -m tests.bench.plain_start plain|tuned FOLDER`` reads ``FOLDER/in`` each second until it is killed, and tells of its first batch; started again
+after a kill, it goes on from its checkpoint. ``plain`` is Spark as one starts it with pyspark and the jars of Delta alone, ``tuned`` has the session
+of this project, with all that makes a start shorter: what is then left of a start is the wheel's own part.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from pyspark.sql import SparkSession, functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from wheel_udf.platform.jars import jars_folder
-from wheel_udf.platform.session import build_session, stop_session
+from wheel_udf.platform.session import build_session
 
 DONE = "first batch"
 KINDS = ("plain", "tuned")
 SCHEMA = "schedule_id STRING, seq LONG, deliver_at TIMESTAMP, event_time TIMESTAMP, destination STRING"
 _SHARDS = 2
+_LOOK_S = 0.02
 
 
 def _plain() -> SparkSession:
@@ -52,8 +53,8 @@ def _given_back(_: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[
     state.update((count,))
 
 
-def main() -> int:
-    """Runs the query over what is there."""
+def main() -> None:
+    """Runs the query until it is killed."""
     kind, folder = sys.argv[1:]
     spark = _plain() if kind == "plain" else build_session("plain start", checkpoint=folder)
     spark.conf.set("spark.sql.shuffle.partitions", _SHARDS)
@@ -63,11 +64,12 @@ def main() -> int:
         _given_back, SCHEMA, "n LONG", "append", GroupStateTimeout.NoTimeout
     )
     writer = held.writeStream.format("delta").option("checkpointLocation", f"{folder}/checkpoint")
-    writer.trigger(availableNow=True).start(f"{folder}/out").awaitTermination()
+    query = writer.trigger(processingTime="1 second").start(f"{folder}/out")
+    while not any(batch.numInputRows for batch in query.recentProgress):
+        query.awaitTermination(_LOOK_S)
     print(DONE, flush=True)
-    stop_session(spark)
-    return 0
+    query.awaitTermination()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

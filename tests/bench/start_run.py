@@ -2,7 +2,7 @@
 
 ::
 
-    make bench-start                                    both modes, 3 rounds, about 6 minutes on 2 cores
+    make bench-start                                    both modes, 3 rounds, about 9 minutes on 2 cores
     make bench-start ARGS='--beside ../other --rounds 5'    this tree and another one in turn, with ratios
     make bench-start ARGS='--quick'                     one round of the direct mode: does it work?
 
@@ -14,8 +14,8 @@ Each round starts the command ``run`` on a new folder, as a user does. Commands 
 The batch of the first delivery is the first one with input; in the tiered mode an empty one comes before it.
 
 Beside it stands the first batch of a *plain* query, the same commands through a stateful Python operator into a Delta table, without the wheel and
-without what shortens a start, and of a *tuned* one, which has this project's session (:mod:`tests.bench.plain_start`). Seconds depend on the
-machine, and most of a start is Spark's own; the ratio to the plain query does not.
+without what shortens a start, and of a *tuned* one, which has this project's session (:mod:`tests.bench.plain_start`); both are killed and started
+again from their checkpoints, too. Seconds depend on the machine, and most of a start is Spark's own; the ratio to the plain query does not.
 
 An instant is that of the progress line, which the job prints when the rows are in the sink. A *second start*, while the job runs, is measured
 too: until it is refused. On a machine that does other work as well, compare the CPU seconds: those of all processes of the job up to the same
@@ -58,12 +58,12 @@ DELIVERIES = 20
 BARS = {"first delivery": 12.0, "kill to delivery": 15.0, "second start": 1.5}
 """Seconds on an idle machine of 2 cores."""
 BESIDE_PLAIN = 1.0
-"""A start of the direct mode takes at most as long as that of a plain query."""
+"""A start of the direct mode, and one after a kill, takes at most as long as that of a plain query."""
 SPARK_ALONE = "Spark alone"
 _BATCH = re.compile(r"batch +[\d,]+ \| in +[\d,]+ \| fired +([\d,]+) ")
 
 Figures = dict[tuple[str, str], list[float]]
-"""(mode, what) -> seconds of each round."""
+"""(mode or kind of query, what) -> seconds of each round."""
 
 
 class Job:
@@ -169,8 +169,8 @@ def ground(mode: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _commands(now: datetime) -> Iterator[str]:
-    for number in range(COMMANDS):
+def _commands(now: datetime, many: int = COMMANDS) -> Iterator[str]:
+    for number in range(many):
         row = {
             "schedule_id": f"c{number}",
             "deliver_at": (now + number * EVERY).isoformat(),
@@ -213,16 +213,17 @@ def one_round(tree: Path, mode: str) -> dict[str, float]:
     }
 
 
-def plain_round() -> dict[str, float]:
-    """Starts each query without the wheel; returns the seconds of each to its first batch."""
-    return {kind: _plain_s(kind) for kind in plain_start.KINDS}
-
-
-def _plain_s(kind: str) -> float:
+def plain_round(kind: str) -> dict[str, float]:
+    """Starts a query without the wheel, kills it and starts it again; returns the seconds of each to its next batch."""
     with ground("direct") as folder:
         command = [sys.executable, "-m", plain_start.__name__, kind, str(folder)]
         with Job(ROOT, folder, command) as query:
-            return query.seconds_to_line(plain_start.DONE)
+            first_s = query.seconds_to_line(plain_start.DONE)
+            query.kill()
+            (folder / "in" / "more.json").write_text("".join(_commands(datetime.now(UTC), DELIVERIES)))
+            with Job(ROOT, folder, command) as again:
+                again_s = again.seconds_to_line(plain_start.DONE)
+    return {"first delivery": first_s, "kill to delivery": again_s}
 
 
 def _refusal_s(tree: Path, folder: Path) -> float:
@@ -251,22 +252,34 @@ def lines_of(here: Figures, there: Figures) -> list[Line]:
     ]
 
 
-def lines_of_plain(here: Figures, plain: Mapping[str, Sequence[float]]) -> list[Line]:
-    """The comparisons with Spark alone."""
+def lines_of_plain(here: Figures, plain: Figures) -> list[Line]:
+    """The comparisons with Spark alone, whose figures are by the kind of its query."""
     return [
         Line(
             case=mode,
-            what=f"first delivery beside a {kind} query",
-            figure=report.median(here[mode, "first delivery"]),
+            what=f"{what} beside a {kind} query",
+            figure=report.median(here[mode, what]),
             unit="s",
             beside=report.median(seconds),
             beside_what=SPARK_ALONE,
             target=Target(at_most=BESIDE_PLAIN) if (mode, kind) == ("direct", "plain") else None,
         )
         for mode in MODES
-        if (mode, "first delivery") in here
-        for kind, seconds in plain.items()
+        for (kind, what), seconds in plain.items()
+        if (mode, what) in here
     ]
+
+
+def _note(figures: Figures, whose: str, found: Mapping[str, float], title: str) -> None:
+    """Adds what a round has found to the figures, and prints it."""
+    for what, seconds in found.items():
+        figures.setdefault((whose, what), []).append(seconds)
+    told = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in found.items())
+    print(f"{title}: {told}", flush=True)
+
+
+def _by_name(figures: Figures) -> dict[str, list[float]]:
+    return {f"{whose}, {what}": seconds for (whose, what), seconds in figures.items()}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -282,29 +295,21 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     modes = ("direct",) if asked.quick else (asked.mode,) if asked.mode else MODES
     trees: dict[Path, Figures] = {ROOT: {}} | ({asked.beside.resolve(): {}} if asked.beside else {})
-    plain: dict[str, list[float]] = {}
+    plain: Figures = {}
     for number in range(1 if asked.quick else asked.rounds):
-        for kind, taken_s in plain_round().items():
-            plain.setdefault(kind, []).append(taken_s)
-            print(f"round {number + 1}, {SPARK_ALONE}, {kind}: first batch {taken_s:.1f} s", flush=True)
+        begin = f"round {number + 1}"
+        for kind in plain_start.KINDS:
+            _note(plain, kind, plain_round(kind), f"{begin}, {SPARK_ALONE}, {kind}")
         for mode in modes:
             for tree, figures in trees.items():
-                found = one_round(tree, mode)
-                for what, seconds in found.items():
-                    figures.setdefault((mode, what), []).append(seconds)
-                told = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in found.items())
-                print(
-                    f"round {number + 1}, {mode}, {'this tree' if tree == ROOT else 'beside'}: {told}",
-                    flush=True,
-                )
+                whose = "this tree" if tree == ROOT else "beside"
+                _note(figures, mode, one_round(tree, mode), f"{begin}, {mode}, {whose}")
     here, *others = trees.values()
     lines = lines_of(here, others[0] if others else {}) + lines_of_plain(here, plain)
-    rounds = [
-        {f"{mode}, {what}": seconds for (mode, what), seconds in each.items()} for each in trees.values()
-    ]
+    rounds, alone = [_by_name(each) for each in trees.values()], _by_name(plain)
     report.write_json(
         asked.out,
-        report.document(lines, {"about": {"cores": os.cpu_count()}, "rounds": rounds, SPARK_ALONE: plain}),
+        report.document(lines, {"about": {"cores": os.cpu_count()}, "rounds": rounds, SPARK_ALONE: alone}),
     )
     print(f"\n{report.table(lines)}\n\nall figures: {asked.out}")
     return 1 if any(line.met is False for line in lines) else 0

@@ -115,10 +115,9 @@ names the version in which it was read. Where a class or method is missing, the 
     DeltaOperations.Delete, Optimize,       data
     CreateTable; SQLMetrics
     (delta_transaction)
-    DeltaLog.checkpoint,                    no batch waits for a checkpoint    new readers replay up to 1,000
-    checkpointInterval,                     of a table's log                   commits -> Delta's own checkpoint,
-    unsafeVolatileSnapshot                                                     within each thousandth commit
-    (log_checkpoints)
+    DeltaLog.checkpointInterval,            no batch waits for a checkpoint    new readers replay up to 1,000
+    doLogCleanup, unsafeVolatileSnapshot    of a table's log                   commits -> Delta's own checkpoint,
+    (log_checkpoints)                                                          within each thousandth commit
     the offsets of a Delta source           which table a checkpoint reads;    another slot store at the same
     (delta_log)                             where the wheel of an imported     path is not noticed before the
                                             tiered job begins to read its      run; no import into the tiered

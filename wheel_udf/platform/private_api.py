@@ -242,7 +242,7 @@ DELTA_COMMITS: Final = PrivateApi(
 )
 
 DELTA_LOG_CHECKPOINTS: Final = PrivateApi(
-    name="DeltaLog.checkpoint, checkpointInterval, unsafeVolatileSnapshot",
+    name="DeltaLog.checkpointInterval, doLogCleanup, unsafeVolatileSnapshot",
     used_in="log_checkpoints",
     why="no batch waits for a checkpoint of a table's log",
     risk="new readers replay up to 1,000 commits",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -103,7 +104,7 @@ def test_a_checkpoint_that_fails_is_said_and_the_next_one_is_written(
     spark: SparkSession, table: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(log_checkpoints, "scala_none", lambda _: 1 / 0)
+        broken.setattr(log_checkpoints, "hadoop_configuration", lambda _: 1 / 0)
         append(spark, table, 1)
         append(spark, table, 2)
         log_checkpoints.finish()
@@ -151,6 +152,25 @@ def test_a_stop_gives_up_what_has_waited_for_its_turn_too_long(
 
     assert checkpoints(table) == []
     assert [record.message for record in caplog.records if "checkpoint" in record.message] == []
+
+
+def test_what_has_expired_is_deleted_from_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    for_a_week = {"delta.logRetentionDuration": "interval 7 days"}
+    table = made(spark, tmp_path, {**log_checkpoints.LOG_CHECKPOINT_PROPERTIES, **for_a_week})
+    log = Path(table, "_delta_log")
+    for batch_id in range(1, 5):
+        append(spark, table, batch_id)
+        log_checkpoints.finish()
+    for minute, file in enumerate(sorted(log.glob("0*"))):
+        os.utime(file, times=(60 * minute, 60 * minute))  # in 1970
+    append(spark, table, 5)
+    append(spark, table, 6)
+    log_checkpoints.finish()
+
+    assert checkpoints(table) == [4, 6]
+    for kind in ("json", "crc"):
+        assert sorted(file.name for file in log.glob(f"0*.{kind}")) == [f"{n:020}.{kind}" for n in (4, 5, 6)]
+    assert len(read(spark, table)) == 6
 
 
 def test_a_table_with_a_short_interval_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from wheel_udf.common.errors import GeometryChangedError, StoreError, StoreMovedError
-from wheel_udf.platform import Transaction, delta_files, delta_log as tables
+from wheel_udf.platform import Transaction, delta_files, delta_log as tables, log_checkpoints
 from wheel_udf.store import table as store_table
 from wheel_udf.store.head import CURSOR, Appended, Head
 from wheel_udf.store.layout import StoreLayout
@@ -400,6 +400,32 @@ def test_partitions_are_read_in_full_again_where_the_log_has_been_cleaned_up(
         Path(store.path, "_delta_log", f"{version:020}.json").unlink()
 
     assert [(p.slot, p.files, p.rows) for p in store.partitions()] == [(190, 3, 3)]
+
+
+def test_a_store_is_the_same_to_a_reader_that_begins_at_a_checkpoint_of_its_log(
+    spark: SparkSession,
+    store: SlotStore,
+    tmp_path: Path,
+    frame: Callable[..., DataFrame],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_checkpoints, "EVERY", 3)
+    store.append(frame(row(2, 190, "a"), row(2, -3, "b")), app_id="i", batch_id=7, cursor_ms=HOUR, clock_ms=5)
+    store.append(frame(row(0, 180, "c"), row(2, -3, "d")), app_id="i", batch_id=8)
+    store.drop([(2, 190)])
+    log_checkpoints.finish()
+    store.append(frame(row(3, 10, "e")), app_id="j", batch_id=0)
+    partitions, head = store.partitions(), store.head()
+    moved = Path(store.path).rename(tmp_path / "moved")
+    for file in (f"{version:020}.{kind}" for version in range(4) for kind in ("json", "crc")):
+        (moved / "_delta_log" / file).unlink()
+
+    again = SlotStore.open(spark, str(moved), LAYOUT, create=False)
+
+    assert (again.partitions(), again.head()) == (partitions, head)
+    assert ids(again.rows()) == ["b", "c", "d", "e"]
+    again.append(frame(row(0, 180, "twice")), app_id="i", batch_id=8)
+    assert again.head() == head
 
 
 @pytest.mark.usefixtures("any_way")

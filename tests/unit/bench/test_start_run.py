@@ -29,15 +29,22 @@ def test_cpu_seconds_are_compared_and_have_no_target() -> None:
     assert (line.figure, line.beside, line.target) == (20.0, 30.0, None)
 
 
-def test_a_start_is_compared_with_those_of_queries_without_the_wheel() -> None:
+def test_a_start_and_one_after_a_kill_are_compared_with_those_of_queries_without_the_wheel() -> None:
     here = {
         ("direct", "first delivery"): [18.0],
-        ("tiered", "first delivery"): [22.0],
+        ("direct", "kill to delivery"): [15.0],
         ("direct", "second start"): [0.9],
+        ("tiered", "first delivery"): [22.0],
     }
-    lines = lines_of_plain(here, {"plain": [20.0, 30.0, 20.0], "tuned": [10.0]})
+    plain = {
+        ("plain", "first delivery"): [20.0, 30.0, 20.0],
+        ("plain", "kill to delivery"): [12.0],
+        ("tuned", "first delivery"): [10.0],
+    }
+    lines = lines_of_plain(here, plain)
     assert [(line.case, line.what, line.ratio, line.met) for line in lines] == [
         ("direct", "first delivery beside a plain query", 0.9, True),
+        ("direct", "kill to delivery beside a plain query", 1.25, False),
         ("direct", "first delivery beside a tuned query", 1.8, None),
         ("tiered", "first delivery beside a plain query", 1.1, None),
         ("tiered", "first delivery beside a tuned query", 2.2, None),
