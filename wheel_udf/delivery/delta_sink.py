@@ -24,19 +24,18 @@ from pyspark.sql import DataFrame, SparkSession, types as T
 from wheel_udf.common import SinkError
 from wheel_udf.delivery.destinations import FIRED, REJECT_SCHEMA, Shape, fields
 from wheel_udf.platform import (
-    LOG_CHECKPOINT_PROPERTIES,
     append_once,
     delta_log as tables,
     has_batch,
+    log_checkpoint_properties,
     place_of,
 )
 
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
-    **LOG_CHECKPOINT_PROPERTIES,
     # A commit per second makes 86,400 log files a day. A consumer may be offline for a week; the table stays readable.
     "delta.logRetentionDuration": "interval 7 days",
 }
-"""Properties of the tables that are created here; existing tables are not changed."""
+"""Properties of the tables that are created here, beside those for checkpoints of their logs; existing tables are not changed."""
 
 # Only columns that are searched have statistics; those on payloads would cost time in every commit.
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
@@ -104,7 +103,8 @@ class DeltaSink:
             else:
                 transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
                 statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
-                options = {**transaction, **TABLE_PROPERTIES, _STATISTICS: statistics}
+                properties = {**TABLE_PROPERTIES, **log_checkpoint_properties(frame.sparkSession)}
+                options = {**transaction, **properties, _STATISTICS: statistics}
                 frame.write.format("delta").mode("append").options(**options).save(place)
         except Exception:
             self._forget(place)

@@ -115,9 +115,10 @@ names the version in which it was read. Where a class or method is missing, the 
     DeltaOperations.Delete, Optimize,       data
     CreateTable; SQLMetrics
     (delta_transaction)
-    DeltaLog.checkpointInterval,            no batch waits for a checkpoint    new readers replay up to 1,000
-    doLogCleanup, unsafeVolatileSnapshot    of a table's log                   commits -> Delta's own checkpoint,
-    (log_checkpoints)                                                          within each thousandth commit
+    DeltaLog.checkpointInterval,            no batch waits for a checkpoint    new readers replay up to 10,000
+    doLogCleanup, newDeltaHadoopConf,       of a table's log                   commits -> Delta's own checkpoint,
+    unsafeVolatileSnapshot                                                     within each 10,000th commit
+    (log_checkpoints)
     the offsets of a Delta source           which table a checkpoint reads;    another slot store at the same
     (delta_log)                             where the wheel of an imported     path is not noticed before the
                                             tiered job begins to read its      run; no import into the tiered
@@ -239,7 +240,7 @@ if TYPE_CHECKING:
         with_package_folder as with_package_folder,
     )
     from wheel_udf.platform.log_checkpoints import (
-        LOG_CHECKPOINT_PROPERTIES as LOG_CHECKPOINT_PROPERTIES,
+        log_checkpoint_properties as log_checkpoint_properties,
     )
     from wheel_udf.platform.move_marks import (
         FORGETTING as FORGETTING,
@@ -339,7 +340,7 @@ else:
             "kafka_admin": ("TopicInfo",),
             "lease": ("Lease", "Leases"),
             "local_mode": ("executors_are_here", "is_one_jvm", "with_package_folder"),
-            "log_checkpoints": ("LOG_CHECKPOINT_PROPERTIES",),
+            "log_checkpoints": ("log_checkpoint_properties",),
             "move_marks": (
                 "FORGETTING",
                 "empty_for_import",

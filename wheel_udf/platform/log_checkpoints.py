@@ -2,12 +2,12 @@
 
 Delta writes a checkpoint of a table's log within each commit whose number is a multiple of ``delta.checkpointInterval``. That commit computes the table's
 whole state by five Spark jobs: 1.5 to 3 s on 2 busy cores, for which the batch waits with all that falls due meanwhile. So the tables
-that this package creates have a long interval, :data:`LOG_CHECKPOINT_PROPERTIES`, and each :data:`EVERY` commits a thread of its own writes the checkpoint::
+that this package creates have a long interval, :data:`INTERVAL`, and each :data:`EVERY` commits a thread of its own writes the checkpoint::
 
     commit 99    nothing more
     commit 100   the batch goes on; beside it, for one table at a time: checkpoint, clean-up of the log
     ...
-    commit 1000  Delta's own, for tables that nobody here writes any more
+    commit 10000 Delta's own, for tables that nobody here writes any more
 
 The thread has it written by Delta Kernel, Delta's library without Spark, and lets Delta delete what has expired. After 100 commits each, in one session on 2
 cores, CPU seconds of the JVM::
@@ -31,11 +31,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from wheel_udf.platform.failures import first_line, is_jvm_end
-from wheel_udf.platform.jvm import hadoop_configuration, java_class, scala_none
+from wheel_udf.platform.jvm import has_class, java_class, scala_none
 from wheel_udf.platform.private_api import DELTA_LOG_CHECKPOINTS, required
 
 if TYPE_CHECKING:
@@ -46,8 +45,10 @@ _log = logging.getLogger(__name__)
 EVERY: Final = 100
 """At each multiple of it a new checkpoint is written, unless the commit is of another writer. A new reader replays about so many small commits at most."""
 
-LOG_CHECKPOINT_PROPERTIES: Final[Mapping[str, str]] = {"delta.checkpointInterval": "1000"}
-"""What a new table is created with, for its checkpoints to be written here. Delta's default is a checkpoint within each tenth commit."""
+INTERVAL: Final = 10_000
+"""``delta.checkpointInterval`` of new tables. Delta's default is 10."""
+
+_ENGINES: Final = "io.delta.kernel.defaults.engine.DefaultEngine"
 
 _turn: Final = threading.Lock()
 """Held by the thread that writes: one at a time, so that batches keep their cores."""
@@ -55,6 +56,11 @@ _threads: Final[dict[str, threading.Thread]] = {}
 """By table, those that write or wait for their turn."""
 _changed: Final = threading.Condition()
 """Held to read or change ``_threads``; told when one of them ends."""
+
+
+def log_checkpoint_properties(spark: SparkSession) -> dict[str, str]:
+    """What a new table is created with, for the checkpoints of its log to be written here; nothing where the JVM has no Delta Kernel."""
+    return {"delta.checkpointInterval": str(INTERVAL)} if has_class(spark, _ENGINES) else {}
 
 
 def after_commit(spark: SparkSession, place: str, log: Any, version: int) -> None:
@@ -121,9 +127,7 @@ def _write(spark: SparkSession, log: Any) -> None:
     version, interval = int(table.version()), int(log.checkpointInterval(table.metadata()))
     if interval <= EVERY or version % interval == 0:
         return  # Delta's own
-    engine = java_class(spark, "io.delta.kernel.defaults.engine.DefaultEngine").create(
-        hadoop_configuration(spark)
-    )
+    engine = java_class(spark, _ENGINES).create(log.newDeltaHadoopConf())
     kernel = java_class(spark, "io.delta.kernel.Table").forPath(engine, log.dataPath().toString())
     kernel.checkpoint(engine, version)
     # Kernel would leave the checksums of commits.

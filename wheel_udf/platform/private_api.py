@@ -242,11 +242,11 @@ DELTA_COMMITS: Final = PrivateApi(
 )
 
 DELTA_LOG_CHECKPOINTS: Final = PrivateApi(
-    name="DeltaLog.checkpointInterval, doLogCleanup, unsafeVolatileSnapshot",
+    name="DeltaLog.checkpointInterval, doLogCleanup, newDeltaHadoopConf, unsafeVolatileSnapshot",
     used_in="log_checkpoints",
     why="no batch waits for a checkpoint of a table's log",
-    risk="new readers replay up to 1,000 commits",
-    instead="Delta's own checkpoint, within each thousandth commit",
+    risk="new readers replay up to 10,000 commits",
+    instead="Delta's own checkpoint, within each 10,000th commit",
     read_in=DELTA,
 )
 

@@ -19,7 +19,7 @@ from delta.exceptions import (
 from pyspark.sql import SparkSession, types as T
 
 from wheel_udf.common import GeometryChangedError, StoreError
-from wheel_udf.platform import LOG_CHECKPOINT_PROPERTIES, begin_transaction, delta_log as tables
+from wheel_udf.platform import begin_transaction, delta_log as tables, log_checkpoint_properties
 from wheel_udf.store.layout import StoreLayout
 
 FORMAT_VERSION: Final = 2
@@ -65,13 +65,12 @@ _LAYOUT: Final = "wheel_udf.layout"
 _FORMAT: Final = "wheel_udf.format_version"
 _KEPT: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
-    **LOG_CHECKPOINT_PROPERTIES,
     # What is looked up by, and what the clock is taken from. Statistics on payloads help nobody and cost in every commit.
     "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived",
     # Files are read by their paths in places: what is in one has to be all of it.
     "delta.enableDeletionVectors": "false",
 }
-"""Properties of a new table, beside its layout, its format version and how long it keeps what is dropped."""
+"""Properties of a new table, beside its layout, its format version, how long it keeps what is dropped, and those for checkpoints of its log."""
 
 DEFAULT_KEEP_MS: Final = 86_400_000
 
@@ -162,7 +161,7 @@ def _create(spark: SparkSession, path: str, layout: StoreLayout, keep_ms: int) -
     transaction = begin_transaction(spark, path)
     if transaction.before.version >= 0:
         return
-    properties = _properties(layout, keep_ms)
+    properties = {**log_checkpoint_properties(spark), **_properties(layout, keep_ms)}
     # Of two creations at a time one gets a conflict; a table is there either way, and is checked next.
     with suppress(*_OTHER_CREATION):
         transaction.commit_creation(STORE_SCHEMA, PARTITIONED_BY, properties)

@@ -157,7 +157,7 @@ def test_the_data_the_transaction_and_the_new_table_are_one_commit(batches: Batc
     kinds = {kind: action[kind] for action in actions for kind in action}
     assert kinds.keys() >= {"txn", "metaData", "add"}
     assert (kinds["txn"]["appId"], kinds["txn"]["version"]) == (APP, 7)
-    assert kinds["metaData"]["configuration"]["delta.checkpointInterval"] == "1000"
+    assert kinds["metaData"]["configuration"]["delta.checkpointInterval"] == "10000"
     assert "value" not in json.loads(kinds["add"]["stats"])["minValues"]
 
 
@@ -385,7 +385,7 @@ def test_what_a_killed_first_write_left_does_not_keep_the_table_from_being_made(
     assert ids(spark, tmp_path / "tables/EWR") == ["a"]
     assert (
         commits(tmp_path / "tables/EWR")[0][1]["metaData"]["configuration"]["delta.checkpointInterval"]
-        == "1000"
+        == "10000"
     )
 
 

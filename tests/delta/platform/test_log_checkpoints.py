@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession, types as T
 
-from wheel_udf.platform import append_once, log_checkpoints
+from wheel_udf.platform import append_once, log_checkpoint_properties, log_checkpoints
 from wheel_udf.platform.delta_log import log_snapshot
 from wheel_udf.platform.delta_transaction import begin_transaction
 
@@ -26,7 +26,7 @@ def _after_each_second_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> str:
     """An empty table, as this package makes them."""
-    return made(spark, tmp_path, log_checkpoints.LOG_CHECKPOINT_PROPERTIES)
+    return made(spark, tmp_path, log_checkpoint_properties(spark))
 
 
 def made(spark: SparkSession, folder: Path, properties: Mapping[str, str]) -> str:
@@ -104,7 +104,7 @@ def test_a_checkpoint_that_fails_is_said_and_the_next_one_is_written(
     spark: SparkSession, table: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(log_checkpoints, "hadoop_configuration", lambda _: 1 / 0)
+        broken.setattr(log_checkpoints, "java_class", lambda *_: 1 / 0)
         append(spark, table, 1)
         append(spark, table, 2)
         log_checkpoints.finish()
@@ -156,7 +156,7 @@ def test_a_stop_gives_up_what_has_waited_for_its_turn_too_long(
 
 def test_what_has_expired_is_deleted_from_the_log(spark: SparkSession, tmp_path: Path) -> None:
     for_a_week = {"delta.logRetentionDuration": "interval 7 days"}
-    table = made(spark, tmp_path, {**log_checkpoints.LOG_CHECKPOINT_PROPERTIES, **for_a_week})
+    table = made(spark, tmp_path, {**log_checkpoint_properties(spark), **for_a_week})
     log = Path(table, "_delta_log")
     for batch_id in range(1, 5):
         append(spark, table, batch_id)
@@ -183,3 +183,13 @@ def test_a_table_with_a_short_interval_is_left_to_delta(spark: SparkSession, tmp
     log_checkpoints.finish()
 
     assert checkpoints(table) == [], "not written again"
+
+
+def test_where_the_jvm_has_no_delta_kernel_new_tables_are_left_to_delta(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert log_checkpoint_properties(spark) == {"delta.checkpointInterval": "10000"}
+
+    monkeypatch.setattr(log_checkpoints, "_ENGINES", "io.delta.kernel.missing.Engine")
+
+    assert log_checkpoint_properties(spark) == {}
