@@ -139,6 +139,7 @@ def installed() -> Iterator[None]:
             f"{tiered}.keeper.stored_rows": tier_rows.stored_rows,
             f"{tiered}.keeper.F": Columns,
             f"{tiered}.keeper._INBOX_FILES": 2,
+            f"{tiered}.keeper._NEAR_FILES": 2,
             f"{tiered}.keeper._JOINED_FILES": 2,
             f"{tiered}.hand_over.prepare": tier_rows.prepare,
             f"{tiered}.hand_over.news_since": tier_rows.news_since,

@@ -16,7 +16,7 @@ code; no row is dropped, and no data raises an error. All in the JVM: no UDF, no
 
 Other files: ``contract`` (limits and allow-list), ``records`` (the original row of a reject as JSON),
 ``tier_columns`` (level, slot and delay level of a due time as Column), ``generated_code`` (keeps Spark's
-generated methods small enough to be compiled).
+generated methods small enough to be compiled, and the same in each batch).
 
 May import: the rooms ``common``, ``wheel`` and ``purgatory``; pyspark.
 """
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
         PRESETS as PRESETS,
         Contract as Contract,
         shortened as shortened,
+    )
+    from wheel_udf.commands.generated_code import (
+        of_batch as of_batch,
     )
     from wheel_udf.commands.inputs import (
         meant as meant,
@@ -83,6 +86,7 @@ else:
                 "PRESETS",
                 "shortened",
             ),
+            "generated_code": ("of_batch",),
             "inputs": ("meant",),
             "kafka_presets": ("kafka_commands",),
             "operations": ("RECORD", "parse_events", "parse_operations"),

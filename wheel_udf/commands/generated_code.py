@@ -1,11 +1,12 @@
-"""Keeps the code that Spark generates small enough for Java's just-in-time compiler.
+"""Keeps the code that Spark generates small enough for Java's just-in-time compiler, and the same from batch to batch.
 
 Spark compiles a projection to one method, and the just-in-time compiler leaves a method of more than 8,000
-bytes uncompiled: measured, every row then took five times as long. Two remedies, both by a lambda, which Spark
-interprets::
+bytes uncompiled: measured, every row then took five times as long. Code that differs from that of the batch before, if only
+by a number, is compiled anew and runs cold. Remedies, all by a lambda, which Spark interprets::
 
     interpreted(column, needed)    a long expression that few rows need: error messages, records of rejects
     uncompiled(column)             splits the projection of a wide frame into several methods
+    of_batch(column)               a value that is the same in all rows of a batch, and another one in the next batch
 """
 
 from __future__ import annotations
@@ -28,3 +29,14 @@ def interpreted(column: Column, needed: Column) -> Column:
 def uncompiled(column: Column) -> Column:
     """The same column, in a form that makes Spark compile its projection in pieces: slower, never too big."""
     return F.coalesce(column, through(column, lambda same: same))
+
+
+def of_batch(column: Column) -> Column:
+    """A value that is the same in all rows of a batch, such as its number, in a form that keeps it out of the generated code.
+
+    The number of the partition (shifted, it is 0) is not deterministic, so the optimizer makes no copies of the
+    expression: it is evaluated once for each row.
+    """
+    return F.get(
+        F.transform(F.array(F.lit(0)), lambda _: column), F.shiftrightunsigned(F.spark_partition_id(), 31)
+    )

@@ -17,6 +17,7 @@ from typing import Final
 
 from pyspark.sql import Column, functions as F, types as T
 
+from wheel_udf.commands.generated_code import of_batch
 from wheel_udf.common import BLANKS
 
 HEADERS: Final = "array<struct<key:string,value:binary>>"
@@ -37,14 +38,8 @@ def null(kind: str) -> Column:
 def batch_ms() -> Column:
     """The time of the batch (UTC epoch ms). In a stream Spark journals it before the batch runs, so a replay
     reads the same.
-
-    Spark writes the time into the code that it generates, so code with a time in it is compiled anew for
-    every batch and runs cold. A lambda is interpreted, so the time is not part of generated code. The number
-    of the partition (shifted, it is 0) is not deterministic, so the optimizer makes no copies of the
-    expression: it is evaluated once for each row.
     """
-    once = F.transform(F.array(F.lit(0)), lambda _: F.unix_millis(F.current_timestamp()))
-    return F.get(once, F.shiftrightunsigned(F.spark_partition_id(), 31))
+    return of_batch(F.unix_millis(F.current_timestamp()))
 
 
 def text(column: Column, kind: T.DataType) -> Column:

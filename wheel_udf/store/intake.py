@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, functions as F
 
+from wheel_udf.commands import of_batch
 from wheel_udf.store.layout import INBOX, NEAR, StoreLayout
 from wheel_udf.store.table import STORE_SCHEMA
 from wheel_udf.wheel import CANCEL, COMMAND, FAR
@@ -102,7 +103,7 @@ def stored_rows(
         "source": F.col("source"),
         "reject": F.when(~good, F.to_json(F.struct(*_REASON))),
         "event_time_ms": F.when(good & here, F.col("event_time_ms")),
-        "arrived": F.lit(arrived).cast("long"),
+        "arrived": of_batch(F.lit(arrived).cast("long")),
     }
     return placed.select(*(columns[name].alias(name) for name in STORE_SCHEMA.names))
 

@@ -103,6 +103,7 @@ def test_small_batches_wait_in_one_file_each_and_are_placed_together_unseen_by_t
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_keeper, "_INBOX_FILES", 2)
+    monkeypatch.setattr(store_keeper, "_NEAR_FILES", 2)
     monkeypatch.setattr(store_keeper, "_JOINED_FILES", 2)
     world.take_in(("first", "schedule", 1, 100))
     assert world.keeper.tidy() == 0
@@ -134,10 +135,30 @@ def test_small_batches_wait_in_one_file_each_and_are_placed_together_unseen_by_t
     assert world.rows() == before
 
 
+def test_a_near_window_is_joined_at_more_files_while_batches_still_add_to_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_keeper, "_NEAR_FILES", 4)
+    monkeypatch.setattr(store_keeper, "_JOINED_FILES", 3)
+    for number in range(3):
+        world.take_in((f"a{number}", "schedule", 1, number))
+    assert sum(world.keeper.compact()) == 0
+
+    # Two windows later the earliest near rows go to the window after this one.
+    assert world.keeper.step(at_ms(40)) is not None
+    assert list(world.keeper.compact()) == [3]
+    for number in range(3, 6):
+        world.take_in((f"a{number}", "schedule", 1, number))
+    assert sum(world.keeper.compact()) == 0
+    world.take_in(("a6", "schedule", 1, 6))
+    assert list(world.keeper.compact()) == [4]
+
+
 def test_a_hand_over_comes_between_two_partitions_whose_files_are_joined(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_keeper, "_INBOX_FILES", 2)
+    monkeypatch.setattr(store_keeper, "_NEAR_FILES", 2)
     monkeypatch.setattr(store_keeper, "_JOINED_FILES", 2)
     world.take_in(("first", "schedule", 1, 1), ("b", "schedule", 1, 9_000), ("due", "schedule", 1, 30))
     world.keeper._empty_inbox()

@@ -13,6 +13,7 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 
 from tests.spark.commands.test_kafka_presets import SCHEMA as RECORDS
+from tests.spark.generated import generated_code
 from tests.unit.common.test_durations import BAD, GOOD
 from wheel_udf.commands.contract import PRESETS
 from wheel_udf.commands.kafka_presets import kafka_commands
@@ -1115,11 +1116,6 @@ def test_records_of_kafka_were_interpreted_because_their_preset_made_the_method_
 
 
 # What Spark makes of it
-
-
-def generated_code(frame: DataFrame) -> list[str]:
-    stages = frame._jdf.queryExecution().debug().codegenToSeq()
-    return [stages.apply(number)._2() for number in range(stages.size())]
 
 
 def test_the_time_of_a_batch_was_part_of_the_code_so_that_every_batch_was_compiled_anew(
