@@ -38,6 +38,8 @@ Lost, each without a gain beyond the noise:
 * a local file system that starts no process (``com.globalmentor:hadoop-bare-naked-local-fs``). Hadoop's own, without its native library, starts ``chmod``
   for each file that it makes, 5 ms each; but ``tests/delta/tiered/test_limits.py``, with 628 of them, takes 137 CPU seconds instead of 140, and that
   library takes a folder behind a symbolic link for a file;
+* Spark's fair scheduler, with the intake and the keeper of the tiered mode in a pool of their own: the wheel's batches take as long (five turns of a minute
+  in one session, every other one with the pool);
 * a lower priority of C2's thread (``nice``): 23 instead of 30 CPU seconds up to the first batch, but it cannot be raised again, and starves under load;
 * workers forked from a process that has imported pandas, 0.4 s less each: the import starts a thread of Arrow, and such a process cannot be forked safely.
 
