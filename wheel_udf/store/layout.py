@@ -261,11 +261,12 @@ class StoreLayout:
         times create no partitions of their own.
         """
         if level == NEAR:
-            return max(due_ms // self.window_ms, self._first_near_slot(cursor_ms))
+            return max(due_ms // self.window_ms, self.first_near_slot(cursor_ms))
         self._require_far(level)
         return due_ms // self.width_ms(level)
 
-    def _first_near_slot(self, cursor_ms: int) -> int:
+    def first_near_slot(self, cursor_ms: int) -> int:
+        """Returns the earliest near window that rows are placed in at a cursor."""
         # Two windows back: the clock stands in one of the two before the cursor.
         return max(int(cursor_ms) - 2 * self.window_ms, INT64_MIN) // self.window_ms
 
@@ -288,7 +289,7 @@ class StoreLayout:
         of_partitions = geometry.levels_of(self._partitions, due_ms, cursor_ms)
         near = due_ms < cursor_ms
         slots = geometry.slots_of(self._partitions, np.where(near, np.int32(1), of_partitions), due_ms)
-        slots[near] = np.maximum(slots[near], self._first_near_slot(cursor_ms))
+        slots[near] = np.maximum(slots[near], self.first_near_slot(cursor_ms))
         levels = np.where(near, np.int32(NEAR), of_partitions + np.int32(self.state_levels))
         return levels.astype(np.int32), slots
 

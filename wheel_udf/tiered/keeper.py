@@ -262,9 +262,11 @@ class Keeper:
 
     def _grows(self, level: int, slot: int) -> bool:
         """Whether a partition is a near window that batches still add rows to."""
-        if level != NEAR or self.cursor_ms is None:
-            return False
-        return slot >= self.layout.slot_of(NEAR, self.cursor_ms - 2 * self.layout.window_ms, self.cursor_ms)
+        return (
+            level == NEAR
+            and self.cursor_ms is not None
+            and slot >= self.layout.first_near_slot(self.cursor_ms)
+        )
 
     def _empty_inbox(self) -> int:
         with self._lock:
