@@ -100,7 +100,23 @@ class Parcel:
             own_from=own_from.tolist(),
             ours={name: None if name == FIRED_AT else _written(_one(rows[name])) for name in names},
             gaps=any(rows[name].null_count for name in names if name != FIRED_AT),
-            sizes=_sizes(rows, np.diff(own_from) + len(names)),
+            sizes=_sizes(rows, own.field(1), own_from, len(names)),
+        )
+
+    def rest(self, start: int) -> Parcel:
+        """The records from row `start` on. They hold nothing of those before."""
+        own = self.own_from[start]
+        return Parcel(
+            due_ms=self.due_ms[start:].copy(),
+            topics=self.topics[start:],
+            keys=self.keys[start:],
+            values=self.values[start:],
+            own_names=self.own_names[own:],
+            own_values=self.own_values[own:],
+            own_from=[each - own for each in self.own_from[start:]],
+            ours={name: None if column is None else column[start:] for name, column in self.ours.items()},
+            gaps=self.gaps,
+            sizes=self.sizes[start:].copy(),
         )
 
     def records(self, start: int, stop: int, fired_at: bytes) -> Iterator[Record]:
@@ -150,6 +166,13 @@ def _octets(column: pa.Array) -> list[bytes | None]:
     return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
 
 
-def _sizes(rows: pa.Table, headers: Int64s) -> Int64s:
-    payload = (pc.binary_length(rows[name]).fill_null(0).to_numpy() for name in ("key", "value"))
-    return np.asarray(sum(payload) + _ROW_BYTES + _HEADER_BYTES * headers, dtype=np.int64)
+def _sizes(rows: pa.Table, own_values: pa.Array, own_from: Int64s, ours: int) -> Int64s:
+    payload = (_lengths(_one(rows[name])) for name in ("key", "value"))
+    up_to = np.r_[0, np.cumsum(_lengths(own_values))]
+    own = np.diff(up_to[own_from])
+    headers = np.diff(own_from) + ours
+    return np.asarray(sum(payload) + own + _ROW_BYTES + _HEADER_BYTES * headers, dtype=np.int64)
+
+
+def _lengths(column: pa.Array) -> Int64s:
+    return pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

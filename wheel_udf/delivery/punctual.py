@@ -29,7 +29,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from wheel_udf.clock import HintBoard, Sending, wall_clock_ms
+from wheel_udf.clock import HintBoard, Sending, elapsed_ms, wall_clock_ms
 from wheel_udf.common import ConfigError, SinkError, parse_duration_ms
 from wheel_udf.delivery.destinations import Destinations, LeftOut
 from wheel_udf.delivery.kafka_sink import KafkaSink
@@ -113,7 +113,7 @@ class PunctualDelivery:
         )
         self._packer = Packer(facts, destinations)
         self._lags_ms: deque[int] = deque(maxlen=_BATCHES_SEEN)
-        self._posted = ""
+        self._posted, self._began_ms = "", elapsed_ms()
         self._posting, self._closing, self._ends = threading.Lock(), threading.Lock(), threading.Event()
         self._threads: list[threading.Thread] = []
         if not board.claim_sender(facts.frame):
@@ -190,7 +190,9 @@ class PunctualDelivery:
         rows_to, largest_to = leaving_to(statuses, "handed", "handed_largest")
         parcels, left_out = self._packer.pack(frame, rows_to, largest_to)
         if rows_to:
-            self._lags_ms.append(max(0, wall_clock_ms() - max(row.clock_ms for row in statuses)))
+            lag_ms = wall_clock_ms() - max(row.clock_ms for row in statuses)
+            # A batch that is repeated has the clock of its first try, which may have been before a long pause: that is no time of a batch.
+            self._lags_ms.append(max(0, min(lag_ms, elapsed_ms() - self._began_ms)))
         self.sender.give(batch_id, parcels)
         self._post()
         return left_out

@@ -46,6 +46,10 @@ _GATHER_S: Final = 0.005
 millisecond and partition, and answer as many fetches of consumers."""
 _ACKNOWLEDGED_EVERY_S: Final = 0.005
 _FULL_WAIT_S: Final = 0.05
+_LET_GO: Final = 1_000
+"""A parcel lets go of what is sent when that is so many records, and half of it or more; so no more are copied than there were."""
+_UNCOUNTED: Final = 1_000
+"""So many arrays of lateness wait to be counted together, unless they are asked for before."""
 
 
 class Producer(Protocol):
@@ -99,6 +103,12 @@ class _Waiting:
     def head_ms(self) -> int:
         return int(self.parcel.due_ms[self.at])
 
+    def let_go(self) -> _Waiting:
+        """The same without what is sent, if that is much: a parcel may be in the heap for minutes after most of it has gone."""
+        if self.at < _LET_GO or 2 * self.at < len(self.parcel.due_ms):
+            return self
+        return _Waiting(self.parcel.rest(self.at), self.producer)
+
 
 @dataclass(frozen=True)
 class _Run:
@@ -141,6 +151,7 @@ class Sender:
     _sent: set[_Sent] = field(default_factory=set)
     _producers: list[Producer] = field(default_factory=list)
     _late: list[Int64s] = field(default_factory=list)
+    _lateness: LatenessHistogram = field(default_factory=LatenessHistogram)
     _held: list[int] = field(default_factory=lambda: [0, 0])
     _numbers: Iterator[int] = field(default_factory=count)
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -185,8 +196,9 @@ class Sender:
     def drain_lateness(self) -> LatenessHistogram:
         """The lateness of what was sent since the last call."""
         with self._changed:
-            late, self._late = self._late, []
-        return LatenessHistogram.of(np.concatenate(late)) if late else LatenessHistogram()
+            self._count_late()
+            told, self._lateness = self._lateness, LatenessHistogram()
+        return told
 
     def wait(self, timeout_s: float) -> None:
         """Waits for something new, at most so long."""
@@ -251,6 +263,11 @@ class Sender:
         self._held[0] += rows
         self._held[1] += octets
 
+    def _count_late(self) -> None:
+        if self._late:
+            self._lateness = self._lateness.merge(LatenessHistogram.of(np.concatenate(self._late)))
+            self._late.clear()
+
     def _take(self, now_ms: int) -> tuple[_Sent | None, list[_Run]]:
         """Takes the oldest records that are due off the heap. From here on they are sent, and not acknowledged."""
         runs: list[_Run] = []
@@ -265,13 +282,15 @@ class Sender:
                 room -= stop - waiting.at
                 waiting.at = stop
                 if stop < len(due_ms):
-                    self._push(waiting)
+                    self._push(waiting.let_go())
             if not runs:
                 return None, runs
             rows, octets = _AT_ONCE - room, sum(run.octets for run in runs)
             sent = _Sent(self, int(runs[0].due_ms[0]), rows, rows, octets)
             self._sent.add(sent)
             self._late += [now_ms - run.due_ms for run in runs]
+            if len(self._late) >= _UNCOUNTED:
+                self._count_late()
         return sent, runs
 
     def _send(self, sent: _Sent, runs: Sequence[_Run], now_ms: int) -> None:

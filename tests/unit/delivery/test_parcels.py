@@ -98,6 +98,9 @@ def test_a_part_of_a_parcel_is_the_same_records() -> None:
     found = Parcel.of(table([1, 2, 3], headers=own, id=["a", "b", "c"], source=pa.array(["s", None, "u"])))
     assert records(found, 0, 1) + records(found, 1, 3) == records(found)
     assert records(found, 2, 2) == []
+    for start in range(4):
+        assert records(found.rest(start)) == records(found, start)
+        assert found.rest(start).sizes.tolist() == found.sizes.tolist()[start:]
 
 
 def test_a_parcel_without_rows_has_no_records() -> None:
@@ -109,3 +112,9 @@ def test_the_size_counts_payload_and_headers() -> None:
         table([1, 2], value=pa.array([b"x" * 1_000, None], pa.binary()), id=["a", "b"], seq=["1", "2"])
     )
     assert found.sizes.tolist() == [1_500, 500]
+
+
+def test_the_size_counts_the_values_of_an_entrys_own_headers() -> None:
+    # They counted as a hundred bytes each, so rows with large headers found more room than the sender had.
+    own = pa.array([[header("x", b"1" * 5_000), header("y", None)], None, [header("z", b"2" * 70)]], HEADERS)
+    assert Parcel.of(table([1, 2, 3], headers=own)).sizes.tolist() == [5_500, 300, 470]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from wheel_udf.clock import HintBoard, Sending
 from wheel_udf.common import SinkError
-from wheel_udf.delivery import Destinations, KafkaSink
+from wheel_udf.delivery import Destinations, KafkaSink, punctual as punctual_module
 from wheel_udf.delivery.punctual import PunctualDelivery
 from wheel_udf.delivery.sender_note import NOTE, SenderNote
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
@@ -201,3 +202,20 @@ def test_without_a_setting_ahead_is_twice_the_longest_batch_the_trigger_and_half
     delivery = world.start()
     delivery._lags_ms.extend(lags_ms)
     assert delivery.ahead_ms == ahead_ms
+
+
+def test_a_batch_that_was_repeated_after_an_hour_was_taken_for_a_batch_of_an_hour(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It has the clock of its first try. So `ahead` was 60 s for the next ten batches that handed something over, and cancels came too late.
+    world.facts = replace(world.facts, punctual=Punctual())
+    now_ms = 1_700_000_000_000
+    monkeypatch.setattr(punctual_module, "wall_clock_ms", lambda: now_ms)
+    monkeypatch.setattr(punctual_module, "elapsed_ms", lambda: elapsed[-1])
+    monkeypatch.setattr(punctual_module, "leaving_to", lambda *_: ({"out": 1}, {}))
+    elapsed = [10_000]
+    delivery = world.start()
+    monkeypatch.setattr(delivery._packer, "pack", lambda *_: ([], None))
+    elapsed.append(13_000)
+    delivery.hand_over(None, [SimpleNamespace(clock_ms=now_ms - 3_600_000)], 0)  # type: ignore[arg-type, list-item]
+    assert delivery.ahead_ms == 2 * 3_000 + 1_000 + 500

@@ -297,6 +297,31 @@ def test_lateness_is_the_senders_and_is_told_once() -> None:
     assert world.sender.drain_lateness().count == 0
 
 
+def test_lateness_that_nobody_asks_for_was_kept_as_long_as_the_query_ran() -> None:
+    # deliver() without on_batch: an array for each millisecond in which something was sent.
+    world = World()
+    world.give(5, **{f"id{number}": number for number in range(2_500)})
+    for now_ms in range(2_500):
+        world.at(now_ms + 3)
+    assert len(world.sender._late) < 1_000
+    late = world.sender.drain_lateness()
+    assert (late.count, late.minimum_ms, late.maximum_ms) == (2_500, 0, 3)
+
+
+def test_a_parcel_lets_go_of_what_is_sent_while_its_last_record_waits() -> None:
+    # With `ahead: 10 minutes` each parcel stayed whole until its last record was sent, beyond the bounds of rows and bytes.
+    world = World()
+    world.give(5, late=600_000, **{f"id{number:04}": number for number in range(3_000)})
+    world.at(1_500)
+    ((_, _, waiting),) = world.sender._heap
+    assert len(waiting.parcel.due_ms) == 1_500
+    world.at(2_999)
+    ((_, _, waiting),) = world.sender._heap
+    assert len(waiting.parcel.due_ms) <= 500
+    world.at(600_000)
+    assert world.broker.keys == [*(b"id%04d" % number for number in range(3_000)), b"late"]
+
+
 @pytest.mark.parametrize("sent", [0, 1, 2, 3])
 def test_whatever_was_sent_when_it_ends_the_note_never_covers_what_is_not_acknowledged(sent: int) -> None:
     world = World()
