@@ -1,14 +1,14 @@
 """The files of a Delta table with partitions of (level, slot): read once in full, then kept up to date by each commit.
 
 Delta itself computes a table's state anew for each version, as Spark jobs over its whole log, and a slot store has a version for every batch.
-Here the state is a dict from path to a few numbers, and a commit changes it as the log says::
+Here the state is a dict from path to a few numbers, and a commit changes a copy of it as the log says::
 
     current()   version 7, in full          {a: level 2 slot 190, b: level 2 slot 191}
     current()   commit 8 adds c             {a, b, c}                                      read: one small JSON file
     current()   commit 9 removes a, b       {c}                                            read: one small JSON file
 
 Cost: the first call takes what Delta lists beside its last commit (up to 50 files), else reads a short log from its beginning, else runs one
-job, O(files). Each further call is O(actions of the new commits). About 300 bytes for a file. Where the log was cleaned up since the last
+job, O(files). Each further call is O(actions of the new commits), and a copy of the dict (5 us for a thousand files). About 300 bytes for a file. Where the log was cleaned up since the last
 call (it is kept for days), the table is read in full again. Measured on 2 busy cores, 765 files: 34 s for the first job of a cold session,
 0.1 to 0.2 s for each call after a commit; a job in each call took 1 to 4 s.
 """
@@ -16,6 +16,7 @@ call (it is kept for days), the table is read in full again. Measured on 2 busy 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -60,8 +61,21 @@ class File:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files of one version of a table.
+
+    Attributes:
+        version: The version.
+        files: They, by their path in its log.
+    """
+
+    version: int
+    files: Mapping[str, File]
+
+
 class FileList:
-    """The files of one table, by their path in its log.
+    """The files of one table, by their path in its log. Any thread may ask; what it gets does not change any more.
 
     Args:
         spark: The session.
@@ -73,52 +87,54 @@ class FileList:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark, self._path = spark, path
-        self._version: int | None = None
-        self._files: dict[str, File] = {}
+        self._known: Listing | None = None
+        self._turn = threading.Lock()
         self.unsigned: list[int] = []
 
-    @property
-    def version(self) -> int | None:
-        """The version of the table that the last call of :meth:`current` has found; None before the first call."""
-        return self._version
-
     def current(self) -> Mapping[str, File]:
-        """The files as they are now; the next call changes the returned mapping."""
-        known = self._version
-        if known is None or not self._follow(known, news=True):
-            self._read_all()
-        return self._files
+        """The files as they are now."""
+        return self.listing().files
 
-    def _follow(self, version: int, *, news: bool) -> bool:
-        """Applies the commits since a version; False if the log no longer has them. With `news`, unsigned ones are noted."""
+    def listing(self) -> Listing:
+        """The files as they are now, and the version that has them."""
+        with self._turn:
+            found = None if self._known is None else self._followed(self._known, news=True)
+            self._known = found or self._read_all()
+            return self._known
+
+    def _followed(self, known: Listing, *, news: bool) -> Listing | None:
+        """What the commits since have made of a listing; None if the log no longer has them. With `news`, unsigned ones are noted."""
         try:
-            commits = delta_log.commits_after(self._spark, self._path, version)
+            commits = delta_log.commits_after(self._spark, self._path, known.version)
         except (Py4JJavaError, PySparkException):
-            return False
+            return None
+        if not commits:
+            return known
+        files = dict(known.files)
         for number, actions in commits:
-            self._apply(actions)
-            self._version = number
+            _apply(files, actions)
             if news and _changes_data(actions) and not any("appId" in action for action in actions):
                 self.unsigned.append(number)
-        return True
+        return Listing(commits[-1][0], files)
 
-    def _apply(self, actions: Iterable[Mapping[str, Any]]) -> None:
-        for action in actions:
-            if is_removal(action):
-                self._files.pop(str(action["path"]), None)
-            elif is_addition(action):
-                self._files[str(action["path"])] = file_of(action)
-
-    def _read_all(self) -> None:
+    def _read_all(self) -> Listing:
         table = delta_log.log_snapshot(self._spark, self._path)
         listed = table.listed_files()
-        self._files = {}
-        if listed is None and table.version <= _SHORT_LOG and self._follow(-1, news=False):
-            return
+        if listed is None and table.version <= _SHORT_LOG:
+            found = self._followed(Listing(-1, {}), news=False)
+            if found is not None:
+                return found
         if listed is None:
             listed = table.all_files()
-        self._files = {str(file["path"]): file_of(file) for file in listed}
-        self._version = table.version
+        return Listing(table.version, {str(file["path"]): file_of(file) for file in listed})
+
+
+def _apply(files: dict[str, File], actions: Iterable[Mapping[str, Any]]) -> None:
+    for action in actions:
+        if is_removal(action):
+            files.pop(str(action["path"]), None)
+        elif is_addition(action):
+            files[str(action["path"])] = file_of(action)
 
 
 @required(DELTA_ROWS)

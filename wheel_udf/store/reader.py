@@ -128,10 +128,10 @@ class StoreReader:
 
     def contents(self) -> Contents:
         """Returns the head and the files of one version, the current one; from the log, without reading data."""
-        files, head = dict(self._files.current()), self.head()
-        if head.version != self._files.version:
-            head = self.head(version=self._files.version)
-        return Contents(head, files)
+        listing, head = self._files.listing(), self.head()
+        if head.version != listing.version:
+            head = self.head(version=listing.version)
+        return Contents(head, listing.files)
 
     def rows_of_files(self, files: Mapping[str, File]) -> DataFrame:
         """Returns the rows of data files (:class:`Contents`); planned without a Spark job, unlike :meth:`rows`."""
