@@ -119,7 +119,7 @@ class Log:
 class Transaction:
     """A transaction, as :class:`wheel_udf.platform.Transaction`."""
 
-    def __init__(self, table: StoreTable, _place: str) -> None:
+    def __init__(self, table: StoreTable, _place: str, *, keeps_log: bool) -> None:  # noqa: ARG002  # the log keeps everything
         table.world.point("store begins")
         hidden = "-intake" if table.world.fault == "a batch of the intake is stored again" else None
         self.table, self.before = table, Snapshot(table, table.version, hidden)

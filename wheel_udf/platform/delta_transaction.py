@@ -63,8 +63,8 @@ class NewFiles:
 class Transaction:
     """A transaction on a table: what it has read, and one commit. Made by :func:`begin_transaction`."""
 
-    def __init__(self, spark: SparkSession, place: str, log: Any) -> None:
-        self._spark, self._place, self._log = spark, place, log
+    def __init__(self, spark: SparkSession, place: str, log: Any, *, keeps_log: bool) -> None:
+        self._spark, self._place, self._log, self._keeps_log = spark, place, log, keeps_log
         self._transaction = log.startTransaction()
 
     @property
@@ -183,7 +183,7 @@ class Transaction:
 
     def _commit(self, actions: Any, operation: Any) -> int:
         version = int(self._transaction.commit(actions, operation))
-        log_checkpoints.after_commit(self._spark, self._place, self._log, version)
+        log_checkpoints.after_commit(self._spark, self._place, self._log, version, keeps_log=self._keeps_log)
         return version
 
     def _mark(self, app_id: str, version: int) -> Any:
@@ -210,13 +210,18 @@ class Transaction:
 
 
 @required(DELTA_APPEND)
-def begin_transaction(spark: SparkSession, place: str) -> Transaction:
+def begin_transaction(spark: SparkSession, place: str, *, keeps_log: bool = False) -> Transaction:
     """Begins a transaction on the table at a place.
+
+    Args:
+        spark: The session.
+        place: Path or URI of the table.
+        keeps_log: Whether commits that have expired stay in its log (:mod:`wheel_udf.platform.log_checkpoints`).
 
     Raises:
         UnsupportedVersionError: Delta's classes are missing.
     """
-    return Transaction(spark, place, delta_log(spark, place))
+    return Transaction(spark, place, delta_log(spark, place), keeps_log=keeps_log)
 
 
 def append_once(

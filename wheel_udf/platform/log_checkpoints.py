@@ -21,6 +21,9 @@ cores, CPU seconds of the JVM::
 With Delta's jobs beside the batches of a tiered run (2,000 commands a second), rows due meanwhile had a p99 of 3 to 4 s, and 2 s else. Lost: taking Delta's
 hook (``CheckpointHook``) out of the one transaction; the commit computes the state for its statistics all the same.
 
+The clean-up deletes commits before the checkpoint that are older than the table keeps them. A stream that has not read them could never go on, so a writer
+that knows such a reader leaves it out (``keeps_log``).
+
 A checkpoint only makes a log shorter to read. One that a killed process has not written is missing until 100 commits later; one that fails says so in
 the log of the process. Tables with a shorter interval (older ones, those of users) are left to Delta.
 
@@ -63,7 +66,7 @@ def log_checkpoint_properties(spark: SparkSession) -> dict[str, str]:
     return {"delta.checkpointInterval": str(INTERVAL)} if has_class(spark, _ENGINES) else {}
 
 
-def after_commit(spark: SparkSession, place: str, log: Any, version: int) -> None:
+def after_commit(spark: SparkSession, place: str, log: Any, version: int, *, keeps_log: bool = False) -> None:
     """Has a checkpoint of a table written if one is due, and none is being written.
 
     Args:
@@ -71,6 +74,7 @@ def after_commit(spark: SparkSession, place: str, log: Any, version: int) -> Non
         place: Path or URI of the table.
         log: Delta's object of its log.
         version: The number of a commit that was just made.
+        keeps_log: Whether commits that have expired stay.
     """
     if version == 0 or version % EVERY:
         return
@@ -79,7 +83,7 @@ def after_commit(spark: SparkSession, place: str, log: Any, version: int) -> Non
             return
         # A daemon: a JVM that hangs must not keep the process.
         thread = threading.Thread(
-            target=_try, args=(spark, place, log), name="wheel-log-checkpoint", daemon=True
+            target=_try, args=(spark, place, log, keeps_log), name="wheel-log-checkpoint", daemon=True
         )
         _threads[place] = thread
         try:
@@ -96,11 +100,11 @@ def finish(timeout_s: float | None = None) -> None:
         _threads.clear()
 
 
-def _try(spark: SparkSession, place: str, log: Any) -> None:
+def _try(spark: SparkSession, place: str, log: Any, keeps_log: bool) -> None:  # noqa: FBT001  # a thread's arguments
     try:
         with _turn:
             if _is_due(place):
-                _write(spark, log)
+                _write(spark, log, keeps_log=keeps_log)
     except Exception as fault:  # noqa: BLE001  # the table is whole without it
         if not is_jvm_end(fault):
             _warn(place, fault)
@@ -122,7 +126,7 @@ def _is_due(place: str) -> bool:
 
 
 @required(DELTA_LOG_CHECKPOINTS)
-def _write(spark: SparkSession, log: Any) -> None:
+def _write(spark: SparkSession, log: Any, *, keeps_log: bool) -> None:
     table = log.unsafeVolatileSnapshot()
     version, interval = int(table.version()), int(log.checkpointInterval(table.metadata()))
     if interval <= EVERY or version % interval == 0:
@@ -130,5 +134,7 @@ def _write(spark: SparkSession, log: Any) -> None:
     engine = java_class(spark, _ENGINES).create(log.newDeltaHadoopConf())
     kernel = java_class(spark, "io.delta.kernel.Table").forPath(engine, log.dataPath().toString())
     kernel.checkpoint(engine, version)
+    if keeps_log:
+        return
     # Kernel would leave the checksums of commits.
     log.doLogCleanup(table, scala_none(spark))

@@ -101,7 +101,14 @@ _OTHER_REMOVAL: Final = (
 
 
 class SlotStore(StoreReader):
-    """Reads and writes the table of a layout. Create one with :meth:`open`, which checks the table."""
+    """Reads and writes the table of a layout. Create one with :meth:`open`, which checks the table.
+
+    Attributes:
+        log_is_read: Whether the wheel has read all that the log may delete when it expires. Who knows says so; until then the log keeps everything,
+            since a wheel that stood still for longer than the log is kept could never go on.
+    """
+
+    log_is_read = False
 
     @staticmethod
     def open(
@@ -166,7 +173,7 @@ class SlotStore(StoreReader):
         asked = {*expect, *[CURSOR] * (cursor_ms is not None), *[CLOCK] * (clock_ms is not None)}
         written: NewFiles | None = None
         for _ in range(_MOST_TRIES):
-            transaction = begin_transaction(self.spark, self.path)
+            transaction = self._begin()
             before = transaction.before
             marks = before.transactions()
             if has_batch(marks, app_id, batch_id):
@@ -190,6 +197,9 @@ class SlotStore(StoreReader):
             f"gave up after {_MOST_TRIES} conflicting commits that moved the cursor or the clock",
             field=self.path,
         )
+
+    def _begin(self) -> Transaction:
+        return begin_transaction(self.spark, self.path, keeps_log=not self.log_is_read)
 
     def _require(self, marks: Mapping[str, int], expected: Mapping[str, int | None]) -> None:
         for name, value in expected.items():
@@ -270,7 +280,7 @@ class SlotStore(StoreReader):
         """Commits a removal of the files of partitions, again after a conflict; returns the number of files removed."""
         wanted = frozenset(partitions)
         for _ in range(_MOST_TRIES if wanted else 0):
-            transaction = begin_transaction(self.spark, self.path)
+            transaction = self._begin()
             # Listed after the transaction began, so that a file that is removed since then is a conflict.
             gone = self._removable(wanted, read_version)
             if not gone:
@@ -294,7 +304,7 @@ class SlotStore(StoreReader):
         Returns:
             The number of files emptied; 0 if one of them was joined or dropped by another commit meanwhile.
         """
-        transaction, there = begin_transaction(self.spark, self.path), self._files.current()
+        transaction, there = self._begin(), self._files.current()
         gone = [(path, there[path]) for path in paths if path in there]
         if len(gone) < len(paths):
             return 0

@@ -81,6 +81,8 @@ class TieredRun:
         self._publishing = threading.Lock()
         self._tending: Iterator[bool] | None = None
         self.keeper = Keeper(store, app_id=identity.app_id, on_change=self._publish, pressure=pressure)
+        self._before = self.keeper.version
+        """What earlier runs have left for the wheel to read ends here."""
         self._retirements = Retirements(self.keeper, what.memory_ms, what.history_ms)
         self._figures = StoreFigures(what.layout)
         is_wall_clock = isinstance(what.clock, ProcessingClock)
@@ -209,6 +211,7 @@ class TieredRun:
             while not self._end.wait(_POLL_S) and self._runs():
                 ended = self.input_has_ended
                 self._publish(self.keeper, only_news=True)
+                self._look_at_wheel()
                 self._go_on_if_possible()
                 now_ms = self._now_ms()
                 if now_ms is not None:
@@ -248,6 +251,12 @@ class TieredRun:
         yield True
         for _ in self.keeper.compact():
             yield True
+
+    def _look_at_wheel(self) -> None:
+        """Once the wheel has read what earlier runs have left, what expires of the log may go: from then on the wheel is a few batches behind."""
+        if not self.keeper.store.log_is_read:
+            position = self._position()
+            self.keeper.store.log_is_read = position is not None and position.version >= self._before
 
     def _look_at_store(self) -> None:
         self._figures.look(self.keeper.store.partitions(), self._now_ms() or 0)

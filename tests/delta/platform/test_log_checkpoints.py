@@ -173,6 +173,27 @@ def test_what_has_expired_is_deleted_from_the_log(spark: SparkSession, tmp_path:
     assert len(read(spark, table)) == 6
 
 
+def test_a_writer_that_knows_a_slow_reader_keeps_what_has_expired(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for_a_week = {"delta.logRetentionDuration": "interval 7 days"}
+    table = made(spark, tmp_path, {**log_checkpoint_properties(spark), **for_a_week})
+    log = Path(table, "_delta_log")
+    for batch_id in range(1, 5):
+        append(spark, table, batch_id)
+        log_checkpoints.finish()
+    for minute, file in enumerate(sorted(log.glob("0*"))):
+        os.utime(file, times=(60 * minute, 60 * minute))  # in 1970
+    for keeps_log, left in ((True, 7), (False, 5)):
+        for _ in range(2):
+            transaction = begin_transaction(spark, table, keeps_log=keeps_log)
+            version = transaction.before.version + 1
+            transaction.commit_append(transaction.no_files(), app_id="store", batch_id=version)
+        log_checkpoints.finish()
+        assert checkpoints(table)[-1] == version, "a checkpoint deletes nothing by itself"
+        assert len(list(log.glob("0*.json"))) == left
+
+
 def test_a_table_with_a_short_interval_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
     table = made(spark, tmp_path, {"delta.checkpointInterval": "2"})
     with another_at_work():
