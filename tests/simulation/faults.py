@@ -39,6 +39,7 @@ TIERED = {
 }
 BACKLOG = {
     "the intake does not wait for the wheel": "under the event clock the intake commits batch after batch",
+    "rows are released by the clock before theirs": "under the event clock a batch that has read rows without their clock releases them",
     "hand-over without its cursor": TIERED["hand-over without its cursor"],
 }
 _OF_BOTH = ("commit before sink", "no transaction check", "state not tied to a batch", "replay reads more")

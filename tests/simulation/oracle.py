@@ -77,6 +77,7 @@ class WheelOracle:
         limit: int | None,
         touched: Collection[int] = (),
         shares: Sequence[int] | None = None,
+        waits: bool = False,
     ) -> None:
         """A batch is in the journal.
 
@@ -88,6 +89,7 @@ class WheelOracle:
             ticks: Whether the batch has rows of the clock.
             limit: Most rows that it may release.
             shares: How the clock divides the limit among the shards; None: evenly.
+            waits: Whether the batch releases nothing, because the instant that its rows belong to comes with the next one.
             touched: Shards that hold the clock as if they got commands: they get rows of the store, or an instant of the clock.
         """
         check(batch_id == len(self.batches), f"batch {batch_id} planned after {len(self.batches) - 1}")
@@ -108,6 +110,7 @@ class WheelOracle:
             self.rejected += bad
             at_ms = now_ms if now_ms is not None else heap_now(heap, self.first_ms)
             share = _share(limit, shard, self.shards) if shares is None else shares[shard]
+            share = 0 if waits else share
             fired, missed = heap.batch(good, at_ms, share)
             if shard in touched or bad:
                 heap.clock_ms = heap_now(heap, at_ms)

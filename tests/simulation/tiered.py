@@ -230,6 +230,7 @@ class TieredWorld(World):
         run._leases.append(lease)  # type: ignore[arg-type]
         of_wheel = {"wheel_fingerprint": what.wheel.fingerprint(), "shards": what.shards}
         identity = open_checkpoint(WHEEL, name="simulated", clock_kind=StoreClock.kind, **of_wheel)
+        leads = self.settings["clock"] == "event"
         worker = WheelWorker(
             wheel=what.wheel,
             shards=what.shards,
@@ -241,11 +242,13 @@ class TieredWorld(World):
             board_folder=None,
             limit=what.limit,
             stored=True,
+            waits_for_clock=leads and self.fault != "rows are released by the clock before theirs",
         )
         delivery = Delivery(
             self, WHEEL, worker, identity.app_id, on_report=lambda report: run.note(report, None)
         )
-        reader = ClockReader(StoreClock(token=run.token), what.shards, self.board, limit=what.limit)  # type: ignore[arg-type]
+        clock = StoreClock(token=run.token, leads=leads)
+        reader = ClockReader(clock, what.shards, self.board, limit=what.limit)  # type: ignore[arg-type]
         query = delivery.query = Query(self, WHEEL, reader, NearRows(self), delivery.run)
         query.limit = what.limit
         return query, delivery
@@ -290,6 +293,7 @@ class TieredWorld(World):
             limit=query.limit,
             shares=plan.end[0].get("shares") if plan.ticks else None,
             touched=touched,
+            waits=self.settings["clock"] == "event" and not plan.ticks,
         )
 
     def _check_lead(self, plan: Plan, batches: list[int]) -> None:

@@ -16,6 +16,15 @@ def earliest_due_ms(answers: Mapping[int, Answer]) -> int | None:
     return min((a.next_due_ms for a in answers.values() if a.next_due_ms is not None), default=None)
 
 
+def is_waiting(answers: Mapping[int, Answer]) -> bool:
+    """Whether what is due waits for the instant that it belongs to (:class:`~wheel_udf.clock.clocks.StoreClock`): the last batch of its shard has released
+    nothing. One that a limit has ended has released something.
+    """
+    return all(
+        a.released == 0 for a in answers.values() if a.next_due_ms is not None and a.next_due_ms <= a.clock_ms
+    )
+
+
 def sender_calls(sending: Sending, answers: Mapping[int, Answer], now_ms: int) -> bool:
     """Whether a sender is a reason for a batch at this instant."""
     news = SenderNews.from_text(sending.news)

@@ -130,16 +130,19 @@ class SimulatedClock:
 class StoreClock:
     """The clock of a query on the near partitions of a slot store: what the store's keeper publishes, never past its cursor.
 
-    Each instant travels in the clock's offset, so a replay sees the same. Every batch that reads commits of
-    the store also moves the clock.
+    Each instant travels in the clock's offset, so a replay sees the same. After every commit of the store the clock is
+    asked for a batch, which has read that commit. A batch before it may have read the commit, too, without any clock: Spark asks the clock first,
+    and the commit may have come between the two questions.
 
     Attributes:
         token: Name under which the keeper publishes (:meth:`wheel_udf.clock.due_board.HintBoard.publish`).
         heartbeat_ms: Longest time without a batch.
+        leads: Whether the instants belong to the commits (the event clock), so that rows read without one have to wait for it.
     """
 
     token: str
     heartbeat_ms: int = 60_000
+    leads: bool = False
     until_ms: int | None = None
     kind = "store"
 

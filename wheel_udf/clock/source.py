@@ -62,7 +62,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from wheel_udf.clock.answers import earliest_due_ms, is_due, sender_calls, watermark_ms
+from wheel_udf.clock.answers import earliest_due_ms, is_due, is_waiting, sender_calls, watermark_ms
 from wheel_udf.clock.clocks import Clock, EventClock, SimulatedClock, StoreClock, clock_from_json
 from wheel_udf.clock.due_board import Answer, HintBoard, Sending
 from wheel_udf.clock.shares import shares_of
@@ -77,6 +77,8 @@ SENDER_COLUMN = "sender"
 SHARE_COLUMN = "share"
 """The column that a query with a limit has besides, a long: the shard's part of it (:mod:`wheel_udf.clock.shares`), or null."""
 _MARK = "wheel_clock"
+_INSTANT_COMES_MS = 2_000
+"""Much longer than the keeper of a store takes to publish the instant of a commit."""
 INSTANT_BEFORE_ALL_MS = -(2**62)
 """The clock of a store before its keeper has published an instant."""
 
@@ -175,6 +177,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.ended_input = False
         self.offered_at_ms = elapsed_ms()
         self.covered = -1
+        self.waits_since_ms: int | None = None
 
     def initialOffset(self) -> Offset:
         """The offset before the first tick."""
@@ -303,20 +306,29 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         standing_ms = start.get("instant_ms", INSTANT_BEFORE_ALL_MS)
         now_ms = max(standing_ms, min(stated_ms, published.cursor_ms - 1))
         next_due_ms = earliest_due_ms(answers)
+        due = next_due_ms is not None and next_due_ms <= now_ms
+        if due and clock.leads and now_ms == standing_ms and is_waiting(answers):
+            due = self._has_waited()
         until_ms = published.until_ms
         moves = (
             len(answers) < self.shards
             or published.version > self.covered
-            or (next_due_ms is not None and next_due_ms <= now_ms)
+            or due
             or elapsed_ms() - self.offered_at_ms >= clock.heartbeat_ms
             or (until_ms is not None and standing_ms < min(until_ms, now_ms))
             or (sending is not None and sender_calls(sending, answers, now_ms))
         )
         if not moves:
             return start
-        self.covered = published.version
+        self.covered, self.waits_since_ms = published.version, None
         # A batch with this offset, or a later one, has read the store up to this version.
         return {_MARK: start[_MARK] + 1, "instant_ms": now_ms, "version": published.version}
+
+    def _has_waited(self) -> bool:
+        """Whether what is due has waited long enough for the instant that it belongs to: that of a commit is published a moment after it, an act has none."""
+        if self.waits_since_ms is None:
+            self.waits_since_ms = elapsed_ms()
+        return elapsed_ms() - self.waits_since_ms >= _INSTANT_COMES_MS
 
     def _bounded(self, start: Offset, answers: Mapping[int, Answer]) -> Offset:
         if not self.ticked:

@@ -41,7 +41,7 @@ def progress_line(report: BatchReport) -> str:
     if report.in_flight is not None:
         parts.append(f"in flight {report.in_flight:,}")
     parts += [f"{noun} {count:,}" for noun, count in unusual.items() if count]
-    if report.backlog:
+    if report.backlog and (report.fired or report.missed):
         parts.append("backlog over the limit")
     if report.levels:
         parts.append("levels " + " ".join(f"{name} {count:,}" for name, count in report.levels.items()))

@@ -67,7 +67,8 @@ class BatchReport:
         counts: Outcomes since the checkpoint began, over all shards, by the words of :mod:`wheel_udf.common.outcomes`: of a wheel
             ``WHEEL_COUNTS``, of a purgatory ``WATCH_COUNTS``; a missing key counts 0.
         held_input: Whether the batch read commands.
-        backlog: Whether due entries were held back because of the limit.
+        backlog: Whether due entries were held back: because of the limit, or (tiered mode, event clock; then this batch has released none) until the next
+            batch brings the instant that they belong to.
         complete: Whether every shard has reported its counts since the query started; if not, ``pending`` and ``counts`` are
             those of the shards that have.
         spread: Ids whose versions are offsets of several partitions, so that the latest version is not known.

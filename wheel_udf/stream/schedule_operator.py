@@ -213,6 +213,7 @@ def _through_the_wheel(
         limits=limits or Limits(),
         leveled=facts.leveled,
         punctual=facts.punctual,
+        waits_for_clock=isinstance(clock, StoreClock) and clock.leads,
     )
     return _public(released, facts)
 

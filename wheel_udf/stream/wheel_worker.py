@@ -127,6 +127,8 @@ class WheelWorker(ShardWorker):
         limits: How much may be pending, all shards together.
         leveled: Whether there are delay levels: two more input columns, one more output column.
         punctual: How entries are handed to a sender; None without one.
+        waits_for_clock: Whether a batch without the clock's instant releases nothing: what it has read belongs to the instant that comes with the next
+            one (:class:`~wheel_udf.clock.StoreClock`).
     """
 
     limit: int | None
@@ -134,6 +136,7 @@ class WheelWorker(ShardWorker):
     limits: Limits = Limits()  # noqa: RUF009  # frozen
     leveled: bool = False
     punctual: Punctual | None = None
+    waits_for_clock: bool = False
 
     INPUT: ClassVar[pa.Schema] = _INPUT_SCHEMA
     ABSENT: ClassVar[frozenset[str]] = frozenset(
@@ -154,11 +157,12 @@ class WheelWorker(ShardWorker):
             acted, late = as_commands(state, acts_of_texts(rows.acts, ACT_SCHEMA))
             commands, acts = pa.concat_tables([commands, acted]), acted.num_rows + late
         over = self._hand_over(shard, rows, state)
+        waits = self.waits_for_clock and rows.instant_ms is None
         step = advance(
             state,
             commands,
             self.now_ms(state.clock_ms, rows, group),
-            self._share(shard, rows.share),
+            0 if waits else self._share(shard, rows.share),
             memory_ms=self.memory_ms,
             stored=self.stored,
             limits=self.limits.share(shard, self.shards) if self.limits else None,

@@ -134,7 +134,11 @@ def start_tiered(
         near = schedule_stored(
             store.near_stream(),
             wheel=what.wheel,
-            clock=StoreClock(token=run.token, heartbeat_ms=what.clock.heartbeat_ms),
+            clock=StoreClock(
+                token=run.token,
+                heartbeat_ms=what.clock.heartbeat_ms,
+                leads=isinstance(what.clock, EventClock),
+            ),
             shards=what.shards,
             memory_ms=what.memory_ms,
             limit=what.limit,

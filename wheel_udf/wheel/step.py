@@ -113,7 +113,7 @@ def advance(
         state: The shard as the last step left it.
         rows: Valid commands (``COMMAND_SCHEMA``), in any order; ``None`` or empty for a plain tick.
         now_ms: The clock; an instant before the clock of the state leaves it where it is.
-        limit: Most entries to release, at least 1; ``None`` for no bound. The rest stays due.
+        limit: Most entries to release; ``None`` for no bound, 0 for a batch that releases none. The rest stays due.
         memory_ms: How long ended ids are remembered, from their end; ``None`` for ever.
         stored: Whether entries may wait in a slot store.
         limits: How much may be pending here; ``None`` for no bound.

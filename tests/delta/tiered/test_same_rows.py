@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from dataclasses import dataclass
@@ -14,8 +15,11 @@ from wheel_udf.clock import EventClock
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import Destinations
 from wheel_udf.delivery.query import deliver
+from wheel_udf.platform import log_checkpoints
 from wheel_udf.store.layout import StoreLayout
+from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream.schedule_operator import schedule
+from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.tiered.start import Outlet, start_tiered
 from wheel_udf.wheel.geometry import Wheel
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from wheel_udf.delivery.report import BatchReport
-    from wheel_udf.tiered.run import TieredRun
+    from wheel_udf.tiered.keeper import Keeper
 
 WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
 LAYOUT = StoreLayout(WHEEL, state_levels=2)  # windows of 400 s
@@ -72,6 +76,12 @@ def backfill() -> list[list[dict[str, Any]]]:
                 lateness = chance.choice((None, None, "100 seconds"))
                 rows.append(due(name, due_s, said_s, seq=number, max_lateness=lateness))
         end_s = (number + 1) * FILE_S
+        # Long due on arrival, by the clock of two files before; one of them is missed by the clock of the file before, not by the earlier one.
+        past_s, bound = max(0, end_s - 4 * FILE_S), f"{5 * FILE_S // 2} seconds"
+        rows += [
+            due(f"late{number}", past_s, end_s - 2),
+            due(f"too late{number}", past_s, end_s - 2, max_lateness=bound),
+        ]
         files.append([*rows, due(f"end{number}", end_s, end_s - 1)])
     return files
 
@@ -200,3 +210,66 @@ def test_a_continuous_run_fires_the_same_rows_and_goes_on_to_the_last_clock_when
     world = Backfill(spark, tmp_path)
     world.tiered_up_to(FILES * FILE_S - 1, "200 milliseconds")
     assert world.fired() == [row for row in direct[0] if row[3] < UNTIL_S]
+
+
+def test_which_clock_a_file_met_depended_on_what_spark_asked_first(
+    spark: SparkSession, tmp_path: Path, direct: tuple[Fired, dict[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A commit could come after Spark had asked for the clock and before it asked for the store's rows. Then a batch had rows and no instant, and
+    # what was past due was released by the clock before theirs. Here this happens to every file: its instant is published when the wheel has read it.
+    world = Backfill(spark, tmp_path)
+    kept, seen = TieredRun._publish, set[int]()
+    held, read, begun = threading.Event(), threading.Event(), dict[str, int]()
+
+    def late(run: TieredRun, keeper: Keeper, *, only_news: bool = False) -> None:
+        is_file = run.wheel is not None and keeper.taken_in == keeper.version != begun.setdefault(
+            "at", keeper.version
+        )
+        if held.is_set() or (only_news and is_file and keeper.version not in seen):
+            return
+        if is_file and keeper.version not in seen:
+            seen.add(keeper.version)
+            read.clear()
+            held.set()
+            assert read.wait(60)
+            held.clear()
+        kept(run, keeper, only_news=only_news)
+
+    def look() -> None:
+        assert world.report is not None
+        if world.report.received:
+            read.set()
+
+    monkeypatch.setattr(TieredRun, "_publish", late)
+    world.tiered(on_batch=look).awaitTermination()
+    assert len(seen) == FILES
+    assert world.fired() == direct[0]
+    assert world.account() == direct[1]
+
+
+def test_a_start_after_a_stop_longer_than_the_log_is_kept_could_delete_what_the_wheel_had_not_read(
+    spark: SparkSession, tmp_path: Path, direct: tuple[Fired, dict[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first commits had the log cleaned up, and Delta's stream then ended at this start and each further one.
+    world = Backfill(spark, tmp_path)
+    world.tiered_up_to(2 * FILE_S - 1)
+    log = tmp_path / "store" / "_delta_log"
+    for file in log.glob("0*"):
+        os.utime(file, (1_000_000, 1_000_000))
+    left = sorted(log.glob("0*.json"))
+    monkeypatch.setattr(log_checkpoints, "EVERY", 1)
+    # As a catch-up hand-over, a join or an act does before the wheel has read anything.
+    store = SlotStore.at(spark, str(tmp_path / "store"))
+    assert store.join_files(next(iter(store.small_files(10**9).values()))) > 0
+    log_checkpoints.finish()
+    told: list[bool] = []
+
+    def look() -> None:
+        told.append(all(file.exists() for file in left))
+
+    world.tiered(on_batch=look).awaitTermination()
+    log_checkpoints.finish()
+    assert told[0], "the first batch of the wheel still finds everything"
+    assert not all(file.exists() for file in left), "what has expired goes, once the wheel has read it"
+    assert world.fired() == direct[0]
+    assert world.account() == direct[1]

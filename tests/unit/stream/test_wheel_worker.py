@@ -400,3 +400,28 @@ def test_only_the_destinations_of_the_sender_are_served_by_it(batches: dict[str,
 def test_settings_of_punctual_delivery_have_bounds(setting: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=r"a setting of punctual delivery is out of range: punctual\."):
         Punctual(**setting)  # type: ignore[arg-type]
+
+
+def test_rows_that_were_read_without_their_instant_were_released_by_the_clock_before_it() -> None:
+    # In a tiered backfill a commit may come between the two questions of Spark, what the clock is and what the store has. Then `fired_at`, and
+    # whether a row was missed, depended on milliseconds.
+    group, what = Group(), step("store", waits_for_clock=True)
+    run(what, group, tick(1_000), command("far", 10**9))
+    late, later = command("late", 700), command("later", 1_500, max_lateness_ms=600)
+    out = run(what, group, late, later, command("cancelled", 900))
+    assert of_kind(out, "fired", "schedule_id") == []
+    status = status_of(out)
+    assert (status["clock_ms"], status["next_due_ms"], status["pending"], status["fired_now"]) == (
+        1_000,
+        700,
+        4,
+        0,
+    )
+    out = run(what, group, tick(2_000), command("cancelled", NO_LONG, op=1))
+    assert of_kind(out, "fired", "schedule_id", "fired_at_ms") == [("late", 2_000), ("later", 2_000)]
+
+
+def test_without_that_rule_rows_of_a_store_are_released_by_the_standing_clock() -> None:
+    group, what = Group(), step("store")
+    run(what, group, tick(1_000), command("far", 10**9))
+    assert of_kind(run(what, group, command("late", 700)), "fired", "fired_at_ms") == [(1_000,)]
