@@ -9,7 +9,8 @@
                       ^           |                                            |
                       `--- supervisor's thread, ten times a second <-----------'
                            hand over what is near, publish the clock, let the intake go on, end the run; every 10 s:
-                           retire, join files, in parts, and between two of them it looks again for what is near
+                           retire, join files, in parts, and between two of them it looks again for what is near; each hour a thread deletes
+                           files that have expired
 
 The run owns both queries, the thread and the leases. It releases the leases when no part of it runs any more. If :meth:`TieredRun.stop` cannot stop
 a part, it raises an error that names the part.
@@ -31,7 +32,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from wheel_udf.clock import HintBoard, ProcessingClock, Published, wall_clock_ms
 from wheel_udf.common import StopError
 from wheel_udf.delivery import BatchReport
-from wheel_udf.platform import Identity, Lease
+from wheel_udf.platform import Identity, Lease, first_line, is_jvm_end
 from wheel_udf.store import SlotStore
 from wheel_udf.tiered.figures import StoreFigures
 from wheel_udf.tiered.keeper import Keeper
@@ -80,6 +81,7 @@ class TieredRun:
         self._published: Published | None = None
         self._publishing = threading.Lock()
         self._tending: Iterator[bool] | None = None
+        self._vacuum: threading.Thread | None = None
         self.keeper = Keeper(store, app_id=identity.app_id, on_change=self._publish, pressure=pressure)
         self._before = self.keeper.version
         """What earlier runs have left for the wheel to read ends here."""
@@ -219,7 +221,7 @@ class TieredRun:
                 polls += 1
                 self._tend(begin=polls % _TEND_EVERY_POLLS == 0)
                 if polls % _VACUUM_EVERY_POLLS == 0:
-                    self.keeper.store.vacuum()
+                    self._begin_vacuum()
                 if ended and self._is_done():
                     # Without it the wheel has no clock, and begins no batch that the stop would cut off.
                     self.board.withdraw(self.token)
@@ -237,6 +239,24 @@ class TieredRun:
             self._tending = self._parts_of_tending()
         if self._tending is not None and not next(self._tending, False):
             self._tending = None
+
+    def _begin_vacuum(self) -> None:
+        """Deletes files that have expired, on a thread of its own: all files of the store are listed, and a hand-over that waited for it would leave the
+        wheel's clock standing at the cursor.
+        """
+        if self._vacuum is None or not self._vacuum.is_alive():
+            # A daemon: nothing is lost if the process ends meanwhile.
+            self._vacuum = threading.Thread(target=self._try_vacuum, name="wheel-vacuum", daemon=True)
+            self._vacuum.start()
+
+    def _try_vacuum(self) -> None:
+        try:
+            self.keeper.store.vacuum()
+        except Exception as fault:  # noqa: BLE001  # the store is whole without it
+            if not is_jvm_end(fault):
+                _log.warning(
+                    "expired files of the slot store stay for another hour: %s", first_line(str(fault))
+                )
 
     def _parts_of_tending(self) -> Iterator[bool]:
         """The work of every ten seconds, a part for each True. A retirement takes seconds, and so does each partition whose files are joined: a

@@ -13,9 +13,10 @@ from wheel_udf.common.errors import StopError
 from wheel_udf.platform import Identity
 from wheel_udf.store.head import Appended, Head
 from wheel_udf.store.layout import StoreLayout
-from wheel_udf.tiered import start
+from wheel_udf.tiered import run as run_module, start
 from wheel_udf.tiered.hand_over import HandedOver
 from wheel_udf.tiered.pause import IntakePause
+from wheel_udf.tiered.queries import Position
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.wheel.geometry import Wheel
@@ -29,7 +30,7 @@ LAYOUT = StoreLayout(Wheel(tick_ms=1_000, size=20, levels=4), state_levels=1)
 class Store:
     """A store without rows that takes all commits."""
 
-    layout, path = LAYOUT, "store"
+    layout, path, log_is_read = LAYOUT, "store", False
 
     def head(self) -> Head:
         return Head(version=0, cursor_ms=None, clock_ms=None, batches={})
@@ -108,6 +109,45 @@ def test_a_stop_that_did_not_stop_names_what_still_runs_and_keeps_the_leases(
     wheel.stops = True
     run.stop()
     assert (run.isActive, lease.is_held) == (False, False)
+
+
+def test_hand_overs_waited_for_the_deletion_of_expired_files(
+    run: TieredRun, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # It lists all files of the store, once an hour.
+    began, goes_on, stepped = [], threading.Event(), threading.Event()
+
+    def slow() -> None:
+        began.append(1)
+        goes_on.wait()
+        raise OSError("no room on the device")
+
+    def step(_now_ms: int) -> None:
+        if began:
+            stepped.set()
+
+    monkeypatch.setattr(run_module, "_VACUUM_EVERY_POLLS", 1)
+    monkeypatch.setattr(run.keeper.store, "vacuum", slow, raising=False)
+    monkeypatch.setattr(run.keeper, "step", step)
+    begin(run, Query(), Query())
+    assert stepped.wait(20)
+    assert run._vacuum is not None
+    goes_on.set()
+    run._vacuum.join(20)
+    run.stop()
+    assert [record.message for record in caplog.records if "expired" in record.message][:1] == [
+        "expired files of the slot store stay for another hour: no room on the device"
+    ]
+
+
+def test_what_the_log_has_expired_stays_until_the_wheel_has_read_what_the_run_before_left(
+    run: TieredRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run._before, store = 7, run.keeper.store
+    for position, is_read in ((None, False), (Position(6, 0), False), (Position(7, 0), True), (None, True)):
+        monkeypatch.setattr(run, "_position", lambda at=position: at)
+        run._look_at_wheel()
+        assert store.log_is_read is is_read
 
 
 def test_a_stop_during_a_long_hand_over_says_that_it_still_runs(
