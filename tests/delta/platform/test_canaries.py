@@ -375,7 +375,7 @@ def delta_log_checkpoints(spark: SparkSession, table: str) -> None:
     place = f"{table}-rarely"
     begin_transaction(spark, place).commit_creation(COLUMNS, (), {"delta.checkpointInterval": "1000"})
     assert append(spark, place, 1) == 1
-    log_checkpoints._write(spark, delta_log.delta_log(spark, place))
+    log_checkpoints._write(spark, delta_log.delta_log(spark, place), keeps_log=False)
     assert [file.name for file in Path(place, "_delta_log").glob("[0-9]*.checkpoint.parquet")] == [
         f"{1:020}.checkpoint.parquet"
     ]
