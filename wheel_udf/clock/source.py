@@ -309,6 +309,8 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         due = next_due_ms is not None and next_due_ms <= now_ms
         if due and clock.leads and now_ms == standing_ms and is_waiting(answers):
             due = self._has_waited()
+        else:
+            self.waits_since_ms = None
         until_ms = published.until_ms
         moves = (
             len(answers) < self.shards

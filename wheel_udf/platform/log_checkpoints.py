@@ -83,7 +83,11 @@ def after_commit(spark: SparkSession, place: str, log: Any, version: int, *, kee
             return
         # A daemon: a JVM that hangs must not keep the process.
         thread = threading.Thread(
-            target=_try, args=(spark, place, log, keeps_log), name="wheel-log-checkpoint", daemon=True
+            target=_try,
+            args=(spark, place, log),
+            kwargs={"keeps_log": keeps_log},
+            name="wheel-log-checkpoint",
+            daemon=True,
         )
         _threads[place] = thread
         try:
@@ -100,7 +104,7 @@ def finish(timeout_s: float | None = None) -> None:
         _threads.clear()
 
 
-def _try(spark: SparkSession, place: str, log: Any, keeps_log: bool) -> None:  # noqa: FBT001  # a thread's arguments
+def _try(spark: SparkSession, place: str, log: Any, *, keeps_log: bool) -> None:
     try:
         with _turn:
             if _is_due(place):

@@ -35,6 +35,19 @@ def made(spark: SparkSession, folder: Path, properties: Mapping[str, str]) -> st
     return place
 
 
+def with_an_old_log(spark: SparkSession, folder: Path) -> tuple[str, Path]:
+    """A table whose log is kept for a week, with four batches of 1970; and its log."""
+    for_a_week = {"delta.logRetentionDuration": "interval 7 days"}
+    table = made(spark, folder, {**log_checkpoint_properties(spark), **for_a_week})
+    log = Path(table, "_delta_log")
+    for batch_id in range(1, 5):
+        append(spark, table, batch_id)
+        log_checkpoints.finish()
+    for minute, file in enumerate(sorted(log.glob("0*"))):
+        os.utime(file, times=(60 * minute, 60 * minute))
+    return table, log
+
+
 @contextmanager
 def another_at_work() -> Iterator[None]:
     """Inside, a checkpoint of another table is being written."""
@@ -155,14 +168,7 @@ def test_a_stop_gives_up_what_has_waited_for_its_turn_too_long(
 
 
 def test_what_has_expired_is_deleted_from_the_log(spark: SparkSession, tmp_path: Path) -> None:
-    for_a_week = {"delta.logRetentionDuration": "interval 7 days"}
-    table = made(spark, tmp_path, {**log_checkpoint_properties(spark), **for_a_week})
-    log = Path(table, "_delta_log")
-    for batch_id in range(1, 5):
-        append(spark, table, batch_id)
-        log_checkpoints.finish()
-    for minute, file in enumerate(sorted(log.glob("0*"))):
-        os.utime(file, times=(60 * minute, 60 * minute))  # in 1970
+    table, log = with_an_old_log(spark, tmp_path)
     append(spark, table, 5)
     append(spark, table, 6)
     log_checkpoints.finish()
@@ -176,14 +182,7 @@ def test_what_has_expired_is_deleted_from_the_log(spark: SparkSession, tmp_path:
 def test_a_writer_that_knows_a_slow_reader_keeps_what_has_expired(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    for_a_week = {"delta.logRetentionDuration": "interval 7 days"}
-    table = made(spark, tmp_path, {**log_checkpoint_properties(spark), **for_a_week})
-    log = Path(table, "_delta_log")
-    for batch_id in range(1, 5):
-        append(spark, table, batch_id)
-        log_checkpoints.finish()
-    for minute, file in enumerate(sorted(log.glob("0*"))):
-        os.utime(file, times=(60 * minute, 60 * minute))  # in 1970
+    table, log = with_an_old_log(spark, tmp_path)
     for keeps_log, left in ((True, 7), (False, 5)):
         for _ in range(2):
             transaction = begin_transaction(spark, table, keeps_log=keeps_log)

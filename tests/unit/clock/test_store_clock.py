@@ -90,6 +90,20 @@ def test_what_an_act_has_made_due_has_no_instant_and_is_released_after_two_secon
     assert not run.plan()
 
 
+def test_what_was_cancelled_while_it_waited_left_no_time_to_the_next_that_waits(
+    tmp_path: Path, elapsed: dict[str, int]
+) -> None:
+    run = Run(tmp_path)
+    at_1000(run)
+    run.answer(700)
+    assert not run.plan()
+    run.answer(None)
+    assert not run.plan()
+    elapsed["ms"] = 60_000
+    run.answer(700)
+    assert not run.plan(), "it waits from now on, not from a minute ago"
+
+
 def test_a_backlog_over_the_limit_does_not_wait(tmp_path: Path, elapsed: dict[str, int]) -> None:
     run = Run(tmp_path)
     at_1000(run)
