@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-jobs test-page faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-punctual bench-store bench-watch bench-page bench-start bench-step package clean distclean
+.PHONY: help setup test sentinels nightly test-jobs test-page test-upgrade faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-punctual bench-store bench-watch bench-page bench-start bench-step package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -30,22 +30,33 @@ help: ## print this list
 
 setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when pyproject.toml, conf/constraints.txt or conf/ivy.xml change)
 
-# What `make test` leaves out: jobs from end to end, with restarts and moves; processes that are killed or submitted.
+# What `make test` leaves out: jobs from end to end, with restarts and moves; processes that are killed or submitted; the page; what an upgrade of Spark or
+# Delta may break. `make sentinels` runs one of each kind, `make nightly` all of them.
 JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/golden tests/delta/tiered/test_tiered.py tests/delta/tiered/test_limits.py tests/delta/tiered/test_same_rows.py \
           tests/delta/pending/test_acts_on_state.py tests/delta/commands/test_change_feed.py tests/delta/tiered/test_keeper.py \
           tests/delta/delivery/test_hostile_names.py tests/kafka/delivery/test_punctual.py tests/spark/job/test_job.py
 FAULTS := tests/faults tests/cluster
 PAGE   := tests/page
+UPGRADE := tests/upgrade
 
 # Two processes: one JVM each keeps one core busy with planning; a third one made the whole slower.
 test: $(STAMP) ## run the tests (ARGS=... is passed to pytest)
-	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 $(addprefix --ignore=,$(JOBS) $(FAULTS) $(PAGE)) $(ARGS)
+	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 $(addprefix --ignore=,$(JOBS) $(FAULTS) $(PAGE) $(UPGRADE)) $(ARGS)
+
+sentinels: $(STAMP) ## run one job of each mode for each kind of test that `make test` leaves out (ARGS=... is passed to pytest)
+	@$(PY) -m pytest -m sentinel --numprocesses=2 --dist=load --maxschedchunk=1 --interpreted --durations=10 $(JOBS) $(FAULTS) $(PAGE) $(ARGS)
+
+nightly: $(STAMP) ## run everything else, stage by stage, about an hour and a half; ends with a table (ARGS='jobs page': these stages)
+	@$(PY) -m tests.nightly $(ARGS)
 
 test-jobs: $(STAMP) ## run the tests of whole jobs: configs, restarts, moves, golden checkpoints (ARGS=... is passed to pytest)
 	@$(PY) -m pytest --numprocesses=2 --dist=load --maxschedchunk=1 --interpreted --durations=10 $(JOBS) $(ARGS)
 
 test-page: $(STAMP) ## run the tests of the page in a real browser (needs chromium and chromedriver; ARGS=... is passed to pytest)
 	@$(PY) -m pytest --durations=10 $(PAGE) $(ARGS)
+
+test-upgrade: $(STAMP) ## run the tests of each private interface of Spark and Delta that is used (ARGS=... is passed to pytest)
+	@$(PY) -m pytest --durations=10 $(UPGRADE) $(ARGS)
 
 faults: $(STAMP) ## kill drivers, workers and executors, and check what was delivered (ARGS=... is passed to pytest)
 	@$(PY) -m pytest --numprocesses=2 --dist=load --maxschedchunk=1 --durations=10 $(FAULTS) $(ARGS)
@@ -65,7 +76,7 @@ docs: $(STAMP) ## build the documentation site in build/site (installs mkdocs on
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
 	@echo "build/site/index.html"
 
-notebooks: $(STAMP) ## execute the notebooks and write their rendered .ipynb (ARGS=01: those whose name begins so)
+notebooks: $(STAMP) ## execute the notebooks and write their rendered .ipynb (ARGS=01: those whose name begins so; ARGS=--changed)
 	@$(PY) notebooks/render.py $(ARGS)
 
 simulate: $(STAMP) ## run 20,000 seeds of the simulated protocol and its planted faults (ARGS='--seed 7 --mode tiered': one seed)

@@ -7,10 +7,14 @@
 The percent scripts are the source. A rendered notebook holds the same cells and their outputs, and nothing that differs between two runs or
 two machines: no execution times, no version of Python, numbered cell ids. A notebook fails if a cell raises, writes to standard error, or
 shows a warning, an error or a path of this machine.
+
+A rendered notebook records a hash of what it was rendered from: its script, ``plots.py`` and the pinned packages. ``--changed`` renders those
+whose hash has changed, and :data:`SENTINEL` if there are none.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -27,6 +31,9 @@ from nbformat import NotebookNode
 
 FOLDER = Path(__file__).resolve().parent
 LONGEST_CELL_S = 300
+SENTINEL = "03"
+"""The notebook that ``--changed`` renders where none has changed."""
+
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """A notebook's JVM lives for a minute: the second compiler and a collector with threads cost more than they give. With one compiler alone,
 Java makes room for 48 MB of code, and stops compiling when that is full."""
@@ -47,6 +54,18 @@ _UNWANTED = re.compile(
 def sources() -> list[Path]:
     """The percent scripts, in order."""
     return sorted(FOLDER.glob("[0-9][0-9]_*.py"))
+
+
+def inputs_of(script: Path) -> str:
+    """The hash of what a notebook is rendered from."""
+    parts = (script, FOLDER / "plots.py", FOLDER.parent / "conf" / "constraints.txt")
+    return hashlib.sha256(b"\0".join(part.read_bytes() for part in parts)).hexdigest()
+
+
+def is_current(script: Path) -> bool:
+    """Whether the rendered notebook was rendered from what is there now."""
+    rendered = script.with_suffix(".ipynb")
+    return rendered.exists() and inputs_of(script) == nbformat.read(rendered, 4).metadata.get("inputs")
 
 
 def read_source(script: Path) -> NotebookNode:
@@ -117,6 +136,7 @@ def render(script: Path) -> bool:
     """Executes a notebook, writes its ``.ipynb``, and prints how long it took and what must not be in it; returns whether nothing is."""
     began_s = time.perf_counter()
     notebook = executed(read_source(script))
+    notebook.metadata.inputs = inputs_of(script)
     nbformat.write(notebook, script.with_suffix(".ipynb"))
     found = list(unwanted(notebook))
     print(f"{script.name}: {time.perf_counter() - began_s:.0f} s", *found, sep="\n  ", flush=True)
@@ -125,10 +145,13 @@ def render(script: Path) -> bool:
 
 def main(names: list[str]) -> int:
     """Renders the notebooks whose names begin with one of these; all of them without names. Exit code 1 if one fails."""
+    if names == ["--changed"]:
+        names = [script.name for script in sources() if not is_current(script)] or [SENTINEL]
     asked = [script for script in sources() if not names or script.name.startswith(tuple(names))]
     # Two at a time, as one alone leaves much of two cores idle. From the last one, which takes longest.
     with ProcessPoolExecutor(2) as processes:
         rendered = list(processes.map(render, reversed(asked)))
+    print(f"{len(rendered)} notebooks, {sum(rendered)} right")
     return int(not all(rendered))
 
 

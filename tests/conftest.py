@@ -36,13 +36,13 @@ os.environ.setdefault(
     "JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 )
 
-# No deadline: a shared machine stalls. Not too slow: what an example costs is the test's own choice.
-settings.register_profile(
-    "local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
-# In CI the same examples each time (and no database of earlier ones): a red build is a change's fault, never luck's.
-settings.register_profile("ci", settings.get_profile("local"), derandomize=True, database=None)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+# The profiles of hypothesis: `make test` takes the quick one, with the same examples each time (a red build is a change's fault, never luck's); `make
+# nightly` takes the thorough one (--hypothesis-profile=thorough), with new examples each time, and prints how to repeat a failure. No deadline: a
+# shared machine stalls. Not too slow: what an example costs is the test's own choice.
+_COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+settings.register_profile("quick", _COMMON, max_examples=50, derandomize=True)
+settings.register_profile("thorough", _COMMON, max_examples=500, print_blob=True)
+settings.load_profile("quick")
 
 SPARK_SETTINGS: dict[str, str | float | bool] = {
     **SMALL,
@@ -54,16 +54,14 @@ SPARK_SETTINGS: dict[str, str | float | bool] = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How much of the crash matrix and of its folder runs, and how Spark evaluates."""
+    """How much of the crash matrix runs, and how Spark evaluates."""
     what = "less than 1: only a tenth of the crash matrix (tests/faults), with each point once"
     parser.addoption("--share", type=float, default=1.0, help=what)
     interpreted = "Spark evaluates without generated code, see tests/settings.py"
     parser.addoption("--interpreted", action="store_true", help=interpreted)
-    half = "every second test of tests/faults: 0 for the first, third and so on, 1 for the others"
-    parser.addoption("--half", type=int, choices=(0, 1), help=half)
 
 
-_FOLDERS = ("unit", "faults", "cluster", "page", "kafka", "delta", "spark")
+_FOLDERS = ("unit", "faults", "cluster", "page", "upgrade", "kafka", "delta", "spark")
 
 
 def _folder(item: pytest.Item) -> int:

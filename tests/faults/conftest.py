@@ -18,14 +18,9 @@ _LONG: Final = (
 """The longest files, in the order in which they begin. With those at the end, one of two processes would wait for the other for minutes."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The chains of the matrix first, those of the tiered mode before the others; with ``--half`` every second test."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The chains of the matrix first, those of the tiered mode before the others."""
     items.sort(key=_place)
-    half = config.getoption("--half")
-    if half is not None:
-        others = [item for item in items if _is_here(item)][1 - half :: 2]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in others]
 
 
 def _is_here(item: pytest.Item) -> bool:

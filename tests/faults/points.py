@@ -56,7 +56,14 @@ KAFKA: Final = ("between Kafka and Delta", "between Delta and Kafka")
 """Points between the two sinks of a job that delivers to both."""
 
 SEEDS: Final = 4
-"""Seed 0 is the tenth that CI runs; each of the others has every point in each of its modes."""
+"""Seed 0 is the tenth that ``make nightly`` runs; each of the others has every point in each of its modes."""
+
+_SENTINELS: Final = {
+    DIRECT: ("after the commit of the state", ACTS[1], EXPORTS[2]),
+    TIERED: ("in a hand-over, between append and drop", ACTS[1], EXPORTS[2]),
+    PURGATORY: ("between two Delta commits", EXPORTS[2]),
+}
+"""The points of the one chain of each mode that CI runs: in a batch, in an act, in a move."""
 
 _KILLS_OF_A_CHAIN: Final = 7
 
@@ -113,6 +120,11 @@ def chains(share: float) -> list[Chain]:
         for mode in MODES
         for part, points in enumerate(_parts(mode, seed))
     ]
+
+
+def sentinel(mode: str) -> Chain:
+    """The chain of a mode that CI runs."""
+    return Chain(mode, 0, tuple(Kill(point, 1) for point in _SENTINELS[mode]))
 
 
 def points_of(mode: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults.chain import Running
-from tests.faults.points import MODES, SEEDS, Chain, chains, points_of
+from tests.faults.points import MODES, SEEDS, Chain, chains, points_of, sentinel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,17 @@ def test_a_job_killed_at_one_point_after_the_other_loses_and_repeats_nothing(
 ) -> None:
     running = Running(tmp_path, chain)
     for kill in chain.kills:
+        running.kill(kill)
+    assert running.finish() == []
+
+
+@pytest.mark.sentinel
+@pytest.mark.parametrize("mode", MODES)
+def test_a_job_killed_in_a_batch_in_an_act_and_in_a_move_loses_and_repeats_nothing(
+    mode: str, tmp_path: Path
+) -> None:
+    running = Running(tmp_path, sentinel(mode))
+    for kill in running.chain.kills:
         running.kill(kill)
     assert running.finish() == []
 

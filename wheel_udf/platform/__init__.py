@@ -26,7 +26,7 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
 
 May import: common, wheel; pyspark, delta, py4j, the standard library.
 
-Private API. Each row has an entry in :mod:`wheel_udf.platform.private_api` and a canary test (``tests/delta/platform/test_canaries.py``) that
+Private API. Each row has an entry in :mod:`wheel_udf.platform.private_api` and a canary test (``tests/upgrade/test_canaries.py``) that
 names the version in which it was read. Where a class or method is missing, the replacement is used, or
 :class:`~wheel_udf.common.errors.UnsupportedVersionError` names the API and the versions. ::
 

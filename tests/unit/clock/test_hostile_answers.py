@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.hostile import mangled
@@ -43,7 +43,6 @@ def asked(folder: Path, link: bytes, answer: bytes, published: bytes) -> tuple[A
     return found
 
 
-@settings(max_examples=150)
 @given(mangled(b'{"query_id": "query"}'), mangled(text(ANSWER)), mangled(text(PUBLISHED)))
 @example(DEEP, DEEP, DEEP)
 @example(b'{"query_id": "../outside"}', text(ANSWER), text(PUBLISHED))

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 from tests.hostile import BAD_NAMES, GOOD_NAMES, RESERVED_NAMES, mangled
 from wheel_udf.common import AllowList, ConfigError, SinkError, is_destination_name, secrets
@@ -26,7 +26,6 @@ INSTANTS = mangled(b"2013-01-01T05:00:00.123456+01:00", b"9999-12-31T23:59:59Z",
 )
 
 
-@settings(max_examples=300)
 @given(DURATIONS | st.text(max_size=20))
 @example("9" * LONG)
 @example("P" + "1D" * LONG)
@@ -42,7 +41,6 @@ def test_any_text_is_a_duration_within_the_bounds_or_refused(text: str) -> None:
     assert re.search("[0-9]", text)
 
 
-@settings(max_examples=300)
 @given(INSTANTS | st.text(max_size=20))
 @example("2" * LONG)
 @example("9999-12-31T23:59:59-23:59")
@@ -77,7 +75,6 @@ def test_a_name_that_delta_reserves_has_no_place() -> None:
             place_of("root", name)
 
 
-@settings(max_examples=300)
 @given(st.text(max_size=8) | st.sampled_from(GOOD_NAMES) | st.text("./\\%_-aA0\0\n", max_size=6))
 def test_every_name_that_passes_has_a_place_of_one_step_below_the_root(name: str) -> None:
     try:
@@ -89,7 +86,6 @@ def test_every_name_that_passes_has_a_place_of_one_step_below_the_root(name: str
     assert re.fullmatch("[A-Za-z0-9._-]{1,249}", name)
 
 
-@settings(max_examples=500)
 @given(st.text("ab*?", min_size=1, max_size=9), st.text("ab.", min_size=1, max_size=9))
 @example("*ab*b", "abab")
 @example("a**a", "a")
@@ -112,7 +108,6 @@ def test_no_name_makes_the_match_of_a_pattern_with_many_stars_endless(stars: int
     assert AllowList([pattern]).first("a" * 248 + "b") == pattern
 
 
-@settings(max_examples=200)
 @given(mangled(b"${env:HOSTILE}", b"a${file:/no/such/file}b", b"user=\"x\" password='y\\' z'"))
 @example(b"${file:\0}")
 @example(b"${file:" + b"x" * 10_000 + b"}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import event, example, given, settings, strategies as st
+from hypothesis import event, example, given, strategies as st
 
 from tests.unit.delivery.sender_life import POINTS, Life
 from wheel_udf.stream.punctual import Punctual
@@ -44,7 +44,6 @@ def act(life: Life, name: str, terms: Any) -> None:
         getattr(life, name)(terms)
 
 
-@settings(max_examples=300)
 @given(
     ahead_ms=st.sampled_from((100, 500, 600_000)),
     rows=st.sampled_from((0, 1, 3, 1_000)),

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 
 from tests.hostile import mangled
 from tests.unit.job.configs import written
@@ -39,7 +39,6 @@ def read(octets: bytes) -> JobConfig | list[str]:
             return [str(error)]
 
 
-@settings(max_examples=150)
 @given(mangled(SMALL))
 def test_any_bytes_are_a_config_or_its_errors(octets: bytes) -> None:
     found = read(octets)
@@ -83,7 +82,6 @@ def test_a_text_that_is_no_plain_mapping_is_one_error_with_its_problem(
         loader.load(written(tmp_path, SMALL.decode()), [f"name={text}"])
 
 
-@settings(max_examples=150)
 @given(mangled(b'destinations."a.b".path=out', b"limits={fired_per_batch: 5}", b"wheel.size= "))
 @example(b"a.b.c.d=1")
 @example(b"name.x=1")
@@ -98,7 +96,6 @@ def test_any_text_behind_set_is_a_setting_or_an_error(octets: bytes) -> None:
     assert faults is None or (faults and all(faults))
 
 
-@settings(max_examples=300)
 @given(mangled(b'{"orders": {"0": 23, "1": -2}}', b'{"orders": [0, 1]}'))
 @example(b"[" * 100_000)
 @example(b'{"orders": {"' + b"9" * 5_000 + b'": 1}}')

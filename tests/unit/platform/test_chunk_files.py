@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.platform.damaged import flip, tear
 from wheel_udf.common import CheckpointError
@@ -176,7 +176,6 @@ def test_a_damaged_note_removes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / name).exists()
 
 
-@settings(max_examples=200)
 @given(st.data())
 def test_every_state_that_spark_keeps_is_readable_over_kills_repeats_and_repairs(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

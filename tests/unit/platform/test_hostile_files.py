@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 
 from tests.hostile import mangled
 from tests.unit.platform.test_checkpoint import start
@@ -66,7 +66,6 @@ def all_read_or_refused(files: dict[str, bytes], *readers: Callable[[str], Any])
         assert not refused or folder in refused
 
 
-@settings(max_examples=150)
 @given(mangled(PLAN), mangled(COMMIT), mangled(METADATA), mangled(IDENTITY))
 @example(b"v1\n" + DEEP + b"\n" + DEEP, b"v1\n" + DEEP, DEEP, DEEP)
 @example(b"v1\n{}\n{}", b"v1\n{}", b"{}", b"{}")
@@ -88,7 +87,6 @@ def test_any_bytes_in_sparks_logs_and_the_identity_are_read_or_refused(
     )
 
 
-@settings(max_examples=150)
 @given(mangled(JOURNAL), mangled(MARK))
 @example(DEEP, DEEP)
 def test_any_bytes_in_the_journal_of_settings_and_in_the_marks_of_moves_are_read_or_refused(
@@ -104,7 +102,6 @@ def test_any_bytes_in_the_journal_of_settings_and_in_the_marks_of_moves_are_read
     )
 
 
-@settings(max_examples=200)
 @given(mangled(json_bytes(asdict(MANIFEST)), b'{"format": 1}'))
 @example(DEEP)
 def test_any_bytes_as_a_manifest_are_read_or_refused(content: bytes) -> None:
@@ -129,7 +126,6 @@ def test_a_whole_manifest_is_read_and_one_with_a_wrong_type_is_damaged(tmp_path:
             find_manifest(str(tmp_path))
 
 
-@settings(max_examples=200)
 @given(mangled(ACT.text().encode()))
 @example(DEEP)
 @example(b'my own note about "wheel_udf.act"')

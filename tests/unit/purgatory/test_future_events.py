@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from wheel_udf.purgatory.future_events import LARGEST_RUN, pass_by
 from wheel_udf.wheel.chunks import Chunk
@@ -41,7 +41,6 @@ def test_many_small_batches_do_not_make_many_chunks() -> None:
     assert len(left) < 6
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.lists(st.integers(0, 50), max_size=9), st.integers(0, 55)), max_size=8))
 def test_every_row_is_passed_once_by_the_first_clock_behind_it(batches: list[tuple[list[int], int]]) -> None:
     left: list[Chunk] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.purgatory.shard import Shard
 from tests.unit.purgatory.test_step_property import (
@@ -46,7 +46,6 @@ class MovingShard(Shard):
         return found
 
 
-@settings(max_examples=60, deadline=None)
 @given(*IN_TIME)
 def test_a_purgatory_that_moves_after_each_batch_decides_as_the_model_does(
     operations: list[Request],

@@ -6,7 +6,7 @@ import math
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.purgatory.shard import Shard
 from tests.unit.purgatory.watch_model import BEAT, SUM, Event, Outcome, Request, outcomes_of
@@ -80,7 +80,6 @@ def through_batches(
         assert all(o.at < clock for o in shard.outcomes[decided:])
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(requests(), max_size=5),
     st.lists(EVENTS, max_size=14),
@@ -107,7 +106,6 @@ IN_TIME = (
 """Operations, events, clocks, lookback and memory, batches: nothing is forgotten that is still needed."""
 
 
-@settings(max_examples=150, deadline=None)
 @given(*IN_TIME)
 def test_what_is_remembered_is_enough_for_rows_that_are_in_time(
     operations: list[Request],

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from wheel_udf.testing.ledger import Rules, check
 
@@ -169,7 +169,6 @@ def told(commands: list[Row], known: str, make: Random) -> list[Row]:
     return rows
 
 
-@settings(max_examples=250)
 @given(
     plan=batches,
     memory_ms=memories,
@@ -190,7 +189,6 @@ def test_a_right_run_is_never_accused_whatever_is_known_of_it(
     report.require()
 
 
-@settings(max_examples=150)
 @given(plan=batches, make=st.randoms(use_true_random=False))
 def test_each_planted_fault_is_found_in_a_run_of_which_all_is_known(
     plan: list[tuple[int, list[tuple[str, int, bool, int]]]], make: Random

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.wheel.heap_model import CANCEL, SCHEDULE, HeapModel
 from wheel_udf.testing import commands_table, rows_of
@@ -96,7 +96,6 @@ def test_a_command_of_the_producer_in_the_batch_of_an_act_wins_by_its_version() 
     assert [(row["schedule_id"], row["seq"]) for row in shard.batch(99, [])] == [("a", 2)]
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32))
 def test_acts_without_payload_do_what_acts_with_payload_do_in_a_heap(seed: int) -> None:
     rng, shard, model = random.Random(seed), Shard(), HeapModel(None)

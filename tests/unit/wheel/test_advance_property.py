@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import event, given, settings, strategies as st
+from hypothesis import event, given, strategies as st
 
 from tests.unit.wheel.heap_model import (
     CANCEL,
@@ -58,7 +58,6 @@ PAYLOADS = tuple(
     )
 )
 
-thorough = settings(max_examples=100)
 wheels = st.builds(
     Wheel,
     tick_ms=st.sampled_from((1, 7, 10, 1000)) | st.integers(1, 1000),
@@ -250,7 +249,6 @@ class Pair:
             self.fired_at_ms[name] = clock_ms
 
 
-@thorough
 @given(run=runs)
 def test_every_batch_equals_the_heap_model_across_restarts_limits_and_hostile_clocks(run: Run) -> None:
     pair = Pair(run.wheel, run.memory_ms)
@@ -263,7 +261,6 @@ def test_every_batch_equals_the_heap_model_across_restarts_limits_and_hostile_cl
             event(outcome)
 
 
-@thorough
 @given(run=runs)
 def test_the_order_of_the_rows_within_a_batch_never_shows(run: Run) -> None:
     straight = shuffled = ShardState.empty(run.wheel)
@@ -277,7 +274,6 @@ def test_the_order_of_the_rows_within_a_batch_never_shows(run: Run) -> None:
         straight, shuffled = one.state, two.state
 
 
-@settings(thorough, max_examples=80)
 @given(
     copies=st.lists(
         st.fixed_dictionaries(
@@ -305,7 +301,6 @@ def test_which_of_several_copies_of_one_version_is_kept_hangs_on_their_content_a
         pair.batch(list(order), 3, None)
 
 
-@settings(thorough, max_examples=100)
 @given(
     run=wheels.flatmap(
         lambda wheel: st.tuples(st.just(wheel), st.lists(drafts(wheel), max_size=30).map(tuple))
@@ -335,7 +330,6 @@ def test_any_split_of_the_limit_releases_the_same_rows_in_the_same_order(
     assert step.state.counts == whole.state.counts
 
 
-@settings(thorough, max_examples=100)
 @given(
     run=wheels.flatmap(
         lambda wheel: st.tuples(

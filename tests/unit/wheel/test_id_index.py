@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from wheel_udf.wheel.chunks import Chunk
 from wheel_udf.wheel.id_index import indexed, places_of
@@ -68,7 +68,6 @@ def test_the_codes_of_a_chunk_are_the_places_of_its_ids_in_the_question() -> Non
         assert [MANY[::-1][code] for code in places.of(each).tolist()] == sorted(ids, key=MANY[::-1].index)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     batches=st.lists(
         st.lists(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import event, given, settings, strategies as st
+from hypothesis import event, given, strategies as st
 
 from tests.unit.wheel.flight_model import FlightModel, Terms
 from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, ENTRY_COLUMNS, SCHEDULE_OUTCOMES
@@ -434,7 +434,6 @@ lives = st.tuples(wheels, MEMORIES_MS).flatmap(
 )
 
 
-@settings(max_examples=200)
 @given(life=lives)
 def test_every_batch_equals_the_heap_model_over_lives_of_senders(
     life: tuple[Wheel, int | None, int, list[Move]],

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from wheel_udf.testing import commands_table, rows_of
@@ -184,7 +184,6 @@ commands = st.lists(
 bounds = st.none() | st.integers(1, 6)
 
 
-@settings(max_examples=100)
 @given(
     st.lists(st.tuples(st.integers(-1, 3), commands), min_size=1, max_size=5),
     st.builds(Limits, bounds, bounds, bounds, st.just(1.0) | st.floats(0.1, 0.9)),
@@ -223,7 +222,6 @@ def test_the_account_closes_and_no_limit_is_passed_whatever_comes(
         assert all(count >= 0 for count in state.counts.values())
 
 
-@settings(max_examples=80)
 @given(st.lists(commands, min_size=1, max_size=4))
 def test_limits_that_nothing_reaches_change_nothing(batches: list[list[Row]]) -> None:
     bounded = free = ShardState.empty(WHEEL)

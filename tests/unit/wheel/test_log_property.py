@@ -20,7 +20,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from tests.unit.wheel.test_versions_with_store import Tiered
@@ -142,7 +142,6 @@ def adds_up(state: ShardState, batches: list[list[Record]], *, stored: bool = Fa
     assert min(state.counts.values()) >= 0
 
 
-@settings(max_examples=100)
 @given(log=logs, wheel=st.sampled_from(WHEELS), whole=st.booleans(), make=chance)
 def test_a_log_whole_or_compacted_read_in_any_order_and_in_any_batches_fires_what_a_fold_leaves(
     log: list[Record], wheel: Wheel, make: Random, *, whole: bool
@@ -151,7 +150,6 @@ def test_a_log_whole_or_compacted_read_in_any_order_and_in_any_batches_fires_wha
     assert fired_of(shuffled(read, make), wheel, memory_ms=None) == told(fold(log))
 
 
-@settings(max_examples=100)
 @given(log=logs, memory_ms=st.sampled_from((0, 1, 500, 1_000, 3_000)), make=chance)
 def test_a_log_that_is_read_in_its_own_order_needs_no_memory(
     log: list[Record], memory_ms: int, make: Random
@@ -159,7 +157,6 @@ def test_a_log_that_is_read_in_its_own_order_needs_no_memory(
     assert fired_of(in_order(compacted(log, make), make), WHEELS[0], memory_ms) == told(fold(log))
 
 
-@settings(max_examples=100)
 @given(log=logs, make=chance)
 def test_beside_a_slot_store_a_log_fires_what_a_fold_leaves(log: list[Record], make: Random) -> None:
     tiered, batches = Tiered(), shuffled(compacted(log, make), make)
@@ -217,7 +214,6 @@ def changes_of(commits: list[Commit], since: int) -> tuple[list[Record], dict[st
     return feed, table
 
 
-@settings(max_examples=100)
 @given(commits=commits, since=st.integers(0, 10), make=chance)
 def test_a_change_feed_from_any_snapshot_on_fires_what_the_table_holds_in_the_end(
     commits: list[Commit], since: int, make: Random

@@ -448,7 +448,6 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     tick_ms=st.sampled_from([1, 2, 7, 10, 1_000]),
     size=st.integers(2, 21),

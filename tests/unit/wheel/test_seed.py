@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from wheel_udf.testing import commands_table, rows_of
 from wheel_udf.transfer.seeds import shared
@@ -64,7 +64,6 @@ COMMANDS = st.builds(
 BATCHES = st.lists(st.tuples(st.integers(0, 12), st.lists(COMMANDS, max_size=5)), min_size=1, max_size=10)
 
 
-@settings(max_examples=100, deadline=None)
 @given(BATCHES, st.integers(0, 9))
 def test_a_shard_that_is_split_in_two_fires_and_counts_as_one_that_stays(
     batches: list[tuple[int, list[dict[str, Any]]]], moves_after: int

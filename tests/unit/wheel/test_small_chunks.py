@@ -35,7 +35,7 @@ WHEEL = Wheel(tick_ms=10, size=8, levels=4)
 DAY_MS = 86_400_000
 
 within_a_fixture = settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 
 

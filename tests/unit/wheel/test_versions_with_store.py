@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from wheel_udf.testing import commands_table, rows_of
@@ -316,7 +316,6 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(moves)
 def test_a_wheel_beside_a_store_fires_what_a_wheel_fires_that_holds_everything(
     moves: list[tuple[list[Row], int, int]],
