@@ -133,7 +133,8 @@ def _scheduler(records: DataFrame) -> DataFrame:
         # A text that is not a number of seconds must not be read as another instant: with the header's name
         # in front it is none.
         "deliver_at": F.when(
-            epoch_s.between(-_LAST_EPOCH_S, _LAST_EPOCH_S), times.utc_text(F.try_multiply(epoch_s, F.lit(1000)))
+            epoch_s.between(-_LAST_EPOCH_S, _LAST_EPOCH_S),
+            times.utc_text(F.try_multiply(epoch_s, F.lit(1000))),
         ).otherwise(F.concat(F.lit(f"{_EPOCH} "), F.col("_epoch"), F.lit(", not whole seconds"))),
         "event_time": F.col("timestamp"),
         "destination": F.col("_target"),

@@ -140,10 +140,11 @@ def test_what_was_committed_and_is_not_in_the_log_is_left_to_the_rule_of_the_cli
             with pytest.raises(KafkaException, match="AUTO_OFFSET_RESET"):
                 read(deliveries, "never")
         else:
-            message = None
-            while message is None:  # nothing says that the client has come to the end
+            for _ in range(PATIENCE_S * 5):  # nothing says that the client has come to the end
                 kafka.produce(topic, sent("new"))
-                message = deliveries.poll(0.2)
+                if (message := deliveries.poll(0.2)) is not None:
+                    break
+            assert message is not None
             assert value_of(message) == "new"
 
 
@@ -157,7 +158,9 @@ def test_deliveries_of_a_log_that_began_anew_were_taken_for_those_before_the_com
     with group.join() as deliveries:
         kafka.produce(topic, sent("f3"))
         assert read(deliveries, "f3") == ["f3"]
-        deliveries.consumer.seek(TopicPartition(topic, 0, 0))  # as the client does if its position is not in the log
+        deliveries.consumer.seek(
+            TopicPartition(topic, 0, 0)
+        )  # as the client does if its position is not in the log
         assert read(deliveries, "b") == ["a", "b"]
 
 
@@ -231,7 +234,9 @@ def test_the_producer_and_the_consumer_of_the_guide_run_as_they_stand(kafka: Kaf
 
 def test_a_delivery_is_put_back_as_the_guide_says(kafka: KafkaWorld) -> None:
     commands, topic = kafka.topic(), kafka.topic()
-    program = blocks(PAGE, "python")[2].replace('"commands"', f'"{commands}"').replace("orders_to_close", topic)
+    program = (
+        blocks(PAGE, "python")[2].replace('"commands"', f'"{commands}"').replace("orders_to_close", topic)
+    )
     due = {"wheel-deliver-at": "2026-01-01T10:00:00.000Z", "wheel-seq": "41", "wheel-source": "commands/0/41"}
     for fire_id, value in (("f1", "later"), ("f1", "later"), ("f2", "end")):
         kafka.produce(topic, [("k", value, {"trace": "t", "wheel-id": "a", "wheel-fire-id": fire_id} | due)])

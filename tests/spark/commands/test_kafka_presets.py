@@ -191,7 +191,9 @@ def test_seconds_taken_for_milliseconds_were_due_at_once(spark: SparkSession, fi
 
 
 def test_a_delivery_sent_again_with_its_own_headers_is_rejected_with_the_way_out(spark: SparkSession) -> None:
-    headers = wheel(id=b"a", fire_id=b"f", deliver_at=b"2026-01-01T10:00:00.000Z", seq=b"7", delay=b"5 minutes")
+    headers = wheel(
+        id=b"a", fire_id=b"f", deliver_at=b"2026-01-01T10:00:00.000Z", seq=b"7", delay=b"5 minutes"
+    )
     (row,) = parsed(spark, "native", record(headers=headers))
     assert row.error_message == (
         "two due times: delay beside deliver_at = '5 minutes'; rule: exactly one of deliver_at and delay; "

@@ -113,7 +113,9 @@ def a_delivery(*, without: str = "", seq: bytes = b"41") -> Message:
         "wheel-source": b"commands/0/41",
     }
     left = [pair for pair in headers.items() if pair[0] != without]
-    return Message(topic="orders_to_close", partition=0, offset=3, key=b"customer-3", value=b"\xff", headers=left)
+    return Message(
+        topic="orders_to_close", partition=0, offset=3, key=b"customer-3", value=b"\xff", headers=left
+    )
 
 
 def test_a_delivery_that_is_put_back_is_the_next_version_of_its_id() -> None:
@@ -152,7 +154,10 @@ def test_an_outcome_of_the_purgatory_has_no_version_and_takes_its_offset() -> No
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (a_delivery(without="wheel-fire-id"), "not a delivery: delivery = ['wheel-deliver-at', 'wheel-fired-at'"),
+        (
+            a_delivery(without="wheel-fire-id"),
+            "not a delivery: delivery = ['wheel-deliver-at', 'wheel-fired-at'",
+        ),
         (a_delivery(without="wheel-id"), "rule: a message with the headers wheel-id and wheel-fire-id"),
         (Message(topic="t"), "not a delivery: delivery = []"),
         (a_delivery(seq=b"9223372036854775807"), "not a version: seq = 9223372036854775808"),
