@@ -128,7 +128,7 @@ def cancel(
     return _record(fields, None, key, (), preset)
 
 
-def put_back(  # noqa: PLR0913  # what a schedule does not take from its delivery
+def put_back(
     delivery: Message,
     *,
     delay: Duration | None = None,

@@ -135,7 +135,7 @@ def test_what_was_committed_and_is_not_in_the_log_is_left_to_the_rule_of_the_cli
     assert deleted.result(PATIENCE_S).low_watermark == 2
     group = Group(kafka, topic, **{"auto.offset.reset": rule})
     group.commit(committed)
-    with group.join() as deliveries:
+    with group.join(100_000) as deliveries:
         if rule == "error":
             with pytest.raises(KafkaException, match="AUTO_OFFSET_RESET"):
                 read(deliveries, "never")
