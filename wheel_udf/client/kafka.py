@@ -159,7 +159,7 @@ def put_back(
     Raises:
         ContractError: An argument breaks the contract, or the message is not a delivery.
     """
-    headers = delivery.headers() or []
+    headers: Any = delivery.headers() or []
     ours = {name: value or b"" for name, value in headers if name.startswith(OUR_PREFIX)}
     if not {COMMAND_HEADERS["schedule_id"], FIRE_ID_HEADER} <= ours.keys():
         rule = f"a message with the headers {COMMAND_HEADERS['schedule_id']} and {FIRE_ID_HEADER}"
