@@ -15,6 +15,11 @@ Restart and rebalance
     offset; these are remembered and not returned. So a repetition is also dropped if the first delivery was handled by an earlier process, or by
     another member of the group. Cost: reading them once, for 100,000 records some seconds.
 
+Offsets outside the log
+    A committed offset before the beginning of the log (retention) or beyond its end (a log that was truncated, restored or created again) tells
+    nothing about the records that are there. Then ``auto.offset.reset`` decides, as in any consumer: ``earliest`` returns all of them, ``latest``
+    those that are yet to come, ``error`` raises.
+
 What it does not do
     * What was handled and not committed when the process died is returned again: the consumer itself is at least once. Offsets are committed
       every ``auto.commit.interval.ms`` (5 s by default), at a rebalance and by :meth:`Deliveries.close`.
@@ -25,6 +30,7 @@ What it does not do
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -33,6 +39,8 @@ from wheel_udf.common import FIRE_ID_HEADER, ConfigError, missing_package, remem
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
+
+_log = logging.getLogger(__name__)
 
 _STORES: Final = "enable.auto.offset.store"
 _PATIENCE_S: Final = 60.0
@@ -54,7 +62,7 @@ class Deliveries:
 
     Args:
         settings: Settings of confluent-kafka's ``Consumer``, with ``bootstrap.servers`` and ``group.id``. ``auto.offset.reset`` is ``earliest`` by default.
-        topics: The topics.
+        topics: The topics. One that does not exist yet is waited for, with a warning in the log.
         memory: How many records of each partition are remembered: more than a batch of the job puts into one partition
             (``limits.fired_per_batch``, or what falls due while the job stands). About 150 bytes each.
 
@@ -93,7 +101,7 @@ class Deliveries:
             timeout_s: How long to wait.
 
         Raises:
-            KafkaException: The consumer cannot go on.
+            KafkaException: The consumer cannot go on. With ``auto.offset.reset: error`` also if a committed offset is not in the log.
         """
         self._settle()
         message = self.consumer.poll(timeout_s)
@@ -106,6 +114,7 @@ class Deliveries:
         if _offset_of(message) < self._handled_to.get(place, 0):
             self._remember(known, fire_id)
             return None
+        self._handled_to.pop(place, None)  # lower offsets that come later are those of a new log
         self._returned = message
         if fire_id is not None and fire_id in known:
             self.repeated += 1
@@ -150,22 +159,25 @@ class Deliveries:
     def _pass_over(error: Any) -> None:
         from confluent_kafka import KafkaError, KafkaException
 
-        if error.code() != KafkaError._PARTITION_EOF and not error.retriable():  # noqa: SLF001  # its public name
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            _log.warning("waiting for a topic: %s", error.str())
+        elif error.code() != KafkaError._PARTITION_EOF and not error.retriable():  # noqa: SLF001  # its public name
             raise KafkaException(error)
 
     # --- partitions ----------------------------------------------------------------------------------------------------
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Begins each partition `memory` records before what was committed."""
+        """Begins each partition `memory` records before what was committed; the client's rule decides if that is not in the log."""
         if self._closing:  # a rebalance that came too late; a consumer that closes asks nothing any more
             return
         for partition in consumer.committed(partitions, timeout=_PATIENCE_S):
             mine = next(each for each in partitions if _same(each, partition))
             self._seen[partition.topic, partition.partition] = {}
             if partition.offset >= 0:
-                first, _ = consumer.get_watermark_offsets(mine, timeout=_PATIENCE_S)
-                mine.offset = max(first, partition.offset - self.memory)
-                self._handled_to[partition.topic, partition.partition] = partition.offset
+                first, end = consumer.get_watermark_offsets(mine, timeout=_PATIENCE_S)
+                if first <= partition.offset <= end:
+                    mine.offset = max(first, partition.offset - self.memory)
+                    self._handled_to[partition.topic, partition.partition] = partition.offset
         if self._cooperative:
             consumer.incremental_assign(partitions)
         else:

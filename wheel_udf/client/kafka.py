@@ -4,6 +4,7 @@
 
     producer.produce("commands", **kafka.schedule("order-7", delay="30 minutes", destination="orders_to_close", value=b"close"))
     producer.produce("commands", **kafka.cancel("order-7"))
+    producer.produce("commands", **kafka.put_back(delivery, delay="5 minutes"))
 
     preset     key of the record            value                          headers
     native     key, by default the id       value                          wheel-id, wheel-op, ... and those of `headers`
@@ -18,11 +19,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from wheel_udf.client import checks
 from wheel_udf.client.checks import Duration, Instant
-from wheel_udf.common import COMMAND_HEADERS, OUR_PREFIX, ContractError
+from wheel_udf.common import COMMAND_HEADERS, FIRE_ID_HEADER, OUR_PREFIX, ContractError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 Preset = Literal["native", "json"]
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
@@ -124,6 +128,57 @@ def cancel(
     return _record(fields, None, key, (), preset)
 
 
+def put_back(
+    delivery: Message,
+    *,
+    delay: Duration | None = None,
+    deliver_at: Instant | None = None,
+    destination: str | None = None,
+    seq: int | None = None,
+    max_lateness: Duration | None = None,
+    preset: Preset = "native",
+) -> Record:
+    """Builds the record that schedules a delivery again: its id, key, value and headers, without the scheduler's own headers (``wheel-*``).
+
+    These describe the delivery that was: its due time would be a second one, and its ``wheel-seq`` is a version that the scheduler has fired and
+    drops as a duplicate.
+
+    Args:
+        delivery: A message from a topic of deliveries.
+        delay: Due time, counted from the timestamp of the new record; or
+        deliver_at: the absolute due time, with a time zone.
+        destination: Where it goes when it is due; by default the topic that it came from.
+        seq: Version; by default the next one after the delivery's. So a delivery that is put back twice is scheduled once, and a newer command
+            of the producer stays the newer one.
+        max_lateness: Past this lateness the row becomes a reject, ``missed``.
+        preset: The preset of the job that reads the topic.
+
+    Returns:
+        The arguments of ``Producer.produce``.
+
+    Raises:
+        ContractError: An argument breaks the contract, or the message is not a delivery.
+    """
+    headers: Any = delivery.headers() or []
+    ours = {name: value or b"" for name, value in headers if name.startswith(OUR_PREFIX)}
+    if not {COMMAND_HEADERS["schedule_id"], FIRE_ID_HEADER} <= ours.keys():
+        rule = f"a message with the headers {COMMAND_HEADERS['schedule_id']} and {FIRE_ID_HEADER}"
+        raise ContractError("not a delivery", field="delivery", value=sorted(ours), rule=rule)
+    was = ours.get(COMMAND_HEADERS["seq"])
+    return schedule(
+        ours[COMMAND_HEADERS["schedule_id"]].decode(),
+        delay=delay,
+        deliver_at=deliver_at,
+        destination=delivery.topic() if destination is None else destination,
+        value=delivery.value(),
+        key=delivery.key(),
+        headers=[(name, value) for name, value in headers if name not in ours],
+        seq=int(was) + 1 if seq is None and was else seq,
+        max_lateness=max_lateness,
+        preset=preset,
+    )
+
+
 def _scheduled(op: str, **given: Any) -> Record:
     fields = _common(op, given["schedule_id"], given["seq"], given["event_time"])
     checks.one_due_time(given["deliver_at"], given["delay"])
@@ -206,5 +261,6 @@ def _own_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
 def _header_name(name: object) -> str:
     if not isinstance(name, str) or name.startswith(OUR_PREFIX):
         rule = f"a text that does not begin with {OUR_PREFIX}, which are the scheduler's own"
-        raise ContractError("not a header to deliver", field="headers", value=name, rule=rule)
+        hint = "drop them; put_back schedules a delivery again"
+        raise ContractError("not a header to deliver", field="headers", value=name, rule=rule, hint=hint)
     return name

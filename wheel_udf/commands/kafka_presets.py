@@ -15,7 +15,8 @@ Each preset maps the parts of a record to the columns that :mod:`wheel_udf.comma
     value         the record's value           value                        the record's value
     headers       the record's others          headers, or the record's     the record's others
 
-    * ISO 8601 text, or a whole number: UTC epoch ms.   - : none.   without event_time: the record's timestamp
+    * ISO 8601 text, or a whole number: UTC epoch ms (of 10 digits, and of more than 15, it is rejected: another unit).
+    - : none.   without event_time: the record's timestamp
 
 Headers. ``wheel-*`` headers (and ``scheduler-*`` ones in that preset) are read and not passed on. Of repeated
 headers the last one counts, as with Kafka's ``lastHeader``; in the scheduler preset the first.
@@ -34,8 +35,12 @@ of its column rejects it. A ``json`` value that is not one JSON object is in ``_
 presets the column ``kafka`` keeps the record for ``record`` of a reject: coordinates, timestamp, and the
 parts that no other column holds unchanged.
 
-Caveats: a whole number is epoch ms even if its digits look like a date (``20260101`` is 05:37 in 1970).
-Numbers of years that no timestamp can hold stay texts and are rejected as ``bad_deliver_at``. Spark's
+Units. A number in another unit would be due at once, or never. Seconds have 10 digits from 2001 to 2286, which as ms is 12 January to
+26 April 1970; microseconds have more than 15, which as ms is beyond the year 33658. Such numbers stay texts and are rejected as
+``bad_deliver_at`` and ``bad_event_time``, as are milliseconds in ``scheduler-epoch`` (more than 12 digits). Text is never ambiguous: a test
+clock that runs in those months of 1970 has to use it.
+
+Caveats: a whole number is epoch ms even if its digits look like a date (``20260101`` is 05:37 in 1970). Spark's
 connector itself fails on a record whose own timestamp is beyond the year 294247; brokers refuse such records
 by default (``message.timestamp.after.max.ms``).
 """
@@ -53,11 +58,13 @@ from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import PRESETS
 from wheel_udf.commands.inputs import SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, SOURCE_SEQ
 from wheel_udf.commands.records import readable
-from wheel_udf.commands.time_readers import MAX_INSTANT_MS
-from wheel_udf.common import COMMAND_HEADERS, OUR_PREFIX, ConfigError
+from wheel_udf.common import BLANKS, COMMAND_HEADERS, OUR_PREFIX, ConfigError
 
 _SCHEDULERS: Final = "scheduler-"
 _EPOCH, _TARGET, _TARGET_KEY = (f"{_SCHEDULERS}{name}" for name in ("epoch", "target-topic", "target-key"))
+# 0 to 9 digits, or 11 to 15; below zero any number.
+_EPOCH_MS: Final = rf"\A[{BLANKS}]*(?:-[0-9]+|\+?0*+(?:[0-9]{{0,9}}|[0-9]{{11,15}}))[{BLANKS}]*\z"
+_LAST_EPOCH_S: Final = 10**12 - 1
 _KNOWN: Final = tuple(COMMAND_HEADERS.values())
 _JSON_FIELDS: Final = (
     *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
@@ -120,14 +127,14 @@ def _scheduler(records: DataFrame) -> DataFrame:
         _header(_TARGET_KEY).alias("_target_key"),
     )
     epoch_s = read.whole_number(F.col("_epoch"), T.StringType())
-    last_s = MAX_INSTANT_MS // 1000
     columns = {
         "schedule_id": F.col("key"),
         "op": F.when(F.col("value").isNull(), F.lit("CANCEL")),
         # A text that is not a number of seconds must not be read as another instant: with the header's name
         # in front it is none.
         "deliver_at": F.when(
-            epoch_s.between(-last_s, last_s), times.utc_text(F.try_multiply(epoch_s, F.lit(1000)))
+            epoch_s.between(-_LAST_EPOCH_S, _LAST_EPOCH_S),
+            times.utc_text(F.try_multiply(epoch_s, F.lit(1000))),
         ).otherwise(F.concat(F.lit(f"{_EPOCH} "), F.col("_epoch"), F.lit(", not whole seconds"))),
         "event_time": F.col("timestamp"),
         "destination": F.col("_target"),
@@ -213,9 +220,10 @@ def _others() -> Column:
 
 
 def _epoch(words: Column) -> Column:
-    """The instant of a whole number (UTC epoch ms); null for other texts, and for a number that no timestamp can hold."""
-    # Spark would compute the number again for each comparison with a bound; what overflows is beyond both.
-    return F.timestamp_micros(F.try_multiply(read.whole_number(words, T.StringType()), F.lit(1000)))
+    """The instant of a whole number (UTC epoch ms); null for other texts, and for a number of another unit or that no timestamp can hold."""
+    # By its digits: Spark would compute the number again for each comparison with a bound. What overflows is null.
+    number = F.when(words.rlike(_EPOCH_MS), words.try_cast("long"))
+    return F.timestamp_micros(F.try_multiply(number, F.lit(1000)))
 
 
 def _named(columns: dict[str, Column]) -> list[Column]:

@@ -47,7 +47,11 @@ MISREAD: Final = "_misread_columns"
 """Column: not null names the columns of a readable record whose values are not of their types."""
 
 INSTANT_RULE: Final = "a timestamp, a date, or ISO 8601 text with Z, an offset, or no zone for UTC"
-_EPOCH_HINT: Final = "numbers are taken only where a preset names their unit"
+_EPOCH_HINT: Final = (
+    "a number is taken only where a preset names its unit: wheel-* headers take milliseconds "
+    "(10 digits look like seconds), scheduler-epoch takes seconds"
+)
+_AGAIN_HINT: Final = "to schedule a delivery again drop its wheel-* headers (wheel_udf.client.kafka.put_back)"
 _DUE_RULE: Final = "exactly one of deliver_at and delay"
 _LONGEST_VALUE: Final = 100
 _VALUE, _PAIR_JOINT, _PAIR_END = "\x1a", "\x1f", "\x1e"
@@ -78,7 +82,7 @@ TEXTS: Final[Mapping[str, Text]] = {
     ),
     # Schedules only, from here on.
     "no_due_time": Text("no due time", "deliver_at", _DUE_RULE),
-    "two_due_times": Text("two due times", "delay beside deliver_at", _DUE_RULE),
+    "two_due_times": Text("two due times", "delay beside deliver_at", _DUE_RULE, _AGAIN_HINT),
     "bad_deliver_at": Text("not an instant", "deliver_at", INSTANT_RULE, _EPOCH_HINT),
     "bad_delay": Text("not a duration", "delay", DURATION_RULE, "for an instant use deliver_at"),
     "beyond_max_delay": Text(

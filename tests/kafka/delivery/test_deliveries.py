@@ -6,12 +6,14 @@ import uuid
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, Producer
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.documents import blocks
 from tests.kafka.client import PATIENCE_S, KafkaWorld
 from wheel_udf import ConfigError
 from wheel_udf.client import Deliveries
+from wheel_udf.testing import create_topics
 
 PAGE = "docs/clients.md"
 
@@ -27,6 +29,11 @@ class Group:
     def __init__(self, kafka: KafkaWorld, topic: str, **settings: Any) -> None:
         self.topic = topic
         self.settings = {"bootstrap.servers": kafka.bootstrap, "group.id": uuid.uuid4().hex, **settings}
+
+    def commit(self, offset: int) -> None:
+        consumer = Consumer(self.settings)
+        consumer.commit(offsets=[TopicPartition(self.topic, 0, offset)], asynchronous=False)
+        consumer.close()
 
     def join(self, memory: int = 100) -> Deliveries:
         return Deliveries(self.settings, [self.topic], memory=memory)
@@ -99,6 +106,77 @@ def test_a_handler_that_fails_gets_its_delivery_again(kafka: KafkaWorld) -> None
         assert read(again, "f2") == ["f2"]
 
 
+@pytest.mark.parametrize("memory", [100, 100_000])
+def test_a_group_that_had_committed_beyond_the_end_of_the_log_read_nothing(
+    kafka: KafkaWorld, memory: int
+) -> None:
+    topic = kafka.topic()
+    group = Group(kafka, topic)
+    kafka.produce(topic, sent("f1", "f2"))
+    group.commit(1_000)
+    with group.join(memory) as deliveries:
+        assert read(deliveries, "f2") == ["f1", "f2"]
+        kafka.produce(topic, sent("f2", "f3"))
+        assert read(deliveries, "f3") == ["f3"]
+    with group.join(memory) as after:
+        kafka.produce(topic, sent("f1", "f4"))
+        assert read(after, "f4") == ["f3", "f4"]
+
+
+@pytest.mark.parametrize("committed", [1, 1_000], ids=["before the beginning", "beyond the end"])
+@pytest.mark.parametrize("rule", ["latest", "error"])
+def test_what_was_committed_and_is_not_in_the_log_is_left_to_the_rule_of_the_client(
+    kafka: KafkaWorld, rule: str, committed: int
+) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, sent("f1", "f2", "f3"))
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    (deleted,) = admin.delete_records([TopicPartition(topic, 0, 2)]).values()
+    assert deleted.result(PATIENCE_S).low_watermark == 2
+    group = Group(kafka, topic, **{"auto.offset.reset": rule})
+    group.commit(committed)
+    with group.join(100_000) as deliveries:
+        if rule == "error":
+            with pytest.raises(KafkaException, match="AUTO_OFFSET_RESET"):
+                read(deliveries, "never")
+        else:
+            for _ in range(PATIENCE_S * 5):  # nothing says that the client has come to the end
+                kafka.produce(topic, sent("new"))
+                if (message := deliveries.poll(0.2)) is not None:
+                    break
+            assert message is not None
+            assert value_of(message) == "new"
+
+
+def test_deliveries_of_a_log_that_began_anew_were_taken_for_those_before_the_committed_offset(
+    kafka: KafkaWorld,
+) -> None:
+    topic = kafka.topic()
+    group = Group(kafka, topic)
+    kafka.produce(topic, [("k", "a", {}, 0), ("k", "b", {}, 0)])
+    group.commit(2)
+    with group.join() as deliveries:
+        kafka.produce(topic, sent("f3"))
+        assert read(deliveries, "f3") == ["f3"]
+        deliveries.consumer.seek(
+            TopicPartition(topic, 0, 0)
+        )  # as the client does if its position is not in the log
+        assert read(deliveries, "b") == ["a", "b"]
+
+
+def test_a_topic_that_does_not_exist_yet_is_waited_for(
+    kafka: KafkaWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = f"later-{uuid.uuid4().hex}"
+    with Group(kafka, topic, **{"topic.metadata.refresh.interval.ms": 200}).join() as deliveries:
+        while not caplog.messages:
+            assert deliveries.poll(0.2) is None
+        assert f"waiting for a topic: Subscribed topic not available: {topic}" in caplog.text
+        create_topics(kafka.bootstrap, [topic])
+        kafka.produce(topic, sent("f1"))
+        assert read(deliveries, "f1") == ["f1"]
+
+
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_member_that_takes_a_partition_over_drops_what_another_has_handled(
     kafka: KafkaWorld, strategy: str
@@ -152,6 +230,35 @@ def test_the_producer_and_the_consumer_of_the_guide_run_as_they_stand(kafka: Kaf
     with pytest.raises(KeyboardInterrupt):
         exec(compile(consume, PAGE, "exec"), {"print": take})
     assert seen == [b"f1", b"f2"]
+
+
+def test_a_delivery_is_put_back_as_the_guide_says(kafka: KafkaWorld) -> None:
+    commands, topic = kafka.topic(), kafka.topic()
+    program = (
+        blocks(PAGE, "python")[2].replace('"commands"', f'"{commands}"').replace("orders_to_close", topic)
+    )
+    due = {"wheel-deliver-at": "2026-01-01T10:00:00.000Z", "wheel-seq": "41", "wheel-source": "commands/0/41"}
+    for fire_id, value in (("f1", "later"), ("f1", "later"), ("f2", "end")):
+        kafka.produce(topic, [("k", value, {"trace": "t", "wheel-id": "a", "wheel-fire-id": fire_id} | due)])
+
+    def close(order: bytes) -> bool:
+        if order == b"end":
+            raise KeyboardInterrupt
+        return False
+
+    names = {
+        "close": close,
+        "settings": Group(kafka, topic).settings,
+        "producer": Producer({"bootstrap.servers": kafka.bootstrap}),
+    }
+    with pytest.raises(KeyboardInterrupt):
+        exec(compile(program, PAGE, "exec"), names)
+    (row,) = kafka.everything(commands)
+    headers = [
+        *(("wheel-id", b"a"), ("wheel-op", b"SCHEDULE"), ("wheel-seq", b"42"), ("wheel-delay", b"5 minutes")),
+        *(("wheel-target", topic.encode()), ("trace", b"t")),
+    ]
+    assert row == (b"k", b"later", headers, 0)
 
 
 def test_produce_takes_the_arguments_as_they_are(kafka: KafkaWorld) -> None:

@@ -104,7 +104,11 @@ INSTANTS = [
     (b" 1767225600123 ", 1_767_225_600_123),
     (b"+5", 5),
     (b"20260101", 20_260_101),
-    (str(LAST_MS).encode(), LAST_MS),
+    (b"00000000000000000000", 0),
+    (b"999999999", 999_999_999),
+    (b"10000000000", 10_000_000_000),
+    (b"999999999999999", 999_999_999_999_999),
+    (b"-1767225600", -1_767_225_600),
     (b"-2208988800000", -2_208_988_800_000),
     (b"2026-01-01", 1_767_225_600_000),
     (b"2026-01-01T00:00:00.0001Z", 1_767_225_600_001),
@@ -144,7 +148,16 @@ def test_headers_of_others_are_passed_on_and_no_others(
     assert (row.headers and [(each.key, bytes(each.value)) for each in row.headers]) == expected
 
 
+OTHER_UNITS = [
+    b"1767225600",
+    b" +1000000000 ",
+    b"9999999999",
+    b"001767225600",
+    b"1767225600123456",
+    b"1767225600123456789",
+]
 NO_INSTANTS = [
+    *OTHER_UNITS,
     str(LAST_MS + 1).encode(),
     str(-LAST_MS - 1).encode(),
     b"9223372036854775807",
@@ -167,8 +180,29 @@ def test_native_rejects_instants_that_cannot_be_read_or_held(spark: SparkSession
     assert {(row.error_code, row.event_time_ms) for row in rows[len(due) :]} == {("bad_event_time", None)}
 
 
+@pytest.mark.parametrize("field", ["deliver_at", "event_time"])
+def test_seconds_taken_for_milliseconds_were_due_at_once(spark: SparkSession, field: str) -> None:
+    headers = {"id": b"a", "target": b"out", field: b"1767225600"}
+    headers |= {"delay": b"1 hour"} if field == "event_time" else {}
+    (row,) = parsed(spark, "native", record(headers=wheel(**headers)))
+    assert (row.error_code, row.deliver_at_ms) == (f"bad_{field}", None)
+    assert f"not an instant: {field} = '1767225600'; rule: " in row.error_message
+    assert "wheel-* headers take milliseconds (10 digits look like seconds)" in row.error_message
+
+
+def test_a_delivery_sent_again_with_its_own_headers_is_rejected_with_the_way_out(spark: SparkSession) -> None:
+    headers = wheel(
+        id=b"a", fire_id=b"f", deliver_at=b"2026-01-01T10:00:00.000Z", seq=b"7", delay=b"5 minutes"
+    )
+    (row,) = parsed(spark, "native", record(headers=headers))
+    assert row.error_message == (
+        "two due times: delay beside deliver_at = '5 minutes'; rule: exactly one of deliver_at and delay; "
+        "hint: to schedule a delivery again drop its wheel-* headers (wheel_udf.client.kafka.put_back)"
+    )
+
+
 def test_native_holds_a_far_due_time_to_the_limit_of_the_contract(spark: SparkSession) -> None:
-    headers = wheel(id=b"a", deliver_at=str(LAST_MS).encode(), target=b"out")
+    headers = wheel(id=b"a", deliver_at=b"999999999999999", target=b"out")
     (row,) = parsed(spark, "native", record(headers=headers), max_delay_ms=1_000)
     assert row.error_code == "beyond_max_delay"
 
@@ -430,8 +464,8 @@ def test_scheduler_takes_the_first_of_two_headers_as_there(spark: SparkSession) 
 EPOCHS = [
     (b"0", 0, None),
     (b"-1", -1_000, None),
-    (str(LAST_MS // 1000).encode(), LAST_MS // 1000 * 1000, None),
-    (str(LAST_MS // 1000 + 1).encode(), None, "bad_deliver_at"),
+    (b"999999999999", 999_999_999_999_000, None),
+    (b"1767225600123", None, "bad_deliver_at"),
     (b"9223372036854775807", None, "bad_deliver_at"),
     (b"-9223372036854775808", None, "bad_deliver_at"),
     (b"1.5", None, "bad_deliver_at"),

@@ -41,7 +41,7 @@ def test_each_python_block_is_run_by_a_test() -> None:
     assert {page: count for page in PAGES if (count := len(blocks(page, "python")))} == {
         "README.md": 1,
         "docs/choosing-a-wheel.md": 1,
-        "docs/clients.md": 3,
+        "docs/clients.md": 4,
         "docs/delay-levels.md": 1,
         "docs/ledger.md": 1,
         "docs/metrics.md": 2,
@@ -146,7 +146,7 @@ def test_the_frames_of_the_guide_to_clients_are_commands(spark: SparkSession) ->
     orders = spark.sql("SELECT 'order-7' AS order_id, timestamp'2026-01-01 10:00:00Z' AS made_at")
     payments = spark.sql("SELECT 'order-7' AS order_id, timestamp'2026-01-01 10:12:00Z' AS paid_at")
     names: dict[str, object] = {"orders": orders, "payments": payments}
-    exec(compile(blocks("docs/clients.md", "python")[2], "docs/clients.md", "exec"), names)
+    exec(compile(blocks("docs/clients.md", "python")[3], "docs/clients.md", "exec"), names)
     parsed = parse_commands(names["both"], Contract()).select("schedule_id", "op", "error_code").collect()
     assert [tuple(row) for row in parsed] == [("order-7", 0, None), ("order-7", 1, None)]
 

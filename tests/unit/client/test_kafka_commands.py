@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
 
 from wheel_udf import ContractError
 from wheel_udf.client import kafka
@@ -101,6 +102,74 @@ def test_a_cancel_of_the_preset_json_is_an_object_too() -> None:
     }
 
 
+def a_delivery(*, without: str = "", seq: bytes = b"41") -> Message:
+    headers = {
+        "trace": b"\x01",
+        "wheel-id": b"order-7",
+        "wheel-fire-id": b"f1",
+        "wheel-deliver-at": b"2026-01-01T10:00:00.000Z",
+        "wheel-fired-at": b"2026-01-01T10:00:00.700Z",
+        "wheel-seq": seq,
+        "wheel-source": b"commands/0/41",
+    }
+    left = [pair for pair in headers.items() if pair[0] != without]
+    return Message(
+        topic="orders_to_close", partition=0, offset=3, key=b"customer-3", value=b"\xff", headers=left
+    )
+
+
+def test_a_delivery_that_is_put_back_is_the_next_version_of_its_id() -> None:
+    record = kafka.put_back(a_delivery(), delay="5 minutes")
+
+    assert record == {
+        "key": b"customer-3",
+        "value": b"\xff",
+        "headers": [
+            ("wheel-id", b"order-7"),
+            ("wheel-op", b"SCHEDULE"),
+            ("wheel-seq", b"42"),
+            ("wheel-delay", b"5 minutes"),
+            ("wheel-target", b"orders_to_close"),
+            ("trace", b"\x01"),
+        ],
+    }
+    given = kafka.put_back(a_delivery(), deliver_at=DUE, destination="t", seq=-7, max_lateness="1 h")
+    assert given["headers"] == [
+        ("wheel-id", b"order-7"),
+        ("wheel-op", b"SCHEDULE"),
+        ("wheel-seq", b"-7"),
+        ("wheel-deliver-at", b"2026-01-01T10:00:00.250000Z"),
+        ("wheel-target", b"t"),
+        ("wheel-max-lateness", b"1 h"),
+        ("trace", b"\x01"),
+    ]
+
+
+def test_an_outcome_of_the_purgatory_has_no_version_and_takes_its_offset() -> None:
+    record = kafka.put_back(a_delivery(without="wheel-seq"), delay="1 s")
+
+    assert "wheel-seq" not in dict(record["headers"])
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (
+            a_delivery(without="wheel-fire-id"),
+            "not a delivery: delivery = ['wheel-deliver-at', 'wheel-fired-at'",
+        ),
+        (a_delivery(without="wheel-id"), "rule: a message with the headers wheel-id and wheel-fire-id"),
+        (Message(topic="t"), "not a delivery: delivery = []"),
+        (a_delivery(seq=b"9223372036854775807"), "not a version: seq = 9223372036854775808"),
+    ],
+)
+def test_what_cannot_be_put_back_is_named_with_its_rule(message: Message, words: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        kafka.put_back(message, delay="1 s")
+
+    assert words in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("delay", "sent"),
     [
@@ -167,6 +236,7 @@ def test_another_id_is_refused(bad: Any) -> None:
         ({"delay": "1 s", "key": 7}, "not a payload: key = 7"),
         ({"delay": "1 s", "value": "\ud800"}, "not a payload: value"),
         ({"delay": "1 s", "headers": {"wheel-x": b""}}, "not a header to deliver: headers = 'wheel-x'; rule: a text that"),
+        ({"delay": "1 s", "headers": {"wheel-x": b""}}, "hint: drop them; put_back schedules a delivery again"),
         ({"delay": "1 s", "headers": {"a": 7}}, "not a payload: headers.a = 7"),
         ({"delay": "1 s", "preset": "scheduler"}, "not a preset of this client: preset = 'scheduler'; rule: one of native"),
         ({"delay": "1 s", "preset": "json", "value": b"\xff"}, "hint: preset native takes any bytes"),
