@@ -32,7 +32,7 @@ setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when py
 
 # What `make test` leaves out: jobs from end to end, with restarts and moves; processes that are killed or submitted; the page; what an upgrade of Spark or
 # Delta may break. `make sentinels` runs one of each kind, `make nightly` all of them.
-JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/golden tests/delta/tiered/test_tiered.py tests/delta/tiered/test_limits.py tests/delta/tiered/test_same_rows.py \
+JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/tiered/test_tiered.py tests/delta/tiered/test_limits.py tests/delta/tiered/test_same_rows.py \
           tests/delta/pending/test_acts_on_state.py tests/delta/commands/test_change_feed.py tests/delta/tiered/test_keeper.py \
           tests/delta/delivery/test_hostile_names.py tests/kafka/delivery/test_punctual.py tests/spark/job/test_job.py
 FAULTS := tests/faults tests/cluster
@@ -49,7 +49,7 @@ sentinels: $(STAMP) ## run one job of each mode for each kind of test that `make
 nightly: $(STAMP) ## run everything else, stage by stage, about an hour and a half; ends with a table (ARGS='jobs page': these stages)
 	@$(PY) -m tests.nightly $(ARGS)
 
-test-jobs: $(STAMP) ## run the tests of whole jobs: configs, restarts, moves, golden checkpoints (ARGS=... is passed to pytest)
+test-jobs: $(STAMP) ## run the tests of whole jobs: configs, restarts, moves (ARGS=... is passed to pytest)
 	@$(PY) -m pytest --numprocesses=2 --dist=load --maxschedchunk=1 --interpreted --durations=10 $(JOBS) $(ARGS)
 
 test-page: $(STAMP) ## run the tests of the page in a real browser (needs chromium and chromedriver; ARGS=... is passed to pytest)
