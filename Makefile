@@ -149,7 +149,7 @@ $(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	echo "setting up $(VENV) with $$($$python --version), 2 to 4 minutes; after Ctrl-C the same command goes on"; \
 	echo "1 of 4: the environment"; \
 	{ $(PY) -c "$$usable" && $(PY) -m pip --version; } >/dev/null 2>&1 || $$python -m venv --clear $(VENV); \
-	pip="$(PY) -m pip install --quiet --no-compile --disable-pip-version-check --constraint conf/constraints.txt"; \
+	pip="$(PY) -m pip install --quiet --disable-pip-version-check --constraint conf/constraints.txt"; \
 	$$pip --no-deps $$(grep -o '^pyspark==[0-9.]*' conf/constraints.txt) || true; \
 	echo "2 of 4: pyspark, then JVM jars beside the Python packages"; \
 	trap 'kill $$jars 2>/dev/null; exit 130' INT TERM; \
@@ -158,5 +158,5 @@ $(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	echo "3 of 4: Python packages are complete, waiting for the jars"; \
 	wait $$jars || $(PY) -m wheel_udf.platform.jars spark database broker; \
 	echo "4 of 4: byte code and a class archive, so that Python and the JVM start faster (half a minute)"; \
-	$(PY) -m wheel_udf.platform.class_training build; \
+	$(PY) -m wheel_udf.platform.fast_start; \
 	touch $@
