@@ -32,7 +32,7 @@ setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when py
 
 # What `make test` leaves out: jobs from end to end, with restarts and moves; processes that are killed or submitted; the page; what an upgrade of Spark or
 # Delta may break. `make sentinels` runs one of each kind, `make nightly` all of them.
-JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/golden tests/delta/tiered/test_tiered.py tests/delta/tiered/test_limits.py tests/delta/tiered/test_same_rows.py \
+JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/tiered/test_tiered.py tests/delta/tiered/test_limits.py tests/delta/tiered/test_same_rows.py \
           tests/delta/pending/test_acts_on_state.py tests/delta/commands/test_change_feed.py tests/delta/tiered/test_keeper.py \
           tests/delta/delivery/test_hostile_names.py tests/kafka/delivery/test_punctual.py tests/spark/job/test_job.py
 FAULTS := tests/faults tests/cluster
@@ -49,7 +49,7 @@ sentinels: $(STAMP) ## run one job of each mode for each kind of test that `make
 nightly: $(STAMP) ## run everything else, stage by stage, about an hour and a half; ends with a table (ARGS='jobs page': these stages)
 	@$(PY) -m tests.nightly $(ARGS)
 
-test-jobs: $(STAMP) ## run the tests of whole jobs: configs, restarts, moves, golden checkpoints (ARGS=... is passed to pytest)
+test-jobs: $(STAMP) ## run the tests of whole jobs: configs, restarts, moves (ARGS=... is passed to pytest)
 	@$(PY) -m pytest --numprocesses=2 --dist=load --maxschedchunk=1 --interpreted --durations=10 $(JOBS) $(ARGS)
 
 test-page: $(STAMP) ## run the tests of the page in a real browser (needs chromium and chromedriver; ARGS=... is passed to pytest)
@@ -149,7 +149,7 @@ $(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	echo "setting up $(VENV) with $$($$python --version), 2 to 4 minutes; after Ctrl-C the same command goes on"; \
 	echo "1 of 4: the environment"; \
 	{ $(PY) -c "$$usable" && $(PY) -m pip --version; } >/dev/null 2>&1 || $$python -m venv --clear $(VENV); \
-	pip="$(PY) -m pip install --quiet --no-compile --disable-pip-version-check --constraint conf/constraints.txt"; \
+	pip="$(PY) -m pip install --quiet --disable-pip-version-check --constraint conf/constraints.txt"; \
 	$$pip --no-deps $$(grep -o '^pyspark==[0-9.]*' conf/constraints.txt) || true; \
 	echo "2 of 4: pyspark, then JVM jars beside the Python packages"; \
 	trap 'kill $$jars 2>/dev/null; exit 130' INT TERM; \
@@ -158,5 +158,5 @@ $(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	echo "3 of 4: Python packages are complete, waiting for the jars"; \
 	wait $$jars || $(PY) -m wheel_udf.platform.jars spark database broker; \
 	echo "4 of 4: byte code and a class archive, so that Python and the JVM start faster (half a minute)"; \
-	$(PY) -m wheel_udf.platform.class_training build; \
+	$(PY) -m wheel_udf.platform.fast_start; \
 	touch $@

@@ -53,7 +53,7 @@ def _text(headers: list[tuple[str, bytes | None]], name: str) -> str:
     return (dict(headers)[name] or b"").decode()
 
 
-_KILLS = {point: 1 for point in POINTS} | {HALF_SENT: ROWS // 2}
+_KILLS = dict.fromkeys(POINTS, 1) | {HALF_SENT: ROWS // 2}
 
 
 @pytest.mark.parametrize(

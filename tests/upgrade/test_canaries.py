@@ -11,11 +11,9 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pandas as pd
 import pytest
-from py4j.java_gateway import GatewayClient
 from pyspark.errors.exceptions import base
 from pyspark.sql import SparkSession, functions as F, types as T
 
@@ -26,7 +24,6 @@ from wheel_udf.platform import (
     jars,
     log_checkpoints,
     private_api as api,
-    python_sources,
     session,
 )
 from wheel_udf.platform.cached_columns import Prepared
@@ -111,13 +108,6 @@ def the_gateway(spark: SparkSession, _: str) -> None:
     assert java_class(spark, "java.lang.Math").max(3, 4) == 4
     assert has_class(spark, "java.util.Properties")
     assert not has_class(spark, "java.util.NoSuchProperties")
-    F.array(F.lit(1), F.col("a").isin(1, 2))
-    with mock.patch.object(
-        GatewayClient, "send_command", autospec=True, side_effect=GatewayClient.send_command
-    ) as asked:
-        F.array(F.lit(1), F.col("a").isin(1, 2))
-    reflections = [call.args[1] for call in asked.call_args_list if call.args[1].startswith("r\n")]
-    assert reflections == [], "pyspark asks again what its functions are: see keep_functions"
 
 
 @canary(api.JAVA_SESSION)
@@ -251,13 +241,6 @@ def _fail(_: Any) -> str:
     from wheel_udf.common import SinkError
 
     raise SinkError("the table is gone: /somewhere")
-
-
-@canary(api.PYTHON_SOURCES)
-def python_sources_found(spark: SparkSession, _: str) -> None:
-    manager = getattr(java_class(spark, python_sources._MANAGER), "MODULE$")
-    assert manager.dataSourceBuilders().isDefined()
-    assert manager.dataSourceBuilders().get().isEmpty() is not python_sources.has_packages()
 
 
 class _Columns:

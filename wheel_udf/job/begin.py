@@ -25,7 +25,6 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from wheel_udf.job.early_workers import start_early
 from wheel_udf.job.phases import Phases, Say
 from wheel_udf.job.sessions import session
 from wheel_udf.platform import Leases, local_folder
@@ -56,8 +55,7 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
         _check_port(config)
         phases.begin("starting Spark")
         import_module("pyspark.sql")  # before the other thread, which imports more of it
-        with loading(_PROGRAM), session(config.name, config.checkpoint) as spark:
-            start_early(spark, config.wheel.shards)
+        with loading(_PROGRAM), session(config.name, config.checkpoint):
             phases.begin("loading the program")
             from wheel_udf.job import attempts
 

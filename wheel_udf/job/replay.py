@@ -10,7 +10,7 @@ was planned with them. Each start records its own in the checkpoint::
 Otherwise the second table would get other rows of batch 7 than the first. In the tiered mode, and of a purgatory, such a start is refused.
 
 Recorded settings have the names of the models' attributes, durations in ms and instants in UTC epoch ms. The models of the config read them
-(context :data:`~wheel_udf.job.models.values.RECORDED`), also those that earlier versions have written.
+(context :data:`~wheel_udf.job.models.values.RECORDED`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RowSettings(BaseModel):
         destinations: (name or pattern, sink, path) of each.
         rejects: (sink, path or topic).
         ending_offsets: The option of a Kafka source.
-        delivery: The section; recorded if it is punctual.
+        delivery: The section.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -113,8 +113,6 @@ class RowSettings(BaseModel):
         settings = self.model_dump(mode="json", exclude=left_out)
         if self.ending_offsets is None:
             del settings["ending_offsets"]
-        if not self.delivery.punctual:  # as in earlier releases
-            del settings["delivery"]
         return settings
 
 

@@ -13,8 +13,7 @@ also copies the records that are not copied yet to a table::
 
     audit() = _acts + records that are not copied yet
 
-A copy that fails is logged, and the next act makes it. The table's transaction ``acts`` is the number of the last act that it has; a table
-without one is of an earlier release. A record that is there twice is returned once by :func:`audit`.
+A copy that fails is logged, and the next act makes it. The table's transaction ``acts`` is the number of the last act that it has. A record that is there twice is returned once by :func:`audit`.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ def arrived_by(batch: int) -> int:
 
 
 def act_of(arrived: int) -> int | None:
-    """The number of the act that a row is of; None if it is of the intake (or of an act of an earlier release)."""
+    """The number of the act that a row is of; None if it is of the intake."""
     return -1 - arrived if arrived < 0 else None
 
 

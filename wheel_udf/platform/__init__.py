@@ -14,9 +14,8 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
       move_marks  source_logs                                          checkpoints that move: marks, logs of sources
       chunk_files  chunk_place                                         the files of a state beside its checkpoint
       repair  inspection  state_files  checksums                       checkpoints that are damaged
-      session  local_mode  java  jars  downloads                       Spark, Java, the jars
-      class_archive  class_training  python_sources                    a JVM that starts faster
-      worker_python  byte_code  kafka_admin                            the Python of Spark's workers, Kafka's topics
+      session  local_mode  java  jars  downloads  fast_start           Spark, Java, the jars
+      worker_python  kafka_admin                                       the Python of Spark's workers, Kafka's topics
       cached_columns  failures                                         columns built once, errors in one sentence
       arrow_groups                                                     rows of the stateful operator as Arrow
       job_progress  interrupts                                         how far Spark's jobs are, and Ctrl-C
@@ -75,8 +74,6 @@ names the version in which it was read. Where a class or method is missing, the 
                                             has loaded before their folder is  an old state into the folder -> an
                                             emptied                            empty folder is asked for again by
                                                                                the next call
-    DataSourceManager.dataSourceBuilders    Spark need not look for Python     a start takes 0.6 CPU seconds
-    (python_sources)                        data sources where there are none  longer -> Spark looks itself
     ApplyInPandasWithStateSerializer,       rows reach the operator and leave  the operator takes a sixth fewer
     ArrowBatchTransformer,                  it as Arrow, not as Python         rows a second -> pandas frames of
     GroupState._value (arrow_groups)        objects                            objects
@@ -236,7 +233,6 @@ if TYPE_CHECKING:
     )
     from wheel_udf.platform.local_mode import (
         executors_are_here as executors_are_here,
-        is_one_jvm as is_one_jvm,
         with_package_folder as with_package_folder,
     )
     from wheel_udf.platform.log_checkpoints import (
@@ -339,7 +335,7 @@ else:
             "jvm": ("SPARK_ERRORS",),
             "kafka_admin": ("TopicInfo",),
             "lease": ("Lease", "Leases"),
-            "local_mode": ("executors_are_here", "is_one_jvm", "with_package_folder"),
+            "local_mode": ("executors_are_here", "with_package_folder"),
             "log_checkpoints": ("log_checkpoint_properties",),
             "move_marks": (
                 "FORGETTING",

@@ -38,7 +38,7 @@ from wheel_udf.platform.files import Folder, json_bytes, open_folder, parsed_jso
 from wheel_udf.platform.lease import LEASE_FILE
 from wheel_udf.platform.move_marks import IMPORTED, require_startable
 from wheel_udf.platform.spark_logs import RESTORE, clear_leftovers, require_sound_logs
-from wheel_udf.wheel import FORMAT_VERSION, READABLE_VERSIONS
+from wheel_udf.wheel import FORMAT_VERSION
 
 TIERED_PARTS: Final = ("intake", "wheel")
 """The folders of the two queries of a tiered run, in the folder of its checkpoint."""
@@ -52,8 +52,7 @@ class Identity:
     """The identity of a checkpoint, as ``wheel.json`` stores it.
 
     Attributes:
-        format_version: Of this file and, when the checkpoint began, of the state. A release that reads an earlier version
-            goes on with the checkpoint and leaves the file as it is; the rows of the state say their own version.
+        format_version: Of this file and of the state.
         wheel: The fingerprint of the geometry.
         shards: Number of shards that the entries are distributed over.
         clock: Kind of clock (processing, event, simulated).
@@ -70,7 +69,7 @@ class Identity:
 
     @property
     def mode(self) -> str:
-        """``direct``, ``tiered`` or ``purgatory``; follows from wheel and clock, so that a checkpoint of every release has one."""
+        """``direct``, ``tiered`` or ``purgatory``; follows from wheel and clock."""
         if ",purgatory=" in self.wheel:
             return "purgatory"
         is_part_of_tiered = ",state_levels=" in self.wheel or self.clock == "store"
@@ -130,12 +129,7 @@ def check_tiered_folder(path: str) -> None:
     if mode == "tiered":
         what = "the folder is the checkpoint of one of the two queries of a tiered run"
         raise CheckpointError(what, field=files.name(), hint="use the folder above it")
-    mixed = "; a tiered run that an earlier release started here goes on if its folders intake and wheel are moved to a folder of their own"
-    raise _changed(
-        files,
-        [f"mode {mode} there, tiered here"],
-        more_hint=mixed if names.issuperset(TIERED_PARTS) else "",
-    )
+    raise _changed(files, [f"mode {mode} there, tiered here"])
 
 
 def open_checkpoint(
@@ -187,7 +181,7 @@ def identity_of(path: str) -> Identity:
     if content is None:
         raise CheckpointError("there is no checkpoint of this package", field=files.name(_IDENTITY))
     stored = _identity(files, content)
-    if stored.format_version not in READABLE_VERSIONS:
+    if stored.format_version != FORMAT_VERSION:
         raise _changed(
             files, [f"format version {stored.format_version} there, {FORMAT_VERSION} here"], stored
         )
@@ -232,19 +226,16 @@ def _require_same(files: Folder, stored: Identity, asked: Identity) -> None:
         f"{word} {getattr(stored, name)} there, {getattr(asked, name)} here"
         for name, word in compared.items()
         if getattr(stored, name) != getattr(asked, name)
-        and not (name == "format_version" and stored.format_version in READABLE_VERSIONS)
     ]
     if differences:
         raise _changed(files, differences, stored)
 
 
-def _changed(
-    files: Folder, differences: list[str], stored: Identity | None = None, more_hint: str = ""
-) -> GeometryChangedError:
+def _changed(files: Folder, differences: list[str], stored: Identity | None = None) -> GeometryChangedError:
     what = f"the checkpoint was made with other settings ({'; '.join(differences)})"
-    other_format = stored is not None and stored.format_version not in READABLE_VERSIONS
+    other_format = stored is not None and stored.format_version != FORMAT_VERSION
     way = f"wheel-udf export of release {stored.package_version}" if stored and other_format else "export"
-    hint = f"use the settings it was made with; or move its content into a new checkpoint: {way}, then import{more_hint}"
+    hint = f"use the settings it was made with; or move its content into a new checkpoint: {way}, then import"
     return GeometryChangedError(what, field=files.name(), hint=hint)
 
 

@@ -3,9 +3,6 @@
 ``spark._jvm.org.apache.hadoop.fs.Path`` asks the JVM five times: what is ``org``, what is ``org.apache`` and so on, and for each name
 that is no class, Java opens all jars on its class path. In a profile of a query from Kafka to Kafka this was a third of the time of the
 ``foreachBatch`` thread. :func:`java_class` asks for a class once, by its full name, and keeps it.
-
-pyspark asks likewise for each ``F.lit``, ``F.col`` and so on: what is ``org.apache.spark.sql.functions``, what is ``lit`` of it, and then calls it.
-:func:`keep_functions` lets it keep both answers: of 2,100 questions that :func:`~wheel_udf.commands.parse.parse_commands` asks, 970 are left out.
 """
 
 from __future__ import annotations
@@ -28,9 +25,6 @@ SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
 """What a call of Spark raises. pyspark makes its own errors of most of the JVM's, but not of all (a file that cannot be read)."""
 
 _PYTHON_UTILS: Final = "org.apache.spark.api.python.PythonUtils"
-
-_COLUMN_CLASSES: Final = ("org.apache.spark.sql.functions", "functions", "PythonSQLUtils", "PythonUtils")
-"""The classes that pyspark makes columns with, by the names under which it asks for them."""
 
 _known: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
@@ -76,29 +70,6 @@ def java_class(spark: SparkSession, name: str) -> Any:
             raise unsupported(name, "no such class")
         classes[name] = found
     return classes[name]
-
-
-class _Kept:
-    """A class of the JVM whose static members are asked for once."""
-
-    def __init__(self, of: Any) -> None:
-        self._of = of
-
-    def __getattr__(self, name: str) -> Any:
-        # Called for what is not kept yet.
-        member = getattr(self._of, name)
-        setattr(self, name, member)
-        return member
-
-
-def keep_functions(spark: SparkSession) -> None:
-    """Lets pyspark know Spark's functions once they have been used, and not ask the JVM for each call what their names mean.
-
-    Where a release of pyspark finds its functions in another way, this changes nothing.
-    """
-    machine = java_gateway(spark)
-    for name in _COLUMN_CLASSES:
-        setattr(machine, name, _Kept(getattr(machine, name)))
 
 
 def has_class(spark: SparkSession, name: str) -> bool:

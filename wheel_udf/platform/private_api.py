@@ -150,14 +150,6 @@ LOADED_STATES: Final = PrivateApi(
     instead="an empty folder is asked for again by the next call",
     read_in=SPARK,
 )
-PYTHON_SOURCES: Final = PrivateApi(
-    name="DataSourceManager.dataSourceBuilders",
-    used_in="python_sources",
-    why="Spark need not look for Python data sources where there are none",
-    risk="a start takes 0.6 CPU seconds longer",
-    instead="Spark looks itself",
-    read_in=SPARK,
-)
 GROUPS_AS_ARROW: Final = PrivateApi(
     name="ApplyInPandasWithStateSerializer, ArrowBatchTransformer, GroupState._value",
     used_in="arrow_groups",
@@ -273,7 +265,6 @@ PRIVATE_APIS: Final = (
     ERROR_TEXTS,
     JAVA_SIGNALS,
     LOADED_STATES,
-    PYTHON_SOURCES,
     GROUPS_AS_ARROW,
     IVY,
     JDBC_DRIVER,

@@ -31,11 +31,10 @@ from wheel_udf.platform import jars, java, local_mode, log_checkpoints
 from wheel_udf.platform.failures import is_jvm_end
 from wheel_udf.platform.files import local_folder
 from wheel_udf.platform.interrupts import at_end
-from wheel_udf.platform.jvm import hadoop_configuration, has_class, java_class, keep_functions
-from wheel_udf.platform.local_mode import JVM_OPTIONS, LAUNCHER, METRICS
+from wheel_udf.platform.jvm import hadoop_configuration, has_class, java_class
+from wheel_udf.platform.local_mode import JVM_OPTIONS, METRICS
 from wheel_udf.platform.memory_settings import MALLOC_SETTINGS
 from wheel_udf.platform.private_api import JAVA_SIGNALS, LOADED_STATES, RUNNING_SESSION, required
-from wheel_udf.platform.python_sources import skip_vain_search
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +80,6 @@ def build_session(
         given["spark.master"] = master
     settings = _submitted(given) if _is_submitted() else _local(given)
     spark = _start(app_name, settings)
-    keep_functions(spark)
     if checkpoint is not None:
         use_plain_renames(spark, checkpoint)
     return spark
@@ -284,7 +282,7 @@ def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
         builder = builder.config(key, value)
     try:
         with _environment(settings):
-            spark = builder.getOrCreate()
+            return builder.getOrCreate()
     except PySparkRuntimeError as fault:
         raise SessionError(
             "the JVM of Spark did not start",
@@ -292,9 +290,6 @@ def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
             value=str(fault),
             hint="its messages are above",
         ) from fault
-    if not _is_submitted():
-        skip_vain_search(spark)
-    return spark
 
 
 @contextmanager
@@ -302,7 +297,7 @@ def _environment(settings: Mapping[str, str]) -> Iterator[None]:
     """Sets the environment variables that Spark reads when it starts, for that moment."""
     # Workers would run the first python3 on PATH: pyspark reads this from the environment and not from the configuration.
     wanted = {"PYSPARK_PYTHON": settings.get("spark.pyspark.python", sys.executable)}
-    wanted |= {**MALLOC_SETTINGS, **LAUNCHER}
+    wanted |= MALLOC_SETTINGS
     folder = jars.conf_folder()
     if folder is not None and METRICS not in settings:
         wanted["SPARK_CONF_DIR"] = str(folder)  # where log4j2.properties and metrics.properties are

@@ -28,13 +28,7 @@ from wheel_udf.common import WATCH_COUNTS
 from wheel_udf.wheel import HEAD_COLUMNS, MEMORY_LEVEL, Chunk, Content, Int64s, Kept, Texts, Wheel
 
 WATCH_FORMAT_VERSION = 3
-"""Format version of a purgatory's state. Increase it when the layout below changes."""
-
-READABLE_WATCH_VERSIONS = frozenset({2, WATCH_FORMAT_VERSION})
-"""The versions that this release goes on with; a checkpoint of another one is refused. A row of version 2 has all chunks in it."""
-
-_IDENTITY_VERSION = 2
-"""The lowest of these versions, which stands in the identity of a checkpoint: so a checkpoint of any of them goes on."""
+"""Format version of a purgatory's state, also in the identity of its checkpoint. Increase it when the layout below changes."""
 
 EVENTS_LEVEL, AHEAD_LEVEL, RESTING_LEVEL, HELD_LEVEL = -1, -2, -3, -4
 
@@ -150,7 +144,7 @@ def watch_fingerprint(wheel: str) -> str:
     Args:
         wheel: Fingerprint of the geometry.
     """
-    return f"{wheel},purgatory={_IDENTITY_VERSION}"
+    return f"{wheel},purgatory={WATCH_FORMAT_VERSION}"
 
 
 @dataclass(frozen=True)
@@ -170,7 +164,6 @@ class WatchState(Kept):
     """
 
     FORMAT: ClassVar[int] = WATCH_FORMAT_VERSION
-    READABLE: ClassVar[frozenset[int]] = READABLE_WATCH_VERSIONS
     HELD: ClassVar[str] = "operations"
 
     wheel: Wheel

@@ -43,7 +43,7 @@ class FrameFacts:
         shards: Number of shards.
         clock: Kind of clock.
         board: Folder of the hint board.
-        frame: Name of this frame on the hint board; empty in a frame of an earlier release.
+        frame: Name of this frame on the hint board.
         leveled: Whether there are delay levels, so that the frame has two more columns.
         stored: Whether far entries wait in a slot store.
         punctual: How entries are handed to a sender; None without one.
@@ -66,10 +66,7 @@ class FrameFacts:
 
     def kind_column(self) -> Column:
         """The column ``kind`` of the frame, with these facts as its metadata."""
-        facts = asdict(self)
-        if self.punctual is None:  # as in earlier releases
-            del facts["punctual"]
-        return F.col("kind").alias("kind", metadata={_METADATA_KEY: json.dumps(facts)})
+        return F.col("kind").alias("kind", metadata={_METADATA_KEY: json.dumps(asdict(self))})
 
 
 def facts_of(frame: DataFrame) -> FrameFacts:
@@ -92,4 +89,4 @@ def facts_of(frame: DataFrame) -> FrameFacts:
         )
     punctual = facts.get("punctual")
     read = {"operator": Operator(facts["operator"]), "punctual": Punctual(**punctual) if punctual else None}
-    return FrameFacts(**{"frame": ""} | facts | read)
+    return FrameFacts(**facts | read)

@@ -39,7 +39,7 @@ id_index                  in which row of which chunk an id may be, so that a co
 fixed_records             records of a fixed width in base64, which are read one by one
 merging                   which runs to merge, of chunks and of the index
 shard_state, content      the state of a shard, and the row in which Spark stores it; its chunks by kind
-formats                   the version of that row, and the earlier ones that are read
+formats                   the version of that row
 step                      one step of one shard: fold, move the clock, cascade, release
 versions                  the fold: which commands win, how each of them ends. Its parts: ``version_order`` (sorting),
                           ``known`` (what is known of an id), ``ambiguous``, ``late_acts``, ``settle`` (outcomes),
@@ -104,7 +104,6 @@ if TYPE_CHECKING:
     )
     from wheel_udf.wheel.formats import (
         FORMAT_VERSION as FORMAT_VERSION,
-        READABLE_VERSIONS as READABLE_VERSIONS,
     )
     from wheel_udf.wheel.geometry import (
         INT64_MAX as INT64_MAX,
@@ -263,7 +262,7 @@ else:
                 "asked_ms",
                 "without",
             ),
-            "formats": ("FORMAT_VERSION", "READABLE_VERSIONS"),
+            "formats": ("FORMAT_VERSION",),
             "seed": ("Seed", "runs_of", "seeded"),
             "sender_news": ("Confirmed", "SenderNews", "confirmed_of", "text_of"),
             "shard_state": (

@@ -50,9 +50,6 @@ from wheel_udf.wheel.texts import Span
 INDEX_LEVEL: Final = -101
 """The ``level`` of the runs of the index among the chunks of a shard."""
 
-FORMER_INDEX_LEVEL: Final = -100
-"""That of runs of state format 6, which do not say in which row an id is."""
-
 INDEX_BYTES: Final = 8
 """Characters of the index for each id, in base64."""
 
@@ -135,12 +132,10 @@ def places_of(runs: Sequence[Chunk], ids: pa.Array) -> Places:
 
 
 def trusted(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
-    """The chunks of a shard; without an index, and all unknown, if the index is of another hash function or of a former format."""
-    levels = INDEX_LEVEL, FORMER_INDEX_LEVEL
-    runs = [chunk for chunk in chunks if chunk.level in levels]
-    if not runs or all(run.level == INDEX_LEVEL and run.group == check() for run in runs):
+    """The chunks of a shard; without an index, and all unknown, if the index is of another hash function."""
+    if all(run.group == check() for run in chunks if run.level == INDEX_LEVEL):
         return tuple(chunks)
-    return tuple(replace(chunk, number=UNNUMBERED) for chunk in chunks if chunk.level not in levels)
+    return tuple(replace(chunk, number=UNNUMBERED) for chunk in chunks if chunk.level != INDEX_LEVEL)
 
 
 def indexed(chunks: Sequence[Chunk], runs: Sequence[Chunk]) -> tuple[list[Chunk], list[Chunk]]:

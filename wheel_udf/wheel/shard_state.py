@@ -32,7 +32,7 @@ from wheel_udf.common import WHEEL_COUNTS, GeometryChangedError, StateTooLargeEr
 from wheel_udf.wheel.arrow_text import encoded
 from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, Chunk
 from wheel_udf.wheel.content import Content
-from wheel_udf.wheel.formats import FORMAT_VERSION, READABLE_VERSIONS
+from wheel_udf.wheel.formats import FORMAT_VERSION
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.id_index import Places, indexed, places_of
 from wheel_udf.wheel.shard_text import entries_of_text
@@ -47,9 +47,7 @@ class Kept(ABC):
     """
 
     FORMAT: ClassVar[int]
-    """Raised when the layout changes; rows are written with it."""
-    READABLE: ClassVar[frozenset[int]]
-    """The versions of the rows that can be read; a checkpoint of another one is refused."""
+    """Raised when the layout changes; a row of another one is refused."""
     HELD: ClassVar[str]
     """What is pending, as a plural noun."""
 
@@ -107,8 +105,7 @@ class Kept(ABC):
         Raises:
             GeometryChangedError: They differ; the message has both values.
         """
-        if version not in cls.READABLE:
-            refuse_other("format version of the state", version, cls.FORMAT)
+        refuse_other("format version of the state", version, cls.FORMAT)
         refuse_other("geometry of the wheel", stored, fingerprint(wheel, shards))
 
 
@@ -139,7 +136,6 @@ class ShardState(Kept):
     """
 
     FORMAT: ClassVar[int] = FORMAT_VERSION
-    READABLE: ClassVar[frozenset[int]] = READABLE_VERSIONS
     HELD: ClassVar[str] = "entries"
 
     wheel: Wheel

@@ -35,7 +35,6 @@ from wheel_udf.wheel.arrow_text import table_from_text, table_to_text
 from wheel_udf.wheel.chunks import (
     IN_FLIGHT_LEVEL,
     MEMORY_LEVEL,
-    UNNUMBERED,
     Chunk,
 )
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
@@ -51,19 +50,13 @@ _DIRECTORY_SCHEMA = pa.schema(
         ("low_ms", pa.int64()),
         ("high_ms", pa.int64()),
         ("length", pa.int64()),
-    ]
-)
-_FULL_DIRECTORY_SCHEMA = pa.schema(
-    [
-        *_DIRECTORY_SCHEMA,
         ("number", pa.int64()),
         ("head", pa.int64()),
         ("keys", pa.int64()),
         ("gone", pa.int64()),
+        ("file", pa.string()),
     ]
 )
-_LATER_COLUMNS = (("number", UNNUMBERED), ("head", 0), ("keys", 0), ("gone", 0))
-_FILE = pa.field("file", pa.string())
 
 
 _IN_FLIGHT = pa.field("in_flight", pa.bool_())
@@ -81,19 +74,14 @@ def chunks_to_text(chunks: Sequence[Chunk], texts: Texts | None = None) -> str:
     least = None if texts is None else texts.least
     if texts is not None and least is not None:
         chunks = [_apart(chunk, texts, least) for chunk in chunks]
-    plain = not any(chunk.is_known or chunk.head or chunk.gone for chunk in chunks)
-    schema = _DIRECTORY_SCHEMA if plain else _FULL_DIRECTORY_SCHEMA
-    columns = {name: [getattr(chunk, name) for chunk in chunks] for name in _DIRECTORY_SCHEMA.names[:-1]}
-    columns["length"] = [chunk.size for chunk in chunks]
-    if not plain:
-        columns["number"] = [chunk.number for chunk in chunks]
-        columns["head"] = [chunk.head for chunk in chunks]
-        columns["keys"] = [chunk.keys for chunk in chunks]
-        columns["gone"] = [len(chunk.gone) for chunk in chunks]
-    directory = pa.table(columns, schema=schema)
-    if least is not None and any(chunk.file for chunk in chunks):
-        names = pa.array([chunk.file for chunk in chunks], _FILE.type)
-        directory = directory.append_column(_FILE, names)
+    computed = {
+        "length": [chunk.size for chunk in chunks],
+        "gone": [len(chunk.gone) for chunk in chunks],
+        "file": [chunk.file if least is not None else "" for chunk in chunks],
+    }
+    plain = (name for name in _DIRECTORY_SCHEMA.names if name not in computed)
+    columns = computed | {name: [getattr(chunk, name) for chunk in chunks] for name in plain}
+    directory = pa.table([columns[name] for name in _DIRECTORY_SCHEMA.names], schema=_DIRECTORY_SCHEMA)
     return "".join([table_to_text(directory), " ", *_texts(chunks, are_apart=least is not None)])
 
 
@@ -124,7 +112,7 @@ def chunks_from_text(text: str, texts: Texts | None = None) -> tuple[Chunk, ...]
     if not text:
         return ()
     columns = directory_of(text).to_pydict()
-    lengths, gones, files = columns.pop("length"), columns.pop("gone"), columns.pop(_FILE.name)
+    lengths, gones, files = (columns.pop(name) for name in ("length", "gone", "file"))
     *scalars, numbers, heads, keys = columns.values()
     here = [gone if file else length for length, gone, file in zip(lengths, gones, files, strict=True)]
     ends = np.cumsum([text.index(" ") + 1, *here], dtype=np.int64).tolist()
@@ -141,19 +129,12 @@ def chunks_from_text(text: str, texts: Texts | None = None) -> tuple[Chunk, ...]
 
 def directory_of(text: str) -> pa.Table:
     """The directory of a shard's text (not empty): a row for each chunk, without opening any."""
-    directory = table_from_text(text[: text.index(" ")])
-    if _FILE.name not in directory.schema.names:
-        directory = directory.append_column(_FILE, pa.repeat("", directory.num_rows))
-    for name, value in _LATER_COLUMNS:
-        if name not in directory.schema.names:
-            values = pa.repeat(pa.scalar(value, pa.int64()), directory.num_rows)
-            directory = directory.append_column(name, values)
-    return directory.select([*_FULL_DIRECTORY_SCHEMA.names, _FILE.name])
+    return table_from_text(text[: text.index(" ")])
 
 
 def kept_apart(text: str) -> list[str]:
     """The names of the texts outside the row to which a shard's text refers."""
-    return [name for name in directory_of(text)[_FILE.name].to_pylist() if name] if text else []
+    return [name for name in directory_of(text)["file"].to_pylist() if name] if text else []
 
 
 def whole_text(text: str, texts: Texts) -> str:

@@ -40,7 +40,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.wheel.buckets import BACKLOG_ROWS, Buckets, merged
-from wheel_udf.wheel.chunks import LARGEST_ROWS, MEMORY_LEVEL, Chunk
+from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.wheel.geometry import INT64_MAX
 from wheel_udf.wheel.in_flight import HandOver, handed_over, horizon_of, is_still, settled
 from wheel_udf.wheel.known import ENDED, FIRED
@@ -209,8 +209,7 @@ def _open_reached(
             continue
         # Small chunks of a backlog are opened once and become runs, so that there are few.
         wanted = chunk.low_ms <= latest_ms or 2 * chunk.rows < BACKLOG_ROWS
-        is_of_earlier_format = chunk.rows > 2 * LARGEST_ROWS
-        if is_of_earlier_format or (wanted and buckets.reached(chunk, horizon_ms)):
+        if wanted and buckets.reached(chunk, horizon_ms):
             table = chunk.table()
             opened.append(table if removed is None else without(table, removed))
         elif folded is None or removed is None:

@@ -98,20 +98,6 @@ def test_a_record_that_cannot_be_copied_is_in_the_commit_and_the_next_act_copies
     assert recorded(world) == [cancelled, rerouted]
 
 
-def test_a_table_of_records_that_an_earlier_release_wrote_is_gone_on_with(world: World) -> None:
-    place = Path(world.store.path) / "_acts"
-    acts.cancel(world.spark, work_of(world), A)
-    records = world.spark.read.format("delta").load(str(place)).toArrow()
-    shutil.rmtree(place)
-    world.spark.createDataFrame(records).write.format("delta").save(str(place))  # without a transaction
-    cancelled = ("cancel", "schedule_id in ['a']", "", 1, 0)
-    assert recorded(world) == [cancelled]
-    acts.reroute(world.spark, work_of(world), EVERYTHING, to="mail_b")
-    assert recorded(world) == [cancelled, ("reroute", "(true)", "to mail_b", 1, 1)]
-    copied = world.spark.read.format("delta").load(str(place))
-    assert sorted(row.batch for row in copied.collect()) == [0, 1]
-
-
 def test_records_that_cannot_be_read_are_an_error_and_not_an_empty_list(world: World) -> None:
     acts.cancel(world.spark, work_of(world), A)
     for file in (Path(world.store.path) / "_acts" / "_delta_log").glob("*.json"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession, functions as F
 
 from wheel_udf.job.sessions import session
-from wheel_udf.platform import class_archive
+from wheel_udf.platform import fast_start
 from wheel_udf.platform.session import build_session, read_defaults
 
 ROOT = Path(__file__).parents[3]
@@ -95,5 +95,5 @@ def test_what_one_test_sets_the_next_does_not_see(spark: SparkSession) -> None:
 def test_the_jvm_of_a_session_uses_the_class_archive(spark: SparkSession) -> None:
     bean = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
 
-    assert f"-XX:SharedArchiveFile={class_archive.archive_file()}" in list(bean.getInputArguments())
+    assert f"-XX:SharedArchiveFile={fast_start.archive_file()}" in list(bean.getInputArguments())
     assert not [folder for folder in bean.getClassPath().split(os.pathsep) if folder == str(ROOT / "conf")]

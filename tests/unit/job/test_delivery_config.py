@@ -37,10 +37,9 @@ def load(file: Path, *overrides: str) -> SchedulerConfig:
     return job
 
 
-def test_it_is_off_by_default_and_then_nothing_of_it_is_recorded(file: Path) -> None:
+def test_it_is_off_by_default(file: Path) -> None:
     job = load(file)
     assert punctual_of(job) is None
-    assert "delivery" not in RowSettings.of(job, None).record()
 
 
 def test_the_topics_are_served_and_the_order_of_the_allow_list_is_kept(file: Path) -> None:

@@ -6,7 +6,6 @@ The logs of Spark in here are copies of what Spark 4.2 writes for a file source 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from wheel_udf.platform import (
     Lease,
     check_checkpoint,
     check_tiered_folder,
-    identity_of,
     input_moved,
     last_planned,
     open_checkpoint,
@@ -114,14 +112,6 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
         start(tmp_path)
 
 
-def test_a_checkpoint_of_format_5_goes_on_and_its_identity_stays_as_it_is(tmp_path: Path) -> None:
-    first = start(tmp_path)
-    stored = json.loads((tmp_path / "wheel.json").read_text())
-    (tmp_path / "wheel.json").write_text(json.dumps(stored | {"format_version": 5}))
-
-    assert start(tmp_path) == replace(first, format_version=5) == identity_of(str(tmp_path))
-
-
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"wheel": "x"}', "\x00" * 20])
 def test_a_damaged_identity_is_an_error_and_no_fresh_start(tmp_path: Path, content: str) -> None:
     (tmp_path / "wheel.json").write_text(content)
@@ -193,21 +183,6 @@ def test_an_identity_tells_its_mode(tmp_path: Path) -> None:
     assert all(name.startswith(mode) for name, mode in modes.items()), modes
 
 
-def test_an_identity_of_the_release_before_which_names_no_mode_has_one(tmp_path: Path) -> None:
-    written = {
-        "format_version": 5,
-        "wheel": WHEEL,
-        "shards": 4,
-        "clock": "event",
-        "app_id": "old-1",
-        "package_version": "0.2.0",
-    }
-    (tmp_path / "wheel.json").write_text(json.dumps(written))
-    assert (start(tmp_path).mode, start(tmp_path).app_id) == ("direct", "old-1")
-    with pytest.raises(GeometryChangedError, match="mode direct there, tiered here"):
-        check_tiered_folder(str(tmp_path))
-
-
 @pytest.mark.parametrize(("mode", "wheel"), [("direct", WHEEL), ("purgatory", watch_fingerprint(WHEEL))])
 def test_a_direct_run_or_a_purgatory_on_a_tiered_checkpoint_is_refused_and_nothing_is_written(
     tmp_path: Path, mode: str, wheel: str
@@ -248,16 +223,6 @@ def test_a_direct_run_on_one_part_of_a_tiered_checkpoint_is_refused_and_so_is_a_
             start(tmp_path / part)
         with pytest.raises(CheckpointError, match="hint: use the folder above it"):
             check_tiered_folder(str(tmp_path / part))
-
-
-def test_a_folder_in_which_an_earlier_release_ran_both_modes_goes_on_in_the_first_and_says_how_in_the_other(
-    tmp_path: Path,
-) -> None:
-    first = start(tmp_path)
-    start_tiered_parts(tmp_path)
-    assert start(tmp_path) == first
-    with pytest.raises(GeometryChangedError, match="moved to a folder of their own"):
-        check_tiered_folder(str(tmp_path))
 
 
 def test_a_tiered_run_refuses_a_checkpoint_of_spark_and_takes_a_new_folder_or_its_own(tmp_path: Path) -> None:

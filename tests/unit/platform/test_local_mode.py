@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from wheel_udf.platform import class_archive, java, local_mode
-from wheel_udf.platform.local_mode import JVM_OPTIONS, LATE_C2
+from wheel_udf.platform import fast_start, java, local_mode
+from wheel_udf.platform.fast_start import LATE_C2
+from wheel_udf.platform.local_mode import JVM_OPTIONS
 
 JARS = "/jars/delta.jar,/jars/kafka.jar"
 HOME = str(Path(__file__).parents[3])
@@ -16,8 +17,11 @@ WORKERS = "spark.executorEnv.PYTHONPATH"
 
 
 @pytest.fixture(autouse=True)
-def _no_archive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_archive, "options", lambda: "")
+def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where the archive would be."""
+    file = tmp_path / "spark.jsa"
+    monkeypatch.setattr(fast_start, "archive_file", lambda: file)
+    return file
 
 
 def made(given: dict[str, str] | None = None, java_version: int | None = 17) -> dict[str, str]:
@@ -50,8 +54,6 @@ def test_jars_of_the_user_and_of_further_jvms_are_sent_as_before(given: dict[str
     ("version", "options"),
     [
         (17, f"-Xss16m {LATE_C2}"),
-        (21, f"-Xss16m {LATE_C2}"),
-        (25, f"-Xss16m {LATE_C2}"),
         (26, "-Xss16m"),
         (None, "-Xss16m"),
     ],
@@ -60,6 +62,25 @@ def test_the_second_compiler_begins_later_where_the_java_is_known_to_have_the_op
     version: int | None, options: str
 ) -> None:
     assert made(java_version=version)[JVM_OPTIONS] == options
+
+
+def test_java_17_uses_an_archive_that_is_there_and_java_21_makes_one(archive: Path) -> None:
+    assert "-XX:SharedArchiveFile" not in made(java_version=17)[JVM_OPTIONS]
+    assert (
+        f'-XX:+AutoCreateSharedArchive "-XX:SharedArchiveFile={archive}"'
+        in made(java_version=21)[JVM_OPTIONS]
+    )
+    archive.touch()
+    options = made(java_version=17)[JVM_OPTIONS]
+    assert f'"-XX:SharedArchiveFile={archive}"' in options
+    assert "AutoCreate" not in options
+
+
+def test_an_archive_of_the_users_own_is_not_replaced(archive: Path) -> None:
+    archive.touch()
+    assert made({JVM_OPTIONS: "-XX:SharedArchiveFile=mine.jsa -XX:Tier4X"})[JVM_OPTIONS] == (
+        "-XX:SharedArchiveFile=mine.jsa -XX:Tier4X"
+    )
 
 
 @pytest.mark.parametrize("own", ["-XX:TieredStopAtLevel=1", "-XX:Tier4InvocationThreshold=5000"])

@@ -34,15 +34,13 @@ from wheel_udf.wheel.id_index import Places
 WHEEL = Wheel(tick_ms=10, size=8, levels=4)
 DAY_MS = 86_400_000
 
-within_a_fixture = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+within_a_fixture = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of at most 8 rows, heads and bodies apart, and rows removed one by one."""
-    for module in (chunks, buckets, memory, step):
+    for module in (chunks, buckets, memory):
         monkeypatch.setattr(module, "LARGEST_ROWS", 8)
     for module in (buckets, step):
         monkeypatch.setattr(module, "BACKLOG_ROWS", 4)
