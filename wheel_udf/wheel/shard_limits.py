@@ -64,10 +64,14 @@ class HeldByShard:
         @cache
         def there() -> pa.Table:
             rest = [self._rest(number, chunk) for number, chunk in enumerate(chunks)]
-            found = pa.concat_tables([*rest, *(each.select(_COUNTED) for each in (self.flight.again, staying))])
+            found = pa.concat_tables(
+                [*rest, *(each.select(_COUNTED) for each in (self.flight.again, staying))]
+            )
             if all_leaves:
                 found = found.filter(pc.greater(found["deliver_at_ms"], self.now_ms))
-            return pa.concat_tables([found, *(chunk.table(*_COUNTED).select(_COUNTED) for chunk in self.flight.chunks)])
+            return pa.concat_tables(
+                [found, *(chunk.table(*_COUNTED).select(_COUNTED) for chunk in self.flight.chunks)]
+            )
 
         def counts(bound: str, names: pa.Array) -> Int64s:
             return counted(keys_of(bound, there(), self.state.wheel.tick_ms), names)

@@ -143,7 +143,9 @@ class FlightModel(HeapModel):
             elif self._is_handed_over(entry, now) and len(self.handed) < free:
                 assert self._terms is not None
                 if self._take(entry):
-                    self._end(entry["schedule_id"], Ended(_version(entry), due_ms, fired_due_ms=_asked(entry)))
+                    self._end(
+                        entry["schedule_id"], Ended(_version(entry), due_ms, fired_due_ms=_asked(entry))
+                    )
                 self.flying.append(Flown(self._terms.batch, entry))
                 self.handed.append(row)
         return fired, missed
@@ -173,25 +175,20 @@ class FlightModel(HeapModel):
             for each in self.flying:
                 each.batch = None
             return
-        news = self._terms.news
-        if not news:
+        if not self._terms.news:
             return
-        present = news[-1]
-        given: dict[int, list[Flown]] = {}
-        for each in self.flying:
-            if each.batch is not None:
-                given.setdefault(each.batch, []).append(each)
+        *earlier, present = self._terms.news
         fired: list[Flown] = []
-        for batch, rows in given.items():
-            if batch >= present.since:
-                last_ms = max(each.entry["deliver_at_ms"] for each in rows)
-                if batch <= present.batch and last_ms <= present.until_ms:
-                    fired += rows
-                continue
-            noted_ms = [each.until_ms for each in news[:-1] if each.since <= batch <= each.batch]
-            for each in rows:
+        for each in [each for each in self.flying if each.batch is not None]:
+            assert each.batch is not None
+            if each.batch < present.since:
+                until_ms = [news.until_ms for news in earlier if news.since <= each.batch <= news.batch]
+                of_it = [each]
                 each.batch = None
-                if noted_ms and each.entry["deliver_at_ms"] <= max(noted_ms):
-                    fired.append(each)
+            else:
+                until_ms = [present.until_ms] if each.batch <= present.batch else []
+                of_it = [other for other in self.flying if other.batch == each.batch]
+            if until_ms and max(other.entry["deliver_at_ms"] for other in of_it) <= max(until_ms):
+                fired.append(each)
         self._count(*["fired"] * len(fired))
         self.flying = [each for each in self.flying if each not in fired]

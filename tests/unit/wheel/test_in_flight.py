@@ -252,13 +252,15 @@ def test_the_memory_of_what_was_handed_over_counts_from_its_due_time() -> None:
 def test_what_was_in_flight_for_longer_than_memory_was_taken_for_unknown() -> None:
     # A copy of it was fired beside it, and a cancel waited for ever.
     shard = Shard(memory_ms=10)
-    shard.batch(0, schedule("a", 3), schedule("b", 3))
-    shard.batch(5)
+    shard.batch(0, schedule("a", 3), schedule("b", 3), schedule("c", 3))
+    shard.batch(5, cancel("c", 1))
     assert shard.batch(20, schedule("a", 3), cancel("b")) == ([], [])
-    assert shard.told == {"pending": 2, "in_flight": 2, "duplicate": 1, "late": 1}
+    assert shard.told == {"pending": 3, "in_flight": 3, "duplicate": 1, "late": 2}
     assert shard.batch(21, news=(Confirmed(3, 2, -1),), limit=1) == (["a"], [])
-    assert shard.batch(40, schedule("b", 3), schedule("a", 3)) == (["a", "b"], []), "memory of a ends at 31"
-    assert shard.told == {"fired": 3, "duplicate": 2, "late": 1}
+    assert shard.batch(40, schedule("c", 3), schedule("a", 3)) == (["a", "b", "c"], []), (
+        "memory of a ends at 31"
+    )
+    assert shard.told == {"fired": 4, "duplicate": 2, "late": 2}
 
 
 # ---- a new sender ---------------------------------------------------------------------------------------------------
@@ -455,7 +457,9 @@ class Pair:
         assert again.state.to_bytes() == step.state.to_bytes(), "a replay does the same"
         fired, missed, handed = self.model.batch_with(commands, now_ms, move.limit, terms)
         assert (shown(step.fired), shown(step.missed), shown(step.handed)) == (fired, missed, handed)
-        assert step.state.clock_ms in ((step.clock_ms,) if step.changed else (self.model.clock_ms, step.clock_ms))
+        assert step.state.clock_ms in (
+            (step.clock_ms,) if step.changed else (self.model.clock_ms, step.clock_ms)
+        )
         self.model.clock_ms = step.state.clock_ms
         self.state = ShardState.from_bytes(step.state.to_bytes(), wheel=self.wheel)
         self.batches += 1
@@ -554,7 +558,9 @@ def test_every_batch_equals_the_heap_model_over_lives_of_senders(
 
 @settings(max_examples=200)
 @given(memory_ms=st.sampled_from((None, 0, 3, 300)), some=st.lists(rushes(), min_size=4, max_size=12))
-def test_under_tight_limits_every_batch_equals_the_heap_model(memory_ms: int | None, some: list[Move]) -> None:
+def test_under_tight_limits_every_batch_equals_the_heap_model(
+    memory_ms: int | None, some: list[Move]
+) -> None:
     _live(WHEEL, memory_ms, 0, some)
 
 
