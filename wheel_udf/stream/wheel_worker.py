@@ -189,7 +189,7 @@ class WheelWorker(ShardWorker):
         """How the batch hands entries to the sender; None without one, and without a note of an earlier one."""
         punctual, text = self.punctual, rows.news
         if punctual is None:
-            punctual, text = Punctual(rows=0), property_of_task(NOTED_PROPERTY)
+            punctual, text = Punctual(rows=0), property_of_task(NOTED_PROPERTY) or ""
             if not text:
                 return None
         news = SenderNews.from_text(text) if text else None

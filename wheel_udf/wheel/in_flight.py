@@ -16,7 +16,7 @@ which comes with a clock row::
                                                    else: stays
     group 38, given to an earlier sender           rows which that one has noted as confirmed: have fired
                                                    the others are *handed over again*: they are split by C and H once more
-    no sender any more (the setting is off)        all are split once more
+    no sender any more (the setting is off)        as of an earlier sender; without a note, all are split once more
 
 What is handed over again and neither leaves nor finds room stays outside the buckets, *loose*, in chunks of the group :data:`GIVEN_TO_NONE`: an
 earlier sender may have sent it, so a CANCEL must come too late for it. What of it is due leaves with what is due in the buckets, oldest first, and a
