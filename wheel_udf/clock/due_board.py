@@ -54,7 +54,7 @@ class Answer:
         held_input: Whether that batch contained input for this shard.
         beyond_ms: Due time of the earliest entry after the horizon up to which that batch has handed entries to a sender; ``None``: none, or no sender.
         complete_ms: If the sender has confirmation up to this due time, a batch that it got can be confirmed; ``None``: it has got none.
-        released: Entries that this batch has released.
+        released: Entries that this batch has released, or handed to a sender.
     """
 
     batch_id: int

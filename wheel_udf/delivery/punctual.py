@@ -74,6 +74,19 @@ def check_punctual(punctual: Punctual, destinations: Destinations) -> None:
         settings_of(sink.options)
 
 
+def next_batch(checkpoint: str) -> int:
+    """The first batch of a checkpoint that is not committed."""
+    committed = last_committed(checkpoint)
+    return 0 if committed is None else committed + 1
+
+
+def noted(facts: FrameFacts, checkpoint: str) -> str:
+    """What earlier senders have noted, as the tasks of a query without one are told (:data:`~wheel_udf.stream.NOTED_PROPERTY`)."""
+    if facts.punctual is not None or facts.is_purgatory:
+        return ""
+    return SenderNote(open_folder(checkpoint)).news(next_batch(checkpoint))
+
+
 class PunctualDelivery:
     """The sender of one run of a query, and what belongs to it. Claims the frame; close it when the query has ended.
 
@@ -101,8 +114,7 @@ class PunctualDelivery:
         self._facts, self._settings = facts, facts.punctual
         self._board, self._note = board, SenderNote(open_folder(checkpoint))
         self._note_every = _NOTE_EVERY if local_folder(checkpoint) is not None else _NOTE_EVERY_REMOTE
-        committed = last_committed(checkpoint)
-        since = 0 if committed is None else committed + 1
+        since = next_batch(checkpoint)
         self._trigger_ms = _interval_ms(trigger)
         self.sender = Sender(
             wall_clock_ms,

@@ -32,7 +32,7 @@ from wheel_udf.clock import HintBoard, is_clock_offset
 from wheel_udf.delivery.act_courier import ActCourier
 from wheel_udf.delivery.batch_writer import write_batch
 from wheel_udf.delivery.destinations import Destinations, LeftOut, Sink, require_apart, shape_of
-from wheel_udf.delivery.punctual import PunctualDelivery
+from wheel_udf.delivery.punctual import PunctualDelivery, noted
 from wheel_udf.delivery.report import BatchReport, leaving_to, report_of, total_of
 from wheel_udf.platform import (
     Identity,
@@ -42,8 +42,9 @@ from wheel_udf.platform import (
     chunks_of_tasks,
     input_moved,
     open_checkpoint,
+    property_of_tasks,
 )
-from wheel_udf.stream import FrameFacts, ShardStatus, facts_of, leaving, refused, status_class
+from wheel_udf.stream import NOTED_PROPERTY, FrameFacts, ShardStatus, facts_of, leaving, refused, status_class
 
 AVAILABLE_NOW = "available-now"
 ONCE = "once"
@@ -121,7 +122,11 @@ def deliver(
             .option("checkpointLocation", checkpoint)
             .foreachBatch(delivery.write)
         )
-        with chunks_of_tasks(scheduled.sparkSession, checkpoint):
+        spark = scheduled.sparkSession
+        with (
+            chunks_of_tasks(spark, checkpoint),
+            property_of_tasks(spark, NOTED_PROPERTY, noted(facts, checkpoint)),
+        ):
             query = start_with(writer, trigger)
     except BaseException:
         if punctual is not None:

@@ -6,6 +6,8 @@
                                         '- an earlier sender       '- the present one: of what batches 40 to 57 gave, all that is
                                                                       due by then is acknowledged
 
+A start without a sender reads it, too: what was in flight and is confirmed has fired, and the rest is released by the batches.
+
 A note that is lost, or older than the truth, costs repetitions and nothing else. One that says too much would lose rows; so what it says of batches
 that are not committed is not read: they are planned anew.
 """
@@ -16,7 +18,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from wheel_udf.platform import json_bytes, parsed_json
-from wheel_udf.wheel import Confirmed, confirmed_of, text_of
+from wheel_udf.wheel import Confirmed, SenderNews, confirmed_of, text_of
 
 NOTE: Final = "wheel-sender.json"
 """The file of a checkpoint with what its senders have confirmed."""
@@ -54,6 +56,12 @@ class SenderNote:
             noted = ()
         earlier = (each.before(since) for each in noted)
         return tuple(each for each in earlier if each.since <= each.batch)[-_SENDERS_NOTED:]
+
+    def news(self, since: int) -> str:
+        """What the shards of a start from `since` on are told, which has no sender; empty if nothing is noted."""
+        noted = self.read(since)
+        nobody = Confirmed(since, since - 1, -1)
+        return SenderNews(0, 0, 0, (*noted, nobody)).to_text() if noted else ""
 
     def write(self, confirmed: Iterable[Confirmed]) -> None:
         """Notes what is confirmed, unless it is what was noted last."""

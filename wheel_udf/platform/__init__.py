@@ -161,6 +161,7 @@ if TYPE_CHECKING:
     from wheel_udf.platform.chunk_place import (
         chunk_place_of as chunk_place_of,
         chunks_of_tasks as chunks_of_tasks,
+        property_of_tasks as property_of_tasks,
     )
     from wheel_udf.platform.delta_files import (
         File as File,
@@ -303,7 +304,7 @@ else:
             ),
             "arrow_groups": ("ArrowColumn", "take_arrow"),
             "chunk_files": ("CHUNKS_PROPERTY", "ChunkFiles", "ChunkPlace"),
-            "chunk_place": ("chunk_place_of", "chunks_of_tasks"),
+            "chunk_place": ("chunk_place_of", "chunks_of_tasks", "property_of_tasks"),
             "cached_columns": ("Prepared",),
             "delta_files": (
                 "File",

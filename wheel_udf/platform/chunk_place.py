@@ -39,9 +39,16 @@ def chunk_place_of(spark: SparkSession, checkpoint: str) -> ChunkPlace | None:
 @contextmanager
 def chunks_of_tasks(spark: SparkSession, checkpoint: str) -> Iterator[None]:
     """Inside, a query that is started knows where the chunks of its checkpoint are."""
-    place, context = chunk_place_of(spark, checkpoint), spark.sparkContext
-    context.setLocalProperty(CHUNKS_PROPERTY, "" if place is None else place.to_text())
+    place = chunk_place_of(spark, checkpoint)
+    with property_of_tasks(spark, CHUNKS_PROPERTY, "" if place is None else place.to_text()):
+        yield
+
+
+@contextmanager
+def property_of_tasks(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Inside, the tasks of a query that is started have this local property."""
+    spark.sparkContext.setLocalProperty(name, value)
     try:
         yield
     finally:
-        context.setLocalProperty(CHUNKS_PROPERTY, None)  # type: ignore[arg-type]  # null removes it
+        spark.sparkContext.setLocalProperty(name, None)  # type: ignore[arg-type]  # null removes it

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     )
     from wheel_udf.stream.punctual import (
         DEFAULT_AHEAD_MS as DEFAULT_AHEAD_MS,
+        NOTED_PROPERTY as NOTED_PROPERTY,
         Punctual as Punctual,
     )
     from wheel_udf.stream.schedule_operator import (
@@ -115,7 +116,7 @@ else:
                 "status",
                 "status_class",
             ),
-            "punctual": ("DEFAULT_AHEAD_MS", "Punctual"),
+            "punctual": ("DEFAULT_AHEAD_MS", "NOTED_PROPERTY", "Punctual"),
             "schedule_operator": ("schedule", "schedule_stored"),
             "seed_query": ("WatchSeedWorker", "WheelSeedWorker", "parcels", "seeding", "stand_ins"),
             "sharded_query": ("DEFAULT_MEMORY_MS", "clocked"),

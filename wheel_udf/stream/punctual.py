@@ -23,6 +23,10 @@ import pyarrow.compute as pc
 from wheel_udf.common import AllowList, Bools, ConfigError
 from wheel_udf.wheel import HandOver, SenderNews
 
+NOTED_PROPERTY: Final = "wheel_udf.noted"
+"""Local property of the tasks of a query without a sender: the news (:class:`~wheel_udf.wheel.SenderNews`) that its checkpoint's note tells of earlier
+senders. The note does not change while no sender runs, so a repeated batch gets the same."""
+
 DEFAULT_AHEAD_MS: Final = 4_000
 """How long before its due time an entry is handed over, until the times of the batches are known."""
 

@@ -158,7 +158,8 @@ class WheelStatus(ShardStatus):
     def answer(self, *, held_input: bool | None = None) -> Answer:
         """As :meth:`ShardStatus.answer`, with what a sender can do, and how much was released."""
         answer = super().answer(held_input=held_input)
-        released = self.fired_now + self.missed_now
+        # What is handed over counts under the limit of a batch, too.
+        released = self.fired_now + self.missed_now + sum(self.handed.values())
         return replace(answer, beyond_ms=self.beyond_ms, complete_ms=self.complete_ms, released=released)
 
 

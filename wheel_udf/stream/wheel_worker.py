@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from wheel_udf.clock import even_share
 from wheel_udf.stream.arrow_frame import as_frame
-from wheel_udf.stream.punctual import Punctual
+from wheel_udf.stream.punctual import NOTED_PROPERTY, Punctual
 from wheel_udf.stream.status_row import WheelStatus, counts_of, largest_of
 from wheel_udf.stream.worker import (
     DETAIL,
@@ -30,6 +30,7 @@ from wheel_udf.stream.worker import (
     chunk_files,
     ddl_of,
     part,
+    property_of_task,
 )
 from wheel_udf.wheel import (
     ACT_SCHEMA,
@@ -180,16 +181,19 @@ class WheelWorker(ShardWorker):
         if step.changed or rejects or holds or late:
             self.write(group, state, before)
         status = self._status(shard, rows, commands, step, state, group, acts)
-        if over is not None:
+        if over is not None and self.punctual is not None:
             status = replace(status, **_sent(step, state, over))
         return _output(step, rows.rejected, self._refused(step), self.posted(status), leveled=self.leveled)
 
     def _hand_over(self, shard: int, rows: GroupRows, state: ShardState) -> HandOver | None:
-        """How the batch hands entries to the sender; None without one."""
-        if self.punctual is None:
-            return None
-        news = SenderNews.from_text(rows.news) if rows.news else None
-        return self.punctual.hand_over(batch_of_task()[0], shard, self.shards, news, lambda: held(state))
+        """How the batch hands entries to the sender; None without one, and without a note of an earlier one."""
+        punctual, text = self.punctual, rows.news
+        if punctual is None:
+            punctual, text = Punctual(rows=0), property_of_task(NOTED_PROPERTY) or ""
+            if not text:
+                return None
+        news = SenderNews.from_text(text) if text else None
+        return punctual.hand_over(batch_of_task()[0], shard, self.shards, news, lambda: held(state))
 
     def _full(self, shard: int, step: Step, state: ShardState) -> dict[str, float]:
         """Used part of each limit, as far as this batch touched it; 1 is all."""

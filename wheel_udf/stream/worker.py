@@ -221,7 +221,8 @@ class ShardWorker(ABC):
     def holds(self, state: Kept, clock_ms: int, rows: GroupRows) -> bool:
         """Whether the shard must write its clock, even if nothing else changes.
 
-        A shard that has got nothing need not write the clock of a batch: the next batch brings a later one. Not so
+        A shard that has got something writes it, whatever became of that: commands, rejects, acts that come too late. One that has got
+        nothing need not write the clock of a batch: the next batch brings a later one. Not so
         if the clock's row brings an instant: time may be set back after it, and until it has passed that instant
         again all shards must stand there. (The instants of a store's clock never go back.)
 
@@ -231,9 +232,8 @@ class ShardWorker(ABC):
             rows: The rows of the batch.
         """
         brought = rows.instant_ms is not None and self.clock_kind != "store"
-        return (brought or rows.rejected.num_rows > 0) and (
-            state.clock_ms is None or state.clock_ms < clock_ms
-        )
+        got = brought or rows.rejected.num_rows > 0 or len(rows.acts) > 0
+        return got and (state.clock_ms is None or state.clock_ms < clock_ms)
 
     def next_watermarks_ms(self, rows: GroupRows) -> list[int]:
         """Under the event clock: the watermark that this batch's event times produce, a lower bound of the next batch's. Else empty."""
@@ -341,12 +341,17 @@ def row_of(state: Kept, shards: int, before: Kept | None = None) -> tuple[object
     return row
 
 
-def chunk_files(shard: int) -> ChunkFiles | None:
-    """The files of a shard's chunks in the running task; None if they are in the row of its state."""
+def property_of_task(name: str) -> str | None:
+    """A local property of the running task; None if it has none, and outside Spark."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    place = context.getLocalProperty(CHUNKS_PROPERTY) if context is not None else None
+    return context.getLocalProperty(name) if context is not None else None
+
+
+def chunk_files(shard: int) -> ChunkFiles | None:
+    """The files of a shard's chunks in the running task; None if they are in the row of its state."""
+    place = property_of_task(CHUNKS_PROPERTY)
     return ChunkPlace.from_text(place).of_shard(shard, batch_of_task()[0]) if place else None
 
 
@@ -356,10 +361,5 @@ def batch_of_task() -> tuple[int, str]:
     Spark passes them to tasks as local properties (``MicroBatchExecution.BATCH_ID_KEY``,
     ``StreamExecution.QUERY_ID_KEY``).
     """
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    if context is None:
-        return -1, ""
-    batch_id = context.getLocalProperty("streaming.sql.batchId")
-    return int(batch_id) if batch_id else -1, context.getLocalProperty("sql.streaming.queryId") or ""
+    batch_id = property_of_task("streaming.sql.batchId")
+    return int(batch_id) if batch_id else -1, property_of_task("sql.streaming.queryId") or ""

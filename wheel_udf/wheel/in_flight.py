@@ -16,14 +16,15 @@ which comes with a clock row::
                                                    else: stays
     group 38, given to an earlier sender           rows which that one has noted as confirmed: have fired
                                                    the others are *handed over again*: they are split by C and H once more
-    no sender any more (the setting is off)        all are split once more
+    no sender any more (the setting is off)        as of an earlier sender; without a note, all are split once more
 
-What is handed over again and is not due, nor finds room, stays outside the buckets, in a chunk of the group :data:`GIVEN_TO_NONE`: an
-earlier sender may have sent it, so a CANCEL must come too late for it.
+What is handed over again and neither leaves nor finds room stays outside the buckets, *loose*, in chunks of the group :data:`GIVEN_TO_NONE`: an
+earlier sender may have sent it, so a CANCEL must come too late for it. What of it is due leaves with what is due in the buckets, oldest first, and a
+backlog is kept in runs likewise.
 
 Invariants
-    * An entry handed over has a memory record FIRED that ends at its due time. To the fold it has fired: a later CANCEL is late, a later
-      version starts the id anew.
+    * An entry handed over has a memory record FIRED that ends at its due time. To the fold it has fired, as long as it is in flight or
+      remembered: a later CANCEL is late, a later version starts the id anew.
     * It counts as pending until it is confirmed (or released by a batch), and as fired from then on.
     * Everything here follows from the state, the rows, the clock and the journaled news. So a replay hands over the same rows.
 
@@ -42,7 +43,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common import Bools
-from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, Chunk
+from wheel_udf.wheel.buckets import BACKLOG_ROWS
+from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, LARGEST_ROWS, Chunk, in_runs
 from wheel_udf.wheel.geometry import INT64_MAX
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, OLDEST_FIRST, Int64s
 from wheel_udf.wheel.sender_news import Confirmed
@@ -85,16 +87,34 @@ class Flight:
     """What is in flight, after the news of a batch.
 
     Attributes:
-        chunks: The chunks that stay in flight.
-        again: Entries that are to be split once more (``ENTRY_SCHEMA``).
+        chunks: The chunks that the sender has.
+        loose: Chunks of entries that no sender has, not opened yet.
+        again: Entries that an earlier sender had, and that are to be split once more (``ENTRY_SCHEMA``).
         confirmed: How many entries have fired.
         levels: The same by delay level (its span in ms).
     """
 
     chunks: tuple[Chunk, ...]
+    loose: tuple[Chunk, ...]
     again: pa.Table
     confirmed: int
     levels: Counter[int]
+
+    def opened(self, horizon_ms: int, latest_ms: int) -> tuple[list[Chunk], pa.Table]:
+        """The chunks that stay closed, and all entries that may leave with a batch, or be handed over.
+
+        Args:
+            horizon_ms: Up to which due time the batch looks.
+            latest_ms: The due time after which nothing can leave with it.
+        """
+        wanted = [
+            chunk.low_ms <= horizon_ms and (chunk.low_ms <= latest_ms or 2 * chunk.rows < BACKLOG_ROWS)
+            for chunk in self.loose
+        ]
+        pairs = list(zip(self.loose, wanted, strict=True))
+        opened = [chunk.table() for chunk, is_wanted in pairs if is_wanted]
+        closed = [chunk for chunk, is_wanted in pairs if not is_wanted]
+        return [*self.chunks, *closed], pa.concat_tables([self.again, *opened])
 
 
 @dataclass(frozen=True)
@@ -132,33 +152,32 @@ def is_still(state: ShardState, over: HandOver | None, clock_ms: int) -> bool:
     return all(_stays(group, high, over) for group, high in zip(groups, highs, strict=True))
 
 
-def settled(state: ShardState, over: HandOver | None, clock_ms: int) -> Flight:
+def settled(state: ShardState, over: HandOver | None) -> Flight:
     """Decides what becomes of what is in flight.
 
     Args:
         state: The shard before the batch.
         over: How the batch hands over; None if there is no sender any more.
-        clock_ms: The clock of the batch.
     """
-    horizon_ms, leveled = horizon_of(over, clock_ms), bool(state.levels)
     stay: list[Chunk] = []
+    loose = tuple(chunk for chunk in state.in_flight_chunks if _is_loose(chunk))
     again: list[pa.Table] = [ENTRY_SCHEMA.empty_table()]
     confirmed, levels = 0, Counter[int]()
     for chunk in state.in_flight_chunks:
-        if _rests(chunk, horizon_ms) or (
-            chunk.group != GIVEN_TO_NONE and _stays(chunk.group, chunk.high_ms, over)
-        ):
+        if _is_loose(chunk):
+            continue
+        if _stays(chunk.group, chunk.high_ms, over):
             stay.append(chunk)
             continue
         until_ms = _noted_ms(chunk.group, over)
-        if until_ms is not None and chunk.high_ms <= until_ms and not leveled:
+        if until_ms is not None and chunk.high_ms <= until_ms and not state.levels:
             confirmed += chunk.rows
             continue
         fired, rest = _split(chunk.table(), until_ms)
         confirmed += fired.num_rows
         levels.update(count_levels(fired))
         again.append(rest)
-    return Flight(tuple(stay), pa.concat_tables(again), confirmed, levels)
+    return Flight(tuple(stay), loose, pa.concat_tables(again), confirmed, levels)
 
 
 def handed_over(
@@ -167,8 +186,8 @@ def handed_over(
     """Chooses what a batch hands over, oldest first.
 
     Args:
-        again: Entries that were handed over before, and are not due.
-        waiting: Entries of opened buckets that are not due, or over the limit of the batch.
+        again: Entries that were handed over before, and are not due, or over the limit of the batch.
+        waiting: Entries of opened buckets, likewise.
         over: How the batch hands over; None: nothing is.
         clock_ms: The clock of the batch.
         room: How many entries the limit of the batch leaves; None for no bound.
@@ -181,8 +200,7 @@ def handed_over(
     new = waiting.filter(pa.array(chosen))
     entries = pa.concat_tables([again.filter(pa.array(flown)), new])
     entries = entries.take(pc.sort_indices(entries, sort_keys=OLDEST_FIRST))
-    rest = again.filter(pa.array(~flown))
-    chunks = [Chunk.of_entries(IN_FLIGHT_LEVEL, GIVEN_TO_NONE, rest)] if rest.num_rows else []
+    chunks = _loose(again.filter(pa.array(~flown)), clock_ms)
     if over is not None and entries.num_rows:
         chunks.append(Chunk.of_entries(IN_FLIGHT_LEVEL, over.batch_id, entries))
     return Handed(entries, new, waiting.filter(pa.array(~chosen)), chunks)
@@ -211,8 +229,12 @@ def _is_loose(chunk: Chunk) -> bool:
     return chunk.level == IN_FLIGHT_LEVEL and chunk.group == GIVEN_TO_NONE
 
 
-def _rests(chunk: Chunk, horizon_ms: int) -> bool:
-    return _is_loose(chunk) and chunk.low_ms > horizon_ms
+def _loose(entries: pa.Table, clock_ms: int) -> list[Chunk]:
+    if not entries.num_rows:
+        return []
+    rows = entries.sort_by("deliver_at_ms")
+    most = BACKLOG_ROWS if rows["deliver_at_ms"][0].as_py() <= clock_ms else LARGEST_ROWS
+    return in_runs(IN_FLIGHT_LEVEL, GIVEN_TO_NONE, rows, "deliver_at_ms", most)
 
 
 def _stays(group: int, high_ms: int, over: HandOver | None) -> bool:

@@ -4,6 +4,7 @@
 
     ids of the batch     a    b    c    d
     memory chunks        -    FIRED 3    -    WAITING 5        records younger than memory_ms
+    chunks in flight     what is in flight has a record, FIRED; they are searched when that may have been forgotten
     entry chunks         PENDING 1 (chunk 0, row 7)   -   -   -
     known                PENDING 1   FIRED 3   NOTHING   WAITING 5
 
@@ -23,7 +24,7 @@ import pyarrow.compute as pc
 from wheel_udf.common import is_last
 from wheel_udf.wheel.chunks import Chunk
 from wheel_udf.wheel.row_keys import IdBytes
-from wheel_udf.wheel.rows import SCHEDULE, Int64s
+from wheel_udf.wheel.rows import MEMORY_SCHEMA, SCHEDULE, Int64s, asked_ms
 from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.version_order import Int8s, Int32s, Objects, is_later, order_of, rank_of, without_offset
 
@@ -88,6 +89,11 @@ def look_up(
             codes = places.of(chunk)
             if len(codes):
                 _look_up_memory(chunk.table(), ids, codes, known, now_ms, standing_ms, memory_ms)
+    for chunk in state.in_flight_chunks:
+        if memory_ms is not None and chunk.low_ms <= min(now_ms - memory_ms, standing_ms):
+            flying = chunk.table("schedule_id", "seq", "amend", "deliver_at_ms", "level_error_ms")
+            records, codes = released(flying, FIRED, flying["deliver_at_ms"].to_numpy()), np.arange(len(ids))
+            _look_up_memory(records, ids, codes, known, now_ms, standing_ms, None)
     columns = ("schedule_id", "seq", "amend", "deliver_at_ms", *(("source",) if with_partition else ()))
     wanted: IdBytes | None = None
     for number, chunk in enumerate(state.entry_chunks):
@@ -98,6 +104,16 @@ def look_up(
         elif len(codes):
             _look_up_entries(chunk.table(*columns), number, ids, codes, known)
     return known
+
+
+def released(entries: pa.Table, status: int, ended_ms: int | Int64s) -> pa.Table:
+    """Memory records (``MEMORY_SCHEMA``) of released entries, which end at one instant or each at its own."""
+    rows = entries.num_rows
+    due = asked_ms(entries) if status == FIRED else pa.nulls(rows, pa.int64())
+    rank = rank_of(entries["amend"].to_numpy(), SCHEDULE)
+    ended, now = (pa.array(np.full(rows, value)) for value in (status, ended_ms))
+    columns = [entries["schedule_id"], entries["seq"], pa.array(rank), ended, due, now]
+    return pa.table(columns, names=MEMORY_SCHEMA.names).cast(MEMORY_SCHEMA)
 
 
 def _look_up_rows(

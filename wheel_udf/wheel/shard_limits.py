@@ -6,11 +6,12 @@ counted from the entries themselves whenever it is needed, so it is exact and th
 drift::
 
     held  =  pending before the batch  -  removed by the batch  +  entries that replace others  -  due now (they leave with the batch)
+             -  what a sender has confirmed
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.wheel.chunks import Chunk
+from wheel_udf.wheel.in_flight import Flight
 from wheel_udf.wheel.limits import Held, Limits, Verdict, counted, judge, keys_of
 from wheel_udf.wheel.rows import Int64s, without
 from wheel_udf.wheel.shard_state import ShardState
@@ -35,11 +37,13 @@ class HeldByShard:
         state: The shard before the batch.
         removed: For each index into its entry chunks, the rows that the batch removes.
         now_ms: The clock of the batch.
+        flight: What is in flight.
     """
 
     state: ShardState
     removed: Mapping[int, Int64s]
     now_ms: int
+    flight: Flight
 
     def beside(self, staying: pa.Table, past_due: int, released: int | None) -> Held:
         """What is held beside new entries.
@@ -49,15 +53,25 @@ class HeldByShard:
             past_due: How many new entries are due already.
             released: Most entries released in the batch; None for no bound.
         """
-        due = int((staying["deliver_at_ms"].to_numpy() <= self.now_ms).sum())
-        due += sum(self._due(number, chunk) for number, chunk in enumerate(self.state.entry_chunks))
+        chunks = [*self.state.entry_chunks, *self.flight.loose]
+        due = sum(self._due(number, chunk) for number, chunk in enumerate(chunks))
+        for rows in (staying, self.flight.again):
+            due += int((rows["deliver_at_ms"].to_numpy() <= self.now_ms).sum())
         all_leaves = released is None or due + past_due <= released
-        count = self.state.pending - sum(map(len, self.removed.values())) + staying.num_rows
+        gone = sum(map(len, self.removed.values())) + self.flight.confirmed
+        count = self.state.pending - gone + staying.num_rows
 
         @cache
         def there() -> pa.Table:
-            found = pa.concat_tables([*self._rest(), staying.select(_COUNTED)])
-            return found.filter(pc.greater(found["deliver_at_ms"], self.now_ms)) if all_leaves else found
+            rest = [self._rest(number, chunk) for number, chunk in enumerate(chunks)]
+            found = pa.concat_tables(
+                [*rest, *(each.select(_COUNTED) for each in (self.flight.again, staying))]
+            )
+            if all_leaves:
+                found = found.filter(pc.greater(found["deliver_at_ms"], self.now_ms))
+            return pa.concat_tables(
+                [found, *(chunk.table(*_COUNTED).select(_COUNTED) for chunk in self.flight.chunks)]
+            )
 
         def counts(bound: str, names: pa.Array) -> Int64s:
             return counted(keys_of(bound, there(), self.state.wheel.tick_ms), names)
@@ -74,12 +88,9 @@ class HeldByShard:
         times = np.delete(chunk.table("deliver_at_ms")["deliver_at_ms"].to_numpy(), removed)
         return int((times <= self.now_ms).sum())
 
-    def _rest(self) -> Iterator[pa.Table]:
-        for number, chunk in enumerate(self.state.entry_chunks):
-            table, removed = chunk.table(*_COUNTED).select(_COUNTED), self.removed.get(number)
-            yield table if removed is None else without(table, removed)
-        for chunk in self.state.in_flight_chunks:
-            yield chunk.table(*_COUNTED).select(_COUNTED)
+    def _rest(self, number: int, chunk: Chunk) -> pa.Table:
+        table, removed = chunk.table(*_COUNTED).select(_COUNTED), self.removed.get(number)
+        return table if removed is None else without(table, removed)
 
 
 @dataclass(frozen=True)
@@ -89,10 +100,12 @@ class ShardLimits:
     Attributes:
         limits: This shard's part of the limits.
         released: Most entries released in the batch; None for no bound.
+        flight: What is in flight.
     """
 
     limits: Limits
-    released: int | None = None
+    released: int | None
+    flight: Flight
 
     def judge(self, new: pa.Table, held: HeldByShard, staying: pa.Table) -> Verdict:
         """As :func:`wheel_udf.wheel.limits.judge`; an entry that is already due is always admitted.

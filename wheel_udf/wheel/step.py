@@ -6,8 +6,8 @@ result, so a replayed batch writes the same bytes. The order of effects at one i
 1. Commands are folded in version order (:mod:`wheel_udf.wheel.versions`). So a CANCEL that comes in the batch
    in which its entry would fire still cancels it.
 2. The clock moves to the batch's instant, or stays if that is earlier: it never goes backwards.
-3. Buckets whose slot the clock has reached are opened. What is due leaves, oldest first, up to ``limit``.
-   With a sender (``over``), what is due soon after leaves, too: it is handed over ahead (:mod:`wheel_udf.wheel.in_flight`).
+3. Buckets whose slot the clock has reached are opened. What is due leaves, oldest first, up to ``limit``: of these
+   buckets, and of what an earlier sender has left. With a sender (``over``), what is due soon after leaves, too: it is handed over ahead (:mod:`wheel_udf.wheel.in_flight`).
 4. The rest of the opened buckets (the cascade), and new entries, are placed by the new clock
    (:mod:`wheel_udf.wheel.buckets`).
 
@@ -43,22 +43,13 @@ from wheel_udf.wheel.buckets import BACKLOG_ROWS, Buckets, merged
 from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.wheel.geometry import INT64_MAX
 from wheel_udf.wheel.in_flight import HandOver, handed_over, horizon_of, is_still, settled
-from wheel_udf.wheel.known import ENDED, FIRED
+from wheel_udf.wheel.known import ENDED, FIRED, released
 from wheel_udf.wheel.limits import Limits
 from wheel_udf.wheel.memory import remember
-from wheel_udf.wheel.rows import (
-    ENTRY_SCHEMA,
-    MEMORY_SCHEMA,
-    OLDEST_FIRST,
-    SCHEDULE,
-    Int64s,
-    asked_ms,
-    without,
-)
+from wheel_udf.wheel.rows import ENTRY_SCHEMA, OLDEST_FIRST, Int64s, without
 from wheel_udf.wheel.shard_limits import ShardLimits
 from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.store_reports import count_levels
-from wheel_udf.wheel.version_order import rank_of
 from wheel_udf.wheel.versions import Folded, fold
 
 
@@ -125,19 +116,19 @@ def advance(
         nothing = ENTRY_SCHEMA.empty_table()
         return Step(state, clock_ms, nothing, nothing, changed=False)
 
-    shard_limits = ShardLimits(limits, limit) if limits else None
+    flight = settled(state, over)
+    shard_limits = ShardLimits(limits, limit, flight) if limits else None
     folded = None if quiet else fold(state, rows, clock_ms, memory_ms, stored=stored, limits=shard_limits)
     buckets = Buckets(state.wheel)
     levels = Counter(state.levels)
     horizon_ms = horizon_of(over, clock_ms)
-    latest_ms = _latest_needed(state.entry_chunks, folded.removed if folded else {}, clock_ms, limit)
+    entry_chunks, removed = state.entry_chunks, folded.removed if folded else {}
+    latest_ms = _latest_needed([*entry_chunks, *flight.loose], removed, clock_ms, limit)
     closed, opened = _open_reached(state, buckets, folded, horizon_ms, latest_ms, levels)
-    flight = settled(state, over, clock_ms)
-    due_again, flown = _split_due(flight.again, clock_ms, limit)
-    due, waiting = _split_due(opened, clock_ms, _less(limit, due_again))
-    due = _merged_due(due_again, due)
+    flying, again = flight.opened(horizon_ms, latest_ms)
+    due, flown, waiting = _split_due(again, opened, clock_ms, limit)
     fired, missed = _split_missed(due, clock_ms)
-    handed = handed_over(flown, waiting, over, clock_ms, _less(limit, due))
+    handed = handed_over(flown, waiting, over, clock_ms, None if limit is None else limit - due.num_rows)
 
     counts = dict(state.counts)
     for outcome, more in (folded.counts if folded else {}).items():
@@ -149,9 +140,9 @@ def advance(
 
     records = [
         *([folded.records] if folded else []),
-        _released(fired, FIRED, clock_ms),
-        _released(missed, ENDED, clock_ms),
-        *([_released(handed.new, FIRED, handed.new["deliver_at_ms"].to_numpy())] if over else []),
+        released(fired, FIRED, clock_ms),
+        released(missed, ENDED, clock_ms),
+        *([released(handed.new, FIRED, handed.new["deliver_at_ms"].to_numpy())] if over else []),
     ]
     memory = remember(
         state.memory_chunks,
@@ -162,7 +153,7 @@ def advance(
         time_column="ended_at_ms",
     )
     entries = merged([*closed, *_placed(handed.waiting, buckets, clock_ms, horizon_ms)], clock_ms=clock_ms)
-    entries += [*flight.chunks, *handed.chunks]
+    entries += [*flying, *handed.chunks]
     far = state.far + (folded.far if folded else 0)
     after = state.with_chunks(clock_ms, far, counts, levels, entries, memory)
     step = Step(
@@ -226,7 +217,10 @@ def _open_reached(
 def _latest_needed(
     chunks: Sequence[Chunk], removed: Mapping[int, Int64s], clock_ms: int, limit: int | None
 ) -> int:
-    """The due time after which no entry can leave with this batch, because ``limit`` entries are due before."""
+    """The due time after which no entry can leave with this batch, because ``limit`` entries are due before.
+
+    `removed` has rows of the first chunks, by their index.
+    """
     if limit is None:
         return INT64_MAX
     ends = sorted(
@@ -253,27 +247,19 @@ def _placed(entries: pa.Table, buckets: Buckets, clock_ms: int, horizon_ms: int)
     ]
 
 
-def _less(limit: int | None, released: pa.Table) -> int | None:
-    """What a limit leaves."""
-    return None if limit is None else limit - released.num_rows
-
-
-def _merged_due(again: pa.Table, due: pa.Table) -> pa.Table:
-    """What is due, oldest first, from two tables of that order."""
-    if not again.num_rows:
-        return due
-    both = pa.concat_tables([again, due])
-    return both.take(pc.sort_indices(both, sort_keys=OLDEST_FIRST))
-
-
-def _split_due(entries: pa.Table, clock_ms: int, limit: int | None) -> tuple[pa.Table, pa.Table]:
-    """Splits entries into those released now, oldest first, and those that stay."""
-    is_due = pc.less_equal(entries["deliver_at_ms"], clock_ms)
-    due, later = entries.filter(is_due), entries.filter(pc.invert(is_due))
-    due = due.take(pc.sort_indices(due, sort_keys=OLDEST_FIRST))
-    if limit is None or due.num_rows <= limit:
-        return due, later
-    return due.slice(0, limit), pa.concat_tables([due.slice(limit), later])
+def _split_due(
+    again: pa.Table, opened: pa.Table, clock_ms: int, limit: int | None
+) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Splits the entries of two tables into those released now, oldest first, and those of each that stay."""
+    both = pa.concat_tables([again, opened])
+    is_due = pc.less_equal(both["deliver_at_ms"], clock_ms)
+    due, stays = both.filter(is_due), pc.invert(is_due).to_numpy()
+    order = pc.sort_indices(due, sort_keys=OLDEST_FIRST)
+    if limit is not None and due.num_rows > limit:
+        stays[np.flatnonzero(~stays)[order[limit:].to_numpy()]] = True
+        order = order[:limit]
+    flown, waiting = stays[: again.num_rows], stays[again.num_rows :]
+    return due.take(order), again.filter(pa.array(flown)), opened.filter(pa.array(waiting))
 
 
 def _split_missed(due: pa.Table, clock_ms: int) -> tuple[pa.Table, pa.Table]:
@@ -286,13 +272,3 @@ def _split_missed(due: pa.Table, clock_ms: int) -> tuple[pa.Table, pa.Table]:
     bound_ms = due["max_lateness_ms"].fill_null(0).to_numpy().astype(np.uint64)
     on_time = due["max_lateness_ms"].is_null().to_numpy() | (lateness_ms <= bound_ms)
     return due.filter(pa.array(on_time)), due.filter(pa.array(~on_time))
-
-
-def _released(entries: pa.Table, status: int, ended_ms: int | Int64s) -> pa.Table:
-    """Memory records of released entries, which end at one instant or each at its own."""
-    rows = entries.num_rows
-    due = asked_ms(entries) if status == FIRED else pa.nulls(rows, pa.int64())
-    rank = rank_of(entries["amend"].to_numpy(), SCHEDULE)
-    ended, now = (pa.array(np.full(rows, value)) for value in (status, ended_ms))
-    columns = [entries["schedule_id"], entries["seq"], pa.array(rank), ended, due, now]
-    return pa.table(columns, names=MEMORY_SCHEMA.names).cast(MEMORY_SCHEMA)

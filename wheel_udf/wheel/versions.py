@@ -171,7 +171,7 @@ def fold(
     refused = _NONE_REFUSED
     fullest: Mapping[str, int] = {}
     if limits is not None:
-        held = HeldByShard(state, removed, now_ms)
+        held = HeldByShard(state, removed, now_ms, limits.flight)
         rows, refused, fullest = _refuse_without_room(rows, known, commands, limits, held, counts)
     winners, records = settle(rows, known, now_ms, counts, stored=stored)
     met = records_of(matched, known.seq[matched], known.rank[matched], known.ended_at[matched], ENDED, known)

@@ -166,15 +166,19 @@ def test_a_record_that_the_topic_refuses_becomes_a_reject_at_the_hand_over(job: 
     assert rejected == {"too-large": ("undeliverable", "too large"), "missing": ("undeliverable", "missing")}
 
 
-def test_turned_off_the_job_delivers_what_was_in_flight_when_it_is_due(job: Job) -> None:
+def test_turned_off_the_job_delivers_what_was_in_flight_when_it_is_due_and_repeats_nothing_that_is_noted(
+    job: Job,
+) -> None:
     with job.running():
         job.until(lambda report: report.complete)
-        job.say("a", 15)
-        job.until(lambda report: report.in_flight == 1)
+        job.say("sent", 12)
+        job.say("later", 30)
+        job.until(lambda report: report.in_flight == 2)
+        job.kafka.consume(job.out, 1)
     job.reports.clear()
     with job.running(off=True):
-        job.until(lambda report: report.counts["fired"] == 1)
-    assert [key for key, *_ in job.kafka.everything(job.out)] == [b"a"]
+        job.until(lambda report: report.counts["fired"] == 2)
+    assert [key for key, *_ in job.kafka.everything(job.out)] == [b"sent", b"later"]
 
 
 @pytest.mark.parametrize(

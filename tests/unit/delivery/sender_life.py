@@ -184,6 +184,23 @@ class Life:
         self.sender.purge()
         self.start()
 
+    def off(self) -> None:
+        """The query is stopped; a start without a sender runs a batch, and is followed by one that has a sender."""
+        self.stop()
+        if self._planned is not None:  # it is repeated under the settings that it was planned with
+            return
+        noted = self._note.news(self._batch)
+        over = (
+            Punctual(rows=0).hand_over(self._batch, 0, 1, SenderNews.from_text(noted), lambda: (0, 0))
+            if noted
+            else None
+        )
+        step = advance(self.state, None, self.now_ms, memory_ms=None, over=over)
+        released = [row["schedule_id"] for row in rows_of(step.fired)]
+        self.topic.times.update(released)
+        self._commit(Plan((), self.now_ms, None), step.state, set(released))
+        self.start()
+
     # ---- the sender ---------------------------------------------------------------------------------------------------
 
     def turn(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from wheel_udf.clock import HintBoard, Sending
 from wheel_udf.common import SinkError
 from wheel_udf.delivery import Destinations, KafkaSink, punctual as punctual_module
-from wheel_udf.delivery.punctual import PunctualDelivery
+from wheel_udf.delivery.punctual import PunctualDelivery, noted
 from wheel_udf.delivery.sender_note import NOTE, SenderNote
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
 from wheel_udf.stream.punctual import Punctual
@@ -183,6 +183,18 @@ def test_a_note_speaks_of_committed_batches_alone_and_of_the_last_few_senders(wo
         Confirmed(5, 6, 6),
         Confirmed(7, 6, INT64_MAX),
     )
+
+
+def test_a_start_without_a_sender_is_told_what_was_noted_and_that_nobody_has_the_rest(world: World) -> None:
+    world.commit(6)
+    world.start().close()
+    off = replace(world.facts, punctual=None)
+    assert noted(off, str(world.checkpoint)) == "", "the sender had got nothing"
+    (world.checkpoint / NOTE).write_text('{"confirmed": "5:9:6"}')
+    assert SenderNews.from_text(noted(off, str(world.checkpoint))) == SenderNews(
+        0, 0, 0, (Confirmed(5, 6, 6), Confirmed(7, 6, -1))
+    )
+    assert noted(world.facts, str(world.checkpoint)) == ""
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ ops = st.one_of(
     st.tuples(st.just("move"), st.sampled_from((0, 1, 30, 100, 400)) | st.integers(0, 300)),
     st.tuples(st.just("move"), st.sampled_from((-10_000, -400, -50, -1, 10_000))),
     st.tuples(st.just("acknowledge"), st.integers(1, 8)),
-    st.tuples(st.sampled_from(("turn", "note", "crash", "repair", "stop", "refuse")), st.none()),
+    st.tuples(st.sampled_from(("turn", "note", "crash", "repair", "stop", "off", "refuse")), st.none()),
 )
 
 
@@ -56,6 +56,15 @@ def act(life: Life, name: str, terms: Any) -> None:
         ("batch", {"waits_ms": [50], "cancels": [], "brings_news": False, "point": ""}),
         ("batch", {"waits_ms": [1], "cancels": [], "brings_news": False, "point": POINTS[0]}),
         ("repair", None),
+    ],
+)
+@example(  # a row that has arrived is in flight with one that is not due when the setting is turned off
+    ahead_ms=500,
+    rows=3,
+    some=[
+        ("batch", {"waits_ms": [1, 400], "cancels": [], "brings_news": False, "point": ""}),
+        ("move", 50),
+        ("off", None),
     ],
 )
 @example(  # a chunk confirmed in part stays whole beside a new one: four rows in flight, of which the sender has three

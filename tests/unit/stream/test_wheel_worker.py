@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from wheel_udf.common.errors import ConfigError, GeometryChangedError
 from wheel_udf.stream import wheel_worker
-from wheel_udf.stream.punctual import Punctual
+from wheel_udf.stream.punctual import NOTED_PROPERTY, Punctual
 from wheel_udf.stream.sharding import shard_keys
+from wheel_udf.stream.status_row import WheelStatus
 from wheel_udf.stream.wheel_worker import WheelWorker, command_bits
 from wheel_udf.stream.worker import NO_LONG
+from wheel_udf.wheel import ACT_SCHEMA, table_to_text
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.sender_news import Confirmed, SenderNews
 from wheel_udf.wheel.shard_state import STATE_COLUMNS
@@ -317,6 +320,31 @@ def test_an_instant_in_the_clock_row_and_a_reject_make_a_shard_write_its_clock_a
     assert group.get[clock] == T0 + 90
 
 
+def test_a_batch_of_acts_alone_that_come_too_late_wrote_the_state_without_its_clock() -> None:
+    # Unlike one of commands, or of rejects, alone; after a step back its shard stood before the others.
+    act = {
+        "schedule_id": "gone",
+        "seq": 1,
+        "amend": 1,
+        "deliver_at_ms": T0 + 9_000,
+        "destination": "out",
+        "op": 0,
+    }
+    text = table_to_text(pa.Table.from_pylist([act], schema=ACT_SCHEMA))
+    written = []
+    for row in (
+        tick() | {"tick": f"run-1||{text}"},
+        command("bad", NO_LONG, reject="{}"),
+        command("c", 0, op=1),
+    ):
+        group, what = Group(), step()
+        run(what, group, tick(T0))
+        group.processing_ms = T0 + 90
+        run(what, group, row)
+        written.append(group.get[list(STATE_COLUMNS).index("clock_ms")])
+    assert written == [T0 + 90] * 3
+
+
 # ---- a sender ---------------------------------------------------------------------------------------------------------
 
 
@@ -394,6 +422,34 @@ def test_only_the_destinations_of_the_sender_are_served_by_it(batches: dict[str,
     names = {"a": "orders_1", "b": "orders_x", "c": "tables"}
     out = run(what, group, *(command(each, T0 + 1_000, destination=names[each]) for each in names))
     assert of_kind(out, "ahead", "schedule_id") == [("a",)]
+
+
+def test_turned_off_what_an_earlier_sender_had_noted_was_released_again(
+    batches: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, on, off = Group(), punctual(), step()
+    group.processing_ms = T0
+    run(on, group, *(command(name, T0 + due) for name, due in (("a", 1_000), ("b", 2_000), ("c", 3_000))))
+    news = SenderNews(0, 0, 0, (Confirmed(7, 7, T0 + 1_500), Confirmed(8, 7, -1))).to_text()
+    monkeypatch.setattr(wheel_worker, "property_of_task", {NOTED_PROPERTY: news}.get)
+    batches["id"], group.processing_ms = 8, T0 + 2_500
+    out = run(off, group, tick())
+    assert of_kind(out, "fired", "schedule_id") == [("b",)]
+    status = status_of(out)
+    assert (status["fired"], status["pending"], status["next_due_ms"]) == (2, 1, T0 + 3_000)
+    group.processing_ms = T0 + 3_000
+    assert of_kind(run(off, group, tick()), "fired", "schedule_id") == [("c",)]
+
+
+def test_what_a_shard_hands_over_counts_as_released_when_the_limit_is_divided(
+    batches: dict[str, int],
+) -> None:
+    # It did not: beside a shard that is behind, one that handed much over had the smallest share, and delivered the rest late.
+    group, what = Group(), punctual()
+    group.processing_ms = T0
+    rows = [command("fires", T0), *(command(name, T0 + 1_000) for name in "abc")]
+    status = WheelStatus.from_json(json.dumps(status_of(run(what, group, *rows))))
+    assert status.answer().released == 4
 
 
 @pytest.mark.parametrize("setting", [{"ahead_ms": 99}, {"ahead_ms": 600_001}, {"rows": -1}, {"bytes": 1}])

@@ -1,15 +1,27 @@
-"""The oracle of the hand-over: the heap model, and a list of what is in flight.
+"""The oracle of the hand-over: what is promised of a shard with a sender, as a heap and two dicts.
 
 ::
 
-    commands one by one --- release what is due --- hand over what is due by `clock + ahead`, oldest first --> in flight, with the batch
-                                                                                      news of the sender ----> fired, or split once more
+    commands one by one --> pending --------------.                                       .--> released, oldest first, at most `limit`
+                                                   > what no sender has, oldest first ---<
+    handed over, its sender is gone, not noted ---'                                       '--> due by clock + ahead: handed over, under the same limit
+
+    handed over, its sender lives: stays, until the sender has confirmed all that the batch gave this shard; then it has fired
+
+The promises, and nothing of how the step keeps them:
+
+* Released is what is due by the clock, oldest first by (due time, id, seq), whether it waits or an earlier sender had it. Missed rows count
+  under the limit, and so does what is handed over after it.
+* What was handed over is known as fired while it is in flight, and from its due time on for `memory`: a CANCEL is late, a higher version
+  starts the id anew.
+* A new sender gets what the one before has not noted. Without a sender all in flight is released when it is due, but for what is noted.
 
 Caveats: as :mod:`tests.unit.wheel.heap_model`.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from dataclasses import dataclass
 
@@ -25,14 +37,12 @@ from tests.unit.wheel.heap_model import (
 )
 from wheel_udf.wheel.sender_news import Confirmed
 
-LOOSE = -1
 
-
-@dataclass
+@dataclass(eq=False)
 class Flown:
-    """An entry in flight, and the batch that has handed it over; LOOSE: the present sender has not got it."""
+    """An entry in flight, and the batch that has given it to a sender; None: no sender has it."""
 
-    batch: int
+    batch: int | None
     entry: Command
 
 
@@ -54,9 +64,9 @@ class FlightModel(HeapModel):
         self.flying: list[Flown] = []
         self.handed: list[Row] = []
         self._terms: Terms | None = None
-        self._standing_ms: int | None = None
         self._number = 0
-        self._all: dict[str, list[tuple[int, Ended]]] = {}
+        self._standing_ms: int | None = None
+        self._mentions: dict[str, list[tuple[int, Ended]]] = {}
 
     @property
     def pending(self) -> int:
@@ -70,105 +80,115 @@ class FlightModel(HeapModel):
 
     @property
     def next_due_ms(self) -> int | None:
-        loose = [each.entry for each in self.flying if each.batch == LOOSE]
-        return min((entry["deliver_at_ms"] for entry in [*self._pending.values(), *loose]), default=None)
+        left = [each.entry for each in self.flying if each.batch is None]
+        return min((entry["deliver_at_ms"] for entry in [*self._pending.values(), *left]), default=None)
 
     def batch_with(
         self, commands: list[Command], now_ms: int, limit: int | None, terms: Terms | None
     ) -> tuple[list[Row], list[Row], list[Row]]:
         """As `batch`; also returns what was handed over, oldest first."""
-        self._terms, self._standing_ms, self.handed = terms, self.clock_ms, []
+        self._terms, self._standing_ms = terms, self.clock_ms
         self._number += 1
         fired, missed = self.batch(commands, now_ms, limit)
         return fired, missed, self.handed
 
+    # ---- what is known of an id ----------------------------------------------------------------------------------------
+
     def _end(self, schedule_id: str, ended: Ended) -> None:
         super()._end(schedule_id, ended)
-        self._all.setdefault(schedule_id, []).append((self._number, ended))
+        self._mentions.setdefault(schedule_id, []).append((self._number, ended))
 
     def _remembered(self, schedule_id: str, now: int) -> Ended | None:
-        """The highest version that is still remembered: one that was handed over ends at its due time, perhaps after a later version."""
+        """The highest version: of what is in flight, and of what has ended and is still remembered."""
         if schedule_id in self._pending:
             return None
-        fresh = [
-            ended
-            for number, ended in self._all.get(schedule_id, [])
-            if number == self._number or self._is_fresh(ended, now)
+        known = [
+            Ended(_version(each.entry), now, fired_due_ms=_asked(each.entry))
+            for each in self.flying
+            if each.entry["schedule_id"] == schedule_id
         ]
+        for number, ended in self._mentions.get(schedule_id, []):
+            is_of_batch = number == self._number
+            # An end ahead of the clock is remembered at least until the batch that passes it.
+            is_ahead = self._standing_ms is not None and self._standing_ms < ended.ended_at_ms
+            if is_of_batch or is_ahead or self.memory_ms is None or now < ended.ended_at_ms + self.memory_ms:
+                known.append(ended)
         return max(
-            fresh,
+            known,
             key=lambda each: (each.version, not each.waiting, each.fired_due_ms is not None),
             default=None,
         )
 
-    def _is_fresh(self, ended: Ended, now: int) -> bool:
-        # What was handed over is remembered at least until the batch that passes its due time.
-        passes = self._standing_ms is not None and self._standing_ms < ended.ended_at_ms
-        return passes or self.memory_ms is None or now < ended.ended_at_ms + self.memory_ms
+    # ---- what leaves -----------------------------------------------------------------------------------------------------
 
     def _release(self, now: int, limit: int | None) -> tuple[list[Row], list[Row]]:
-        again = self._take_news()
-        first, fired, missed = [each for each in again if each["deliver_at_ms"] <= now], [], []
-        first.sort(key=_release_order)
-        released = first if limit is None else first[:limit]
-        for entry in released:
-            is_missed = (
-                entry["max_lateness_ms"] is not None
-                and now - entry["deliver_at_ms"] > entry["max_lateness_ms"]
-            )
-            self._count("missed" if is_missed else "fired")
-            (missed if is_missed else fired).append({name: entry.get(name) for name in ENTRY_COLUMNS})
-            self._end_again(entry, now, is_missed=is_missed)
-        loose = [each for each in again if each not in released]
-        left = None if limit is None else limit - len(released)
-        more_fired, more_missed = super()._release(now, left)
-        left = None if left is None else left - len(more_fired) - len(more_missed)
-        self._hand_over(loose, now, left)
-        return sorted(fired + more_fired, key=_release_order), sorted(
-            missed + more_missed, key=_release_order
+        self._hear()
+        heap = [(_release_order(each), number, each) for number, each in enumerate(self._without_sender())]
+        heapq.heapify(heap)
+        fired: list[Row] = []
+        missed: list[Row] = []
+        self.handed = []
+        free = self._terms.rows if self._terms is not None else 0
+        while heap and (limit is None or len(fired) + len(missed) + len(self.handed) < limit):
+            _, _, entry = heapq.heappop(heap)
+            row = {name: entry.get(name) for name in ENTRY_COLUMNS}
+            due_ms, most_ms = entry["deliver_at_ms"], entry["max_lateness_ms"]
+            if due_ms <= now:
+                is_missed = most_ms is not None and now - due_ms > most_ms
+                self._take(entry)
+                asked = None if is_missed else _asked(entry)
+                self._end(entry["schedule_id"], Ended(_version(entry), now, fired_due_ms=asked))
+                self._count("missed" if is_missed else "fired")
+                (missed if is_missed else fired).append(row)
+            elif self._is_handed_over(entry, now) and len(self.handed) < free:
+                assert self._terms is not None
+                if self._take(entry):
+                    self._end(
+                        entry["schedule_id"], Ended(_version(entry), due_ms, fired_due_ms=_asked(entry))
+                    )
+                self.flying.append(Flown(self._terms.batch, entry))
+                self.handed.append(row)
+        return fired, missed
+
+    def _without_sender(self) -> list[Command]:
+        return [*self._pending.values(), *(each.entry for each in self.flying if each.batch is None)]
+
+    def _is_handed_over(self, entry: Command, now: int) -> bool:
+        terms = self._terms
+        return (
+            terms is not None
+            and entry["deliver_at_ms"] <= now + terms.ahead_ms
+            and entry["destination"] != "other"
         )
 
-    def _end_again(self, entry: Command, now: int, *, is_missed: bool) -> None:
-        ended = Ended(_version(entry), now, fired_due_ms=None if is_missed else _asked(entry))
-        self._all.setdefault(entry["schedule_id"], []).append((self._number, ended))
+    def _take(self, entry: Command) -> bool:
+        """Takes an entry from where it is; whether that was among those that were never handed over."""
+        if self._pending.get(entry["schedule_id"]) is entry:
+            del self._pending[entry["schedule_id"]]
+            return True
+        self.flying = [each for each in self.flying if each.entry is not entry]
+        return False
 
-    def _take_news(self) -> list[Command]:
-        stay: list[Flown] = []
-        again: list[Command] = []
-        for each in self.flying:
-            whole = max(other.entry["deliver_at_ms"] for other in self.flying if other.batch == each.batch)
-            news = self._terms.news if self._terms is not None else ()
-            if each.batch == LOOSE or self._terms is None:
-                again.append(each.entry)
-            elif not news or (
-                each.batch >= news[-1].since
-                and not (news[-1].covers(each.batch) and whole <= news[-1].until_ms)
-            ):
-                stay.append(each)
-            elif any(n.covers(each.batch) and each.entry["deliver_at_ms"] <= n.until_ms for n in news):
-                self._count("fired")
-            else:
-                again.append(each.entry)
-        self.flying = stay
-        return again
-
-    def _hand_over(self, loose: list[Command], now: int, left: int | None) -> None:
-        terms = self._terms
-        if terms is None:
-            self.flying += [Flown(LOOSE, entry) for entry in loose]
+    def _hear(self) -> None:
+        """What the news of the batch, or that there is no sender any more, say of what is in flight."""
+        if self._terms is None:
+            for each in self.flying:
+                each.batch = None
             return
-        horizon, rows = now + terms.ahead_ms, terms.rows if left is None else min(terms.rows, left)
-        able = [
-            each
-            for each in [*loose, *self._pending.values()]
-            if now < each["deliver_at_ms"] <= horizon and each["destination"] != "other"
-        ]
-        chosen = sorted(able, key=_release_order)[:rows]
-        for entry in chosen:
-            if not any(entry is each for each in loose):
-                del self._pending[entry["schedule_id"]]
-                ended = Ended(_version(entry), entry["deliver_at_ms"], fired_due_ms=_asked(entry))
-                self._end(entry["schedule_id"], ended)
-        self.flying += [Flown(terms.batch, entry) for entry in chosen]
-        self.flying += [Flown(LOOSE, each) for each in loose if not any(each is one for one in chosen)]
-        self.handed = [{name: entry.get(name) for name in ENTRY_COLUMNS} for entry in chosen]
+        if not self._terms.news:
+            return
+        *earlier, present = self._terms.news
+        fired: list[Flown] = []
+        for each in [each for each in self.flying if each.batch is not None]:
+            assert each.batch is not None
+            if each.batch < present.since:
+                until_ms = [news.until_ms for news in earlier if news.since <= each.batch <= news.batch]
+                of_it = [each]
+                each.batch = None
+            else:
+                until_ms = [present.until_ms] if each.batch <= present.batch else []
+                of_it = [other for other in self.flying if other.batch == each.batch]
+            if until_ms and max(other.entry["deliver_at_ms"] for other in of_it) <= max(until_ms):
+                fired.append(each)
+        self._count(*["fired"] * len(fired))
+        self.flying = [each for each in self.flying if each not in fired]

@@ -15,10 +15,17 @@ import pytest
 from hypothesis import event, given, strategies as st
 
 from tests.unit.wheel.flight_model import FlightModel, Terms
-from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, ENTRY_COLUMNS, SCHEDULE_OUTCOMES
+from tests.unit.wheel.heap_model import (
+    CANCEL,
+    CANCEL_OUTCOMES,
+    ENTRY_COLUMNS,
+    SCHEDULE,
+    SCHEDULE_OUTCOMES,
+)
 from tests.unit.wheel.test_advance_property import (
     LIMITS,
     MEMORIES_MS,
+    PAYLOADS,
     STARTS_MS,
     commands_of,
     drafts,
@@ -237,8 +244,23 @@ def test_the_memory_of_what_was_handed_over_counts_from_its_due_time() -> None:
     shard.batch(49, cancel("a"))
     shard.batch(51, cancel("a", 3))
     assert shard.told == {"pending": 1, "in_flight": 1, "late": 2}
+    shard.batch(60, news=(Confirmed(0, 2, ALL),))
     shard.batch(62, cancel("a", 4))
     assert shard.state.counts["waiting"] == 1, "11 ms after its last mention"
+
+
+def test_what_was_in_flight_for_longer_than_memory_was_taken_for_unknown() -> None:
+    # A copy of it was fired beside it, and a cancel waited for ever.
+    shard = Shard(memory_ms=10)
+    shard.batch(0, schedule("a", 3), schedule("b", 3), schedule("c", 3))
+    shard.batch(5, cancel("c", 1))
+    assert shard.batch(20, schedule("a", 3), cancel("b")) == ([], [])
+    assert shard.told == {"pending": 3, "in_flight": 3, "duplicate": 1, "late": 2}
+    assert shard.batch(21, news=(Confirmed(3, 2, -1),), limit=1) == (["a"], [])
+    assert shard.batch(40, schedule("c", 3), schedule("a", 3)) == (["a", "b", "c"], []), (
+        "memory of a ends at 31"
+    )
+    assert shard.told == {"fired": 4, "duplicate": 2, "late": 2}
 
 
 # ---- a new sender ---------------------------------------------------------------------------------------------------
@@ -279,6 +301,65 @@ def test_what_is_handed_over_again_and_finds_no_room_is_still_late_for_a_cancel(
     assert shard.batch(2, cancel("a")) == ([], [])
     assert shard.batch(4) == (["a"], [])
     assert shard.told == {"fired": 1, "late": 1}
+
+
+def test_under_a_limit_what_an_earlier_sender_had_went_before_what_was_due_earlier() -> None:
+    shard = Shard(ahead_ms=4)
+    shard.rows = 1
+    rows = [schedule("new", 90), schedule("newer", 91), schedule("old", 50, destination="other")]
+    assert shard.batch(88, *rows, limit=0) == ([], [])
+    assert shard.batch(88, limit=2) == (["old"], ["new"])
+    shard.batch(88, schedule("oldest", 40, destination="other"), schedule("old", 50, seq=2), limit=0)
+    news = (Confirmed(3, 2, -1),)
+    order = [shard.batch(200, news=news if number == 0 else (), limit=1)[0] for number in range(4)]
+    assert order == [["oldest"], ["old"], ["new"], ["newer"]]
+
+
+def test_a_missed_row_that_an_earlier_sender_had_counts_under_the_limit() -> None:
+    shard = Shard()
+    shard.batch(0, schedule("a", 2, max_lateness_ms=0), schedule("b", 4))
+    news = (Confirmed(1, 0, -1),)
+    assert shard.batch(9, schedule("c", 3), news=news, limit=2) == (["c"], [])
+    assert (shard.told, shard.state.next_due_ms) == (
+        {"pending": 1, "in_flight": 1, "fired": 1, "missed": 1},
+        4,
+    )
+
+
+def test_a_backlog_that_an_earlier_sender_had_was_opened_whole_in_each_batch() -> None:
+    shard = Shard(ahead_ms=100_000)
+    shard.rows = 10_000
+    shard.batch(0, *(schedule(f"{number:05}", number + 1) for number in range(10_000)))
+    news = (Confirmed(1, 0, -1),)
+    released = shard.batch(50_000, news=news, limit=100)[0]
+    before = {chunk.text for chunk in shard.state.in_flight_chunks}
+    released += shard.batch(50_001, limit=100)[0]
+    after = {chunk.text for chunk in shard.state.in_flight_chunks}
+    assert len(before) == 10, "in runs of about a thousand"
+    assert len(before - after) == 1, "one was opened"
+    for _ in range(3):
+        released += shard.batch(50_002, limit=4_000)[0]
+    assert released == [f"{number:05}" for number in range(10_000)]
+
+
+def test_a_limit_on_entries_counts_no_row_that_leaves_with_the_batch() -> None:
+    # What the sender had confirmed, or had left and is due, counted: an entry that had room was refused.
+    limits = Limits(pending=1, per_destination=1)
+    for news, fired in (((Confirmed(0, 0, ALL),), []), ((Confirmed(1, 0, -1),), ["a"])):
+        shard = Shard()
+        shard.batch(0, schedule("a", 3))
+        assert shard.batch(9, schedule("b", 500), news=news, limits=limits) == (fired, [])
+        assert shard.told == {"pending": 1, "fired": 1}
+
+
+def test_a_limit_on_entries_counts_each_row_that_stays_in_the_batch() -> None:
+    # What the sender had and was due was taken for gone, although the sender had not confirmed it, or the limit of the batch held it back.
+    limits = Limits(per_destination=1)
+    for news, limit in (((), None), ((Confirmed(1, 0, -1),), 1)):
+        shard = Shard()
+        shard.batch(0, schedule("a", 3), schedule("other", 1, destination="other"), limit=5)
+        shard.batch(9, schedule("b", 500), news=news, limits=limits, limit=limit)
+        assert shard.state.counts["rejected"] == 1
 
 
 def test_a_note_on_batches_that_were_repaired_away_says_nothing_of_those_planned_anew() -> None:
@@ -358,7 +439,8 @@ class Pair:
                 () if move.sender != "killed" else tuple(each.before(self.batches) for each in self.noted)
             )
             self.since = self.batches
-        dues = sorted(each.entry["deliver_at_ms"] for each in self.model.flying if each.batch >= self.since)
+        given = [each for each in self.model.flying if each.batch is not None and each.batch >= self.since]
+        dues = sorted(each.entry["deliver_at_ms"] for each in given)
         until = INT64_MAX if not dues or move.until == 1 else dues[int(move.until * len(dues))] - 1
         present = Confirmed(self.since, self.batches - 1, until)
         earlier = tuple(each for each in self.noted if each.since != self.since)[-2:]
@@ -375,6 +457,9 @@ class Pair:
         assert again.state.to_bytes() == step.state.to_bytes(), "a replay does the same"
         fired, missed, handed = self.model.batch_with(commands, now_ms, move.limit, terms)
         assert (shown(step.fired), shown(step.missed), shown(step.handed)) == (fired, missed, handed)
+        assert step.state.clock_ms in (
+            (step.clock_ms,) if step.changed else (self.model.clock_ms, step.clock_ms)
+        )
         self.model.clock_ms = step.state.clock_ms
         self.state = ShardState.from_bytes(step.state.to_bytes(), wheel=self.wheel)
         self.batches += 1
@@ -424,6 +509,35 @@ def moves(wheel: Wheel) -> st.SearchStrategy[Move]:
     )
 
 
+def rushes() -> st.SearchStrategy[Move]:
+    """Moves under tight limits: rows of either way fall due together, and senders die."""
+    names = st.sampled_from(("a", "b", "c", "d", "e", "f", "g"))
+    draft = st.fixed_dictionaries(
+        {
+            "schedule_id": names,
+            "op": st.sampled_from((SCHEDULE, SCHEDULE, SCHEDULE, SCHEDULE, CANCEL)),
+            "seq": st.integers(0, 3),
+            "amend": st.just(0),
+            "seq_given": st.booleans(),
+            "since": st.just("now"),
+            "offset_ms": st.integers(-3, 12),
+            "max_lateness_ms": st.sampled_from((None, None, None, 5)),
+            "payload": st.sampled_from((PAYLOADS[0], PAYLOADS[-1])),
+            "level": st.just((None, None)),
+        }
+    )
+    return st.builds(
+        Move,
+        step_ms=st.integers(0, 6),
+        drafts=st.lists(draft, max_size=5).map(tuple),
+        limit=st.integers(0, 3),
+        ahead_ms=st.sampled_from((4, 100)),
+        rows=st.sampled_from((0, 1, 1_000)),
+        sender=st.sampled_from(("alive", "silent", "killed", "killed and its note lost", "off")),
+        until=st.sampled_from((0.0, 0.5, 1.0)),
+    )
+
+
 lives = st.tuples(wheels, MEMORIES_MS).flatmap(
     lambda made: st.tuples(
         st.just(made[0]),
@@ -438,7 +552,18 @@ lives = st.tuples(wheels, MEMORIES_MS).flatmap(
 def test_every_batch_equals_the_heap_model_over_lives_of_senders(
     life: tuple[Wheel, int | None, int, list[Move]],
 ) -> None:
-    wheel, memory_ms, start_ms, some = life
+    _live(*life)
+
+
+@settings(max_examples=200)
+@given(memory_ms=st.sampled_from((None, 0, 3, 300)), some=st.lists(rushes(), min_size=4, max_size=12))
+def test_under_tight_limits_every_batch_equals_the_heap_model(
+    memory_ms: int | None, some: list[Move]
+) -> None:
+    _live(WHEEL, memory_ms, 0, some)
+
+
+def _live(wheel: Wheel, memory_ms: int | None, start_ms: int, some: list[Move]) -> None:
     pair, now_ms, latest_ms = Pair(wheel, memory_ms), start_ms, start_ms
     for move in some:
         now_ms += move.step_ms
