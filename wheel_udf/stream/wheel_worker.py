@@ -164,7 +164,7 @@ class WheelWorker(ShardWorker):
             state,
             commands,
             self.now_ms(state.clock_ms, rows, group),
-            0 if waits else self._share(shard, rows),
+            0 if waits else self._share(shard, rows.tick.share if rows.tick else None),
             memory_ms=self.memory_ms,
             stored=self.stored,
             limits=self.limits.share(shard, self.shards) if self.limits else None,
@@ -217,12 +217,9 @@ class WheelWorker(ShardWorker):
         refused = {} if step.refused is None else counts_of(step.refused["bound"])
         return invalid | missed | {code_of(bound): count for bound, count in refused.items()}
 
-    def _share(self, shard: int, rows: GroupRows) -> int | None:
+    def _share(self, shard: int, told: int | None) -> int | None:
         """This shard's part of the limit of a batch: that of the tick, or an even one."""
-        share = rows.tick.share if rows.tick else None
-        return (
-            share if self.limit is None or share is not None else even_share(self.limit, shard, self.shards)
-        )
+        return told if self.limit is None or told is not None else even_share(self.limit, shard, self.shards)
 
     def _status(
         self,
