@@ -24,7 +24,7 @@ delta_model        tables of sinks: commits with transactions
 store_model        the slot store's table, under the real ``SlotStore``; ``frames``: lists instead of DataFrames
 tier_rows          what the tiered mode computes with DataFrames, over lists
 core               calls the real worker, remembers results
-board              the hint board in memory
+board              the board in memory
 delivery_model     a batch from its rows to its report
 direct, tiered     the two modes of a scheduler: the life of a process
 purgatory          operations and events instead of commands

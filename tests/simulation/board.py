@@ -1,63 +1,43 @@
-"""The hint board in memory: the shards' answers for the clock source, lost and wiped like files in a temporary folder."""
+"""The board in memory: what shards and driver leave for each other, lost and wiped like files in a temporary folder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from tests.simulation.disk import ProcessFailed
-from wheel_udf.clock import Answer, Published
+from wheel_udf.clock import ACTS, STORES, StoreProgress
 
 
 class Board:
-    """As :class:`wheel_udf.clock.HintBoard`, without files."""
+    """As :class:`wheel_udf.clock.ShardBoard`, without files."""
 
     def __init__(self, fault: str | None = None) -> None:
         self._fault = fault
-        self._answers: dict[str, dict[int, Answer]] = {}
-        self._runs: dict[str, str] = {}
-        self._stores: dict[str, Published] = {}
-        self._frames: dict[str, str] = {}
-        self._acts: dict[tuple[str, int], Mapping[str, str]] = {}
+        self._values: dict[tuple[str, str], Any] = {}
 
-    def post(self, query_id: str, run: str | None, answers: Mapping[int, Answer]) -> None:
-        self._answers.setdefault(query_id, {}).update(answers)
-        if run:
-            self._runs.setdefault(run, query_id)
+    def put(self, topic: Any, key: str, value: Any) -> None:
+        if topic is STORES and self._fault == "the clock passes the cursor":
+            assert isinstance(value, StoreProgress)
+            value = replace(value, cursor_ms=2**60)
+        self._values[topic.name, key] = value
 
-    def answers(self, run: str) -> dict[int, Answer]:
-        return dict(self._answers.get(self._runs.get(run, ""), {}))
+    def get(self, topic: Any, key: str) -> Any:
+        if topic is ACTS and (topic.name, key) not in self._values:
+            raise ProcessFailed(f"act {key} is not on the board")
+        return self._values.get((topic.name, key))
 
-    def expect(self, frame: str, query_id: str) -> None:
-        self._frames[frame] = query_id
+    def has(self, topic: Any, key: str) -> bool:
+        return (topic.name, key) in self._values
 
-    def query_of(self, run: str, frame: str) -> str | None:
-        return self._runs.get(run) or self._frames.get(frame)
+    def keys(self, topic: Any, under: str) -> list[str]:
+        return [key for name, key in self._values if name == topic.name and key.startswith(f"{under}/")]
 
-    def post_act(self, query_id: str, number: int, rows: Mapping[str, str]) -> None:
-        self._acts.setdefault((query_id, number), rows)
-
-    def acts(self, query_id: str, first: int) -> int:
-        while (query_id, first) in self._acts:
-            first += 1
-        return first
-
-    def act(self, query_id: str, number: int) -> Mapping[str, str]:
-        if (query_id, number) not in self._acts:
-            raise ProcessFailed(f"act {number} is not on the board")
-        return self._acts[query_id, number]
-
-    def publish(self, token: str, published: Published) -> None:
-        if self._fault == "the clock passes the cursor":
-            published = replace(published, cursor_ms=2**60)
-        self._stores[token] = published
-
-    def published(self, token: str) -> Published | None:
-        return self._stores.get(token)
-
-    def withdraw(self, token: str) -> None:
-        self._stores.pop(token, None)
+    def remove(self, topic: Any, key: str) -> None:
+        for name, each in list(self._values):
+            if name == topic.name and (each == key or each.startswith(f"{key}/")):
+                del self._values[name, each]
 
     def wipe(self) -> None:
         """Loses everything, as a cleaner of temporary folders does."""
-        self.__init__(self._fault)  # type: ignore[misc]
+        self._values.clear()

@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
+from wheel_udf.clock import Tick
 from wheel_udf.stream import status_row
 from wheel_udf.stream.wheel_worker import WheelWorker, command_bits
 from wheel_udf.stream.worker import DETAIL, GroupRows, ShardWorker
@@ -185,11 +186,8 @@ def _computed(
         GroupRows(
             good=_table(worker, good),
             rejected=_table(worker, [row for row in rows if row.bad]),
-            instant_ms=instant_ms,
-            run=None,
+            tick=Tick("", instant_ms, acts, share=share),
             latest_event_ms=max(said, default=None),
-            acts=acts,
-            share=share,
         ),
         group,
     ).to_pylist()

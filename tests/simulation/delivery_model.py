@@ -21,7 +21,8 @@ from tests.simulation.core import Group, Result, amend_of
 from tests.simulation.disk import ProcessFailed
 from tests.simulation.oracle import AT_LEAST_ONCE, Row, shard_of
 from tests.simulation.spark_model import Plan, Query, Steps
-from wheel_udf.clock import is_clock_offset
+from wheel_udf.clock import ACTS, Tick, is_clock_offset, post_reports
+from wheel_udf.clock.reports import reports_of
 from wheel_udf.clock.shares import shares_of
 from wheel_udf.delivery.report import BatchReport, report_of
 from wheel_udf.platform import has_batch, input_moved
@@ -70,20 +71,17 @@ class Delivery:
         if self.world.fault == "acts are taken again after a restart":
             start = {**start, "acts": 0}
         if self.world.fault == "a replay takes acts that came later" and "query" in end:
-            end = {**end, "acts": self.world.board.acts(end["query"], end["acts"])}
-        ticks = self.query.clock.partitions(start, end)
+            posted = len(self.world.board.keys(ACTS, end["query"]))
+            end = {**end, "acts": max(end["acts"], posted)}
+        parts = self.query.clock.partitions(start, end)
         count = self.worker.shards
         for shard in range(count):
-            acts = ticks[0].acts.get(shard, "") if ticks else ""
-            share = ticks[0].shares[shard] if ticks and ticks[0].shares else None
+            told = Tick.from_text(parts[0].ticks[shard]) if parts else None
+            share = told.share if told else None
             if self.world.fault == "a replay divides the limit anew" and (limit := self.query.limit):
-                told = shares_of(limit, self.world.board.answers(self.query.clock.run), count)
-                share = told[shard] if told else None
-            tick = (
-                (ticks[0].run, ticks[0].instant_ms, tuple(filter(None, acts.split(","))), share)
-                if ticks
-                else None
-            )
+                divided = shares_of(limit, reports_of(self.world.board, self.query.clock.run), count)
+                share = divided[shard] if divided else None
+            tick = (told.run, told.instant_ms, told.acts, share) if told else None
             mine = tuple(each for each in commands if shard_of(each.id, count) == shard)
             if mine or tick:
                 yield shard, tick, mine
@@ -195,9 +193,9 @@ class Delivery:
 
     def _post(self, results: list[Result], plan: Plan, *, held_input: bool | None) -> None:
         for result in results:
-            answer = result.status.answer(held_input=held_input)
+            answer = result.status.report(held_input=held_input)
             posted = {result.status.shard: _of_batch(answer, plan.batch_id)}
-            self.world.board.post(self.query.query_id, result.status.run, posted)
+            post_reports(self.world.board, self.query.query_id, result.status.run, posted)
 
 
 def _of_batch(answer: Any, batch_id: int) -> Any:

@@ -123,7 +123,7 @@ def installed() -> Iterator[None]:
     from tests.simulation.store_model import Log, Transaction
 
     rooms = ("identity", "spark_logs", "planned_settings", "act_files")
-    clock = "wheel_udf.clock.source"
+    clock = "wheel_udf.clock.wall"
     with ExitStack() as stack:
         for room in rooms:
             stack.enter_context(patch(f"wheel_udf.platform.{room}.open_folder", _folder))
@@ -135,7 +135,7 @@ def installed() -> Iterator[None]:
         for name, other in {
             f"{run}.wall_clock_ms": lambda: _current[-1].wall_ms,
             f"{run}_clock.wall_clock_ms": lambda: _current[-1].wall_ms,
-            f"{run}.HintBoard": lambda: _current[-1].board,
+            f"{run}.ShardBoard": lambda: _current[-1].board,
             f"{tiered}.keeper.stored_rows": tier_rows.stored_rows,
             f"{tiered}.keeper.F": Columns,
             f"{tiered}.keeper._INBOX_FILES": 2,

@@ -5,7 +5,7 @@
     seed 4711 = workload 235, schedule 11 of 20
     workload    settings, rounds of commands and of waiting                    random.Random("workload 235")
     schedule    how each round is run: to its end, or with crashes, zombies,   random.Random("schedule 4711")
-                other settings, a lost hint board
+                other settings, a lost board
 
 The twenty schedules of a workload mostly make the same calls of the core, which are remembered (:mod:`tests.simulation.core`): so a
 seed costs a few ms. Everything is small on purpose: a wheel of 3 or 4 slots a level, 4 ids, due times within 40 ms, memories of 5 or

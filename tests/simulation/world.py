@@ -13,7 +13,7 @@ step                     what happens
 ``("haunt", n)``         a zombie runs `n` points further
 ``("set", {...})``       settings of the next process
 ``("stop",)``            the process ends after its batch
-``("wipe",)``            the hint board is lost
+``("wipe",)``            the board is lost
 =======================  ===============================================================================================
 
 A *point* is a place where a process can die: before each durable effect, and between any two parts of a batch. A list of steps

@@ -49,7 +49,7 @@ ON_EXECUTORS = (
     "wheel_udf.wheel.holdings",
     "wheel_udf.purgatory.step",
     "wheel_udf.purgatory.inspect",
-    "wheel_udf.clock.due_board",
+    "wheel_udf.clock.board",
     "wheel_udf.stream.sharding",
     "wheel_udf.stream.sampling",
     "wheel_udf.stream.worker",
@@ -66,7 +66,7 @@ LIBRARIES_ON_EXECUTORS = {"numpy", "pandas", "pyarrow"}
 PURE = ("wheel", "purgatory")
 
 # Who reads a wall clock. Nothing else may: which rows fire when is decided by the clock that the batch was planned with.
-WALL_CLOCK_READERS = {"wheel_udf.clock.source"}
+WALL_CLOCK_READERS = {"wheel_udf.clock.wall"}
 _CLOCK_FUNCTIONS = {
     "time": {
         "time",

@@ -2,26 +2,25 @@
 
 Spark runs a micro-batch only when a source has something new, and a group of ``applyInPandasWithState`` sees
 time only in a batch that contains a row for it. This room is the source of those rows, the *ticks*. It decides
-when a tick is needed: an idle wheel gets none except its heartbeat. The *hint board* is a folder in which each
-shard notes its next due time.
+when a tick is needed: an idle wheel gets none except its heartbeat. The *board* is a folder in which each
+shard reports its next due time.
 
 ::
 
     clocks.py      settings of a clock: event | processing | simulated | store
                         |
-    source.py      Spark data source `wheel-clock`:  offset (instant, counter) --> one row per shard --> stream/
-    answers.py          ^    what the answers say: due, called by the sender, the watermark            |
-                        | "earliest due: 12:00:05"                                                      v
-    due_board.py   hint board: one small file per shard <------ last answer of each shard ------ stream/, delivery/
+    pace.py        does time move on? <---------- ShardReport of each shard (board.py, reports.py) <------- stream/, delivery/
+                        |
+    contributors.py     + acts, sender, shares -> offset (journaled by Spark)
+                        |
+    source.py      Spark data source `wheel-clock` -> a Tick for each shard (tick.py) ----------------------> stream/
 
-In: a clock's settings, the answers of the shards (next due time, clock, watermark), and in the tiered mode
+In: a clock's settings, the reports of the shards (next due time, clock, watermark), and in the tiered mode
     what the keeper of the slot store (:mod:`wheel_udf.tiered`) publishes.
-Out: clock rows with the columns ``shard``, ``instant_ms`` and ``run``, and the wall clock
-    (:func:`wall_clock_ms`), which no other room reads.
+Out: clock rows with the columns ``shard`` and ``tick``, and the wall clock (``wall.py``), which no other room reads.
 
 May import: common, wheel, purgatory, platform; pyspark's data source API in ``source.py`` alone. Planning a
-tick must not import numpy, pandas or pyarrow (start-up time of Spark's planning process), and
-``due_board.py`` also runs on executors, so it imports the standard library only.
+tick must not import numpy, pandas or pyarrow (start-up time of Spark's planning process).
 """
 
 from __future__ import annotations
@@ -31,6 +30,18 @@ from typing import TYPE_CHECKING
 from wheel_udf.common.exports import exports
 
 if TYPE_CHECKING:
+    from wheel_udf.clock.board import (
+        ACTS as ACTS,
+        FRAMES as FRAMES,
+        SENDERS as SENDERS,
+        STORES as STORES,
+        ActRows as ActRows,
+        Link as Link,
+        Sending as Sending,
+        ShardBoard as ShardBoard,
+        ShardReport as ShardReport,
+        StoreProgress as StoreProgress,
+    )
     from wheel_udf.clock.clocks import (
         Clock as Clock,
         EventClock as EventClock,
@@ -39,20 +50,16 @@ if TYPE_CHECKING:
         StoreClock as StoreClock,
         clock_options as clock_options,
     )
-    from wheel_udf.clock.due_board import (
-        Answer as Answer,
-        HintBoard as HintBoard,
-        Published as Published,
-        Sending as Sending,
-    )
+    from wheel_udf.clock.reports import post_reports as post_reports
     from wheel_udf.clock.shares import even_share as even_share
     from wheel_udf.clock.source import (
         CLOCK_FORMAT as CLOCK_FORMAT,
-        SENDER_COLUMN as SENDER_COLUMN,
-        SHARE_COLUMN as SHARE_COLUMN,
         ClockSource as ClockSource,
-        elapsed_ms as elapsed_ms,
         is_clock_offset as is_clock_offset,
+    )
+    from wheel_udf.clock.tick import Tick as Tick
+    from wheel_udf.clock.wall import (
+        elapsed_ms as elapsed_ms,
         wall_clock_ahead_ms as wall_clock_ahead_ms,
         wall_clock_ms as wall_clock_ms,
     )
@@ -68,17 +75,26 @@ else:
                 "StoreClock",
                 "clock_options",
             ),
-            "due_board": ("Answer", "HintBoard", "Published", "Sending"),
+            "board": (
+                "ACTS",
+                "FRAMES",
+                "SENDERS",
+                "STORES",
+                "ActRows",
+                "Link",
+                "Sending",
+                "ShardBoard",
+                "ShardReport",
+                "StoreProgress",
+            ),
+            "reports": ("post_reports",),
             "shares": ("even_share",),
             "source": (
                 "CLOCK_FORMAT",
-                "SENDER_COLUMN",
-                "SHARE_COLUMN",
                 "ClockSource",
-                "elapsed_ms",
                 "is_clock_offset",
-                "wall_clock_ahead_ms",
-                "wall_clock_ms",
             ),
+            "tick": ("Tick",),
+            "wall": ("elapsed_ms", "wall_clock_ahead_ms", "wall_clock_ms"),
         },
     )

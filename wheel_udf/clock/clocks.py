@@ -135,7 +135,7 @@ class StoreClock:
     and the commit may have come between the two questions.
 
     Attributes:
-        token: Name under which the keeper publishes (:meth:`wheel_udf.clock.due_board.HintBoard.publish`).
+        token: Name under which the keeper publishes (topic ``stores`` of :mod:`wheel_udf.clock.board`).
         heartbeat_ms: Longest time without a batch.
         leads: Whether the instants belong to the commits (the event clock), so that rows read without one have to wait for it.
     """
@@ -171,8 +171,8 @@ def clock_options(
     Args:
         clock: The clock.
         shards: Number of shards.
-        folder: The hint board.
-        frame: Name of the operator's frame on the hint board.
+        folder: Of the board.
+        frame: Name of the operator's frame on the board.
         has_sender: Whether the query has a sender, whose news go to the shards.
         limit: Most rows of a batch, which the shards divide; None for no limit.
     """

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wheel_udf.clock.due_board import Answer
+from wheel_udf.clock.board import ShardReport
 
 _LEAST_PART = 8
 """A shard that is not behind keeps at least an eighth of its even share."""
@@ -26,29 +26,29 @@ def even_share(limit: int, shard: int, shards: int) -> int:
     return max(1, whole + (shard < rest))
 
 
-def shares_of(limit: int, answers: Mapping[int, Answer], shards: int) -> list[int] | None:
+def shares_of(limit: int, reports: Mapping[int, ShardReport], shards: int) -> list[int] | None:
     """The shares of a batch, by shard; None if all have their even share.
 
     Args:
         limit: Most rows of a batch.
-        answers: The last answers of the shards.
+        reports: The last reports of the shards.
         shards: Number of shards.
     """
-    if limit < shards or any(shard not in answers for shard in range(shards)):
+    if limit < shards or any(shard not in reports for shard in range(shards)):
         return None
-    behind = [shard for shard in range(shards) if _is_behind(answers[shard])]
+    behind = [shard for shard in range(shards) if _is_behind(reports[shard])]
     if not behind or len(behind) == shards:
         return None
-    shares = [_kept(even_share(limit, shard, shards), answers[shard].released) for shard in range(shards)]
+    shares = [_kept(even_share(limit, shard, shards), reports[shard].released) for shard in range(shards)]
     left = limit - sum(share for shard, share in enumerate(shares) if shard not in behind)
     for place, shard in enumerate(behind):
         shares[shard] = even_share(left, place, len(behind))
     return shares
 
 
-def _is_behind(answer: Answer) -> bool:
+def _is_behind(report: ShardReport) -> bool:
     """Whether a shard has held back entries that were due."""
-    return answer.next_due_ms is not None and answer.next_due_ms <= answer.clock_ms
+    return report.next_due_ms is not None and report.next_due_ms <= report.clock_ms
 
 
 def _kept(even: int, released: int) -> int:

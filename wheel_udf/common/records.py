@@ -14,7 +14,7 @@ def typed_record(kind: type[Record], found: object) -> Record | None:
     """The record of a JSON value; None if a field is missing, unknown, of another type, or an integer of more than 64 bits.
 
     Args:
-        kind: A dataclass whose fields are ``int``, ``str``, or one of these ``| None``.
+        kind: A dataclass whose fields are ``int``, ``str``, ``dict``, or one of these ``| None``.
         found: The value.
     """
     if not isinstance(found, dict):
@@ -32,5 +32,5 @@ def _fits(value: object, kind: str) -> bool:
     if value is None:
         return kind.endswith("| None")
     if isinstance(value, bool) or not isinstance(value, int):
-        return type(value).__name__ == kind
+        return type(value).__name__ == kind.partition("[")[0]
     return kind.startswith("int") and value in _INT64

@@ -2,7 +2,7 @@
 
 ::
 
-    wheel-udf cancel ...  --> <checkpoint>/acts/7.json --> this courier, on the driver --> hint board --> clock source --> shards
+    wheel-udf cancel ...  --> <checkpoint>/acts/7.json --> this courier, on the driver --> board --> clock source --> shards
 
 The process that plans the clock's ticks knows neither the checkpoint nor its file system, but the board, a folder of the
 driver's machine. Before the query starts, the courier posts what no committed batch has taken: so an act on a job at rest
@@ -15,7 +15,7 @@ import logging
 import threading
 from typing import Final, Protocol
 
-from wheel_udf.clock import HintBoard
+from wheel_udf.clock import ACTS, FRAMES, ActRows, Link, ShardBoard
 from wheel_udf.common import WheelError
 from wheel_udf.platform import acts_taken, local_folder, open_folder, parsed_json, read_act, require_acts
 
@@ -42,11 +42,11 @@ class ActCourier:
 
     Args:
         checkpoint: Of the query.
-        board: Its hint board.
+        board: Its board.
         frame: The name of its frame on the board.
     """
 
-    def __init__(self, checkpoint: str, board: HintBoard, frame: str) -> None:
+    def __init__(self, checkpoint: str, board: ShardBoard, frame: str) -> None:
         self._board, self._frame = board, frame
         self._files = open_folder(checkpoint)
         self._every_s = _EVERY_S if local_folder(checkpoint) is not None else _EVERY_S_REMOTE
@@ -66,7 +66,7 @@ class ActCourier:
         self._taken = self._next = acts_taken(self._checkpoint)
         self.carry(metadata["id"])
         if self._frame:
-            self._board.expect(self._frame, metadata["id"])
+            self._board.put(FRAMES, self._frame, Link(metadata["id"]))
 
     def follow(self, query: Followed) -> None:
         """Posts further acts as long as a query runs, from a thread. Returns at once."""
@@ -92,6 +92,7 @@ class ActCourier:
             self._taken = acts_taken(self._checkpoint)
         number = self._taken
         while (act := read_act(self._files, number)) is not None:
-            self._board.post_act(query_id, number, act[1])
+            if not self._board.has(ACTS, key := f"{query_id}/{number}"):
+                self._board.put(ACTS, key, ActRows(dict(act[1])))
             number += 1
         self._next = number

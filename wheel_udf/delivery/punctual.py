@@ -4,7 +4,7 @@
 
     batch --rows of kind `ahead`--> check (as for any row of a topic) --records--> Sender --at the due time--> Kafka
                                       '-- cannot be sent --> rejects: undeliverable           |
-    clock source <-- hint board <-- news: what is confirmed, how much room is left <----------'
+    clock source <-- board <-- news: what is confirmed, how much room is left <----------'
                      <checkpoint>/wheel-sender.json <-- the same, once a second: the next start repeats less
 
 Two threads live as long as the query: one sends (:meth:`Sender.turn`), the other posts news and writes the note, so that a slow disk delays no
@@ -29,7 +29,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from wheel_udf.clock import HintBoard, Sending, elapsed_ms, wall_clock_ms
+from wheel_udf.clock import SENDERS, Sending, ShardBoard, elapsed_ms, wall_clock_ms
 from wheel_udf.common import ConfigError, SinkError, parse_duration_ms
 from wheel_udf.delivery.destinations import Destinations, LeftOut
 from wheel_udf.delivery.kafka_sink import KafkaSink
@@ -94,7 +94,7 @@ class PunctualDelivery:
         facts: The facts about the frame.
         destinations: The allow-list.
         checkpoint: Of the query; its lease is held.
-        board: The hint board.
+        board: The board.
         trigger: Of the query.
 
     Raises:
@@ -106,7 +106,7 @@ class PunctualDelivery:
         facts: FrameFacts,
         destinations: Destinations,
         checkpoint: str,
-        board: HintBoard,
+        board: ShardBoard,
         trigger: str,
     ) -> None:
         assert facts.punctual is not None, "a frame with a sender"
@@ -128,7 +128,7 @@ class PunctualDelivery:
         self._posted, self._began_ms = "", elapsed_ms()
         self._posting, self._closing, self._ends = threading.Lock(), threading.Lock(), threading.Event()
         self._threads: list[threading.Thread] = []
-        if not board.claim_sender(facts.frame):
+        if not board.claim(SENDERS, facts.frame):
             what, hint = "this frame is being delivered already", "make another one with schedule(...)"
             raise ConfigError(
                 what, field="scheduled", rule="one query for a frame with punctual delivery", hint=hint
@@ -138,7 +138,7 @@ class PunctualDelivery:
             # Before the first batch: what an earlier note says of batches from `since` on, which are planned anew, must not be read again.
             self._note.write(self.sender.confirmed())
         except BaseException:
-            board.release_sender(facts.frame)
+            board.remove(SENDERS, facts.frame)
             raise
 
     def start(self) -> None:
@@ -169,7 +169,7 @@ class PunctualDelivery:
             finally:
                 self.sender.purge()
                 with self._posting:
-                    self._board.release_sender(self._facts.frame)
+                    self._board.remove(SENDERS, self._facts.frame)
                 atexit.unregister(self.close)
 
     # --- batches ---------------------------------------------------------------------------------------------------------
@@ -256,9 +256,9 @@ class PunctualDelivery:
                 return
             rows, octets = self.sender.free
             news = SenderNews(self.ahead_ms, rows, octets, self.sender.confirmed())
-            sending = Sending(news.to_text(), int(self.sender.fault is not None))
+            sending = Sending(news.to_json(), int(self.sender.fault is not None))
             if (text := repr(sending)) != self._posted:
-                self._board.post_sending(self._facts.frame, sending)
+                self._board.put(SENDERS, self._facts.frame, sending)
                 self._posted = text
 
 

@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from wheel_udf.clock import HintBoard, is_clock_offset
+from wheel_udf.clock import ShardBoard, is_clock_offset, post_reports
 from wheel_udf.delivery.act_courier import ActCourier
 from wheel_udf.delivery.batch_writer import write_batch
 from wheel_udf.delivery.destinations import Destinations, LeftOut, Sink, require_apart, shape_of
@@ -99,7 +99,7 @@ def deliver(
     punctual: PunctualDelivery | None = None
     try:
         identity = open_checkpoint(checkpoint, name=name, **asked)
-        board = HintBoard(facts.board)
+        board = ShardBoard(facts.board)
         courier = None if facts.stored else ActCourier(checkpoint, board, facts.frame)
         if courier is not None:
             courier.prepare()
@@ -170,7 +170,7 @@ class _Delivery:
     rejects: Sink
     checkpoint: str
     identity: Identity
-    board: HintBoard
+    board: ShardBoard
     bounded: bool
     facts: FrameFacts
     on_batch: Callable[[BatchReport], None] | None
@@ -233,8 +233,8 @@ class _Delivery:
         )
 
     def _post(self, statuses: list[ShardStatus], *, held_input: bool) -> None:
-        answers = {row.shard: row.answer(held_input=held_input) for row in statuses}
+        reports = {row.shard: row.report(held_input=held_input) for row in statuses}
         query_ids = {row.query_id for row in statuses}
         run = next((row.run for row in statuses if row.run), None)
         for query_id in query_ids:
-            self.board.post(query_id, run, answers)
+            post_reports(self.board, query_id, run, reports)

@@ -2,9 +2,9 @@
 
 ::
 
-    wheel-sender.json    {"confirmed": "0:39:9223372036854775807,40:57:1700000004199"}
-                                        '- an earlier sender       '- the present one: of what batches 40 to 57 gave, all that is
-                                                                      due by then is acknowledged
+    wheel-sender.json    {"confirmed": [[0, 39, 9223372036854775807], [40, 57, 1700000004199]]}
+                                        '- an earlier sender          '- the present one: of what batches 40 to 57 gave, all that
+                                                                         is due by then is acknowledged
 
 A start without a sender reads it, too: what was in flight and is confirmed has fired, and the rest is released by the batches.
 
@@ -14,11 +14,12 @@ that are not committed is not read: they are planned anew.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Final, Protocol
 
 from wheel_udf.platform import json_bytes, parsed_json
-from wheel_udf.wheel import Confirmed, SenderNews, confirmed_of, text_of
+from wheel_udf.wheel import Confirmed, SenderNews, confirmed_from_json, confirmed_to_json
 
 NOTE: Final = "wheel-sender.json"
 """The file of a checkpoint with what its senders have confirmed."""
@@ -45,14 +46,14 @@ class SenderNote:
     """
 
     def __init__(self, files: Files) -> None:
-        self._files, self._written = files, ""
+        self._files, self._written = files, b""
 
     def read(self, since: int) -> tuple[Confirmed, ...]:
         """What earlier senders have noted of the batches before `since`, which are committed."""
         found = parsed_json(self._files.read(NOTE) or b"")
         try:
-            noted = confirmed_of(found["confirmed"]) if isinstance(found, dict) else ()
-        except (KeyError, ValueError, AttributeError):
+            noted = confirmed_from_json(found["confirmed"]) if isinstance(found, dict) else ()
+        except (KeyError, ValueError):
             noted = ()
         earlier = (each.before(since) for each in noted)
         return tuple(each for each in earlier if each.since <= each.batch)[-_SENDERS_NOTED:]
@@ -61,11 +62,11 @@ class SenderNote:
         """What the shards of a start from `since` on are told, which has no sender; empty if nothing is noted."""
         noted = self.read(since)
         nobody = Confirmed(since, since - 1, -1)
-        return SenderNews(0, 0, 0, (*noted, nobody)).to_text() if noted else ""
+        return json.dumps(SenderNews(0, 0, 0, (*noted, nobody)).to_json()) if noted else ""
 
     def write(self, confirmed: Iterable[Confirmed]) -> None:
         """Notes what is confirmed, unless it is what was noted last."""
-        text = text_of(confirmed)
-        if text != self._written:
-            self._files.replace(NOTE, json_bytes({"confirmed": text}))
-            self._written = text
+        content = json_bytes({"confirmed": confirmed_to_json(confirmed)})
+        if content != self._written:
+            self._files.replace(NOTE, content)
+            self._written = content

@@ -9,7 +9,7 @@ An operator groups rows by shard and runs one pure step per shard and batch in a
                                      >- sharded_query -> worker ---------------------> frame -<
     ops, events -> watch_operator --'   (+ clock_rows)    |  wheel_worker -> wheel/step        '-> delivery/ (leaving, refused)
                                                           |  watch_worker -> purgatory/step
-                                                          '-> hint board -> clock/
+                                                          '-> board -> clock/
 
 ===================  ==================================================================================================
 file                 does

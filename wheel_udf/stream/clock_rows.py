@@ -4,7 +4,7 @@
 
     rows of the operator (shard, ..., event_at, tick = null) --.
                                                                 union, with the watermark under the event clock
-    clock source --> (shard, tick = "run|instant|acts") -------'       with a sender "run|instant|acts|news"; with a limit "...|news|share"
+    clock source --> (shard, tick) ----------------------------'       tick: a wheel_udf.clock.tick.Tick as text
 
 Decision: the package's folder is passed to Spark with the registered clock source alone. The process that
 plans a streaming Python source gets no ``--py-files`` (Spark 4.2), unlike the workers on executors, and takes
@@ -27,12 +27,10 @@ from pyspark.sql.datasource import DataSource, DataSourceRegistration
 
 from wheel_udf.clock import (
     CLOCK_FORMAT,
-    SENDER_COLUMN,
-    SHARE_COLUMN,
     Clock,
     ClockSource,
     EventClock,
-    HintBoard,
+    ShardBoard,
     StoreClock,
     clock_options,
 )
@@ -48,7 +46,7 @@ def with_clock_rows(
     rows: DataFrame,
     clock: Clock | StoreClock,
     shards: int,
-    board: HintBoard,
+    board: ShardBoard,
     frame: str,
     *,
     has_sender: bool = False,
@@ -63,10 +61,10 @@ def with_clock_rows(
             The last one makes the watermark of the event clock, and is dropped under other clocks.
         clock: The clock.
         shards: Number of shards.
-        board: Where the shards post their answers.
+        board: Where the shards report.
         frame: Name of the operator's frame on the board.
-        has_sender: Whether the query has a sender, whose news are in the clock rows.
-        limit: Most rows of a batch, whose division is in the clock rows; None for no limit.
+        has_sender: Whether the query has a sender, whose news are in the ticks.
+        limit: Most rows of a batch, whose division is in the ticks; None for no limit.
     """
     spark = rows.sparkSession
     register(spark, ClockSource)
@@ -75,14 +73,7 @@ def with_clock_rows(
         .options(**clock_options(clock, shards, board.folder, frame, has_sender=has_sender, limit=limit))
         .load()
     )
-    news = F.col(SENDER_COLUMN) if has_sender else F.lit(None)
-    parts = [*map(F.col, ("run", "instant_ms", "acts")), *([news] if has_sender or limit else [])]
-    parts += [F.col(SHARE_COLUMN)] if limit else []
-    known = (F.coalesce(part.cast("string"), F.lit("")) for part in parts)
-    own = {
-        "shard": key_of_shard(F.col("shard"), shards),
-        "tick": F.concat_ws("|", *known),
-    }
+    own = {"shard": key_of_shard(F.col("shard"), shards), "tick": F.col("tick")}
     blank = {"bigint": F.lit(NO_LONG), "int": F.lit(0)}
     columns = [
         own.get(field.name, blank.get(kind := field.dataType.simpleString(), F.lit(None).cast(kind))).alias(

@@ -42,8 +42,8 @@ class FrameFacts:
             purgatory its format version.
         shards: Number of shards.
         clock: Kind of clock.
-        board: Folder of the hint board.
-        frame: Name of this frame on the hint board.
+        board: Folder of the board.
+        frame: Name of this frame on the board.
         leveled: Whether there are delay levels, so that the frame has two more columns.
         stored: Whether far entries wait in a slot store.
         punctual: How entries are handed to a sender; None without one.

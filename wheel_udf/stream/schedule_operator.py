@@ -24,7 +24,7 @@ Design notes
 * Geometry and shard count travel as metadata of the ``kind`` column (:mod:`wheel_udf.stream.frame_facts`);
   ``deliver`` compares them with the checkpoint before it starts.
 * A batch of commands needs no clock rows of its own: a shard with something due at the next batch's watermark
-  is known from the hint board when that batch is planned, so the clock source adds a row for it.
+  is known from the board when that batch is planned, so the clock source adds a row for it.
 
 Caveats: set ``spark.sql.shuffle.partitions`` to the number of cores or less before the first start; the
 default of 200 means 200 tasks and state stores per batch. Under the event clock, event times outside the
@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.clock import Clock, HintBoard, ProcessingClock, StoreClock
+from wheel_udf.clock import Clock, ProcessingClock, ShardBoard, StoreClock
 from wheel_udf.commands import Contract, batch_ms, parse_commands, require_due_column
 from wheel_udf.common import ConfigError
 from wheel_udf.stream.clock_rows import event_column, no_tick
@@ -181,7 +181,7 @@ def _facts(
         wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
         shards=shards,
         clock=clock.kind,
-        board=str(HintBoard().folder),
+        board=str(ShardBoard().folder),
         leveled=leveled,
         stored=stored,
         punctual=punctual,

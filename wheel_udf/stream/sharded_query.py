@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from wheel_udf.clock import Clock, EventClock, HintBoard, ProcessingClock, StoreClock
+from wheel_udf.clock import Clock, EventClock, ProcessingClock, ShardBoard, StoreClock
 from wheel_udf.commands import Contract
 from wheel_udf.common import ConfigError, ContractError
 from wheel_udf.platform import executors_are_here, require_worker_python
@@ -69,7 +69,7 @@ def stepped(
         SessionError: The Python of Spark's workers cannot run it.
     """
     require_worker_python(rows.sparkSession)
-    board = HintBoard(facts.board)
+    board = ShardBoard(facts.board)
     function = worker(
         wheel=wheel,
         shards=facts.shards,

@@ -6,7 +6,7 @@ from the declaration below::
 
     worker        WheelStatus(...).to_json() --> column `status` --.--> outputs.status()     columns for users (type_of)
                                                                     '--> delivery/query      WheelStatus.from_json(): reports
-                  ShardStatus.answer()       --> hint board --> clock source
+                  ShardStatus.report()       --> board --> clock source
 
 Imports pyarrow only, besides the standard library and pure modules: it runs on executors.
 """
@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.clock import Answer
+from wheel_udf.clock import ShardReport
 from wheel_udf.common import WATCH_COUNTS, WHEEL_COUNTS
 
 _COUNTS = "counts"
@@ -105,13 +105,13 @@ class ShardStatus:
         row = json.loads(text)
         return cls(counts={name: row.pop(name) for name in cls.COUNTED}, **row)
 
-    def answer(self, *, held_input: bool | None = None) -> Answer:
+    def report(self, *, held_input: bool | None = None) -> ShardReport:
         """What the clock source needs to know of the shard.
 
         Args:
             held_input: Whether the batch contained input; by default, whether this shard received rows.
         """
-        return Answer(
+        return ShardReport(
             batch_id=self.batch_id,
             next_due_ms=self.next_due_ms,
             clock_ms=self.clock_ms,
@@ -136,7 +136,7 @@ class WheelStatus(ShardStatus):
         handed: Rows of this batch that go to the sender, by destination.
         handed_largest: As :attr:`largest`, of these rows.
         confirmed_now: Entries in flight that have fired, as the sender has confirmed.
-        beyond_ms: See :class:`wheel_udf.clock.Answer`, like `complete_ms`.
+        beyond_ms: See :class:`wheel_udf.clock.ShardReport`, like `complete_ms`.
     """
 
     COUNTED: ClassVar[tuple[str, ...]] = WHEEL_COUNTS
@@ -155,12 +155,12 @@ class WheelStatus(ShardStatus):
     beyond_ms: int | None = _column("long", default=None)
     complete_ms: int | None = _column("long", default=None)
 
-    def answer(self, *, held_input: bool | None = None) -> Answer:
-        """As :meth:`ShardStatus.answer`, with what a sender can do, and how much was released."""
-        answer = super().answer(held_input=held_input)
+    def report(self, *, held_input: bool | None = None) -> ShardReport:
+        """As :meth:`ShardStatus.report`, with what a sender can do, and how much was released."""
+        report = super().report(held_input=held_input)
         # What is handed over counts under the limit of a batch, too.
         released = self.fired_now + self.missed_now + sum(self.handed.values())
-        return replace(answer, beyond_ms=self.beyond_ms, complete_ms=self.complete_ms, released=released)
+        return replace(report, beyond_ms=self.beyond_ms, complete_ms=self.complete_ms, released=released)
 
 
 @dataclass(frozen=True, kw_only=True)

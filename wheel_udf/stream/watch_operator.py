@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.clock import Clock, HintBoard
+from wheel_udf.clock import Clock, ShardBoard
 from wheel_udf.commands import Contract, batch_ms, parse_events, parse_operations
 from wheel_udf.common import DECIDED, ConfigError
 from wheel_udf.purgatory import WATCH_STATE_COLUMNS, watch_fingerprint
@@ -92,7 +92,7 @@ def watch(  # noqa: PLR0913  # each is a setting of its own
         wheel=watch_fingerprint(wheel.fingerprint()),
         shards=shards,
         clock=clock.kind,
-        board=str(HintBoard().folder),
+        board=str(ShardBoard().folder),
     )
     ended = stepped(
         rows,

@@ -8,6 +8,7 @@ Imports numpy, pandas and pyarrow only, besides the standard library and pure mo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -163,7 +164,7 @@ class WheelWorker(ShardWorker):
             state,
             commands,
             self.now_ms(state.clock_ms, rows, group),
-            0 if waits else self._share(shard, rows.share),
+            0 if waits else self._share(shard, rows.tick.share if rows.tick else None),
             memory_ms=self.memory_ms,
             stored=self.stored,
             limits=self.limits.share(shard, self.shards) if self.limits else None,
@@ -187,12 +188,12 @@ class WheelWorker(ShardWorker):
 
     def _hand_over(self, shard: int, rows: GroupRows, state: ShardState) -> HandOver | None:
         """How the batch hands entries to the sender; None without one, and without a note of an earlier one."""
-        punctual, text = self.punctual, rows.news
+        punctual, news = self.punctual, rows.tick.sender if rows.tick else None
         if punctual is None:
-            punctual, text = Punctual(rows=0), property_of_task(NOTED_PROPERTY) or ""
-            if not text:
+            noted = property_of_task(NOTED_PROPERTY)
+            if not noted:
                 return None
-        news = SenderNews.from_text(text) if text else None
+            punctual, news = Punctual(rows=0), SenderNews.from_json(json.loads(noted))
         return punctual.hand_over(batch_of_task()[0], shard, self.shards, news, lambda: held(state))
 
     def _full(self, shard: int, step: Step, state: ShardState) -> dict[str, float]:
@@ -217,7 +218,7 @@ class WheelWorker(ShardWorker):
         return invalid | missed | {code_of(bound): count for bound, count in refused.items()}
 
     def _share(self, shard: int, told: int | None) -> int | None:
-        """This shard's part of the limit of a batch: what the clock has told, or an even one."""
+        """This shard's part of the limit of a batch: that of the tick, or an even one."""
         return told if self.limit is None or told is not None else even_share(self.limit, shard, self.shards)
 
     def _status(

@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 
-from wheel_udf.clock import HintBoard
+from wheel_udf.clock import ShardBoard, Tick, post_reports
 from wheel_udf.common import Int64s
 from wheel_udf.platform import CHUNKS_PROPERTY, ArrowColumn, ChunkFiles, ChunkPlace, take_arrow
 from wheel_udf.stream.sampling import is_time_to_sample
@@ -60,22 +60,24 @@ class GroupRows:
     Attributes:
         good: Valid rows, with the requested columns.
         rejected: Rejected rows, with the same columns.
-        instant_ms: Latest instant of the clock rows; ``None`` if no clock row has one.
-        run: Run of the clock source, from a clock row; ``None`` without a clock row.
-        acts: Rows of acts, as encoded tables (:func:`wheel_udf.wheel.acts_of_texts`), from the clock rows.
+        tick: What the clock row brought; ``None`` in a batch without one.
         latest_event_ms: Largest event time of the good rows; ``None`` if none is known.
-        news: The news of the sender, from a clock row; empty without one.
-        share: The shard's part of the most rows of a batch, from a clock row; ``None``: an even one.
     """
 
     good: pa.Table
     rejected: pa.Table
-    instant_ms: int | None
-    run: str | None
+    tick: Tick | None
     latest_event_ms: int | None
-    acts: tuple[str, ...] = ()
-    news: str = ""
-    share: int | None = None
+
+    @property
+    def instant_ms(self) -> int | None:
+        """The time that the tick brings; ``None`` if there is none."""
+        return self.tick.instant_ms if self.tick else None
+
+    @property
+    def acts(self) -> tuple[str, ...]:
+        """The rows of acts that the tick brings."""
+        return self.tick.acts if self.tick else ()
 
     @property
     def received(self) -> int:
@@ -84,8 +86,7 @@ class GroupRows:
 
 
 def _split(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection[str]) -> GroupRows:
-    """Splits the rows of a group by kind: clock rows have a ``tick`` (``run|instant|acts|news|share``, of which the last two may be left out), rejected
-    rows a ``reject``.
+    """Splits the rows of a group by kind: the clock row has a ``tick``, rejected rows have a ``reject``.
 
     Each chunk is converted to Arrow separately and before anything else: pandas tests every object for null
     in Python and takes rows column by column; either costs as much as the whole step.
@@ -109,18 +110,12 @@ def _split(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection
             rows = rows.filter(rows["reject"].is_null())
         good.append(rows)
         latest += _latest_event_ms(frame)
-    runs, instants, acts, news, shares = (
-        zip(*((tick + "||").split("|")[:5] for tick in ticks), strict=True) if ticks else ((),) * 5
-    )
+    assert len(ticks) <= 1, "a batch has one tick for each shard"
     return GroupRows(
         good=pa.concat_tables(good),
         rejected=pa.concat_tables(rejected),
-        instant_ms=max((int(instant) for instant in instants if instant), default=None),
-        run=runs[0] if runs else None,
+        tick=Tick.from_text(ticks[0]) if ticks else None,
         latest_event_ms=max(latest, default=None),
-        acts=tuple(text for each in acts for text in each.split(",") if text),
-        news=news[-1] if news else "",
-        share=int(shares[-1]) if shares and shares[-1] else None,
     )
 
 
@@ -160,7 +155,7 @@ class ShardWorker(ABC):
         first_ms: A simulated clock before its first row.
         delay_ms: Distance of the watermark from the largest event time.
         memory_ms: How long ended ids are remembered; ``None`` for ever.
-        board_folder: Folder of the hint board; ``None`` if executors cannot reach the driver's folder.
+        board_folder: Folder of the board; ``None`` if executors cannot reach the driver's folder.
     """
 
     wheel: Wheel
@@ -273,7 +268,7 @@ class ShardWorker(ABC):
             "shard": shard,
             "batch_id": batch_id,
             "query_id": query_id,
-            "run": rows.run,
+            "run": rows.tick.run if rows.tick else None,
             "clock_ms": clock_ms,
             "next_due_ms": state.next_due_ms,
             "pending": state.pending,
@@ -300,9 +295,10 @@ class ShardWorker(ABC):
         group.update(row_of(state, self.shards, before))
 
     def posted(self, status: ShardStatus) -> str:
-        """Posts the shard's answer to the clock source, where the board can be reached; the status as JSON."""
+        """Posts the shard's report for the clock source, where the board can be reached; the status as JSON."""
         if self.board_folder is not None:
-            HintBoard(self.board_folder).post(status.query_id, status.run, {status.shard: status.answer()})
+            board = ShardBoard(self.board_folder)
+            post_reports(board, status.query_id, status.run, {status.shard: status.report()})
         return status.to_json()
 
 

@@ -29,7 +29,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from wheel_udf.clock import HintBoard, ProcessingClock, Published, wall_clock_ms
+from wheel_udf.clock import STORES, ProcessingClock, ShardBoard, StoreProgress, wall_clock_ms
 from wheel_udf.common import StopError
 from wheel_udf.delivery import BatchReport
 from wheel_udf.platform import Identity, Lease, first_line, is_jvm_end
@@ -70,7 +70,7 @@ class TieredRun:
         bounded: bool,
     ) -> None:
         self.what, self.bounded, self.token = what, bounded, uuid.uuid4().hex
-        self.board = HintBoard()
+        self.board = ShardBoard()
         self.wheel: StreamingQuery | None = None
         self.intake: StreamingQuery | None = None
         self._leases, self._pressure, self._pause = leases, pressure, IntakePause()
@@ -78,7 +78,7 @@ class TieredRun:
         self._over = threading.Event()
         self._fault: BaseException | None = None
         self._last_report: BatchReport | None = None
-        self._published: Published | None = None
+        self._published: StoreProgress | None = None
         self._publishing = threading.Lock()
         self._tending: Iterator[bool] | None = None
         self._vacuum: threading.Thread | None = None
@@ -193,7 +193,7 @@ class TieredRun:
             )
             if published is not None and not (only_news and published == self._published):
                 self._published = published
-                self.board.publish(self.token, published)
+                self.board.put(STORES, self.token, published)
 
     # ---- the supervisor ----------------------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class TieredRun:
                     self._begin_vacuum()
                 if ended and self._is_done():
                     # Without it the wheel has no clock, and begins no batch that the stop would cut off.
-                    self.board.withdraw(self.token)
+                    self.board.remove(STORES, self.token)
                     self._stop_queries(is_asked=self._end.is_set)
                     self._retirements.finish(self._last_report)
                     break
@@ -337,7 +337,7 @@ class TieredRun:
         if not self._active_queries():
             for lease in self._leases:
                 lease.close()
-        self.board.withdraw(self.token)
+        self.board.remove(STORES, self.token)
         self._over.set()
 
     def _active_queries(self) -> list[str]:

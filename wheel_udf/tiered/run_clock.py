@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wheel_udf.clock import EventClock, ProcessingClock, Published, wall_clock_ms
+from wheel_udf.clock import EventClock, ProcessingClock, StoreProgress, wall_clock_ms
 from wheel_udf.tiered.keeper import Keeper
 from wheel_udf.tiered.lead import Lead
 from wheel_udf.tiered.queries import Position
@@ -50,7 +50,7 @@ class RunClock:
 
     def published(
         self, *, has_ended: bool, is_idle: Callable[[], bool], position: Callable[[], Position | None]
-    ) -> Published | None:
+    ) -> StoreProgress | None:
         """Returns what the wheel is told; None: nothing yet.
 
         Args:
@@ -62,7 +62,7 @@ class RunClock:
         if keeper.cursor_ms is None:
             return None
         if self._lead is None:
-            return Published(keeper.cursor_ms, until_ms, keeper.version, until_ms)
+            return StoreProgress(keeper.cursor_ms, until_ms, keeper.version, until_ms)
         # What is due at the end of the input is released first, as by the direct mode.
         if until_ms is not None and _has_reached(clock_ms, position):
             at_ms = self._lead.reached(until_ms if clock_ms is None else max(clock_ms, until_ms))
@@ -70,7 +70,7 @@ class RunClock:
             at_ms = self._lead.clock_ms(clock_ms, lambda: has_ended or is_idle())
         if at_ms is None:
             return None
-        return Published(keeper.cursor_ms, at_ms, keeper.version, at_ms if has_ended else None)
+        return StoreProgress(keeper.cursor_ms, at_ms, keeper.version, at_ms if has_ended else None)
 
     def _until_ms(self, *, has_ended: bool) -> int | None:
         return self._clock.until_ms if has_ended else None

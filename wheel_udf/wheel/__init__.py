@@ -178,8 +178,8 @@ if TYPE_CHECKING:
     from wheel_udf.wheel.sender_news import (
         Confirmed as Confirmed,
         SenderNews as SenderNews,
-        confirmed_of as confirmed_of,
-        text_of as text_of,
+        confirmed_from_json as confirmed_from_json,
+        confirmed_to_json as confirmed_to_json,
     )
     from wheel_udf.wheel.shard_state import (
         HEAD_COLUMNS as HEAD_COLUMNS,
@@ -264,7 +264,7 @@ else:
             ),
             "formats": ("FORMAT_VERSION",),
             "seed": ("Seed", "runs_of", "seeded"),
-            "sender_news": ("Confirmed", "SenderNews", "confirmed_of", "text_of"),
+            "sender_news": ("Confirmed", "SenderNews", "confirmed_from_json", "confirmed_to_json"),
             "shard_state": (
                 "HEAD_COLUMNS",
                 "LARGEST_STATE_BYTES",

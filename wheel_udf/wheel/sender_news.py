@@ -2,7 +2,7 @@
 
 ::
 
-    sender on the driver --SenderNews as text--> hint board --> offset of the clock (journaled) --> tick of each shard
+    sender on the driver --SenderNews--> board --> offset of the clock (journaled) --> tick of each shard
 
     Confirmed(since=12, batch=40, until_ms=10:00:04.200)     of the rows that batches 12 to 40 have handed over, all that were
                                                              due by 10:00:04.200 are acknowledged by Kafka
@@ -16,8 +16,9 @@ Imports the standard library only: it is read in the planning process of the clo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, astuple, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +65,31 @@ class SenderNews:
         """Of the present sender."""
         return self.confirmed[-1]
 
-    def to_text(self) -> str:
-        """The news as text without a ``|``."""
-        return f"{self.ahead_ms} {self.free_rows} {self.free_bytes} {text_of(self.confirmed)}"
+    def to_json(self) -> dict[str, Any]:
+        """The news as values of JSON."""
+        return asdict(self) | {"confirmed": confirmed_to_json(self.confirmed)}
 
     @staticmethod
-    def from_text(text: str) -> SenderNews:
-        """The inverse of :meth:`to_text`; raises ValueError for other texts."""
-        ahead_ms, free_rows, free_bytes, confirmed = text.split(" ")
-        return SenderNews(int(ahead_ms), int(free_rows), int(free_bytes), confirmed_of(confirmed))
+    def from_json(found: Mapping[str, Any]) -> SenderNews:
+        """The inverse of :meth:`to_json`; raises ValueError for something else."""
+        try:
+            numbers = {name: int(found[name]) for name in ("ahead_ms", "free_rows", "free_bytes")}
+            return SenderNews(**numbers, confirmed=confirmed_from_json(found["confirmed"]))
+        except (KeyError, TypeError) as fault:
+            raise ValueError(found) from fault
 
 
-def text_of(confirmed: Iterable[Confirmed]) -> str:
-    """What senders have confirmed, as text."""
-    return ",".join(f"{each.since}:{each.batch}:{each.until_ms}" for each in confirmed)
+def confirmed_to_json(confirmed: Iterable[Confirmed]) -> list[list[int]]:
+    """What senders have confirmed, as values of JSON: ``[since, batch, until_ms]`` of each."""
+    return [list(astuple(each)) for each in confirmed]
 
 
-def confirmed_of(text: str) -> tuple[Confirmed, ...]:
-    """The inverse of :func:`text_of`, for at least one sender; raises ValueError for other texts."""
-    parts = [each.split(":") for each in text.split(",")]
-    if any(len(part) != 3 for part in parts):
-        raise ValueError(text)
-    return tuple(Confirmed(int(since), int(batch), int(until_ms)) for since, batch, until_ms in parts)
+def confirmed_from_json(found: Any) -> tuple[Confirmed, ...]:
+    """The inverse of :func:`confirmed_to_json`, for at least one sender; raises ValueError for something else."""
+    try:
+        read = tuple(Confirmed(*map(int, each)) for each in found)
+    except TypeError as fault:
+        raise ValueError(found) from fault
+    if not read:
+        raise ValueError(found)
+    return read

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from wheel_udf.clock import source as clock_module
+from tests.unit.clock.ticks import ticks_of
+from wheel_udf.clock import wall as clock_module
+from wheel_udf.clock.board import ShardBoard, ShardReport
 from wheel_udf.clock.clocks import (
     EventClock,
     ProcessingClock,
@@ -16,7 +18,7 @@ from wheel_udf.clock.clocks import (
     clock_from_json,
     clock_options,
 )
-from wheel_udf.clock.due_board import Answer, HintBoard
+from wheel_udf.clock.reports import forget_run, post_reports
 from wheel_udf.clock.source import ClockReader, is_clock_offset
 from wheel_udf.common.errors import ConfigError
 
@@ -32,7 +34,7 @@ class Run:
     """A query's life as the clock source sees it: plan a batch, then hear the answers of its shards."""
 
     def __init__(self, folder: Path, clock: Clock, shards: int = 2, *, bounded: bool = False) -> None:
-        self.board = HintBoard(str(folder))
+        self.board = ShardBoard(str(folder))
         self.reader = ClockReader(clock, shards, self.board)
         if bounded:
             self.reader.prepareForTriggerAvailableNow()
@@ -54,11 +56,12 @@ class Run:
     ) -> None:
         """All shards answer, at the end of a batch."""
         self.batch_id += 1
-        self.board.post(
+        post_reports(
+            self.board,
             "query",
             self.reader.run,
             {
-                shard: Answer(self.batch_id, due_ms, clock_ms, watermark_ms, held_input)
+                shard: ShardReport(self.batch_id, due_ms, clock_ms, watermark_ms, held_input)
                 for shard, due_ms in enumerate(next_due_ms)
             },
         )
@@ -101,7 +104,7 @@ def test_a_hint_lost_while_running_costs_a_tick_and_no_firing(tmp_path: Path, wa
     run.plan()
     run.answer(None, 5_000)
     assert not run.plan()
-    run.board.forget(run.reader.run)
+    forget_run(run.board, run.reader.run)
     assert run.plan()
 
 
@@ -154,8 +157,11 @@ def test_the_event_clock_offers_again_for_a_shard_whose_entry_the_next_watermark
     # Shard 0 holds an entry due at 500 and had no command; a command in shard 1 has moved the watermark to 600.
     run = Run(tmp_path, EventClock())
     run.plan()
-    run.board.post(
-        "query", run.reader.run, {0: Answer(0, 500, 100, 100, True), 1: Answer(0, None, 100, 600, True)}
+    post_reports(
+        run.board,
+        "query",
+        run.reader.run,
+        {0: ShardReport(0, 500, 100, 100, True), 1: ShardReport(0, None, 100, 600, True)},
     )
     assert run.plan()
 
@@ -276,12 +282,7 @@ def test_a_replayed_offset_gives_the_same_instant(tmp_path: Path) -> None:
     again = Run(tmp_path, SimulatedClock(start_ms=0, step_ms=100))
     offsets = {"wheel_clock": 3, "instant_ms": 200}, {"wheel_clock": 4, "instant_ms": 300}
     rows = [
-        [
-            (row["shard"], row["instant_ms"])
-            for part in run.reader.partitions(*offsets)
-            for b in run.reader.read(part)
-            for row in b.to_pylist()
-        ]
+        [(shard, tick.instant_ms) for shard, tick in enumerate(ticks_of(run.reader, *offsets))]
         for run in (first, again)
     ]
     assert rows[0] == rows[1] == [(0, 300), (1, 300)]
@@ -326,12 +327,13 @@ def test_after_a_step_back_one_tick_brings_all_shards_to_the_latest_instant_that
     wall["ms"] = 9 * HOUR_MS
     assert run.plan()
     run.batch_id = 0
-    run.board.post(
+    post_reports(
+        run.board,
         "query",
         run.reader.run,
         {
-            0: Answer(0, None, 10 * HOUR_MS, None, held_input=False),
-            1: Answer(0, 9 * HOUR_MS + HOUR_MS // 2, 9 * HOUR_MS, None, held_input=False),
+            0: ShardReport(0, None, 10 * HOUR_MS, None, held_input=False),
+            1: ShardReport(0, 9 * HOUR_MS + HOUR_MS // 2, 9 * HOUR_MS, None, held_input=False),
         },
     )
     assert run.plan()
@@ -347,5 +349,5 @@ def test_a_shard_that_has_not_got_a_batch_for_a_while_needs_no_tick_where_time_g
     assert run.plan()
     run.answer(None, None, clock_ms=0)
     wall["ms"] = 9
-    run.board.post("query", run.reader.run, {0: Answer(1, None, 9, None, held_input=True)})
+    post_reports(run.board, "query", run.reader.run, {0: ShardReport(1, None, 9, None, held_input=True)})
     assert not run.plan()

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from wheel_udf.clock import source as clock_module
-from wheel_udf.clock.clocks import ProcessingClock, StoreClock, clock_options
-from wheel_udf.clock.due_board import Answer, HintBoard, Published, Sending
-from wheel_udf.clock.source import ClockReader, ClockSource
+from tests.unit.clock.ticks import ticks_of
+from wheel_udf.clock import wall as clock_module
+from wheel_udf.clock.board import SENDERS, STORES, Sending, ShardBoard, ShardReport, StoreProgress
+from wheel_udf.clock.clocks import ProcessingClock, StoreClock
+from wheel_udf.clock.reports import post_reports
+from wheel_udf.clock.source import ClockReader
 from wheel_udf.wheel import INT64_MAX, Confirmed, SenderNews
 
 if TYPE_CHECKING:
@@ -32,22 +34,22 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return now
 
 
-def news(batch: int, until_ms: int, since: int = 0) -> str:
-    return SenderNews(AHEAD_MS, 100, 10**6, (Confirmed(since, batch, until_ms),)).to_text()
+def news(batch: int, until_ms: int, since: int = 0) -> dict[str, Any]:
+    return SenderNews(AHEAD_MS, 100, 10**6, (Confirmed(since, batch, until_ms),)).to_json()
 
 
 class Run:
     """A query with a sender, as the clock source sees it."""
 
     def __init__(self, folder: Path, clock: Clock | StoreClock | None = None) -> None:
-        self.board = HintBoard(str(folder))
+        self.board = ShardBoard(str(folder))
         clock = clock or ProcessingClock(heartbeat_ms=10**9)
         self.reader = ClockReader(clock, 1, self.board, FRAME, has_sender=True)
         self.offset: dict[str, Any] = self.reader.initialOffset()
         self.batch_id = -1
 
-    def says(self, text: str, failed: int = 0) -> None:
-        self.board.post_sending(FRAME, Sending(text, failed))
+    def says(self, text: dict[str, Any], failed: int = 0) -> None:
+        self.board.put(SENDERS, FRAME, Sending(text, failed))
 
     def plan(self) -> bool:
         before, self.offset = self.offset, self.reader.latestOffset(self.offset, ReadAllAvailable())
@@ -57,7 +59,7 @@ class Run:
         self, next_due_ms: int | None, beyond_ms: int | None = None, complete_ms: int | None = None
     ) -> None:
         self.batch_id += 1
-        answer = Answer(
+        answer = ShardReport(
             self.batch_id,
             next_due_ms,
             0,
@@ -66,7 +68,7 @@ class Run:
             beyond_ms=beyond_ms,
             complete_ms=complete_ms,
         )
-        self.board.post("query", self.reader.run, {0: answer})
+        post_reports(self.board, "query", self.reader.run, {0: answer})
 
 
 def test_each_tick_carries_the_news_and_a_quiet_sender_is_no_reason_for_one(
@@ -126,35 +128,21 @@ def test_a_sender_that_has_failed_is_a_reason_every_time(tmp_path: Path, wall: d
 
 
 def test_a_replay_sees_the_news_of_its_batch_and_a_query_without_a_sender_none(tmp_path: Path) -> None:
-    reader = ClockReader(ProcessingClock(), 1, HintBoard(str(tmp_path)), FRAME, has_sender=True)
+    reader = ClockReader(ProcessingClock(), 1, ShardBoard(str(tmp_path)), FRAME, has_sender=True)
     start, end = {"wheel_clock": 4}, {"wheel_clock": 5, "sender": news(3, 7)}
-    assert _column(reader, start, end, "sender") == [news(3, 7)]
-    assert _column(reader, start, {"wheel_clock": 5}, "sender") == [""], (
-        "planned by an earlier release, or while it was off"
+    assert [each.sender for each in ticks_of(reader, start, end)] == [SenderNews.from_json(news(3, 7))]
+    assert [each.sender for each in ticks_of(reader, start, {"wheel_clock": 5})] == [None], (
+        "planned while it was off"
     )
-    plain = ClockReader(ProcessingClock(), 1, HintBoard(str(tmp_path)), FRAME)
-    (batch,) = plain.read(plain.partitions(start, end)[0])
-    assert batch.schema.names == ["shard", "instant_ms", "run", "acts"]
-
-
-def _column(reader: ClockReader, start: dict[str, Any], end: dict[str, Any], name: str) -> list[Any]:
-    (batch,) = reader.read(reader.partitions(start, end)[0])
-    return batch.column(name).to_pylist()
-
-
-@pytest.mark.parametrize("has_sender", [False, True])
-def test_the_schema_of_the_source_has_the_column_where_there_is_a_sender(
-    tmp_path: Path, *, has_sender: bool
-) -> None:
-    options = clock_options(ProcessingClock(), 1, tmp_path, FRAME, has_sender=has_sender)
-    assert ("sender string" in ClockSource(options).schema()) is has_sender
+    plain = ClockReader(ProcessingClock(), 1, ShardBoard(str(tmp_path)), FRAME)
+    assert [each.sender for each in ticks_of(plain, start, end)] == [None]
 
 
 def test_the_clock_of_a_store_moves_for_the_sender_and_never_past_the_cursor(
     tmp_path: Path, wall: dict[str, int]
 ) -> None:
     run = Run(tmp_path, StoreClock(token="store", heartbeat_ms=10**9))
-    run.board.publish("store", Published(cursor_ms=8_001, clock_ms=None, version=0))
+    run.board.put(STORES, "store", StoreProgress(cursor_ms=8_001, clock_ms=None, version=0))
     run.says(news(-1, INT64_MAX))
     run.plan()
     run.answer(9_000, beyond_ms=9_000)
@@ -169,20 +157,20 @@ def test_the_clock_of_a_store_moves_for_the_sender_and_never_past_the_cursor(
 
 
 def test_a_frame_has_one_sender_at_a_time(tmp_path: Path) -> None:
-    board = HintBoard(str(tmp_path))
-    assert board.claim_sender(FRAME)
-    assert not HintBoard(str(tmp_path)).claim_sender(FRAME)
-    board.post_sending(FRAME, Sending(news(0, 1)))
-    board.release_sender(FRAME)
-    assert board.sending(FRAME) is None
-    assert board.claim_sender(FRAME)
-    board.release_sender(FRAME)
+    board = ShardBoard(str(tmp_path))
+    assert board.claim(SENDERS, FRAME)
+    assert not ShardBoard(str(tmp_path)).claim(SENDERS, FRAME)
+    board.put(SENDERS, FRAME, Sending(news(0, 1)))
+    board.remove(SENDERS, FRAME)
+    assert board.get(SENDERS, FRAME) is None
+    assert board.claim(SENDERS, FRAME)
+    board.remove(SENDERS, FRAME)
     assert os.listdir(tmp_path / "senders") == []  # noqa: PTH208
 
 
 def test_damaged_news_are_none(tmp_path: Path) -> None:
-    board = HintBoard(str(tmp_path))
-    board.post_sending(FRAME, Sending(news(0, 1)))
+    board = ShardBoard(str(tmp_path))
+    board.put(SENDERS, FRAME, Sending(news(0, 1)))
     (tmp_path / "senders" / f"{FRAME}.json").write_text('{"news": 7}')
-    assert board.sending(FRAME) is None
-    assert board.sending("../runs") is None
+    assert board.get(SENDERS, FRAME) is None
+    assert board.get(SENDERS, "../runs") is None

@@ -7,17 +7,21 @@ from pathlib import Path
 from hypothesis import given, strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from wheel_udf.clock.clocks import EventClock, SimulatedClock, clock_options
-from wheel_udf.clock.due_board import Answer, HintBoard
+from tests.unit.clock.ticks import ticks_of
+from wheel_udf.clock.board import ShardBoard, ShardReport
+from wheel_udf.clock.clocks import EventClock
+from wheel_udf.clock.reports import post_reports
 from wheel_udf.clock.shares import even_share, shares_of
-from wheel_udf.clock.source import ClockReader, ClockSource
+from wheel_udf.clock.source import ClockReader
 
 
-def answer(*, behind: bool, released: int = 0) -> Answer:
-    return Answer(1, 5 if behind else 20, clock_ms=10, watermark_ms=10, held_input=False, released=released)
+def answer(*, behind: bool, released: int = 0) -> ShardReport:
+    return ShardReport(
+        1, 5 if behind else 20, clock_ms=10, watermark_ms=10, held_input=False, released=released
+    )
 
 
-def answers(*behind: bool, released: tuple[int, ...] = (0, 0, 0, 0)) -> dict[int, Answer]:
+def answers(*behind: bool, released: tuple[int, ...] = (0, 0, 0, 0)) -> dict[int, ShardReport]:
     return {shard: answer(behind=each, released=released[shard]) for shard, each in enumerate(behind)}
 
 
@@ -52,39 +56,31 @@ def test_the_shares_keep_the_limit_and_cost_no_shard_that_is_behind(
 
 
 def reader(folder: Path, limit: int | None) -> ClockReader:
-    return ClockReader(EventClock(), 4, HintBoard(str(folder)), limit=limit)
+    return ClockReader(EventClock(), 4, ShardBoard(str(folder)), limit=limit)
 
 
 def test_the_offset_carries_the_shares_of_its_batch_and_not_those_of_the_one_before(tmp_path: Path) -> None:
     clock = reader(tmp_path, 100)
     first = clock.latestOffset(clock.initialOffset(), ReadAllAvailable())
     assert "shares" not in first
-    clock.board.post("query", clock.run, answers(True, False, False, False))
+    post_reports(clock.board, "query", clock.run, answers(True, False, False, False))
     second = clock.latestOffset(first, ReadAllAvailable())
     assert second["shares"] == [91, 3, 3, 3]
-    (part,) = clock.partitions(first, second)
-    (rows,) = clock.read(part)
-    assert rows["share"].to_pylist() == [91, 3, 3, 3]
-    clock.board.post("query", clock.run, answers(True, True, True, True))
+    assert [tick.share for tick in ticks_of(clock, first, second)] == [91, 3, 3, 3]
+    post_reports(clock.board, "query", clock.run, answers(True, True, True, True))
     third = clock.latestOffset(second, ReadAllAvailable())
     assert "shares" not in third
-    (part,) = clock.partitions(second, third)
-    (rows,) = clock.read(part)
-    assert rows["share"].to_pylist() == [None] * 4
+    assert [tick.share for tick in ticks_of(clock, second, third)] == [None] * 4
 
 
 def test_a_repeated_batch_has_the_shares_of_its_offset_whatever_the_shards_say_now(tmp_path: Path) -> None:
     after_restart = reader(tmp_path, 100)
-    (part,) = after_restart.partitions({"wheel_clock": 1}, {"wheel_clock": 2, "shares": [70, 10, 10, 10]})
-    (rows,) = after_restart.read(part)
-    assert rows["share"].to_pylist() == [70, 10, 10, 10]
+    ticks = ticks_of(after_restart, {"wheel_clock": 1}, {"wheel_clock": 2, "shares": [70, 10, 10, 10]})
+    assert [tick.share for tick in ticks] == [70, 10, 10, 10]
 
 
-def test_a_query_without_a_limit_has_no_column_of_shares(tmp_path: Path) -> None:
-    clock = reader(tmp_path, None)
-    (part,) = clock.partitions({"wheel_clock": 1}, {"wheel_clock": 2, "shares": [70, 10, 10, 10]})
-    (rows,) = clock.read(part)
-    assert rows.schema.names == ["shard", "instant_ms", "run", "acts"]
-    for limit, column in ((None, False), (10, True)):
-        options = clock_options(SimulatedClock(instants_ms=(1,)), 4, tmp_path, limit=limit)
-        assert ClockSource(options).schema().endswith("share long") is column
+def test_a_query_without_a_limit_has_no_shares(tmp_path: Path) -> None:
+    ticks = ticks_of(
+        reader(tmp_path, None), {"wheel_clock": 1}, {"wheel_clock": 2, "shares": [70, 10, 10, 10]}
+    )
+    assert [tick.share for tick in ticks] == [None] * 4

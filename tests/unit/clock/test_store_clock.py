@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from wheel_udf.clock import source as clock_module
+from wheel_udf.clock import wall as clock_module
+from wheel_udf.clock.board import STORES, ShardBoard, ShardReport, StoreProgress
 from wheel_udf.clock.clocks import StoreClock
-from wheel_udf.clock.due_board import Answer, HintBoard, Published
+from wheel_udf.clock.reports import post_reports
 from wheel_udf.clock.source import ClockReader
 
 if TYPE_CHECKING:
@@ -32,14 +33,14 @@ class Run:
     leads: bool = True
 
     def __post_init__(self) -> None:
-        self.board = HintBoard(str(self.folder))
+        self.board = ShardBoard(str(self.folder))
         clock = StoreClock(token="store", heartbeat_ms=10**9, leads=self.leads)
         self.reader = ClockReader(clock, 1, self.board)
         self.offset: dict[str, Any] = self.reader.initialOffset()
         self.batch_id = -1
 
     def publish(self, clock_ms: int, version: int) -> None:
-        self.board.publish("store", Published(cursor_ms=10**6, clock_ms=clock_ms, version=version))
+        self.board.put(STORES, "store", StoreProgress(cursor_ms=10**6, clock_ms=clock_ms, version=version))
 
     def plan(self) -> bool:
         before, self.offset = self.offset, self.reader.latestOffset(self.offset, ReadAllAvailable())
@@ -48,8 +49,8 @@ class Run:
     def answer(self, next_due_ms: int | None, released: int = 0) -> None:
         self.batch_id += 1
         clock_ms = self.offset["instant_ms"]
-        answer = Answer(self.batch_id, next_due_ms, clock_ms, None, held_input=False, released=released)
-        self.board.post("query", self.reader.run, {0: answer})
+        answer = ShardReport(self.batch_id, next_due_ms, clock_ms, None, held_input=False, released=released)
+        post_reports(self.board, "query", self.reader.run, {0: answer})
 
 
 def at_1000(run: Run) -> None:

@@ -12,6 +12,7 @@ Beside it a model that knows nothing of chunks and confirmations: which ids are 
 from __future__ import annotations
 
 import heapq
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -191,7 +192,9 @@ class Life:
             return
         noted = self._note.news(self._batch)
         over = (
-            Punctual(rows=0).hand_over(self._batch, 0, 1, SenderNews.from_text(noted), lambda: (0, 0))
+            Punctual(rows=0).hand_over(
+                self._batch, 0, 1, SenderNews.from_json(json.loads(noted)), lambda: (0, 0)
+            )
             if noted
             else None
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from wheel_udf.clock import HintBoard, Sending
+from wheel_udf.clock import ShardBoard
+from wheel_udf.clock.board import SENDERS
 from wheel_udf.common import SinkError
 from wheel_udf.delivery import Destinations, KafkaSink, punctual as punctual_module
 from wheel_udf.delivery.punctual import PunctualDelivery, noted
@@ -30,7 +32,7 @@ class World:
     """A sender of a frame, without a query."""
 
     def __init__(self, folder: Path) -> None:
-        self.board = HintBoard(str(folder / "board"))
+        self.board = ShardBoard(str(folder / "board"))
         self.checkpoint = folder / "checkpoint"
         self.facts = FrameFacts(
             operator=Operator.SCHEDULE,
@@ -54,8 +56,8 @@ class World:
 
     @property
     def posted(self) -> tuple[Confirmed, ...]:
-        sending = self.board.sending(FRAME)
-        return () if sending is None else SenderNews.from_text(sending.news).confirmed
+        sending = self.board.get(SENDERS, FRAME)
+        return () if sending is None else SenderNews.from_json(sending.news).confirmed
 
 
 @pytest.fixture
@@ -83,15 +85,15 @@ def test_of_two_threads_that_post_the_one_with_the_older_news_is_not_the_last(
     # What the clock reads was older than what the sender believed to have posted, and so stayed until something else happened.
     delivery = world.start()
     held, go_on = threading.Event(), threading.Event()
-    kept = HintBoard.post_sending
+    kept = ShardBoard.put
 
-    def slow(board: HintBoard, frame: str, sending: Sending) -> None:
+    def slow(board: ShardBoard, topic: Any, key: str, value: Any) -> None:
         if threading.current_thread() is older:
             held.set()
             go_on.wait(EVENTS_S)
-        kept(board, frame, sending)
+        kept(board, topic, key, value)
 
-    monkeypatch.setattr(HintBoard, "post_sending", slow)
+    monkeypatch.setattr(ShardBoard, "put", slow)
     delivery.sender.give(1, [])
     older = threading.Thread(target=delivery._post)
     older.start()
@@ -117,7 +119,7 @@ def test_a_note_that_cannot_be_written_at_the_end_gives_the_frame_back_neverthel
     with monkeypatch.context() as patched:
         patched.setattr(SenderNote, "write", full)
         delivery.close()
-    assert world.board.sending(FRAME) is None
+    assert world.board.get(SENDERS, FRAME) is None
     world.start()
     assert world.posted == (Confirmed(0, -1, INT64_MAX),)
 
@@ -162,7 +164,7 @@ def test_a_failed_sender_fails_the_batch_with_its_reason(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{}", b'{"confirmed": 7}', b'{"confirmed": "1:2"}', b"\xff"]
+    "content", [b"", b"[]", b"{}", b'{"confirmed": 7}', b'{"confirmed": [[1, 2]]}', b"\xff"]
 )
 def test_a_damaged_note_says_nothing(world: World, content: bytes) -> None:
     world.commit(6)
@@ -173,8 +175,8 @@ def test_a_damaged_note_says_nothing(world: World, content: bytes) -> None:
 
 def test_a_note_speaks_of_committed_batches_alone_and_of_the_last_few_senders(world: World) -> None:
     world.commit(6)
-    text = "0:0:1,1:1:2,2:2:3,3:3:4,4:4:5,5:9:6,8:9:7"
-    (world.checkpoint / NOTE).write_text(f'{{"confirmed": "{text}"}}')
+    senders = [[0, 0, 1], [1, 1, 2], [2, 2, 3], [3, 3, 4], [4, 4, 5], [5, 9, 6], [8, 9, 7]]
+    (world.checkpoint / NOTE).write_text(json.dumps({"confirmed": senders}))
     world.start()
     assert world.posted == (
         Confirmed(2, 2, 3),
@@ -190,8 +192,8 @@ def test_a_start_without_a_sender_is_told_what_was_noted_and_that_nobody_has_the
     world.start().close()
     off = replace(world.facts, punctual=None)
     assert noted(off, str(world.checkpoint)) == "", "the sender had got nothing"
-    (world.checkpoint / NOTE).write_text('{"confirmed": "5:9:6"}')
-    assert SenderNews.from_text(noted(off, str(world.checkpoint))) == SenderNews(
+    (world.checkpoint / NOTE).write_text('{"confirmed": [[5, 9, 6]]}')
+    assert SenderNews.from_json(json.loads(noted(off, str(world.checkpoint)))) == SenderNews(
         0, 0, 0, (Confirmed(5, 6, 6), Confirmed(7, 6, -1))
     )
     assert noted(world.facts, str(world.checkpoint)) == ""

@@ -12,9 +12,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.unit.delivery.test_sender import T0, Broker, parcel
-from wheel_udf.clock import source as clock_module
+from wheel_udf.clock import wall as clock_module
+from wheel_udf.clock.board import SENDERS, Sending, ShardBoard, ShardReport
 from wheel_udf.clock.clocks import ProcessingClock
-from wheel_udf.clock.due_board import Answer, HintBoard, Sending
+from wheel_udf.clock.reports import post_reports
 from wheel_udf.clock.source import ClockReader
 from wheel_udf.delivery.sender import Sender
 from wheel_udf.stream.punctual import Punctual
@@ -46,7 +47,7 @@ class TimeLine:
         self.now_ms, self.punctual, self.said = T0, punctual, said
         patch.setattr(clock_module, "wall_clock_ms", lambda: self.now_ms)
         patch.setattr(clock_module, "elapsed_ms", lambda: self.now_ms)
-        self.board, self.broker = HintBoard(str(folder)), Broker()
+        self.board, self.broker = ShardBoard(str(folder)), Broker()
         clock = ProcessingClock(heartbeat_ms=60_000)
         self.reader = ClockReader(clock, 1, self.board, "frame", has_sender=punctual is not None)
         self.offset: dict[str, Any] = self.reader.initialOffset()
@@ -65,7 +66,7 @@ class TimeLine:
             unread = unread[len(read) :]
             start_ms = self.now_ms
             if read or self.offset != before:
-                self._batch(read, self.offset.get("sender", "") if self.offset != before else "")
+                self._batch(read, self.offset.get("sender") if self.offset != before else None)
             self._pass((start_ms - T0) // TRIGGER_MS * TRIGGER_MS + TRIGGER_MS + T0)
         return self.late
 
@@ -73,12 +74,12 @@ class TimeLine:
         if self.punctual is not None:
             ahead_ms = self.punctual.ahead_ms or 0
             news = SenderNews(ahead_ms, *self.sender.free, self.sender.confirmed())
-            self.board.post_sending("frame", Sending(news.to_text()))
+            self.board.put(SENDERS, "frame", Sending(news.to_json()))
 
-    def _batch(self, read: list[str], news: str) -> None:
+    def _batch(self, read: list[str], news: dict[str, Any] | None) -> None:
         over: HandOver | None = None
         if self.punctual is not None:
-            told = SenderNews.from_text(news) if news else None
+            told = SenderNews.from_json(news) if news else None
             over = self.punctual.hand_over(self.batches, 0, 1, told, lambda: held(self.state))
         rows = [{"schedule_id": name, "seq": 1, "deliver_at_ms": T0 + self.said[name][1]} for name in read]
         step = advance(
@@ -92,7 +93,7 @@ class TimeLine:
         self._pass(self.now_ms + BATCH_MS // 2)
         for row in rows_of(step.fired):
             self._came(row["schedule_id"])
-        answer = Answer(
+        answer = ShardReport(
             self.batches,
             self.state.next_due_ms,
             step.clock_ms,
@@ -101,7 +102,7 @@ class TimeLine:
             beyond_ms=beyond_ms(self.state, horizon_of(over, step.clock_ms)) if over else None,
             complete_ms=complete_ms(self.state) if over else None,
         )
-        self.board.post("query", self.reader.run, {0: answer})
+        post_reports(self.board, "query", self.reader.run, {0: answer})
         self.batches += 1
 
     def _pass(self, until_ms: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from wheel_udf.clock import Answer
+from wheel_udf.clock import ShardReport
 from wheel_udf.stream.status_row import ShardStatus, WatchStatus, WheelStatus, codes_of
 
 COMMON: dict[str, Any] = {
@@ -53,8 +53,8 @@ def test_a_status_row_has_in_json_the_columns_that_are_declared(
 def test_the_answer_of_a_status_row_says_whether_the_shard_received_rows_unless_told_otherwise() -> None:
     row = WatchStatus(**COMMON, **OF_WATCH, counts=dict.fromkeys(WatchStatus.COUNTED, 0))
 
-    assert row.answer() == Answer(7, 60, 50, 40, held_input=True)
-    assert row.answer(held_input=False) == Answer(7, 60, 50, 40, held_input=False)
+    assert row.report() == ShardReport(7, 60, 50, 40, held_input=True)
+    assert row.report(held_input=False) == ShardReport(7, 60, 50, 40, held_input=False)
 
 
 def test_rejects_are_counted_by_the_code_at_the_beginning_of_their_reason() -> None:

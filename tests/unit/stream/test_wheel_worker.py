@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from wheel_udf.clock.tick import Tick
 from wheel_udf.common.errors import ConfigError, GeometryChangedError
 from wheel_udf.stream import wheel_worker
 from wheel_udf.stream.punctual import NOTED_PROPERTY, Punctual
@@ -78,8 +79,8 @@ def command(schedule_id: str, deliver_at_ms: int, **others: Any) -> dict[str, An
     return row | {"schedule_id": schedule_id, "deliver_at_ms": deliver_at_ms, "destination": "out"} | others
 
 
-def tick(instant_ms: int | str = "") -> dict[str, Any]:
-    return command(None, NO_LONG, destination=None, seq=0, tick=f"run-1|{instant_ms}|")  # type: ignore[arg-type]
+def tick(instant_ms: int | None = None) -> dict[str, Any]:
+    return command(None, NO_LONG, destination=None, seq=0, tick=Tick("run-1", instant_ms).to_text())  # type: ignore[arg-type]
 
 
 def frames(rows: list[dict[str, Any]], chunks: int = 1) -> Iterator[pd.DataFrame]:
@@ -165,7 +166,7 @@ def test_a_share_that_the_clock_brings_counts_in_its_batch_only() -> None:
     group, what = Group(), step(shards=4, keys=shard_keys(4), limit=4)
     run(what, group, *(command(f"id{number}", T0) for number in range(9)))
     group.processing_ms = T0
-    shared = tick() | {"tick": "run-1||||5"}
+    shared = tick() | {"tick": Tick("run-1", share=5).to_text()}
     released = [status_of(run(what, group, row))["fired_now"] for row in (tick(), shared, tick())]
     assert released == [1, 5, 1]
 
@@ -333,7 +334,7 @@ def test_a_batch_of_acts_alone_that_come_too_late_wrote_the_state_without_its_cl
     text = table_to_text(pa.Table.from_pylist([act], schema=ACT_SCHEMA))
     written = []
     for row in (
-        tick() | {"tick": f"run-1||{text}"},
+        tick() | {"tick": Tick("run-1", acts=(text,)).to_text()},
         command("bad", NO_LONG, reject="{}"),
         command("c", 0, op=1),
     ):
@@ -353,8 +354,8 @@ def punctual(**settings: Any) -> WheelWorker:
 
 
 def news_tick(*confirmed: Confirmed, ahead_ms: int = 4_000, rows: int = 100) -> dict[str, Any]:
-    text = SenderNews(ahead_ms, rows, 10**8, confirmed).to_text()
-    return tick() | {"tick": f"run-1|||{text}"}
+    news = SenderNews(ahead_ms, rows, 10**8, confirmed)
+    return tick() | {"tick": Tick("run-1", sender=news).to_text()}
 
 
 @pytest.fixture
@@ -430,8 +431,8 @@ def test_turned_off_what_an_earlier_sender_had_noted_was_released_again(
     group, on, off = Group(), punctual(), step()
     group.processing_ms = T0
     run(on, group, *(command(name, T0 + due) for name, due in (("a", 1_000), ("b", 2_000), ("c", 3_000))))
-    news = SenderNews(0, 0, 0, (Confirmed(7, 7, T0 + 1_500), Confirmed(8, 7, -1))).to_text()
-    monkeypatch.setattr(wheel_worker, "property_of_task", {NOTED_PROPERTY: news}.get)
+    news = SenderNews(0, 0, 0, (Confirmed(7, 7, T0 + 1_500), Confirmed(8, 7, -1)))
+    monkeypatch.setattr(wheel_worker, "property_of_task", {NOTED_PROPERTY: json.dumps(news.to_json())}.get)
     batches["id"], group.processing_ms = 8, T0 + 2_500
     out = run(off, group, tick())
     assert of_kind(out, "fired", "schedule_id") == [("b",)]
@@ -449,7 +450,7 @@ def test_what_a_shard_hands_over_counts_as_released_when_the_limit_is_divided(
     group.processing_ms = T0
     rows = [command("fires", T0), *(command(name, T0 + 1_000) for name in "abc")]
     status = WheelStatus.from_json(json.dumps(status_of(run(what, group, *rows))))
-    assert status.answer().released == 4
+    assert status.report().released == 4
 
 
 @pytest.mark.parametrize("setting", [{"ahead_ms": 99}, {"ahead_ms": 600_001}, {"rows": -1}, {"bytes": 1}])

@@ -389,13 +389,20 @@ def test_the_shard_tells_when_there_is_more_to_hand_over_and_what_would_complete
     assert (beyond_ms(shard.state, 91), complete_ms(shard.state)) == (None, 90)
 
 
-def test_news_travel_as_text() -> None:
+def test_news_travel_as_json() -> None:
     news = SenderNews(4_000, 200_000, 10**8, (Confirmed(0, 4, -1), Confirmed(5, 4, ALL)))
-    assert news.to_text() == f"4000 200000 100000000 0:4:-1,5:4:{ALL}"
-    assert SenderNews.from_text(news.to_text()) == news
-    for text in ("", "1 2 3", "1 2 3 4:5", "a 2 3 4:5:6"):
+    sizes = {"ahead_ms": 4_000, "free_rows": 200_000, "free_bytes": 10**8}
+    assert news.to_json() == sizes | {"confirmed": [[0, 4, -1], [5, 4, ALL]]}
+    assert SenderNews.from_json(news.to_json()) == news
+    for found in (
+        {},
+        sizes,
+        sizes | {"confirmed": []},
+        sizes | {"confirmed": [[4, 5]]},
+        sizes | {"confirmed": ["a"]},
+    ):
         with pytest.raises(ValueError, match=r".*"):
-            SenderNews.from_text(text)
+            SenderNews.from_json(found)
 
 
 # ---- against the model ----------------------------------------------------------------------------------------------
@@ -555,7 +562,6 @@ def test_every_batch_equals_the_heap_model_over_lives_of_senders(
     _live(*life)
 
 
-@settings(max_examples=200)
 @given(memory_ms=st.sampled_from((None, 0, 3, 300)), some=st.lists(rushes(), min_size=4, max_size=12))
 def test_under_tight_limits_every_batch_equals_the_heap_model(
     memory_ms: int | None, some: list[Move]

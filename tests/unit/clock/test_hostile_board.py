@@ -1,4 +1,4 @@
-"""Files of the hint board with damage in them count as missing: the clock ticks, and nothing fails."""
+"""Files of the board with damage in them count as missing: the clock ticks, and nothing fails."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from hypothesis import example, given
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.hostile import mangled
-from wheel_udf.clock import HintBoard
+from wheel_udf.clock import ShardBoard
+from wheel_udf.clock.board import STORES, ShardReport, StoreProgress
 from wheel_udf.clock.clocks import ProcessingClock, StoreClock
-from wheel_udf.clock.due_board import Answer, Published
+from wheel_udf.clock.reports import post_reports, reports_of
 from wheel_udf.clock.source import ClockReader
 
-ANSWER = Answer(batch_id=1, next_due_ms=2**62, clock_ms=4, watermark_ms=None, held_input=True)
-PUBLISHED = Published(cursor_ms=9, clock_ms=5, version=3, until_ms=None)
+ANSWER = ShardReport(batch_id=1, next_due_ms=2**62, clock_ms=4, watermark_ms=None, held_input=True)
+PUBLISHED = StoreProgress(cursor_ms=9, clock_ms=5, version=3, until_ms=None)
 DEEP = b"[" * 100_000
 
 
@@ -28,17 +29,17 @@ def text(record: object, **changes: object) -> bytes:
 
 
 def asked(folder: Path, link: bytes, answer: bytes, published: bytes) -> tuple[Any, ...]:
-    board = HintBoard(str(folder / "board"))
-    board.post("query", "run", {0: ANSWER})
-    board.publish("token", PUBLISHED)
-    (board.folder / "runs" / "run").write_bytes(link)
-    (board.folder / "query" / "0.json").write_bytes(answer)
+    board = ShardBoard(str(folder / "board"))
+    post_reports(board, "query", "run", {0: ANSWER})
+    board.put(STORES, "token", PUBLISHED)
+    (board.folder / "runs" / "run.json").write_bytes(link)
+    (board.folder / "reports" / "query" / "0.json").write_bytes(answer)
     (board.folder / "stores" / "token.json").write_bytes(published)
     clock, store = ClockReader(ProcessingClock(), 1, board), ClockReader(StoreClock(token="token"), 1, board)
     for reader in (clock, store):
         reader.run, reader.ticked = "run", True
         reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    found = board.answers("run"), board.published("token")
+    found = reports_of(board, "run"), board.get(STORES, "token")
     clock.stop()
     return found
 
@@ -88,9 +89,9 @@ def test_a_damaged_answer_is_due_now(tmp_path: Path, damaged: bytes) -> None:
 
 
 def test_a_whole_answer_is_read_and_a_file_of_another_name_is_not(tmp_path: Path) -> None:
-    board = HintBoard(str(tmp_path / "board"))
-    board.post("query", "run", {0: ANSWER, 12: ANSWER})
+    board = ShardBoard(str(tmp_path / "board"))
+    post_reports(board, "query", "run", {0: ANSWER, 12: ANSWER})
     for name in ("copy of 0", "-1", "\u0663", "9" * 40):
-        (board.folder / "query" / f"{name}.json").write_bytes(text(ANSWER))
+        (board.folder / "reports" / "query" / f"{name}.json").write_bytes(text(ANSWER))
 
-    assert board.answers("run") == {0: ANSWER, 12: ANSWER}
+    assert reports_of(board, "run") == {0: ANSWER, 12: ANSWER}

@@ -1,4 +1,4 @@
-"""The hint board: only its user can write answers, and a forged answer deletes nothing."""
+"""The board: only its user can write answers, and a forged answer deletes nothing."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from wheel_udf.clock.due_board import Answer, HintBoard
+from wheel_udf.clock.board import ShardBoard, ShardReport
+from wheel_udf.clock.reports import forget_run, post_reports
 
-ANSWER = Answer(batch_id=1, next_due_ms=5, clock_ms=4, watermark_ms=None, held_input=True)
+ANSWER = ShardReport(batch_id=1, next_due_ms=5, clock_ms=4, watermark_ms=None, held_input=True)
 
 
 def test_a_process_has_one_folder_of_a_random_name_that_only_its_user_can_enter() -> None:
-    first = HintBoard()
-    assert HintBoard().folder == first.folder
+    first = ShardBoard()
+    assert ShardBoard().folder == first.folder
     assert first.folder.name != f"wheel-clock-{os.getuid()}"
     assert first.folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_the_folder_of_a_process_is_gone_when_it_ends() -> None:
     said = subprocess.run(
-        [sys.executable, "-c", "from wheel_udf.clock import HintBoard; print(HintBoard().folder)"],
+        [sys.executable, "-c", "from wheel_udf.clock import ShardBoard; print(ShardBoard().folder)"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert said.stdout.startswith("/")
@@ -37,7 +38,7 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path, mode: int)
     folder.mkdir()
     folder.chmod(mode)
     with pytest.raises(PermissionError, match=r"not private: .*board; rule: a folder of this user"):
-        HintBoard(str(folder)).post("query", "run", {0: ANSWER})
+        post_reports(ShardBoard(str(folder)), "query", "run", {0: ANSWER})
     assert list(folder.iterdir()) == []
 
 
@@ -45,7 +46,7 @@ def test_a_link_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir()
     (tmp_path / "board").symlink_to(tmp_path / "theirs")
     with pytest.raises(PermissionError, match="not private"):
-        HintBoard(str(tmp_path / "board")).post("query", "run", {0: ANSWER})
+        post_reports(ShardBoard(str(tmp_path / "board")), "query", "run", {0: ANSWER})
 
 
 @pytest.mark.parametrize("forged", ["../precious", "/precious", "", ".."])
@@ -54,11 +55,11 @@ def test_the_end_of_a_run_deletes_nothing_outside_the_board_whatever_the_link_sa
 ) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
-    board = HintBoard(str(tmp_path / "board"))
-    board.post("query", "run", {0: ANSWER})
+    board = ShardBoard(str(tmp_path / "board"))
+    post_reports(board, "query", "run", {0: ANSWER})
     target = str(precious) if forged == "/precious" else forged
-    (board.folder / "runs" / "run").write_text(json.dumps({"query_id": target}))
-    board.forget("run")
+    (board.folder / "runs" / "run.json").write_text(json.dumps({"query_id": target}))
+    forget_run(board, "run")
     assert precious.is_dir()
-    assert (board.folder / "query" / "0.json").is_file()
-    assert not (board.folder / "runs" / "run").exists()
+    assert (board.folder / "reports" / "query" / "0.json").is_file()
+    assert not (board.folder / "runs" / "run.json").exists()

@@ -1,0 +1,71 @@
+"""A tick: what a shard is given with the time of a batch. One typed value with one codec.
+
+::
+
+    contributor    field          what it is
+    clock, store   instant_ms     the time, where the offset itself carries it
+                   run            the run of the clock source, which links the shard's report to it
+    acts           acts           rows of acts on the shard's entries
+    sender         sender         what the sender of the query has confirmed, and how much it takes
+    limits         share          the shard's part of the most rows of a batch
+
+    offset of the clock (journaled) --> Tick of each shard --to_text--> a row of the clock source --from_text--> the shard's worker
+
+Imports the standard library only, besides :mod:`wheel_udf.wheel.sender_news`: it runs in the planning process of the clock source and on executors.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from wheel_udf.wheel import SenderNews
+
+VERSION: Final = 1
+"""Version of the text of a tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What a shard is given with the time of a batch.
+
+    Attributes:
+        run: Run of the clock source.
+        instant_ms: The time, UTC epoch ms; None if the batch has it (its watermark, its timestamp).
+        acts: Rows of acts, encoded tables (:func:`wheel_udf.wheel.acted.acts_of_texts`).
+        sender: The news of the sender; None without one.
+        share: The shard's part of the most rows of a batch; None: an even one.
+    """
+
+    run: str
+    instant_ms: int | None = None
+    acts: tuple[str, ...] = ()
+    sender: SenderNews | None = None
+    share: int | None = None
+
+    def to_text(self) -> str:
+        """The tick as JSON; fields without a value are left out."""
+        found = {
+            "version": VERSION,
+            "run": self.run,
+            "instant_ms": self.instant_ms,
+            "acts": list(self.acts) or None,
+            "sender": self.sender.to_json() if self.sender else None,
+            "share": self.share,
+        }
+        return json.dumps({name: value for name, value in found.items() if value is not None})
+
+    @staticmethod
+    def from_text(text: str) -> Tick:
+        """The inverse of :meth:`to_text`."""
+        found = json.loads(text)
+        assert found.pop("version") == VERSION, "ticks live no longer than a batch"
+        sender = found.pop("sender", None)
+        return Tick(
+            **found
+            | {
+                "acts": tuple(found.get("acts", ())),
+                "sender": SenderNews.from_json(sender) if sender else None,
+            }
+        )
