@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.command_line import say
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ def told(folder: Path, config: dict[str, Any], verb: str, *more: str) -> str:
     return out
 
 
+@pytest.mark.sentinel
 def test_rows_of_a_delta_table_are_read_once_over_a_move_under_a_simulated_clock(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -139,6 +139,7 @@ def test_acts_on_a_job_at_rest_are_seen_at_once_and_taken_before_anything_fires(
     ]
 
 
+@pytest.mark.sentinel
 def test_a_running_job_takes_an_act_without_a_new_command(job: Job) -> None:
     query = job.start(trigger="200 milliseconds")
     try:
@@ -231,6 +232,7 @@ def test_the_verbs_act_on_a_direct_job_and_tell_the_history(job: Job) -> None:
     ]
 
 
+@pytest.mark.sentinel
 def test_operations_of_a_purgatory_are_cancelled_at_rest(spark: SparkSession, tmp_path: Path) -> None:
     checkpoint = str(tmp_path / "checkpoint")
     add_rows(tmp_path, ([operation("a", 0, "k"), operation("b", 0, "k"), operation("c", 5, "k")], []))

@@ -73,6 +73,7 @@ def outlet(folder: Path) -> Outlet:
     return Outlet(destinations, DeltaSink(str(folder / "rejects"), create=True))
 
 
+@pytest.mark.sentinel
 def test_the_direct_wheel_rejects_what_finds_no_room(spark: SparkSession, tmp_path: Path) -> None:
     reports: list[BatchReport] = []
     add_files(tmp_path / "in", *BATCHES)
@@ -148,6 +149,7 @@ def held(run: TieredRun) -> None:
         run.awaitTermination(0.1)
 
 
+@pytest.mark.sentinel
 def test_a_paused_intake_leaves_its_batch_in_the_source_and_goes_on_when_there_is_room(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

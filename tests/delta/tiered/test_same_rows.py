@@ -181,6 +181,7 @@ def direct(spark: SparkSession, tmp_path: Path) -> tuple[Fired, dict[str, int]]:
     return _direct[0]
 
 
+@pytest.mark.sentinel
 def test_a_backfill_fires_the_rows_of_the_direct_mode_at_the_same_clock(
     spark: SparkSession, tmp_path: Path, direct: tuple[Fired, dict[str, int]]
 ) -> None:

@@ -100,6 +100,7 @@ class World:
         return waiting(self.spark, PendingWork(str(self.folder / "checkpoint"), store))
 
 
+@pytest.mark.sentinel
 def test_far_entries_are_replaced_cancelled_and_fired_over_a_restart_and_the_account_closes(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.delta.job.test_purgatory_jobs import Case, at
 
 if TYPE_CHECKING:
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.sentinel
 def test_operations_ends_and_events_of_a_purgatory_go_on_in_another_checkpoint_with_another_wheel(
     spark: SparkSession, tmp_path: Path
 ) -> None:

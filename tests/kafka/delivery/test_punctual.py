@@ -110,6 +110,7 @@ def fired_at(headers: list[tuple[str, bytes | None]]) -> str:
     return (dict(headers)["wheel-fired-at"] or b"").decode()
 
 
+@pytest.mark.sentinel
 def test_a_row_is_sent_at_its_due_time_and_counted_when_it_is_confirmed(job: Job) -> None:
     with job.running():
         job.until(lambda report: report.complete)

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.documents import configs
 from wheel_udf.job.cli import main
 
@@ -19,6 +21,7 @@ def run(file: Path, until: str) -> int:
     return main(["run", "--config", str(file), "--trigger", "available-now", "--until", until])
 
 
+@pytest.mark.sentinel
 def test_the_orders_that_are_not_paid_in_time_come_out_as_records_over_a_restart(
     spark: SparkSession, kafka: KafkaWorld, tmp_path: Path
 ) -> None:

@@ -124,6 +124,7 @@ def test_until_means_for_every_clock_and_trigger_what_the_help_says(
     assert [line[:21] for line in job.err.splitlines()] == ["warning: --until 2013"] * in_the_past
 
 
+@pytest.mark.sentinel
 def test_a_second_run_goes_on_where_the_first_one_ended(job: Job) -> None:
     job.send(COMMANDS)
     assert job("run") == 0
