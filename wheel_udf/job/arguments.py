@@ -410,3 +410,10 @@ def _add_move_verbs(verbs: _Verbs[argparse.ArgumentParser]) -> None:
         help="leaves the old checkpoint as it is; else it refuses to start, so that nothing is delivered twice",
     )
     coming.add_argument("--from", dest="folder", required=True, metavar="FOLDER", help="that of an export")
+    coming.add_argument(
+        "--anew",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="a topic of the source that was created again: it is read from its earliest record; may be repeated",
+    )
