@@ -86,6 +86,8 @@ def losses(
     anew = noted_id not in (None, now.topic_id)
     ids = f" (id {noted_id}, now {now.topic_id})" if anew else ""
     again = f"topic {topic} was deleted and created again{ids}"
+    if noted_id == now.topic_id:
+        again = f"topic {topic} has lost its end"  # a leader was elected that had not all records
     for number, place in sorted(read.items()):
         if number not in now.ranges:
             yield Loss(f"{again}: partition {number} is gone, it was read up to offset {place}", anew=anew)

@@ -127,7 +127,9 @@ LOST_HINT = (
     "failOnDataLoss: false goes on without what is lost (docs/kafka.md, Lost records)"
 )
 """What to do about records of a topic that are gone."""
-_ANOTHER_DRIVER = re.compile(r"\[CONCURRENT_(?:STREAM_LOG_UPDATE|QUERY)\]")
+_ANOTHER_DRIVER = re.compile(
+    r"\[CONCURRENT_(?:STREAM_LOG_UPDATE|QUERY)\]|Multiple streaming queries are concurrently using"
+)
 _PLACE = re.compile(r"checkpointLocation=([^,\]\n]+)")
 _ROWS_CHANGED = re.compile(r"\[DELTA_SOURCE_(?:TABLE_IGNORE_CHANGES|IGNORE_DELETE)\]")
 _JVM_ENDS = re.compile(
