@@ -85,9 +85,8 @@ def losses(
         return
     anew = noted_id not in (None, now.topic_id)
     ids = f" (id {noted_id}, now {now.topic_id})" if anew else ""
-    again = f"topic {topic} was deleted and created again{ids}"
-    if noted_id == now.topic_id:
-        again = f"topic {topic} has lost its end"  # a leader was elected that had not all records
+    is_same = noted_id == now.topic_id  # cut off: a leader was elected that had not all records
+    again = f"topic {topic} " + ("has lost its end" if is_same else f"was deleted and created again{ids}")
     for number, place in sorted(read.items()):
         if number not in now.ranges:
             yield Loss(f"{again}: partition {number} is gone, it was read up to offset {place}", anew=anew)
@@ -97,7 +96,7 @@ def losses(
         if anew or min(end, reached) < place:
             held = f"holds offsets {first} to {end - 1}" if first < end else "is empty"
             what = f"{again}: partition {number} was read up to offset {place}, and now {held}"
-            yield Loss(what, max(0, min(place, reached) - first), anew)
+            yield Loss(what, 0 if is_same else max(0, min(place, reached) - first), anew)
         elif (lost := min(first, reached) - place) > 0:
             what = f"offsets {place} to {place + lost - 1} of {topic}/{number} were deleted before they were read"
             yield Loss(what, lost)
