@@ -105,7 +105,8 @@ exit codes:
      Under spark-submit such a signal ends the JVM at once, with 130 or 143; the next start repeats the batch
   1  the run failed (Spark, a sink, the checkpoint is in use, anything unexpected); repair: something cannot be repaired;
      forget: the job runs, so its checkpoint is left
-  2  an error in usage, config, command contract or checkpoint: change something before the next start
+  2  an error in usage, config, command contract or checkpoint; records of a topic are lost; another driver writes the
+     checkpoint: change something before the next start
   130  Ctrl-C ended a verb other than run: nothing is half done, and the last line says how to go on
 
 examples:

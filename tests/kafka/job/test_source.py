@@ -25,6 +25,7 @@ from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import compose
 from wheel_udf.job.loader import check
 from wheel_udf.job.models import SourceConfig
+from wheel_udf.job.source_topics import NOTED
 from wheel_udf.job.sources import LevelTopic, read_commands
 from wheel_udf.platform import kafka_admin
 from wheel_udf.platform.failures import LOST_HINT, Cause, explain
@@ -303,8 +304,7 @@ def test_a_topic_that_is_created_again_under_a_job_ends_it_at_once_with_both_ids
     ends: list[Said] = []
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(lambda: ends.append(job.say("run")))
-        commits = job.folder / "checkpoint" / "commits"
-        while not running.done() and not (commits / "1").exists():
+        while not running.done() and not (job.folder / "checkpoint" / NOTED).exists():
             wait([running], timeout=0.1)
         job.kafka.create_again(job.topic)
         job.send("d")
