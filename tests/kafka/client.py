@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from wheel_udf.testing import create_topics
 
@@ -40,6 +41,22 @@ class KafkaWorld:
         name = f"{prefix}-{uuid.uuid4().hex[:12]}"
         create_topics(self.bootstrap, [name], partitions=partitions, config=config)
         return name
+
+    def create_again(self, topic: str, partitions: int = 1) -> None:
+        """Deletes a topic and creates it again."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.delete_topics([topic])[topic].result(PATIENCE_S)
+        for _ in range(1_000):  # the name is taken until the broker has deleted the topic
+            with suppress(KafkaException):
+                admin.create_topics([NewTopic(topic, partitions)])[topic].result(PATIENCE_S)
+                return
+        raise AssertionError("the topic is not deleted")
+
+    def delete_records(self, topic: str, before: int) -> None:
+        """Deletes the records of partition 0 before an offset, as retention does."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for future in admin.delete_records([TopicPartition(topic, 0, before)]).values():
+            future.result(PATIENCE_S)
 
     def topics(self) -> set[str]:
         """The topics that there are, without Kafka's own."""

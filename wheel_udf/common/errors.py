@@ -99,6 +99,10 @@ class CheckpointError(WheelError):
     """A checkpoint cannot be continued: it is damaged, or belongs to something else."""
 
 
+class SourceLostError(WheelError):
+    """Records of a topic were deleted before they were read, or the topic was created again under its name."""
+
+
 class LeaseError(WheelError):
     """Another running process holds the checkpoint."""
 

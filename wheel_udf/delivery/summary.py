@@ -10,6 +10,8 @@
       clock       2026-01-01T10:00:00Z, next due 2026-01-01T10:05:00Z
       identities  every command accounted for: yes; cancelled = applied: yes
 
+:attr:`Summary.lost` is set by the caller: how many offsets of the source are known to be lost.
+
 In the tiered mode ``2 near + 5 far`` stands for ``7 pending``: see :attr:`BatchReport.far`.
 
 Under an event or simulated clock a batch spans any amount of the data's time, and an entry is released at the end of that span. The line
@@ -48,6 +50,7 @@ class Summary:
         self.undeliverable = 0
         self.spread = 0
         self.ambiguous = 0
+        self.lost = 0
         self.lateness = LatenessHistogram()
         self.last: BatchReport | None = None
         self._widest_span_ms: int | None = None
@@ -129,6 +132,10 @@ class Summary:
         if self.ambiguous:
             what = f"{self.ambiguous:,} ambiguous: no seq, and the id and event time of another command, which was kept"
             lines.append(f"  warning     {what}; give a seq")
+        if self.lost:
+            lines.append(
+                f"  warning     {self.lost:,} offsets of the source are lost: failOnDataLoss is false"
+            )
         return "\n".join(lines)
 
     def _lateness(self, *, in_data_time: bool) -> str:

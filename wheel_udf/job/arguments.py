@@ -105,7 +105,8 @@ exit codes:
      Under spark-submit such a signal ends the JVM at once, with 130 or 143; the next start repeats the batch
   1  the run failed (Spark, a sink, the checkpoint is in use, anything unexpected); repair: something cannot be repaired;
      forget: the job runs, so its checkpoint is left
-  2  an error in usage, config, command contract or checkpoint: change something before the next start
+  2  an error in usage, config, command contract or checkpoint; records of a topic are lost; another driver writes the
+     checkpoint: change something before the next start
   130  Ctrl-C ended a verb other than run: nothing is half done, and the last line says how to go on
 
 examples:
@@ -410,3 +411,10 @@ def _add_move_verbs(verbs: _Verbs[argparse.ArgumentParser]) -> None:
         help="leaves the old checkpoint as it is; else it refuses to start, so that nothing is delivered twice",
     )
     coming.add_argument("--from", dest="folder", required=True, metavar="FOLDER", help="that of an export")
+    coming.add_argument(
+        "--anew",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="a topic of the source that was created again: it is read from its earliest record; may be repeated",
+    )

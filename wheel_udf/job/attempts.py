@@ -7,6 +7,7 @@
                               '---- a failure that may be over, wall clock -----'
 
 After a failure that may be over a moment later, the query starts again: :mod:`wheel_udf.job.restarts`. How a run ends: :mod:`wheel_udf.job.supervise`.
+What a topic has lost is found before each start, meanwhile, and after a failure: :mod:`wheel_udf.job.source_topics`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from wheel_udf.common import WheelError
 from wheel_udf.delivery import ONCE
 from wheel_udf.job import models
 from wheel_udf.job.compose import SUCCESS, Say, check_config_checkpoint, compose
@@ -25,6 +27,7 @@ from wheel_udf.job.phases import Phases
 from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
 from wheel_udf.job.restarts import with_restarts
 from wheel_udf.job.sessions import session
+from wheel_udf.job.source_topics import SourceTopics
 from wheel_udf.job.supervise import StepsBack, Supervisor, graceful_signals, supervise
 from wheel_udf.metrics import listening
 from wheel_udf.platform import (
@@ -63,7 +66,8 @@ def run_held(config: JobConfig, until_ms: int | None, say: Say, leases: Leases, 
         with graceful_signals(supervisor, say):
             try:
                 with listening(spark, config.name, meter):
-                    attempt = _Attempt(spark, config, until_ms, supervisor, say, leases)
+                    topics = SourceTopics(spark, config, say)
+                    attempt = _Attempt(spark, config, until_ms, supervisor, say, leases, topics)
                     with_restarts(attempt.run, config.restarts, supervisor, say)
             except Exception as error:
                 # The signal may have ended the JVM or workers of it.
@@ -89,13 +93,25 @@ class _Attempt:
     supervisor: Supervisor
     say: Say
     leases: Leases
+    topics: SourceTopics
 
     def run(self) -> None:
-        """Runs the query to its end, and starts it again whenever the wall clock was set back."""
-        while back_ms := self._run_once():
-            self.say(
-                f"the wall clock was set back by {back_ms / 1_000:,.0f} s: the query starts again from its checkpoint"
-            )
+        """Runs the query to its end, and starts it again whenever the wall clock was set back.
+
+        Raises:
+            SourceLostError: Records of a topic are lost; Spark's error, if there was one, is its cause.
+        """
+        try:
+            while back_ms := self._run_once():
+                self.say(
+                    f"the wall clock was set back by {back_ms / 1_000:,.0f} s: the query starts again from its checkpoint"
+                )
+        except Exception as error:
+            if not isinstance(error, WheelError) and not is_jvm_end(error):
+                self.topics.check(error)
+            raise
+        finally:
+            self.supervisor.summary.lost = self.topics.lost
 
     def _run_once(self) -> int:
         """Starts the query and waits for its end; returns what :func:`~wheel_udf.job.supervise.supervise` does."""
@@ -105,6 +121,7 @@ class _Attempt:
         supervisor.begin("comparing the config with its checkpoint")
         check_config_checkpoint(self.spark, config)
         recorded = note_settings(config, self.until_ms, self.leases.of)
+        self.topics.check()
         if recorded is not None:
             self._finish_planned_batch(recorded)
         if supervisor.wants_end:
@@ -113,7 +130,7 @@ class _Attempt:
         supervisor.begin("starting the query")
         query = start(config.trigger, supervisor.on_batch)
         supervisor.begin("the first batch")
-        return supervise(query, supervisor, steps)
+        return supervise(query, supervisor, steps, self.topics.look)
 
     def _finish_planned_batch(self, recorded: RowSettings) -> None:
         """Runs the one batch that an earlier run planned and did not commit, with the settings of that run."""

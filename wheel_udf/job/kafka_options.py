@@ -5,7 +5,7 @@ exceptions::
 
     startingOffsets     earliest by default: commands that were sent before the first start must not be lost
     includeHeaders      always true: headers are passed through
-    failOnDataLoss      true by default: the job stops if retention has deleted commands before they were read
+    failOnDataLoss      true by default: the job stops if commands were deleted before they were read (wheel_udf.job.source_topics)
     endingOffsets       Spark has it for batches only. Here JSON as there, {"topic": {"0": 23}}: records at these offsets and beyond are
                         left out; a partition that is not named has no end. Meant for a backfill with a checkpoint of its own:
                         what is left out counts as read, so later runs from the same checkpoint do not see it.

@@ -3,7 +3,7 @@
 ::
 
     wheel-udf export --config OLD.yml --to FOLDER [--keep]
-    wheel-udf import --config NEW.yml --from FOLDER
+    wheel-udf import --config NEW.yml --from FOLDER [--anew TOPIC]
 
 The config of the export names the old checkpoint (and store), that of the import the new one, with the geometry, shards, mode, clock and paths
 that the job is to have. See :mod:`wheel_udf.transfer`.
@@ -12,6 +12,8 @@ that the job is to have. See :mod:`wheel_udf.transfer`.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -20,6 +22,7 @@ from wheel_udf.job.compose import Say, clock_of, pending_work_of, tiered_wheel_o
 from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.progress import progress_of
 from wheel_udf.job.sessions import session
+from wheel_udf.job.source_topics import begun_anew
 from wheel_udf.transfer import (
     Manifest,
     export_job,
@@ -52,8 +55,10 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
             manifest = export_job(spark, work, asked.folder, keep=asked.keep, on_step=progress.step)
             _say_export(manifest, asked.folder, say, keep=asked.keep)
         else:
-            _require_same_sources(config, read_manifest(asked.folder), asked.folder)
-            manifest = imported(spark, config, asked.folder, progress.step)
+            there = read_manifest(asked.folder)
+            _require_same_sources(config, there, asked.folder)
+            positions = begun_anew(spark, config, there.positions, asked.anew)
+            manifest = imported(spark, config, asked.folder, progress.step, positions)
             say(f"imported {asked.folder} into {config.checkpoint}")
             _say_content(manifest, say)
     return 0
@@ -69,12 +74,24 @@ def _say_export(manifest: Manifest, folder: str, say: Say, *, keep: bool) -> Non
     )
 
 
-def imported(spark: SparkSession, config: JobConfig, folder: str, on_step: Step = no_steps) -> Manifest:
-    """Imports an export into the checkpoint (and store) of a config."""
+def imported(
+    spark: SparkSession,
+    config: JobConfig,
+    folder: str,
+    on_step: Step = no_steps,
+    positions: Sequence[Any] | None = None,
+) -> Manifest:
+    """Imports an export into the checkpoint (and store) of a config; `positions` as for ``import_direct``."""
     if isinstance(config, TieredConfig):
         what = tiered_wheel_of(config, until_ms=None)
         return import_tiered(
-            spark, folder, what, checkpoint=config.checkpoint, name=config.name, on_step=on_step
+            spark,
+            folder,
+            what,
+            checkpoint=config.checkpoint,
+            name=config.name,
+            positions=positions,
+            on_step=on_step,
         )
     begins = {
         "checkpoint": config.checkpoint,
@@ -82,6 +99,7 @@ def imported(spark: SparkSession, config: JobConfig, folder: str, on_step: Step 
         "clock": clock_of(config.clock, until_ms=None),
         "shards": config.wheel.shards,
         "name": config.name,
+        "positions": positions,
         "on_step": on_step,
     }
     if isinstance(config, PurgatoryConfig):

@@ -2,13 +2,13 @@
 
 ::
 
-    run --> query --> error --> transient? --no---------------------> raised: one sentence, exit code
+    run --> query --> error --> retried? --no------------------------> raised: one sentence, exit code
      ^                              |
      |                              yes, and fewer than `most` failures since the last new batch
      '---- wait, 2 x wait, ... -----'
 
-What counts as transient: :mod:`wheel_udf.platform.failures`. Never started again: a query that could not be started in the first place (what is
-wrong then is usually the config), wrong settings, a lease, a damaged checkpoint, a JVM that has ended, a run that was asked to end.
+The session lives meanwhile, so a new start takes a second or two; a process that a supervisor starts again has to start Spark first. All else is the
+supervisor's: a JVM that has ended, a start that failed, the tries after `most`. Which causes are retried: :class:`~wheel_udf.platform.failures.Cause`.
 
 One failure of a start is tried again, too: a Python worker of Spark that did not start in time, which happens on a busy machine. Nothing was
 written then. This holds for the start of a query and, by :func:`patiently`, for the other verbs, as long as they have printed nothing.
@@ -18,70 +18,49 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from wheel_udf.job.models import RestartsConfig
 from wheel_udf.platform import explain, is_slow_worker
+
+if TYPE_CHECKING:
+    from wheel_udf.job.supervise import Supervisor
 
 LONGEST_WAIT_MS = 60_000
 
 Say = Callable[[str], None]
 
 
-class Watched(Protocol):
-    """What is known of the run between two starts of its query."""
-
-    @property
-    def newest_batch(self) -> int:
-        """The highest batch that has been reported; -1 before the first."""
-
-    @property
-    def has_started(self) -> bool:
-        """Whether a query of the run was started."""
-
-    @property
-    def wants_end(self) -> bool:
-        """Whether the run was asked to end."""
-
-    def pause(self, wait_ms: int) -> None:
-        """Waits; returns earlier if the run is asked to end."""
-
-
-def with_restarts(run_once: Callable[[], None], settings: RestartsConfig, watched: Watched, say: Say) -> None:
-    """Runs a query to its end, starting it again after transient failures.
+def with_restarts(
+    run_once: Callable[[], None], settings: RestartsConfig, supervisor: Supervisor, say: Say
+) -> None:
+    """Runs a query to its end, starting it again after failures that may be over a moment later.
 
     Args:
         run_once: Starts the query and waits for its end.
         settings: How often, and how long to wait before the first try; each further wait is twice as long, up to a minute.
-        watched: The run.
-        say: Takes a line for each failure and each start.
+        supervisor: Knows the newest batch, whether a query was started, and whether the run is to end.
+        say: Takes a line for each failure that is tried again.
 
     Raises:
         Exception: The last failure, as `run_once` has raised it.
     """
-    failures, reached = 0, watched.newest_batch
+    failures, reached = 0, supervisor.newest_batch
     while True:
         try:
             return run_once()
         except Exception as error:
             failure = explain(error)
-            if watched.newest_batch > reached:
-                failures, reached = 0, watched.newest_batch
+            if supervisor.newest_batch > reached:
+                failures, reached = 0, supervisor.newest_batch
             failures += 1
-            is_start = is_slow_worker(error) and watched.newest_batch < 0
-            is_passing = failure.transient and watched.has_started
-            if not (is_start or is_passing) or failures > settings.most or watched.wants_end:
+            is_passing = failure.transient and (supervisor.has_started or is_slow_worker(error))
+            if not is_passing or failures > settings.most or supervisor.wants_end:
                 raise
-            wait_ms = _wait_ms(failures, settings)
-            if is_start:
-                say(_again(failure.sentence, failures, settings))
-            else:
-                say(f"the query failed: {failure.sentence}")
-                say(
-                    f"it starts again from its checkpoint in {wait_ms / 1_000:g} s ({failures} of {settings.most})"
-                )
-            watched.pause(wait_ms)
-            if watched.wants_end:
+            what = "it starts again from its checkpoint" if supervisor.has_started else "trying again"
+            say(_again(failure.sentence, what, failures, settings))
+            supervisor.pause(_wait_ms(failures, settings))
+            if supervisor.wants_end:
                 raise
 
 
@@ -117,15 +96,13 @@ def patiently(
     failures = 0
     while True:
         try:
-            code = step(noted)
+            return step(noted)
         except Exception as error:
             failures += 1
             if not is_slow_worker(error) or has_said or failures > settings.most:
                 raise
-            warn(_again(explain(error).sentence, failures, settings))
+            warn(_again(explain(error).sentence, "trying again", failures, settings))
             (pause or _pause)(_wait_ms(failures, settings))
-        else:
-            return code
 
 
 def _wait_ms(failures: int, settings: RestartsConfig) -> int:
@@ -133,9 +110,8 @@ def _wait_ms(failures: int, settings: RestartsConfig) -> int:
     return min(settings.wait_ms * times, LONGEST_WAIT_MS)
 
 
-def _again(sentence: str, failures: int, settings: RestartsConfig) -> str:
-    wait_s = _wait_ms(failures, settings) / 1_000
-    return f"{sentence}; trying again in {wait_s:g} s ({failures} of {settings.most})"
+def _again(sentence: str, what: str, failures: int, settings: RestartsConfig) -> str:
+    return f"{sentence}; {what} in {_wait_ms(failures, settings) / 1_000:g} s ({failures} of {settings.most})"
 
 
 def _pause(wait_ms: int) -> None:

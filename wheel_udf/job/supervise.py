@@ -17,9 +17,11 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from types import FrameType
 
 from wheel_udf.clock import wall_clock_ahead_ms
+from wheel_udf.common import SourceLostError
 from wheel_udf.delivery import BatchReport, Summary, progress_line
 from wheel_udf.job.compose import Query, Say
 from wheel_udf.job.metering import running
@@ -29,6 +31,8 @@ from wheel_udf.metrics import Meter
 _POLL_S = 0.2
 _MOST_POLLS = 100
 """How long a batch may take to finish after a signal: 20 s."""
+_POLLS_PER_LOOK = 25
+"""The source is looked at every 5 s."""
 _LEAST_STEP_BACK_MS = 5_000
 """After a smaller step back of the wall clock, the query waits until time has passed it: a new start takes as long."""
 
@@ -148,38 +152,58 @@ class StepsBack:
             self.sum_ms += step_ms
 
 
-def supervise(query: Query, supervisor: Supervisor, steps: StepsBack | None = None) -> int:
+def supervise(
+    query: Query,
+    supervisor: Supervisor,
+    steps: StepsBack | None = None,
+    look: Callable[[], None] | None = None,
+) -> int:
     """Waits for the end of a query, and stops it when the supervisor ends the run.
 
     Args:
         query: The running query.
         supervisor: Decides when the run ends.
         steps: Notices that the wall clock is set back; None for a query that waits for no trigger.
+        look: Called every few seconds and at the end; a SourceLostError that it raises ends the query.
 
     Returns:
         0, or by how many ms the wall clock was set back: then the query was stopped between two batches, and has to start again.
 
     Raises:
         StreamingQueryException: The query failed.
+        SourceLostError: `look` has raised it.
     """
     supervisor.has_started = True
+    look = look or (lambda: None)
     with running(supervisor.meter):
-        return _until_over(query, supervisor, steps)
+        try:
+            back_ms = _until_over(query, supervisor, steps, look)
+            look()
+        except SourceLostError:
+            query.stop()
+            raise
+    return back_ms
 
 
-def _until_over(query: Query, supervisor: Supervisor, steps: StepsBack | None) -> int:
-    polls = 0
-    while not query.awaitTermination(_POLL_S):
-        polls += supervisor.signal is not None
-        supervisor.cut_off = polls > _MOST_POLLS
+def _until_over(
+    query: Query, supervisor: Supervisor, steps: StepsBack | None, look: Callable[[], None]
+) -> int:
+    since_signal = 0
+    for number in count(1):
+        if query.awaitTermination(_POLL_S):
+            break
+        since_signal += supervisor.signal is not None
+        supervisor.cut_off = since_signal > _MOST_POLLS
         if supervisor.is_over(query) or supervisor.cut_off:
             query.stop()
-            return 0
+            break
         if steps is not None:
             steps.look()
             if steps.sum_ms and not query.status["isTriggerActive"]:
                 query.stop()
                 return steps.sum_ms
+        if number % _POLLS_PER_LOOK == 0:
+            look()
     return 0
 
 

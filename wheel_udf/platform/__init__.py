@@ -187,6 +187,7 @@ if TYPE_CHECKING:
         begin_transaction as begin_transaction,
     )
     from wheel_udf.platform.failures import (
+        LOST_HINT as LOST_HINT,
         explain as explain,
         first_line as first_line,
         is_jvm_end as is_jvm_end,
@@ -277,6 +278,7 @@ if TYPE_CHECKING:
         input_moved as input_moved,
         last_committed as last_committed,
         last_planned as last_planned,
+        offsets_of_batch as offsets_of_batch,
         planned_batch as planned_batch,
         planned_offsets as planned_offsets,
         planned_watermark_ms as planned_watermark_ms,
@@ -318,7 +320,7 @@ else:
             "delta_log": ("Snapshot", "tables_read", "version_at"),
             "delta_public": ("FORGETS",),
             "delta_transaction": ("NewFiles", "Transaction", "append_once", "begin_transaction"),
-            "failures": ("explain", "first_line", "is_jvm_end", "is_slow_worker", "quiet_sql"),
+            "failures": ("LOST_HINT", "explain", "first_line", "is_jvm_end", "is_slow_worker", "quiet_sql"),
             "files": ("json_bytes", "local_folder", "open_folder", "parsed_json"),
             "identity": (
                 "TIERED_PARTS",
@@ -365,6 +367,7 @@ else:
                 "last_committed",
                 "last_planned",
                 "planned_batch",
+                "offsets_of_batch",
                 "planned_offsets",
                 "planned_watermark_ms",
             ),

@@ -10,10 +10,10 @@ The first of these that is found: an error of this package; a damaged file of th
 an error of Kafka's client (with a hint); the last error class of Spark and the last ``Caused by``; the first line. Secrets are hidden in all
 of them.
 
-Exit codes: 2 for what the user has to change (config, contract, checkpoint), 1 for a failure of the run.
+:class:`Cause` is the table of causes: the exit code of each, and whether a query that it has ended is started again in the same process.
 
-A failure of the run is transient if the same batch may succeed a moment later: a worker that died, a broker or a disk that did not answer. What
-stays wrong until somebody changes it is not: a login, a topic that is missing, a lease, a damaged state, a JVM that has ended.
+Spark names the conditions of its errors (``[STREAM_FAILED]``) in the texts; ``getCondition`` of a failed query is always the outermost one. Errors of
+its Kafka source have a condition, and their text does not name it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from wheel_udf.common import errors, hide
 
@@ -32,15 +33,54 @@ REPAIR = "wheel-udf repair --dry-run says whether it can be repaired; else resto
 BUSY = "the machine is busy, or the workers' Python cannot import pyspark"
 """Why a worker may not start."""
 
-_USER_FAULTS = (
-    errors.ConfigError,
-    errors.ContractError,
-    errors.GeometryError,
-    errors.GeometryChangedError,
-    errors.CheckpointError,
-    errors.ActError,
-    errors.TransferError,
-)
+
+class Cause(Enum):
+    """What ended a run, each with its exit code and whether the query is started again. The guide has the same table (docs/operations.md).
+
+    Started again is what may be over a moment later, as long as the session lives. Everything else stays wrong until somebody changes it, or
+    needs a new process.
+    """
+
+    SETTING = "a setting, the command contract, an act or a move is refused", USER_FAULT, False
+    CHECKPOINT = "the checkpoint is damaged, or was made with other settings", USER_FAULT, False
+    ANOTHER_DRIVER = "another driver writes the same checkpoint", USER_FAULT, False
+    SOURCE_LOST = (
+        "records of a topic were deleted before they were read, or the topic was created again",
+        USER_FAULT,
+        False,
+    )
+    SOURCE = "a file or table of the source cannot be read", USER_FAULT, False
+    PLAN = "Spark refuses the query before it runs (a column, a path)", USER_FAULT, False
+    IN_USE = "the checkpoint or the slot store is in use", RUN_FAILED, False
+    REFUSED = "Kafka refuses a login, a permission or an option; a topic is missing", RUN_FAILED, False
+    STATE = "Spark's state store reports an error", RUN_FAILED, False
+    JVM = "the JVM has ended", RUN_FAILED, False
+    OTHER = "any other error of this package or of Python, an own sink for example", RUN_FAILED, False
+    WORKER = "a Python worker did not start in time", RUN_FAILED, True
+    AWAY = "a Kafka cluster or another destination does not answer, or cannot be written", RUN_FAILED, True
+    TASK = "a task failed four times, or Spark reports an error that is not listed here", RUN_FAILED, True
+
+    def __init__(self, text: str, exit_code: int, retried: bool) -> None:  # noqa: FBT001  # a row of the table
+        self.text, self.exit_code, self.retried = text, exit_code, retried
+
+
+_OF_CLASS: dict[type[BaseException], Cause] = {
+    errors.SourceLostError: Cause.SOURCE_LOST,
+    errors.CheckpointError: Cause.CHECKPOINT,
+    errors.LeaseError: Cause.IN_USE,
+    errors.SinkError: Cause.AWAY,  # destinations that are gone for good cost a few tries
+    **dict.fromkeys(
+        (
+            errors.ConfigError,
+            errors.ContractError,
+            errors.GeometryError,
+            errors.GeometryChangedError,
+            errors.ActError,
+            errors.TransferError,
+        ),
+        Cause.SETTING,
+    ),
+}
 _WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "FOREACH_USER_FUNCTION_ERROR"}
 _OURS = re.compile(r"^(?:\S+: )?wheel_udf\.common\.errors\.(\w+): (.+)", re.MULTILINE)
 _TYPES_DIFFER = re.compile(
@@ -54,30 +94,48 @@ _NOT_PARQUET = re.compile(r"(\S+) is not a Parquet file")
 _KAFKA = re.compile(
     r"org\.apache\.kafka\.common\.(?:errors\.|config\.)?(\w+(?:Exception|Error))(?:: ([^\n]*))?"
 )
-_KAFKA_WORDS: dict[str, tuple[str, str | None]] = {
-    "Timeout": (
-        "the Kafka cluster does not answer",
-        "check kafka.bootstrap.servers, and that the cluster is up",
-    ),
-    "Disconnect": (
-        "the Kafka cluster does not answer",
-        "check kafka.bootstrap.servers, and that the cluster is up",
-    ),
+_NO_ANSWER = (
+    "the Kafka cluster does not answer",
+    "check kafka.bootstrap.servers, and that the cluster is up",
+    Cause.AWAY,
+)
+_KAFKA_WORDS: dict[str, tuple[str, str | None, Cause]] = {
+    "Timeout": _NO_ANSWER,
+    "Disconnect": _NO_ANSWER,
     "UnknownTopicOrPartition": (
         "a topic of Kafka is missing",
         "create it again, or remove it from source.topics",
+        Cause.REFUSED,
     ),
-    "Authentication": ("Kafka refuses the login", "check the kafka.sasl and kafka.ssl options"),
-    "Authorization": ("Kafka does not allow it", "grant this user the missing permission"),
-    "ConfigException": ("an option of Kafka is wrong", "the options that begin with kafka. go to its client"),
+    "Authentication": (
+        "Kafka refuses the login",
+        "check the kafka.sasl and kafka.ssl options",
+        Cause.REFUSED,
+    ),
+    "Authorization": ("Kafka does not allow it", "grant this user the missing permission", Cause.REFUSED),
+    "ConfigException": (
+        "an option of Kafka is wrong",
+        "the options that begin with kafka. go to its client",
+        Cause.REFUSED,
+    ),
 }
+_LOST = re.compile(
+    r"(?:\[KAFKA_DATA_LOSS|not available in Kafka any more)(?:.*?Reason: ([^\n]+))?", re.DOTALL
+)
+LOST_HINT = (
+    "wheel-udf export, then import --anew TOPIC reads the topic from its earliest record; "
+    "failOnDataLoss: false goes on without what is lost (docs/kafka.md, Lost records)"
+)
+"""What to do about records of a topic that are gone."""
+_ANOTHER_DRIVER = re.compile(
+    r"\[CONCURRENT_(?:STREAM_LOG_UPDATE|QUERY)\]|Multiple streaming queries are concurrently using"
+)
+_PLACE = re.compile(r"checkpointLocation=([^,\]\n]+)")
 _ROWS_CHANGED = re.compile(r"\[DELTA_SOURCE_(?:TABLE_IGNORE_CHANGES|IGNORE_DELETE)\]")
-_DATA_LOSS = re.compile(r"\[KAFKA_DATA_LOSS[A-Z0-9_.]*\] ([^\n]+)")
 _JVM_ENDS = re.compile(
     r"SparkContext was shut ?down|Spark[Cc]ontext has been shut ?down|stopped SparkContext|Shutdown in progress"
     r"|Answer from Java side is empty|Error while receiving"
 )
-_STAYS_WRONG = ("UnknownTopic", "Authentication", "Authorization", "ConfigException")
 _DAMAGED_STATE = re.compile(
     r"\[(?:CANNOT_LOAD_STATE_STORE|STATE_STORE|CHECKPOINT|STATE_DATA_SOURCE)[A-Z0-9_.]*\]"
 )
@@ -91,7 +149,6 @@ _OF_A_CHECKPOINT = re.compile(r"/(?:metadata|(?:offsets|commits|sources|state)/\
 _NO_WORKER = re.compile(
     r"Python worker failed to connect back|Python daemon failed to launch worker|while reading the port number from"
 )
-_TRANSIENT = ("SinkError",)  # destinations that did not answer; those that are gone cost a few tries
 _SPARK_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: ([^\n]+)", re.MULTILINE)
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*")
@@ -103,13 +160,21 @@ class Failure:
 
     Attributes:
         sentence: The sentence; the errors of a config are a line each.
-        exit_code: Of the process.
-        transient: Whether the same may succeed a moment later.
+        cause: Its row of the table.
     """
 
     sentence: str
-    exit_code: int
-    transient: bool = False
+    cause: Cause
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the process."""
+        return self.cause.exit_code
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same may succeed a moment later."""
+        return self.cause.retried
 
 
 def explain(error: BaseException) -> Failure:
@@ -147,18 +212,19 @@ def _explained(error: BaseException) -> Failure:
     if isinstance(error, ImportError):
         error = errors.missing_spark(error) or error
     if isinstance(error, errors.WheelError):
-        return _of_kind(type(error), str(error))
+        return _failure(error)
     if is_jvm_end(error):
         hint = "look for a process that was killed, or for too little memory; the next start goes on from the checkpoint"
-        return Failure(str(errors.SessionError("the JVM of Spark has ended", hint=hint)), RUN_FAILED)
+        return _failure(errors.SessionError("the JVM of Spark has ended", hint=hint), Cause.JVM)
     if not _is_of_spark(error):
-        return Failure(f"{type(error).__name__}: {first_line(str(error))}", RUN_FAILED)
+        return Failure(f"{type(error).__name__}: {first_line(str(error))}", Cause.OTHER)
     if is_slow_worker(error):
         fault = errors.SessionError("a Python worker of Spark did not start in time", hint=BUSY)
-        return Failure(str(fault), RUN_FAILED, transient=True)
-    text = str(error).split("=== Streaming Query ===")[0]
+        return _failure(fault, Cause.WORKER)
+    text, _, plan = str(error).partition("=== Streaming Query ===")
     return (
-        _of_ours(text)
+        _of_another_driver(text, plan)
+        or _of_ours(text)
         or _of_a_checkpoint(text)
         or _of_a_source(text)
         or _of_kafka(text)
@@ -166,9 +232,26 @@ def _explained(error: BaseException) -> Failure:
     )
 
 
-def _of_kind(kind: type[BaseException], sentence: str) -> Failure:
-    exit_code = USER_FAULT if issubclass(kind, _USER_FAULTS) else RUN_FAILED
-    return Failure(sentence, exit_code, transient=kind.__name__ in _TRANSIENT)
+def _failure(fault: errors.WheelError, cause: Cause | None = None) -> Failure:
+    return Failure(str(fault), cause or _cause_of(type(fault)))
+
+
+def _cause_of(kind: type[BaseException]) -> Cause:
+    return next((_OF_CLASS[each] for each in kind.__mro__ if each in _OF_CLASS), Cause.OTHER)
+
+
+def _of_another_driver(text: str, plan: str) -> Failure | None:
+    """Spark makes each entry of its logs only if there is none: of two drivers the slower one fails."""
+    if _ANOTHER_DRIVER.search(text) is None:
+        return None
+    place = _PLACE.search(plan)
+    fault = errors.CheckpointError(
+        "another driver writes this checkpoint",
+        field=place[1].strip() if place else None,
+        rule="one driver at a time; on HDFS and object stores no lease keeps a second one out",
+        hint="find the other driver, and start this job again only after it has ended",
+    )
+    return _failure(fault, Cause.ANOTHER_DRIVER)
 
 
 def _of_ours(text: str) -> Failure | None:
@@ -176,8 +259,7 @@ def _of_ours(text: str) -> Failure | None:
     if not found:
         return None
     name, sentence = found[-1]
-    kind = getattr(errors, name, errors.WheelError)
-    return _of_kind(kind, _without_sqlstate(sentence))
+    return Failure(_without_sqlstate(sentence), _cause_of(getattr(errors, name, errors.WheelError)))
 
 
 def _of_a_checkpoint(text: str) -> Failure | None:
@@ -191,7 +273,7 @@ def _of_a_checkpoint(text: str) -> Failure | None:
         fault = errors.CheckpointError(f"the state in the checkpoint cannot be loaded ({why})", hint=REPAIR)
     else:
         return None
-    return Failure(str(fault), USER_FAULT)
+    return _failure(fault)
 
 
 def _of_a_source(text: str) -> Failure | None:
@@ -202,17 +284,18 @@ def _of_a_source(text: str) -> Failure | None:
         fault = errors.ContractError(
             what, field="file", value=file, rule=f"{expected}, not {actual}", hint=hint
         )
-        return Failure(str(fault), USER_FAULT)
+        return _failure(fault, Cause.SOURCE)
     if found := _HEADER_DIFFERS.search(text):
         sentence, detail, file = found.groups()
         what = f"a file of the source has other columns ({sentence.rstrip('.:')}: {detail.strip()})"
         hint = "write it with the header of the earlier files, or move it away"
-        return Failure(str(errors.ContractError(what, field="file", value=file, hint=hint)), USER_FAULT)
+        fault = errors.ContractError(what, field="file", value=file, hint=hint)
+        return _failure(fault, Cause.SOURCE)
     if found := _NOT_PARQUET.search(text):
         fault = errors.ContractError(
             "a file is not Parquet", field="file", value=found[1], hint="move it away"
         )
-        return Failure(str(fault), USER_FAULT)
+        return _failure(fault, Cause.SOURCE)
     if _ROWS_CHANGED.search(text):
         # Delta's message advises to skip such commits: cancels and replacements would be lost without a trace.
         fault = errors.ContractError(
@@ -221,36 +304,37 @@ def _of_a_source(text: str) -> Failure | None:
             rule="rows are only ever added to a table that is read without its change feed",
             hint="source.options.readChangeFeed: true, with a checkpoint of its own (the table needs delta.enableChangeDataFeed)",
         )
-        return Failure(str(fault), USER_FAULT)
+        return _failure(fault, Cause.SOURCE)
     return None
 
 
 def _of_kafka(text: str) -> Failure | None:
-    if lost := _DATA_LOSS.search(text):
-        what = f"records of the source were deleted before they were read ({_without_sqlstate(lost[1]).rstrip('.')})"
-        hint = "source.options.failOnDataLoss: false reads the rest; the deleted commands are lost"
-        return Failure(str(errors.WheelError(what, hint=hint)), RUN_FAILED)
+    if lost := _LOST.search(text):
+        reason = f" ({_without_sqlstate(lost[1]).rstrip('.')})" if lost[1] else ""
+        what = f"records of a topic are gone that were not read{reason}"
+        return _failure(errors.SourceLostError(what, hint=LOST_HINT))
     found = _KAFKA.findall(text)
     if not found:
         return None
     name, message = found[-1]  # the innermost cause
-    no_words: tuple[str, str | None] = ("Kafka reports an error", None)
-    what, advice = next((words for part, words in _KAFKA_WORDS.items() if part in name), no_words)
+    no_words = ("Kafka reports an error", None, Cause.AWAY)
+    what, advice, cause = next((words for part, words in _KAFKA_WORDS.items() if part in name), no_words)
     said = _without_sqlstate(message.strip()) or name
-    sentence = str(errors.WheelError(f"{what} ({said.rstrip('.')})", hint=advice))
-    return Failure(sentence, RUN_FAILED, transient=not any(part in name for part in _STAYS_WRONG))
+    return _failure(errors.WheelError(f"{what} ({said.rstrip('.')})", hint=advice), cause)
 
 
 def _of_spark(text: str, name: str) -> Failure:
     # Spark reports an invalid plan before anything runs: the user has to change it.
-    exit_code = USER_FAULT if name in ("AnalysisException", "ParseException") else RUN_FAILED
-    transient = exit_code == RUN_FAILED and _DAMAGED_STATE.search(text) is None
+    if name in ("AnalysisException", "ParseException"):
+        cause = Cause.PLAN
+    else:
+        cause = Cause.TASK if _DAMAGED_STATE.search(text) is None else Cause.STATE
     sentences = [sentence for kind, sentence in _SPARK_CLASS.findall(text) if kind not in _WRAPPERS]
     causes = _CAUSE.findall(text)
     if not sentences and not causes:
-        return Failure(f"{name}: {_without_sqlstate(first_line(text))}", exit_code, transient)
+        return Failure(f"{name}: {_without_sqlstate(first_line(text))}", cause)
     parts = [_without_sqlstate(part) for part in (*sentences[-1:], *causes[-1:])]
-    return Failure(": ".join(dict.fromkeys(part.rstrip(" .") for part in parts)), exit_code, transient)
+    return Failure(": ".join(dict.fromkeys(part.rstrip(" .") for part in parts)), cause)
 
 
 def _without_sqlstate(text: str) -> str:

@@ -5,6 +5,7 @@ A checkpoint is a folder. Spark writes ``metadata``, ``offsets/N``, ``commits/N`
 
     wheel.json            the identity: geometry, shards, clock, transaction id              written once, at the first start
     wheel-settings.json   settings that change rows, with the first batch they apply to      replaced when they change
+    wheel-topics.json     the id of each Kafka topic that is read      see wheel_udf.job.source_topics
     wheel.lease           locked by the process that runs the checkpoint                     freed by the kernel at its end
     wheel-exported.json   the content has left                                               see wheel_udf.platform.move_marks
     wheel-import.json     the content comes from another checkpoint                          likewise

@@ -1,4 +1,4 @@
-"""Questions to a Kafka cluster: which topics exist, how large a record may be, new topics.
+"""Questions to a Kafka cluster: which topics exist, which offsets they have, how large a record may be, new topics.
 
 With a missing topic or a broker that cannot be reached, Spark's connector fails after minutes, or fails a batch again and again. The functions
 here ask first, through the admin client of the same ``kafka-clients`` jar that the connector uses, in the driver's JVM::
@@ -57,6 +57,19 @@ class TopicInfo:
     compacted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class TopicOffsets:
+    """The records that a topic holds now.
+
+    Attributes:
+        topic_id: The id that Kafka gave to the topic when it was created; a topic that is created again gets another one.
+        ranges: By partition: the earliest offset, and the one behind the latest.
+    """
+
+    topic_id: str
+    ranges: Mapping[int, tuple[int, int]]
+
+
 def describe(
     spark: SparkSession,
     options: Mapping[str, str],
@@ -94,6 +107,17 @@ def missing_topics(
 def topic_names(spark: SparkSession, options: Mapping[str, str], timeout_ms: int = TIMEOUT_MS) -> list[str]:
     """All topics of the cluster that this user may see, sorted, without Kafka's own; raises as :func:`describe`."""
     return sorted(_Question(spark, options, timeout_ms).names())
+
+
+def offsets(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    topics: Collection[str],
+    *,
+    timeout_ms: int = TIMEOUT_MS,
+) -> dict[str, TopicOffsets]:
+    """The offsets of each topic that exists, by name; arguments and errors as those of :func:`describe`."""
+    return _Question(spark, options, timeout_ms).offsets(sorted(set(topics)))
 
 
 def create(
@@ -146,16 +170,7 @@ class _Question:
         self._client = self._cached()
 
     def describe(self, topics: list[str]) -> dict[str, TopicInfo]:
-        settings = self._kafka("clients.admin.DescribeTopicsOptions")()
-        settings.includeAuthorizedOperations(True)  # noqa: FBT003  # a Java method
-        futures = self._client.describeTopics(self._list(topics), settings).topicNameValues()
-        found: dict[str, Any] = {}
-        for topic in topics:
-            try:
-                found[topic] = self._answer(futures.get(topic))
-            except Py4JJavaError as fault:
-                if _class_of(fault) not in _ABSENT:
-                    raise self._unreachable(fault) from None
+        found = self._found(topics)
         configs = self._configs(list(found))
         return {
             topic: TopicInfo(
@@ -166,6 +181,53 @@ class _Question:
             )
             for topic, description in found.items()
         }
+
+    def _found(self, topics: list[str]) -> dict[str, Any]:
+        """Kafka's descriptions of the topics that exist."""
+        settings = self._kafka("clients.admin.DescribeTopicsOptions")()
+        settings.includeAuthorizedOperations(True)  # noqa: FBT003  # a Java method
+        futures = self._client.describeTopics(self._list(topics), settings).topicNameValues()
+        found: dict[str, Any] = {}
+        for topic in topics:
+            try:
+                found[topic] = self._answer(futures.get(topic))
+            except Py4JJavaError as fault:
+                if _class_of(fault) not in _ABSENT:
+                    raise self._unreachable(fault) from None
+        return found
+
+    def offsets(self, topics: list[str]) -> dict[str, TopicOffsets]:
+        found = self._found(topics)
+        numbers = {
+            topic: [each.partition() for each in description.partitions()]
+            for topic, description in found.items()
+        }
+        first, last = self._ends(numbers, "earliest"), self._ends(numbers, "latest")
+        return {
+            topic: TopicOffsets(
+                description.topicId().toString(),
+                {number: (first[topic, number], last[topic, number]) for number in numbers[topic]},
+            )
+            for topic, description in found.items()
+        }
+
+    def _ends(self, numbers: Mapping[str, list[int]], end: str) -> dict[tuple[str, int], int]:
+        spec = getattr(self._kafka("clients.admin.OffsetSpec"), end)()
+        partition_of = self._kafka("common.TopicPartition")
+        asked = self._java("java.util.HashMap")()
+        places = {
+            (topic, number): partition_of(topic, number) for topic in numbers for number in numbers[topic]
+        }
+        for partition in places.values():
+            asked.put(partition, spec)
+        result = self._client.listOffsets(asked)
+        try:
+            return {
+                place: self._answer(result.partitionResult(partition)).offset()
+                for place, partition in places.items()
+            }
+        except Py4JJavaError as fault:
+            raise self._unreachable(fault) from None
 
     def _configs(self, topics: list[str]) -> dict[str, Any]:
         """The configurations of topics, as far as this user may read them."""

@@ -54,6 +54,13 @@ def planned_offsets(path: str) -> list[Any] | None:
     return _of_newest(path, "offsets")
 
 
+def offsets_of_batch(path: str, batch_id: int) -> list[Any] | None:
+    """Where the sources stand after a planned batch, as JSON values; None if it is not on record."""
+    files = open_folder(path)
+    content = files.read(f"offsets/{batch_id}")
+    return None if content is None else list(map(_value, parsed_offsets(files, batch_id, content).values()))
+
+
 def planned_watermark_ms(path: str) -> int | None:
     """The watermark of the newest planned batch (UTC epoch ms); None before the first one, or before any event time."""
     files = open_folder(path)

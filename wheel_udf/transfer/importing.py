@@ -55,6 +55,7 @@ def import_direct(  # noqa: PLR0913  # what a checkpoint is begun with
     shards: int = 4,
     leveled: bool = False,
     name: str = "wheel",
+    positions: Sequence[Any] | None = None,
     on_step: Step = no_steps,
 ) -> Manifest:
     """Begins a checkpoint of the direct mode.
@@ -68,6 +69,7 @@ def import_direct(  # noqa: PLR0913  # what a checkpoint is begun with
         shards: Number of shards.
         leveled: Whether the contract has delay levels.
         name: As for :func:`~wheel_udf.delivery.query.deliver`.
+        positions: Where each source goes on, as in the manifest; None: where the old job stopped.
         on_step: Called when a step begins.
 
     Returns:
@@ -79,7 +81,7 @@ def import_direct(  # noqa: PLR0913  # what a checkpoint is begun with
         CheckpointError: The checkpoint is damaged or foreign.
         GeometryChangedError: An unfinished import was begun with other settings.
     """
-    manifest = read_manifest(folder)
+    manifest = read_manifest(folder, positions)
     require_kind(manifest, folder, purgatory=False)
     identity: dict[str, Any] = {
         "wheel_fingerprint": fingerprint(wheel.fingerprint(), leveled=leveled),
@@ -108,7 +110,7 @@ def import_direct(  # noqa: PLR0913  # what a checkpoint is begun with
     return manifest
 
 
-def import_watch(
+def import_watch(  # noqa: PLR0913  # likewise
     spark: SparkSession,
     folder: str,
     *,
@@ -117,10 +119,11 @@ def import_watch(
     clock: Clock,
     shards: int = 4,
     name: str = "wheel",
+    positions: Sequence[Any] | None = None,
     on_step: Step = no_steps,
 ) -> Manifest:
     """Begins a checkpoint of a purgatory; arguments, result and errors are those of :func:`import_direct`."""
-    manifest = read_manifest(folder)
+    manifest = read_manifest(folder, positions)
     require_kind(manifest, folder, purgatory=True)
     identity: dict[str, Any] = {
         "wheel_fingerprint": watch_fingerprint(wheel.fingerprint()),

@@ -18,6 +18,7 @@ A far entry from the direct mode, where it was known as long as it was pending, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -53,6 +54,7 @@ def import_tiered(
     *,
     checkpoint: str,
     name: str = "wheel",
+    positions: Sequence[Any] | None = None,
     on_step: Step = no_steps,
 ) -> Manifest:
     """Begins a checkpoint and a store of the tiered mode.
@@ -63,6 +65,7 @@ def import_tiered(
         what: Layout, store, clock and shards, as for :func:`~wheel_udf.tiered.start.start_tiered`; the store must be new.
         checkpoint: A new folder, or that of an unfinished import of the same export.
         name: As for ``start_tiered``.
+        positions: As for :func:`~wheel_udf.transfer.importing.import_direct`.
         on_step: Called when a step begins.
 
     Returns:
@@ -72,7 +75,7 @@ def import_tiered(
         TransferError, LeaseError, CheckpointError, GeometryChangedError: As :func:`~wheel_udf.transfer.importing.import_direct`.
         StoreError: The store belongs to another job, or cannot be used.
     """
-    manifest = read_manifest(folder)
+    manifest = read_manifest(folder, positions)
     require_kind(manifest, folder, purgatory=False)
     parts = [f"{checkpoint}/{part}" for part in TIERED_PARTS]
     store_lease(what.store).require_free()

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
 from wheel_udf import __version__
@@ -115,8 +115,8 @@ def _are_counts(*values: object) -> bool:
     return all(isinstance(value, int) and not isinstance(value, bool) for value in values)
 
 
-def read_manifest(folder: str) -> Manifest:
-    """The manifest of an export.
+def read_manifest(folder: str, positions: Sequence[Any] | None = None) -> Manifest:
+    """The manifest of an export, with other positions of the sources if there are any.
 
     Raises:
         TransferError: There is none, or it is damaged or of another format.
@@ -126,4 +126,4 @@ def read_manifest(folder: str) -> Manifest:
         raise TransferError(
             "there is no complete export here", field=f"{folder}/{MANIFEST_FILE}", hint="run the export again"
         )
-    return manifest
+    return manifest if positions is None else replace(manifest, positions=positions)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
+from tests.command_line import Said, say
 from tests.kafka.client import KafkaWorld
 from tests.spark.streams import account
 from wheel_udf.clock import EventClock
@@ -20,8 +25,10 @@ from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import compose
 from wheel_udf.job.loader import check
 from wheel_udf.job.models import SourceConfig
+from wheel_udf.job.source_topics import NOTED
 from wheel_udf.job.sources import LevelTopic, read_commands
 from wheel_udf.platform import kafka_admin
+from wheel_udf.platform.failures import LOST_HINT, Cause, explain
 from wheel_udf.stream.outputs import fired, rejects, status
 from wheel_udf.stream.schedule_operator import schedule
 from wheel_udf.wheel.delay_levels import FixedLevels
@@ -246,6 +253,141 @@ def test_missing_topics_are_named_before_anything_starts(spark: SparkSession, ka
     with pytest.raises(ConfigError, match=r"there is nothing to read: source\.topics = 'nope-1, nope-2'"):
         read_commands(spark, source(kafka, "nope-2", topic, "nope-1"))
     kafka_admin.close_all()
+
+
+@dataclass
+class Job:
+    """A job from a topic into files, and the command line for it."""
+
+    kafka: KafkaWorld
+    folder: Path
+    topic: str
+    config: dict[str, Any]
+
+    def send(self, *ids: str) -> None:
+        """Sends commands that are due 10 s after T0."""
+        self.kafka.produce(self.topic, [(None, name.encode(), said(name)) for name in ids])
+
+    def say(self, verb: str, *more: str) -> Said:
+        file = self.folder / "job.yml"
+        file.write_text(json.dumps(self.config))
+        return say(file, verb, *more)
+
+    def fired(self, spark: SparkSession) -> list[str]:
+        return sorted(row.schedule_id for row in spark.read.parquet(str(self.folder / "out")).collect())
+
+
+@pytest.fixture
+def job(kafka: KafkaWorld, tmp_path: Path, spark: SparkSession) -> Iterator[Job]:
+    topic = kafka.topic()
+    config = {
+        "wheel": {"shards": 1},
+        "clock": {"kind": "event", "max_ahead": "none"},
+        "source": source(kafka, topic).model_dump(exclude_defaults=True),
+        "contract": {"preset": "native", "memory": "0 seconds"},
+        "destinations": {"out": {"sink": "parquet", "path": str(tmp_path)}},
+        "rejects": {"sink": "parquet", "path": str(tmp_path / "rejects")},
+        "checkpoint": str(tmp_path / "checkpoint"),
+        "trigger": "available-now",
+    }
+    yield Job(kafka, tmp_path, topic, config)
+    kafka_admin.close_all()
+
+
+SKIP_LOST = ("--set", "source.options.failOnDataLoss=false")
+UNTIL = ("--until", "2024-01-01T00:01:00Z")
+
+
+def test_a_topic_that_is_created_again_under_a_job_ends_it_at_once_with_both_ids(job: Job) -> None:
+    job.send("a", "b", "c")
+    job.config |= {"trigger": "1 second", "restarts": {"most": 3, "wait": "1 second"}}
+    ends: list[Said] = []
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(lambda: ends.append(job.say("run")))
+        while not running.done() and not (job.folder / "checkpoint" / NOTED).exists():
+            wait([running], timeout=0.1)
+        job.kafka.create_again(job.topic)
+        job.send("d")
+    [(code, out, err)] = ends
+    assert code == 2, err
+    assert "it starts again" not in out
+    assert re.fullmatch(
+        rf"error: topic {job.topic} was deleted and created again \(id \S{{22}}, now \S{{22}}\): partition 0 was read up to "
+        rf"offset 3, and now (holds offsets 0 to 0|is empty): hint: {re.escape(LOST_HINT)}\n",
+        err,
+    ), err
+
+
+def test_a_topic_that_is_longer_when_it_is_created_again_is_not_taken_for_the_old_one(
+    spark: SparkSession, job: Job
+) -> None:
+    job.send("a", "b", "c")
+    assert job.say("run").code == 0
+    job.kafka.create_again(job.topic)
+    job.send("d", "e", "f", "g")
+    code, _, err = job.say("run")
+    assert code == 2, err
+    assert "created again (id " in err
+    assert "read up to offset 3, and now holds offsets 0 to 3" in err
+
+    # On in place: what the new topic holds before that offset is lost, and counted.
+    assert job.say("export", "--to", str(job.folder / "export"), "--keep").code == 0
+    code, out, err = job.say("run", *SKIP_LOST)
+    assert code == 0, err
+    assert "warning: source.options.failOnDataLoss: false: " in out
+    assert "and now holds offsets 0 to 3: 3 offsets are lost" in out
+    assert "warning     3 offsets of the source are lost: failOnDataLoss is false" in out
+    code, out, err = job.say("run", *UNTIL)  # the new id is noted
+    assert (code, "lost" in out) == (0, False), err
+    assert job.fired(spark) == ["a", "b", "c", "g"]
+
+    # Or moved, and the topic read from its beginning.
+    job.config["checkpoint"] = str(job.folder / "moved")
+    job.config["destinations"]["out"]["path"] = str(job.folder / "moved-out")
+    move = ("import", "--from", str(job.folder / "export"), "--anew")
+    assert "a topic cannot be read anew: --anew = 'other'" in job.say(*move, "other").err
+    code, out, err = job.say(*move, job.topic)
+    assert code == 0, err
+    assert f"goes on at {{'{job.topic}': {{'0': 0}}}}" in out
+    code, _, err = job.say("run", *UNTIL)
+    assert code == 0, err
+    rows = spark.read.parquet(str(job.folder / "moved-out" / "out")).collect()
+    assert sorted(row.schedule_id for row in rows) == ["a", "b", "c", "d", "e", "f", "g"]
+
+
+def test_records_that_retention_deletes_unread_are_named_and_counted(spark: SparkSession, job: Job) -> None:
+    job.send("a", "b", "c")
+    assert job.say("run").code == 0
+    job.send("d", "e", "f", "g")
+    job.kafka.delete_records(job.topic, 5)
+    code, _, err = job.say("run")
+    assert code == 2, err
+    assert err.startswith(
+        f"error: offsets 3 to 4 of {job.topic}/0 were deleted before they were read: hint: "
+    )
+    code, out, err = job.say("run", *SKIP_LOST, *UNTIL)
+    assert code == 0, err
+    assert (
+        f"warning: offsets 3 to 4 of {job.topic}/0 were deleted before they were read: 2 offsets are lost"
+        in out
+    )
+    assert job.fired(spark) == ["a", "b", "c", "f", "g"]
+
+
+def test_a_batch_whose_records_are_gone_is_told_by_sparks_own_reason_where_no_job_looks(
+    kafka: KafkaWorld, run_wheel: Run
+) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, [(None, b"x", said(name)) for name in "abc"])
+    run_wheel(topic)
+    kafka.produce(topic, [(None, b"x", said(name)) for name in "defg"])
+    kafka.delete_records(topic, 5)
+    with pytest.raises(StreamingQueryException) as caught:
+        run_wheel(topic)
+    failure = explain(caught.value)
+    assert failure.cause is Cause.SOURCE_LOST
+    reason = f"Could not read records in offset [3, 7) for topic partition {topic}-0"
+    assert failure.sentence.startswith(f"records of a topic are gone that were not read ({reason}")
 
 
 def test_a_cluster_that_is_not_there_is_told_in_seconds(spark: SparkSession) -> None:

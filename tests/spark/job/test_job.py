@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from tests.command_line import say
+from wheel_udf.job.cli import main
 
 START = "2013-01-01T00:00:00Z"
 # Event times move the event clock from 00:00:00 to 00:00:30. `far` stays pending unless the clock is run on beyond it.
@@ -176,6 +179,33 @@ def test_a_job_killed_while_its_first_batch_was_planned_starts_again(job: Job) -
         shutil.rmtree(folder)
     assert job("run", "--until", "2013-01-01T02:00") == 0, job.err
     assert job.fired() == [SOON, HOUR]
+
+
+class AnotherDriver(io.StringIO):
+    """Output of a job, during whose first batch another driver writes an entry to a log of the checkpoint."""
+
+    def __init__(self, entry: Path) -> None:
+        super().__init__()
+        self.entry = entry
+
+    def write(self, text: str) -> int:
+        if text.startswith("batch     0"):
+            shutil.copy(self.entry.parent.parent / "offsets" / "0", self.entry)
+        return super().write(text)
+
+
+@pytest.mark.parametrize("entry", ["offsets/1", "commits/0"])
+def test_a_second_driver_on_the_checkpoint_ends_the_job_which_does_not_try_again(
+    job: Job, entry: str
+) -> None:
+    job.configure(restarts={"most": 3, "wait": "1 second"}, trigger="0 seconds")
+    job.send(COMMANDS)
+    out, err = AnotherDriver(job.folder / "state" / entry), io.StringIO()
+    assert main(["run", "--config", str(job.folder / "job.yml")], out=out, err=err) == 2
+    assert "it starts again" not in out.getvalue()
+    assert re.match(
+        rf"error: another driver writes this checkpoint: (file:)?{job.folder}/state; rule: ", err.getvalue()
+    )
 
 
 def test_an_empty_source_is_a_run_without_commands(job: Job) -> None:

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from tests.unit.delivery.test_report import report
 from wheel_udf.clock import EventClock, ProcessingClock, SimulatedClock
-from wheel_udf.common.errors import CheckpointError, ConfigError
+from wheel_udf.common.errors import CheckpointError, ConfigError, SourceLostError
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.file_sink import FileSink
 from wheel_udf.delivery.kafka_sink import KafkaSink
@@ -91,6 +91,25 @@ def test_a_query_that_ends_by_itself_is_not_stopped() -> None:
     query = Query([nothing, end])
     supervise(query, Supervisor(lambda _line: None, None))
     assert (query.played, query.stopped_at) == (2, None)
+
+
+def test_the_source_is_looked_at_every_5_s_and_a_loss_stops_the_query() -> None:
+    query, looks = Query([nothing] * 1_000), []
+
+    def look() -> None:
+        looks.append(query.played)
+        if len(looks) == 3:
+            raise SourceLostError("topic t was deleted and created again")
+
+    with pytest.raises(SourceLostError):
+        supervise(query, Supervisor(lambda _line: None, None), None, look)
+    assert (looks, query.stopped_at) == ([25, 50, 75], 75)
+
+
+def test_the_source_of_a_query_that_has_ended_is_looked_at_once_more() -> None:
+    query, looks = Query([nothing, end]), []
+    supervise(query, Supervisor(lambda _line: None, None), None, lambda: looks.append(query.played))
+    assert looks == [2]
 
 
 def test_until_stops_the_query_once_the_batch_that_reached_it_is_committed() -> None:

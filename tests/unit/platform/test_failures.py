@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
 from wheel_udf.common import errors
-from wheel_udf.platform.failures import explain
+from wheel_udf.platform.failures import LOST_HINT, Cause, explain
 
 WRAPPED = """[STREAM_FAILED] Query [id = 2501f753, runId = a0ce9c36] terminated with exception: \
 [FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in foreach batch sink. \
@@ -172,18 +173,72 @@ def test_a_spark_error_without_a_class_is_its_first_line() -> None:
             "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed",
             "Kafka refuses the login (Authentication failed): hint: check the kafka.sasl and kafka.ssl options",
         ),
-        (
-            "[KAFKA_DATA_LOSS.START_OFFSET_RESET] Some data may have been lost. SQLSTATE: 22000\n",
-            (
-                "records of the source were deleted before they were read (Some data may have been lost): hint: "
-                "source.options.failOnDataLoss: false reads the rest; the deleted commands are lost"
-            ),
-        ),
     ],
 )
 def test_what_kafka_says_is_told_with_what_to_do(text: str, sentence: str) -> None:
     failure = explain(StreamingQueryException(text))
     assert (failure.sentence, failure.exit_code) == (sentence, 1)
+
+
+DATA_LOSS = (
+    "Some data may have been lost because they are not available in Kafka any more;\neither the data was aged out by Kafka or the topic "
+    "may have been deleted before all the data in the\ntopic was processed.\nIf you don't want your streaming query to fail on such "
+    "cases, set the source option failOnDataLoss to false.\nReason: {}"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: "
+            + DATA_LOSS.format(
+                "Partition t-0 offset was changed from 6 to 2.\nThis could be either 1) ... SQLSTATE: XXKST"
+            ),
+            " (Partition t-0 offset was changed from 6 to 2)",
+        ),
+        (
+            WRAPPED.format(
+                inner="py4j.protocol.Py4JJavaError: An error\n: org.apache.spark.SparkException: Job aborted\nCaused by: "
+                "org.apache.spark.sql.kafka010.KafkaIllegalStateException: "
+                + DATA_LOSS.format(
+                    "Could not read records in offset [6, 12) for topic partition t-0\nwith consumer group g.\n\tat X"
+                )
+            ),
+            " (Could not read records in offset [6, 12) for topic partition t-0)",
+        ),
+        ("[KAFKA_DATA_LOSS.X] of another Spark\n", ""),
+    ],
+    ids=["of-the-plan", "of-a-task", "of-another-spark"],
+)
+def test_records_that_kafka_has_no_more_are_a_cause_of_their_own_with_topic_and_offsets(
+    text: str, reason: str
+) -> None:
+    failure = explain(StreamingQueryException(text))
+    assert failure.cause is Cause.SOURCE_LOST
+    assert failure.sentence == f"records of a topic are gone that were not read{reason}: hint: {LOST_HINT}"
+    assert (failure.exit_code, failure.transient) == (2, False)
+
+
+def test_a_second_driver_on_a_checkpoint_is_named_with_the_path() -> None:
+    failure = explain(
+        StreamingQueryException(
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. "
+            "Multiple streaming jobs detected for 7.\n SQLSTATE: 40000\n=== Streaming Query ===\nLogical Plan:\n"
+            "~WriteToMicroBatchDataSourceV1 ForeachBatchSink, 6011, [queryName=job, checkpointLocation=s3a://bucket/job], Append"
+        )
+    )
+    assert failure.cause is Cause.ANOTHER_DRIVER
+    assert failure.sentence == (
+        "another driver writes this checkpoint: s3a://bucket/job; rule: one driver at a time; on HDFS and object stores no lease keeps a "
+        "second one out; hint: find the other driver, and start this job again only after it has ended"
+    )
+    assert (failure.exit_code, failure.transient) == (2, False)
+
+
+def test_the_guide_has_the_table_of_causes() -> None:
+    rows = [f"| {cause.text} | {cause.exit_code} | {'yes' if cause.retried else 'no'} |" for cause in Cause]
+    assert "\n".join(rows) in (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
 
 
 def test_an_error_of_sql_after_a_verb_is_logged_and_not_a_type_error_of_the_logger() -> None:
