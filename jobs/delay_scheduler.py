@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if (ROOT / "wheel_udf").is_dir():
     sys.path.insert(0, str(ROOT))
 
-from wheel_udf.job import main  # noqa: E402  # found only now
+from wheel_udf.job.cli import main  # noqa: E402  # found only now
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -43,15 +43,17 @@ from wheel_udf import (
     build_session,
     deliver,
     fired,
-    job,
     rejects,
     schedule,
     status,
     stop_session,
 )
+from wheel_udf.job import loader
+from wheel_udf.job.cli import main
 from wheel_udf.job.ui import subject_of
-from wheel_udf.metrics import read_batches
-from wheel_udf.page import Access, PageServer
+from wheel_udf.metrics.batch_log import read_batches
+from wheel_udf.page.guard import Access
+from wheel_udf.page.server import PageServer
 
 folder = Path(tempfile.mkdtemp())
 
@@ -310,7 +312,7 @@ trigger: available-now
 checkpoint: {folder}/job/checkpoint
 """)
 lines = io.StringIO()
-print("exit code", job.main(["run", "--config", str(config)], out=lines))
+print("exit code", main(["run", "--config", str(config)], out=lines))
 
 # %% [markdown]
 # ### Metrics
@@ -356,7 +358,7 @@ print("the longest one:", phases.idxmax())
 # page is served for a moment, to list what is on it:
 
 # %%
-subject = subject_of(spark, job.loader.load(config))
+subject = subject_of(spark, loader.load(config))
 with PageServer(subject, Access(port=0)) as server:
     browser = HTTPConnection(urlsplit(server.url).netloc)
     browser.request("GET", "/")

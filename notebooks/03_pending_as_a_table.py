@@ -42,9 +42,13 @@ from wheel_udf import (
     schedule,
     stop_session,
 )
-from wheel_udf.pending import PendingWork, acts, forecast, history_of, pending, stored
-from wheel_udf.store import SlotStore, StoreLayout
-from wheel_udf.tiered import Outlet, TieredWheel, start_tiered
+from wheel_udf.pending import acts
+from wheel_udf.pending.entries import PendingWork, forecast, pending, stored
+from wheel_udf.pending.history import history_of
+from wheel_udf.store.layout import StoreLayout
+from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.tiered.settings import TieredWheel
+from wheel_udf.tiered.start import Outlet, start_tiered
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SETTINGS = {"spark.sql.shuffle.partitions": 1, "spark.log.level": "ERROR"}

@@ -28,7 +28,8 @@ import plots
 import pyarrow as pa
 
 from wheel_udf import Wheel
-from wheel_udf.replay import Plan, replay
+from wheel_udf.replay.plans import Plan
+from wheel_udf.replay.run import replay
 
 # %% [markdown]
 # ## The commands

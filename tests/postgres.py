@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from wheel_udf.testing import kill_after_us
+from wheel_udf.testing.broker import kill_after_us
 
 PASSWORD = "pg-s3cr3t"
 """Of the user ``wheel``."""

@@ -1,108 +1,50 @@
 """A delay scheduler on Spark: entries wait in a hierarchical timing wheel and are released when they are due.
 
-The public names are loaded on first use (PEP 562): ``import wheel_udf`` costs nothing, and an executor that imports
-``wheel_udf.wheel`` loads numpy, pandas and pyarrow, but not pyspark. The rooms, from the ground up, are listed in CONTRIBUTING.md.
+``__init__.pyi`` lists the public names with the modules that define them. They are loaded on first use (PEP 562): ``import wheel_udf``
+costs nothing, and an executor that imports ``wheel_udf.wheel`` loads numpy, pandas and pyarrow, but not pyspark. The rooms, from the ground
+up, are listed in CONTRIBUTING.md; code inside the package imports the module that defines a name.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ast
+from functools import cache
+from importlib import import_module
+from pkgutil import get_data
 
-from wheel_udf.common.exports import exports
+from wheel_udf.common.errors import missing_spark
 
 __version__ = "0.3.0"
 
-if TYPE_CHECKING:
-    from wheel_udf.clock import (
-        EventClock as EventClock,
-        ProcessingClock as ProcessingClock,
-        SimulatedClock as SimulatedClock,
-    )
-    from wheel_udf.commands import (
-        Contract as Contract,
-    )
-    from wheel_udf.common import (
-        CheckpointError as CheckpointError,
-        ConfigError as ConfigError,
-        ConfigErrors as ConfigErrors,
-        ContractError as ContractError,
-        GeometryChangedError as GeometryChangedError,
-        GeometryError as GeometryError,
-        LeaseError as LeaseError,
-        SessionError as SessionError,
-        SinkError as SinkError,
-        StateTooLargeError as StateTooLargeError,
-        WheelError as WheelError,
-    )
-    from wheel_udf.delivery import (
-        BatchReport as BatchReport,
-        DeltaSink as DeltaSink,
-        Destinations as Destinations,
-        FileSink as FileSink,
-        HttpSink as HttpSink,
-        JdbcSink as JdbcSink,
-        KafkaSink as KafkaSink,
-        deliver as deliver,
-    )
-    from wheel_udf.pending import (
-        PendingWork as PendingWork,
-    )
-    from wheel_udf.platform import (
-        build_session as build_session,
-        stop_session as stop_session,
-    )
-    from wheel_udf.stream import (
-        Punctual as Punctual,
-        fired as fired,
-        observed as observed,
-        outcomes as outcomes,
-        rejects as rejects,
-        schedule as schedule,
-        status as status,
-        watch as watch,
-    )
-    from wheel_udf.tiered import (
-        schedule_tiered as schedule_tiered,
-    )
-    from wheel_udf.wheel import (
-        BinaryLevels as BinaryLevels,
-        FixedLevels as FixedLevels,
-        TimingWheel as TimingWheel,
-        Wheel as Wheel,
-    )
-else:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "common": (
-                "CheckpointError",
-                "ConfigError",
-                "ConfigErrors",
-                "ContractError",
-                "GeometryChangedError",
-                "GeometryError",
-                "LeaseError",
-                "SessionError",
-                "SinkError",
-                "StateTooLargeError",
-                "WheelError",
-            ),
-            "wheel": ("BinaryLevels", "FixedLevels", "TimingWheel", "Wheel"),
-            "platform": ("build_session", "stop_session"),
-            "clock": ("EventClock", "ProcessingClock", "SimulatedClock"),
-            "commands": ("Contract",),
-            "pending": ("PendingWork",),
-            "tiered": ("schedule_tiered",),
-            "stream": ("Punctual", "fired", "observed", "outcomes", "rejects", "schedule", "status", "watch"),
-            "delivery": (
-                "BatchReport",
-                "DeltaSink",
-                "Destinations",
-                "FileSink",
-                "HttpSink",
-                "JdbcSink",
-                "KafkaSink",
-                "deliver",
-            ),
-        },
-    )
+
+@cache
+def _homes() -> dict[str, str]:
+    """The module of each public name."""
+    listed = ast.parse(get_data(__name__, "__init__.pyi") or b"").body
+    found = [node for node in listed if isinstance(node, ast.ImportFrom) and node.module]
+    return {alias.name: node.module for node in found for alias in node.names if node.module}
+
+
+def __getattr__(name: str) -> object:
+    """A public name, from its module.
+
+    Raises:
+        AttributeError: It is not public.
+        SessionError: Its module needs pyspark or delta-spark, which are not installed.
+    """
+    if name == "__all__":
+        return __dir__()
+    if name not in _homes():
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    try:
+        value = getattr(import_module(_homes()[name]), name)
+    except ImportError as fault:
+        raise missing_spark(fault) or fault from None
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(_homes())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from wheel_udf.job import main
+from wheel_udf.job.cli import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 from jobs.demos import departures_data
-from wheel_udf.common import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
+from wheel_udf.common.outcomes import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from wheel_udf.testing import ledger
 
 TABLES = tuple(f"reminders_{airport}" for airport in departures_data.AIRPORTS)

@@ -42,7 +42,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from wheel_udf.common import ContractError, WheelError
+from wheel_udf.common.errors import ContractError, WheelError
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 LOCAL_ZONE = "America/New_York"

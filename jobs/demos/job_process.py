@@ -22,8 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from wheel_udf.common import SessionError
-from wheel_udf.testing import kill_after_us
+from wheel_udf.common.errors import SessionError
+from wheel_udf.testing.broker import kill_after_us
 
 _LAST_LINES = 12
 _LONGEST_STOP_S = 60.0

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from jobs.demos.kafka_account import Received
 from jobs.demos.kafka_plan import Command, Sent, headers_of, key_of, value_of
-from wheel_udf.common import SessionError
+from wheel_udf.common.errors import SessionError
 
 _TIMEOUT_S = 60.0
 _POLL_S = 0.1

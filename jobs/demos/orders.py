@@ -32,10 +32,14 @@ from pyspark.sql import SparkSession, functions as F
 
 from jobs.demos.kafka_traffic import now_ms
 from jobs.demos.workspace import at_least, clear_outputs, exclusive, outcome_of
-from wheel_udf.clock import elapsed_ms
-from wheel_udf.common import Progress, instant_text
-from wheel_udf.job import loader as config, run, session
-from wheel_udf.testing import LocalKafka, create_topics, delete_topics
+from wheel_udf.clock.wall import elapsed_ms
+from wheel_udf.common.instants import instant_text
+from wheel_udf.common.progress import Progress
+from wheel_udf.job import loader as config
+from wheel_udf.job.begin import run
+from wheel_udf.job.sessions import session
+from wheel_udf.testing.broker import LocalKafka
+from wheel_udf.testing.topics import create_topics, delete_topics
 
 FOLDER = Path("data/orders_demo")
 DAY_MS = 1_767_225_600_000  # 2026-01-01

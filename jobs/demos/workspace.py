@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from wheel_udf.common import LeaseError, SessionError, WheelError
+from wheel_udf.common.errors import LeaseError, SessionError, WheelError
 from wheel_udf.platform import jars, java
 
 MARKER = ".demo"

@@ -42,7 +42,8 @@ import numpy as np
 from tests.bench import report
 from tests.bench.kafka_traffic import Arrivals, Flow, Inflow, Outflow
 from tests.bench.report import Line, Target
-from wheel_udf.testing import LocalKafka, create_topics
+from wheel_udf.testing.broker import LocalKafka
+from wheel_udf.testing.topics import create_topics
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 90

@@ -41,7 +41,7 @@ from tests.bench import report
 from tests.bench.kafka_run import LEAD_MS, ROOT, Ground, Sizes
 from tests.bench.kafka_traffic import Arrivals, Flow, Inflow
 from tests.bench.report import Line, Target
-from wheel_udf.testing import LocalKafka
+from wheel_udf.testing.broker import LocalKafka
 
 DELAYS_MS = (5_000, 30_000)
 WAYS = ("wheel", "punctual")

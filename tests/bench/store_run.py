@@ -45,7 +45,7 @@ from tests.bench import report, store_traffic
 from tests.bench.measure import CpuMeter
 from tests.bench.report import Line, Target
 from tests.bench.workplace import workplace
-from wheel_udf.clock import wall_clock_ms
+from wheel_udf.clock.wall import wall_clock_ms
 from wheel_udf.commands.parse import Contract, parse_commands
 from wheel_udf.pending.acts import Picked, cancel
 from wheel_udf.pending.entries import PendingWork, count_pending, stored

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.bench.measure import WHOLE, cpu_seconds_over
-from wheel_udf.clock import ProcessingClock, wall_clock_ms
+from wheel_udf.clock.clocks import ProcessingClock
+from wheel_udf.clock.wall import wall_clock_ms
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import Destinations
 from wheel_udf.tiered.run import TieredRun

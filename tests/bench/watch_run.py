@@ -81,7 +81,7 @@ class Ground:
 
     def purgatory(self) -> float:
         """Seconds of a batch of ``watch()``."""
-        from wheel_udf.clock import EventClock
+        from wheel_udf.clock.clocks import EventClock
         from wheel_udf.stream.watch_operator import watch
         from wheel_udf.wheel.geometry import Wheel
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.faults.trap import Trap
-from wheel_udf.delivery import DeltaSink, KafkaSink
+from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import FIRED, Shape
+from wheel_udf.delivery.kafka_sink import KafkaSink
 from wheel_udf.pending import acts, acts_on_state
 from wheel_udf.platform.delta_transaction import Transaction
-from wheel_udf.store import SlotStore
+from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream import schedule_operator, watch_operator
 from wheel_udf.stream.watch_worker import WatchWorker
 from wheel_udf.stream.wheel_worker import WheelWorker
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from wheel_udf.delivery import BatchReport
-    from wheel_udf.wheel import Kept
+    from wheel_udf.delivery.report import BatchReport
+    from wheel_udf.wheel.shard_state import Kept
 
 _TRAP = Trap.of_environment()
 _PATIENCE_S = 60

@@ -13,7 +13,8 @@ from typing import Any
 from tests.faults.checker import texts_of
 from tests.faults.job_process import COLUMNS, add_json, rows_due
 from tests.kafka.client import KafkaWorld
-from wheel_udf.testing import create_topics, ledger
+from wheel_udf.testing import ledger
+from wheel_udf.testing.topics import create_topics
 
 OUT = "out"
 

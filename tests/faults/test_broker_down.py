@@ -14,7 +14,9 @@ import pytest
 from tests.faults.checker import texts_of
 from tests.faults.job_process import COLUMNS, JobProcess, add_json, rows_due
 from tests.kafka.client import KafkaWorld
-from wheel_udf.testing import LocalKafka, create_topics, ledger
+from wheel_udf.testing import ledger
+from wheel_udf.testing.broker import LocalKafka
+from wheel_udf.testing.topics import create_topics
 
 if TYPE_CHECKING:
     from pathlib import Path

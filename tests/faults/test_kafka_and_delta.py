@@ -11,7 +11,8 @@ from tests.faults.chain import Running
 from tests.faults.checker import ledger_faults
 from tests.faults.points import DIRECT, KAFKA, Chain, Kill
 from tests.kafka.client import KafkaWorld
-from wheel_udf.testing import LocalKafka, ledger
+from wheel_udf.testing import ledger
+from wheel_udf.testing.broker import LocalKafka
 
 if TYPE_CHECKING:
     from pathlib import Path

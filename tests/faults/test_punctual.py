@@ -13,8 +13,9 @@ import pytest
 from tests.faults.punctual_victim import HALF_SENT, NOT_READ, POINTS, ROWS, Order
 from tests.faults.trap import Trap, run_victim
 from tests.kafka.client import KafkaWorld
-from wheel_udf.common import parse_instant_ms
-from wheel_udf.testing import LocalKafka, create_topics
+from wheel_udf.common.instants import parse_instant_ms
+from wheel_udf.testing.broker import LocalKafka
+from wheel_udf.testing.topics import create_topics
 
 _PATIENCE_S = 500
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.job_process import JobProcess
 from tests.faults.punctual_world import PunctualWorld
-from wheel_udf.testing import LocalKafka
+from wheel_udf.testing.broker import LocalKafka
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from tests.faults.job_process import JobProcess
 from tests.faults.punctual_world import PunctualWorld
 from tests.faults.test_wall_clock import SETTINGS
 from tests.faults.wall_clock import WallClock
-from wheel_udf.testing import LocalKafka
+from wheel_udf.testing.broker import LocalKafka
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.faults.job_process import JobProcess
 from tests.faults.punctual_world import PunctualWorld
-from wheel_udf.testing import LocalKafka
+from wheel_udf.testing.broker import LocalKafka
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,14 +10,22 @@ from tests.faults.points import PURGATORY, TIERED
 from tests.settings import INTERPRETED, SMALL
 from tests.spark.streams import at_ms, read_files
 from tests.spark.watches import read_rows
-from wheel_udf.clock import EventClock
-from wheel_udf.delivery import DeltaSink, Destinations, KafkaSink, Sink, deliver
-from wheel_udf.pending import PendingWork
-from wheel_udf.store import SlotStore, StoreLayout
-from wheel_udf.stream import schedule, watch
-from wheel_udf.tiered import Outlet, TieredWheel, start_tiered
-from wheel_udf.transfer import export_job, import_direct, import_tiered, import_watch
-from wheel_udf.wheel import Wheel
+from wheel_udf.clock.clocks import EventClock
+from wheel_udf.delivery.delta_sink import DeltaSink
+from wheel_udf.delivery.destinations import Destinations, Sink
+from wheel_udf.delivery.kafka_sink import KafkaSink
+from wheel_udf.delivery.query import deliver
+from wheel_udf.pending.entries import PendingWork
+from wheel_udf.store.layout import StoreLayout
+from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.stream.schedule_operator import schedule
+from wheel_udf.stream.watch_operator import watch
+from wheel_udf.tiered.settings import TieredWheel
+from wheel_udf.tiered.start import Outlet, start_tiered
+from wheel_udf.transfer.exporting import export_job
+from wheel_udf.transfer.importing import import_direct, import_watch
+from wheel_udf.transfer.into_store import import_tiered
+from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from wheel_udf.delivery import BatchReport
+    from wheel_udf.delivery.report import BatchReport
 
 WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
 SHARDS = 3

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from wheel_udf.testing import create_topics
+from wheel_udf.testing.topics import create_topics
 
 # Long enough for a loaded machine; nobody waits for it unless something is wrong.
 PATIENCE_S = 60

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kafka.client import KafkaWorld
-from wheel_udf.testing import LocalKafka
+from wheel_udf.testing.broker import LocalKafka
 
 
 @pytest.fixture(scope="session")

@@ -19,9 +19,10 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.page import jobs
-from wheel_udf.clock import wall_clock_ms
+from wheel_udf.clock.wall import wall_clock_ms
 from wheel_udf.job.ui import subject_of
-from wheel_udf.page import Access, PageServer
+from wheel_udf.page.guard import Access
+from wheel_udf.page.server import PageServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

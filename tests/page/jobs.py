@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from tests.command_line import say
 from tests.spark.streams import add_files, at_ms, due
 from tests.spark.watches import add_rows, event, operation
-from wheel_udf.common import instant_text_ms
+from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.job import loader
 from wheel_udf.job.compose import compose
-from wheel_udf.job.models import JobConfig
-from wheel_udf.metrics import BatchLog
+from wheel_udf.job.models.scheduler import JobConfig
+from wheel_udf.metrics.batch_log import BatchLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ from selenium.webdriver.common.keys import Keys
 from tests.page.conftest import Browser, Serve
 from tests.page.jobs import HOSTILE, LONG, Made, direct
 from tests.spark.streams import due
-from wheel_udf.clock import wall_clock_ms
-from wheel_udf.metrics import read_batches
+from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.metrics.batch_log import read_batches
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.simulation.disk import ProcessFailed
-from wheel_udf.clock import ACTS, STORES, StoreProgress
+from wheel_udf.clock.board import ACTS, STORES, StoreProgress
 
 
 class Board:

@@ -21,11 +21,14 @@ from tests.simulation.core import Group, Result, amend_of
 from tests.simulation.disk import ProcessFailed
 from tests.simulation.oracle import AT_LEAST_ONCE, Row, shard_of
 from tests.simulation.spark_model import Plan, Query, Steps
-from wheel_udf.clock import ACTS, Tick, is_clock_offset, post_reports
-from wheel_udf.clock.reports import reports_of
+from wheel_udf.clock.board import ACTS
+from wheel_udf.clock.reports import post_reports, reports_of
 from wheel_udf.clock.shares import shares_of
+from wheel_udf.clock.source import is_clock_offset
+from wheel_udf.clock.tick import Tick
 from wheel_udf.delivery.report import BatchReport, report_of
-from wheel_udf.platform import has_batch, input_moved
+from wheel_udf.platform.spark_logs import input_moved
+from wheel_udf.platform.table_state import has_batch
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
 from wheel_udf.stream.status_row import ShardStatus
 from wheel_udf.stream.worker import ShardWorker

@@ -28,17 +28,15 @@ from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import clock_of, identity_of
 from wheel_udf.job.loader import check as checked_config
 from wheel_udf.job.replay import note_settings, with_row_settings
-from wheel_udf.platform import (
-    acts_of,
-    acts_taken,
-    check_checkpoint,
-    create_act,
-    last_committed,
-    open_checkpoint,
-)
+from wheel_udf.platform.act_files import acts_of, acts_taken, create_act
+from wheel_udf.platform.identity import check_checkpoint, open_checkpoint
+from wheel_udf.platform.spark_logs import last_committed
 from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.wheel_worker import WheelWorker
-from wheel_udf.wheel import ACT_SCHEMA, CANCEL, SCHEDULE, ShardState, acts_of_texts, table_to_text
+from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts
+from wheel_udf.wheel.arrow_text import table_to_text
+from wheel_udf.wheel.rows import CANCEL, SCHEDULE
+from wheel_udf.wheel.shard_state import ShardState
 
 CHECKPOINT = "data/checkpoint"
 DELAY_MS = 2

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 from unittest.mock import patch
 
 from tests.simulation.core import light
-from wheel_udf.common import LeaseError
+from wheel_udf.common.errors import LeaseError
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

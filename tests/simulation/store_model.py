@@ -20,8 +20,11 @@ from delta.exceptions import ConcurrentDeleteDeleteException, ConcurrentTransact
 
 from tests.simulation.disk import Crash
 from tests.simulation.frames import Rows
-from wheel_udf.platform import File, NewFiles
-from wheel_udf.store import CURSOR, SlotStore, StoreLayout
+from wheel_udf.platform.delta_files import File
+from wheel_udf.platform.delta_transaction import NewFiles
+from wheel_udf.store.head import CURSOR
+from wheel_udf.store.layout import StoreLayout
+from wheel_udf.store.slot_store import SlotStore
 
 if TYPE_CHECKING:
     from tests.simulation.tier_rows import StoredRow

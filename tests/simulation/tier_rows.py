@@ -15,9 +15,10 @@ from typing import Any
 from tests.simulation.core import input_row
 from tests.simulation.frames import Rows
 from tests.simulation.store_model import SimulatedStore
-from wheel_udf.store import INBOX, MARKS, NEAR, Contents, Head, Partition, StoreLayout, is_far
+from wheel_udf.store.head import Contents, Head, Partition
+from wheel_udf.store.layout import INBOX, MARKS, NEAR, StoreLayout, is_far
 from wheel_udf.tiered.hand_over import Moving
-from wheel_udf.wheel import (
+from wheel_udf.wheel.rows import (
     CANCEL,
     COMMAND,
     FAR,

@@ -24,8 +24,9 @@ from wheel_udf import (
     schedule,
     watch,
 )
-from wheel_udf.store import StoreLayout
-from wheel_udf.tiered import Outlet, TieredWheel, start_tiered
+from wheel_udf.store.layout import StoreLayout
+from wheel_udf.tiered.settings import TieredWheel
+from wheel_udf.tiered.start import Outlet, start_tiered
 
 _DDL = {
     "commands": "schedule_id string, op string, seq long, deliver_at timestamp, event_time timestamp, destination string, value binary",

@@ -238,7 +238,7 @@ def loaded_states(spark: SparkSession, _: str) -> None:
 
 
 def _fail(_: Any) -> str:
-    from wheel_udf.common import SinkError
+    from wheel_udf.common.errors import SinkError
 
     raise SinkError("the table is gone: /somewhere")
 

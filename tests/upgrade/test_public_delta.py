@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession, types as T
 
-from wheel_udf.common import SinkError, UnsupportedVersionError
-from wheel_udf.delivery import DeltaSink
+from wheel_udf.common.errors import SinkError, UnsupportedVersionError
+from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import FIRED_SCHEMA, fields
-from wheel_udf.platform import append_once, delta_log, delta_public
-from wheel_udf.platform.delta_transaction import Transaction
+from wheel_udf.platform import delta_log, delta_public
+from wheel_udf.platform.delta_transaction import Transaction, append_once
 from wheel_udf.platform.private_api import DELTA_APPEND, required
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore

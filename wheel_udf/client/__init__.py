@@ -17,21 +17,3 @@ learns of a mistake when it makes it, and not from the rejects.
 May import: common; pyspark in ``frames`` alone, confluent-kafka inside functions of ``deliveries`` alone. A program that speaks to Kafka needs no
 Spark. The room reads no clock.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from wheel_udf.common.exports import exports
-
-if TYPE_CHECKING:
-    from wheel_udf.client import frames as frames, kafka as kafka
-    from wheel_udf.client.deliveries import (
-        Deliveries as Deliveries,
-    )
-else:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {"deliveries": ("Deliveries",)},
-        modules=("frames", "kafka"),
-    )

@@ -18,18 +18,10 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from wheel_udf.common import (
-    DURATION_RULE,
-    FIRST_DUE,
-    FIRST_DUE_MS,
-    ID_RULE,
-    MAX_ID_BYTES,
-    NAME_RULE,
-    ConfigError,
-    ContractError,
-    is_destination_name,
-    parse_duration_ms,
-)
+from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS, ID_RULE, MAX_ID_BYTES
+from wheel_udf.common.durations import DURATION_RULE, parse_duration_ms
+from wheel_udf.common.errors import ConfigError, ContractError
+from wheel_udf.common.names import NAME_RULE, is_destination_name
 
 Duration = str | timedelta
 Instant = datetime | str

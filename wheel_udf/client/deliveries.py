@@ -35,7 +35,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from wheel_udf.common import FIRE_ID_HEADER, ConfigError, missing_package, remember_options
+from wheel_udf.common.command_facts import FIRE_ID_HEADER
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.extras import missing_package
+from wheel_udf.common.secrets import remember_options
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition

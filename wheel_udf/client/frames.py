@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.client import checks
 from wheel_udf.client.checks import Duration, Instant
-from wheel_udf.common import ContractError
+from wheel_udf.common.errors import ContractError
 
 Named = Column | str
 """A Column, or the name of one."""

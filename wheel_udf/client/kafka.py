@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from wheel_udf.client import checks
 from wheel_udf.client.checks import Duration, Instant
-from wheel_udf.common import COMMAND_HEADERS, FIRE_ID_HEADER, OUR_PREFIX, ContractError
+from wheel_udf.common.command_facts import COMMAND_HEADERS, FIRE_ID_HEADER, OUR_PREFIX
+from wheel_udf.common.errors import ContractError
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

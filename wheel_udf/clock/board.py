@@ -35,7 +35,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from wheel_udf.common import typed_record
+from wheel_udf.common.records import typed_record
 
 Record = TypeVar("Record")
 

@@ -21,7 +21,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from wheel_udf.common import ConfigError
+from wheel_udf.common.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)

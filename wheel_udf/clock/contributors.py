@@ -20,7 +20,7 @@ from wheel_udf.clock.board import ACTS, SENDERS, Sending, ShardBoard
 from wheel_udf.clock.pace import Offset, Reports
 from wheel_udf.clock.reports import query_of, sender_calls
 from wheel_udf.clock.shares import shares_of
-from wheel_udf.wheel import SenderNews
+from wheel_udf.wheel.sender_news import SenderNews
 
 Fields = Mapping[str, Any]
 

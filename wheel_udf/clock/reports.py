@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wheel_udf.clock.board import FRAMES, REPORTS, RUNS, Link, Sending, ShardBoard, ShardReport
-from wheel_udf.wheel import SenderNews
+from wheel_udf.wheel.sender_news import SenderNews
 
 
 def post_reports(

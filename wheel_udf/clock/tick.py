@@ -20,7 +20,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from wheel_udf.wheel import SenderNews
+from wheel_udf.wheel.sender_news import SenderNews
 
 VERSION: Final = 1
 """Version of the text of a tick."""

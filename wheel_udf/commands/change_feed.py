@@ -38,7 +38,7 @@ from typing import Final
 from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.commands.inputs import SOURCE_SEQ
-from wheel_udf.common import ContractError
+from wheel_udf.common.errors import ContractError
 
 COMMITTED_AT: Final = "_commit_timestamp"
 _KIND, _VERSION = "_change_type", "_commit_version"

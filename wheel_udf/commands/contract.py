@@ -9,16 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
-from wheel_udf.common import (
+from wheel_udf.common.errors import ConfigError, ConfigErrors
+from wheel_udf.common.names import (
     NAME_RULE,
     PATTERN_RULE,
     AllowList,
-    ConfigError,
-    ConfigErrors,
     is_destination_name,
     is_destination_pattern,
 )
-from wheel_udf.wheel import Levels
+from wheel_udf.wheel.delay_levels import Levels
 
 PRESETS: Final = ("native", "json", "scheduler")
 """Names of the presets of Kafka records."""

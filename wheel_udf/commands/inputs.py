@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, functions as F, types as T
 
-from wheel_udf.common import ContractError
+from wheel_udf.common.errors import ContractError
 
 SOURCE_SEQ: Final = "source_seq"
 SOURCE_DELIVER_AT: Final = "source_deliver_at"

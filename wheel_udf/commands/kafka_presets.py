@@ -58,7 +58,9 @@ from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import PRESETS
 from wheel_udf.commands.inputs import SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, SOURCE_SEQ
 from wheel_udf.commands.records import readable
-from wheel_udf.common import BLANKS, COMMAND_HEADERS, OUR_PREFIX, ConfigError
+from wheel_udf.common.command_facts import COMMAND_HEADERS, OUR_PREFIX
+from wheel_udf.common.durations import BLANKS
+from wheel_udf.common.errors import ConfigError
 
 _SCHEDULERS: Final = "scheduler-"
 _EPOCH, _TARGET, _TARGET_KEY = (f"{_SCHEDULERS}{name}" for name in ("epoch", "target-topic", "target-key"))

@@ -54,8 +54,9 @@ from wheel_udf.commands.rules import (
     is_ahead,
     shown,
 )
-from wheel_udf.common import BLANKS, MAX_ID_BYTES
-from wheel_udf.purgatory import BEAT, CANCEL, CANCEL_OPERATION, EVENT, SUM
+from wheel_udf.common.command_facts import MAX_ID_BYTES
+from wheel_udf.common.durations import BLANKS
+from wheel_udf.purgatory.state import BEAT, CANCEL, CANCEL_OPERATION, EVENT, SUM
 
 OPERATION = -1
 """``what`` of an operation; an event has one of the kinds beside :data:`wheel_udf.purgatory.state.EVENT`."""

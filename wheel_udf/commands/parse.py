@@ -88,8 +88,11 @@ from wheel_udf.commands.rules import (
     shown,
 )
 from wheel_udf.commands.tier_columns import delay_error_column, delay_level_column
-from wheel_udf.common import BLANKS, FIRST_DUE_MS, MAX_ID_BYTES, ContractError
-from wheel_udf.wheel import CANCEL, NO_LEVEL, SCHEDULE
+from wheel_udf.common.command_facts import FIRST_DUE_MS, MAX_ID_BYTES
+from wheel_udf.common.durations import BLANKS
+from wheel_udf.common.errors import ContractError
+from wheel_udf.wheel.delay_levels import NO_LEVEL
+from wheel_udf.wheel.rows import CANCEL, SCHEDULE
 
 _NAMES: Final = (
     *(

@@ -18,7 +18,7 @@ from typing import Final
 from pyspark.sql import Column, functions as F, types as T
 
 from wheel_udf.commands.generated_code import of_batch
-from wheel_udf.common import BLANKS
+from wheel_udf.common.durations import BLANKS
 
 HEADERS: Final = "array<struct<key:string,value:binary>>"
 """The type of headers, as in Kafka's connector."""

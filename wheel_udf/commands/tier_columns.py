@@ -21,17 +21,8 @@ from __future__ import annotations
 
 from pyspark.sql import Column, functions as F
 
-from wheel_udf.wheel import (
-    INT64_MAX,
-    INT64_MIN,
-    NO_LEVEL,
-    BinaryLevels,
-    Levels,
-    Wheel,
-    level_beyond,
-    refused_beyond_ms,
-    ticks_of,
-)
+from wheel_udf.wheel.delay_levels import NO_LEVEL, BinaryLevels, Levels, level_beyond, refused_beyond_ms
+from wheel_udf.wheel.geometry import INT64_MAX, INT64_MIN, Wheel, ticks_of
 
 # ---- levels of the wheel -----------------------------------------------------------------------------------
 

@@ -37,7 +37,8 @@ from typing import Final
 from pyspark import inheritable_thread_target
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from wheel_udf.common import SinkError, hide
+from wheel_udf.common.errors import SinkError
+from wheel_udf.common.secrets import hide
 from wheel_udf.delivery.destinations import (
     FIRED,
     OUTCOME,

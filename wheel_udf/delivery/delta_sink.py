@@ -21,15 +21,13 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession, types as T
 
-from wheel_udf.common import SinkError
+from wheel_udf.common.errors import SinkError
 from wheel_udf.delivery.destinations import FIRED, REJECT_SCHEMA, Shape, fields
-from wheel_udf.platform import (
-    append_once,
-    delta_log as tables,
-    has_batch,
-    log_checkpoint_properties,
-    place_of,
-)
+from wheel_udf.platform import delta_log as tables
+from wheel_udf.platform.delta_transaction import append_once
+from wheel_udf.platform.log_checkpoints import log_checkpoint_properties
+from wheel_udf.platform.places import place_of
+from wheel_udf.platform.table_state import has_batch
 
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
     # A commit per second makes 86,400 log files a day. A consumer may be offline for a week; the table stays readable.

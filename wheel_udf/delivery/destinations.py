@@ -15,19 +15,18 @@ from typing import Final, Literal, Protocol, Self, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
 
-from wheel_udf.common import (
-    FIRE_ID_HEADER,
+from wheel_udf.common.command_facts import FIRE_ID_HEADER
+from wheel_udf.common.errors import ConfigError, SinkError
+from wheel_udf.common.names import (
     PATTERN_RULE,
     AllowList,
-    ConfigError,
-    SinkError,
-    hide,
     is_destination_name,
     is_destination_pattern,
     shares_a_folder,
 )
-from wheel_udf.platform import Prepared
-from wheel_udf.stream import FrameFacts
+from wheel_udf.common.secrets import hide
+from wheel_udf.platform.cached_columns import Prepared
+from wheel_udf.stream.frame_facts import FrameFacts
 
 _HEADERS: Final = "headers array<struct<key: string, value: binary>>"
 FIRED_SCHEMA: Final = (

@@ -7,9 +7,10 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F, types as T
 
-from wheel_udf.common import ConfigError, SinkError
+from wheel_udf.common.errors import ConfigError, SinkError
 from wheel_udf.delivery.destinations import FIRED, Shape
-from wheel_udf.platform import delta_log as tables, place_of
+from wheel_udf.platform import delta_log as tables
+from wheel_udf.platform.places import place_of
 
 _FORMATS: Final = ("parquet", "json", "csv")
 

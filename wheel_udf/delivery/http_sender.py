@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from wheel_udf.common import SinkError
+from wheel_udf.common.errors import SinkError
 from wheel_udf.delivery.http_endpoint import Endpoint, Patience, Request
 
 if TYPE_CHECKING:

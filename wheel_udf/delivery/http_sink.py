@@ -33,15 +33,10 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from wheel_udf.clock import wall_clock_ms
-from wheel_udf.common import (
-    ConfigError,
-    ConfigErrors,
-    hide,
-    is_secret_name,
-    missing_package,
-    remember,
-)
+from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.common.errors import ConfigError, ConfigErrors
+from wheel_udf.common.extras import missing_package
+from wheel_udf.common.secrets import hide, is_secret_name, remember
 from wheel_udf.delivery.destinations import FIRED, LeftOut, Shape, fields
 from wheel_udf.delivery.http_endpoint import Patience
 from wheel_udf.delivery.http_sender import REPORT, Plan, is_header_name, send_partition

@@ -31,10 +31,11 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F, types as T
 
-from wheel_udf.common import ConfigError, ConfigErrors, SinkError, hide, remember_options
+from wheel_udf.common.errors import ConfigError, ConfigErrors, SinkError
+from wheel_udf.common.secrets import hide, remember_options
 from wheel_udf.delivery.destinations import FIRED, LeftOut, Shape, fields
 from wheel_udf.delivery.jdbc_tables import Move, Table, create_staging, quoted, table_of
-from wheel_udf.platform import Database, SqlFault
+from wheel_udf.platform.jdbc import Database, SqlFault
 
 _DRIVER: Final = "org.postgresql.Driver"
 _URL: Final = "jdbc:postgresql:"

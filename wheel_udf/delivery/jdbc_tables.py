@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from wheel_udf.delivery.destinations import Shape, fields
-from wheel_udf.platform import SqlFault
+from wheel_udf.platform.jdbc import SqlFault
 
 if TYPE_CHECKING:
-    from wheel_udf.platform import Database
+    from wheel_udf.platform.jdbc import Database
 
 MOST_SINGLE_ROWS: Final = 1_000
 """So many rows of a table are found one by one in a batch. If it refuses more, the rest of their neighbours are refused with them."""

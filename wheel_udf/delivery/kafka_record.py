@@ -39,9 +39,9 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.common import OUR_PREFIX
+from wheel_udf.common.command_facts import OUR_PREFIX
 from wheel_udf.delivery.destinations import FIRED, SOURCE, HeaderForm, Shape
-from wheel_udf.platform import Prepared
+from wheel_udf.platform.cached_columns import Prepared
 
 _BATCH_OVERHEAD: Final = 61
 _RECORD_OVERHEAD: Final = 21

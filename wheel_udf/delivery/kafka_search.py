@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession, functions as F
 
-from wheel_udf.common import parse_instant_ms
+from wheel_udf.common.instants import parse_instant_ms
 
 _ID = "wheel-id"
 

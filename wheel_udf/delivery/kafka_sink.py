@@ -36,14 +36,9 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from wheel_udf.common import (
-    KAFKA_SERVERS,
-    NAME_RULE,
-    ConfigError,
-    SinkError,
-    is_destination_name,
-    remember_options,
-)
+from wheel_udf.common.errors import ConfigError, SinkError
+from wheel_udf.common.names import KAFKA_SERVERS, NAME_RULE, is_destination_name
+from wheel_udf.common.secrets import remember_options
 from wheel_udf.delivery.destinations import FIRED, LeftOut, Shape
 from wheel_udf.delivery.kafka_record import (
     OWN_BYTES_OF_DELIVERY,
@@ -54,7 +49,8 @@ from wheel_udf.delivery.kafka_record import (
     size_bound,
 )
 from wheel_udf.delivery.kafka_topics import INTERNAL_TOPICS, Look, describe_and_make, look_at, topic_reason
-from wheel_udf.platform import TopicInfo, kafka_admin
+from wheel_udf.platform import kafka_admin
+from wheel_udf.platform.kafka_admin import TopicInfo
 
 _PRODUCER_DEFAULTS: Final = {
     "kafka.max.request.size": 1_048_576,

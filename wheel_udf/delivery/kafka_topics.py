@@ -14,8 +14,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.common import SinkError
-from wheel_udf.platform import TopicInfo, kafka_admin
+from wheel_udf.common.errors import SinkError
+from wheel_udf.platform import kafka_admin
+from wheel_udf.platform.kafka_admin import TopicInfo
 
 # Brokers accept no records for these topics from clients.
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})

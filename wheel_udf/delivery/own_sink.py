@@ -15,7 +15,8 @@ from functools import reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from wheel_udf.common import ConfigError, hide
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.secrets import hide
 
 if TYPE_CHECKING:
     from wheel_udf.delivery.destinations import Sink

@@ -23,7 +23,8 @@ from wheel_udf.delivery.kafka_sink import KafkaSink
 from wheel_udf.delivery.parcels import Parcel
 from wheel_udf.delivery.producers import Producers
 from wheel_udf.delivery.sender import Producer
-from wheel_udf.stream import FrameFacts, leaving_ahead
+from wheel_udf.stream.frame_facts import FrameFacts
+from wheel_udf.stream.outputs import leaving_ahead
 
 
 @dataclass

@@ -25,7 +25,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common import OUR_PREFIX, instant_text_ms
+from wheel_udf.common.command_facts import OUR_PREFIX
+from wheel_udf.common.instants import instant_text_ms
 
 FIRED_AT: Final = "wheel-fired-at"
 """The header with the instant of the sending, ISO 8601."""

@@ -23,7 +23,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from wheel_udf.common import ConfigError, missing_package
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.extras import missing_package
 
 if TYPE_CHECKING:  # a config is checked before Spark is loaded
     from wheel_udf.delivery.kafka_sink import KafkaSink

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wheel_udf.common import instant_text
+from wheel_udf.common.instants import instant_text
 from wheel_udf.delivery.report import BatchReport
 
 

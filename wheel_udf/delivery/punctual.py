@@ -29,8 +29,10 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from wheel_udf.clock import SENDERS, Sending, ShardBoard, elapsed_ms, wall_clock_ms
-from wheel_udf.common import ConfigError, SinkError, parse_duration_ms
+from wheel_udf.clock.board import SENDERS, Sending, ShardBoard
+from wheel_udf.clock.wall import elapsed_ms, wall_clock_ms
+from wheel_udf.common.durations import parse_duration_ms
+from wheel_udf.common.errors import ConfigError, SinkError
 from wheel_udf.delivery.destinations import Destinations, LeftOut
 from wheel_udf.delivery.kafka_sink import KafkaSink
 from wheel_udf.delivery.packing import Packer
@@ -38,9 +40,13 @@ from wheel_udf.delivery.producers import require_client, settings_of
 from wheel_udf.delivery.report import leaving_to
 from wheel_udf.delivery.sender import Sender
 from wheel_udf.delivery.sender_note import SenderNote
-from wheel_udf.platform import last_committed, local_folder, open_folder
-from wheel_udf.stream import DEFAULT_AHEAD_MS, FrameFacts, Punctual, ShardStatus
-from wheel_udf.wheel import LatenessHistogram, SenderNews
+from wheel_udf.platform.files import local_folder, open_folder
+from wheel_udf.platform.spark_logs import last_committed
+from wheel_udf.stream.frame_facts import FrameFacts
+from wheel_udf.stream.punctual import DEFAULT_AHEAD_MS, Punctual
+from wheel_udf.stream.status_row import ShardStatus
+from wheel_udf.wheel.lateness import LatenessHistogram
+from wheel_udf.wheel.sender_news import SenderNews
 
 _POST_EVERY_S: Final = 0.1
 _NOTE_EVERY: Final = 10

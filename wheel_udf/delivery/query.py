@@ -28,23 +28,23 @@ from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from wheel_udf.clock import ShardBoard, is_clock_offset, post_reports
+from wheel_udf.clock.board import ShardBoard
+from wheel_udf.clock.reports import post_reports
+from wheel_udf.clock.source import is_clock_offset
 from wheel_udf.delivery.act_courier import ActCourier
 from wheel_udf.delivery.batch_writer import write_batch
 from wheel_udf.delivery.destinations import Destinations, LeftOut, Sink, require_apart, shape_of
 from wheel_udf.delivery.punctual import PunctualDelivery, noted
 from wheel_udf.delivery.report import BatchReport, leaving_to, report_of, total_of
-from wheel_udf.platform import (
-    Identity,
-    Lease,
-    Prepared,
-    check_checkpoint,
-    chunks_of_tasks,
-    input_moved,
-    open_checkpoint,
-    property_of_tasks,
-)
-from wheel_udf.stream import NOTED_PROPERTY, FrameFacts, ShardStatus, facts_of, leaving, refused, status_class
+from wheel_udf.platform.cached_columns import Prepared
+from wheel_udf.platform.chunk_place import chunks_of_tasks, property_of_tasks
+from wheel_udf.platform.identity import Identity, check_checkpoint, open_checkpoint
+from wheel_udf.platform.lease import Lease
+from wheel_udf.platform.spark_logs import input_moved
+from wheel_udf.stream.frame_facts import FrameFacts, facts_of
+from wheel_udf.stream.outputs import leaving, refused, status_class
+from wheel_udf.stream.punctual import NOTED_PROPERTY
+from wheel_udf.stream.status_row import ShardStatus
 
 AVAILABLE_NOW = "available-now"
 ONCE = "once"

@@ -16,15 +16,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from wheel_udf.common import (
-    CANCEL_OUTCOMES,
-    EVENT_COUNTS,
-    OPERATION_OUTCOMES,
-    SCHEDULE_OUTCOMES,
-    parse_duration_ms,
-)
-from wheel_udf.stream import FrameFacts, ShardStatus
-from wheel_udf.wheel import HORIZONS_MS, Holdings, LatenessHistogram
+from wheel_udf.common.durations import parse_duration_ms
+from wheel_udf.common.outcomes import CANCEL_OUTCOMES, EVENT_COUNTS, OPERATION_OUTCOMES, SCHEDULE_OUTCOMES
+from wheel_udf.stream.frame_facts import FrameFacts
+from wheel_udf.stream.status_row import ShardStatus
+from wheel_udf.wheel.holdings import HORIZONS_MS, Holdings
+from wheel_udf.wheel.lateness import LatenessHistogram
 
 
 @dataclass(frozen=True, slots=True)

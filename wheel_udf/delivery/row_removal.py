@@ -24,7 +24,7 @@ from delta.exceptions import DeltaConcurrentModificationException
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from wheel_udf.common import ActError, SinkError
+from wheel_udf.common.errors import ActError, SinkError
 from wheel_udf.platform import delta_log
 
 ID: Final = "forgotten_id"

@@ -31,9 +31,12 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from wheel_udf.common import hide, instant_text_ms
+from wheel_udf.common.instants import instant_text_ms
+from wheel_udf.common.secrets import hide
 from wheel_udf.delivery.parcels import Int64s, Parcel, Record
-from wheel_udf.wheel import INT64_MAX, Confirmed, LatenessHistogram
+from wheel_udf.wheel.geometry import INT64_MAX
+from wheel_udf.wheel.lateness import LatenessHistogram
+from wheel_udf.wheel.sender_news import Confirmed
 
 _AT_ONCE: Final = 500
 """The most records between two looks at the clock and at the acknowledgements."""

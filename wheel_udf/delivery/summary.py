@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wheel_udf.common import instant_text
+from wheel_udf.common.instants import instant_text
 from wheel_udf.delivery.progress import span_text
 from wheel_udf.delivery.report import BatchReport
-from wheel_udf.wheel import LatenessHistogram
+from wheel_udf.wheel.lateness import LatenessHistogram
 
 
 class Summary:

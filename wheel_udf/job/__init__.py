@@ -21,31 +21,3 @@ the options of Kafka's reader, :mod:`~wheel_udf.job.schema` the JSON Schema.
 
 May import: all rooms except testing; pyspark, pydantic, yaml. The command line loads Spark only for a verb that needs it.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from wheel_udf.common.exports import exports
-
-if TYPE_CHECKING:
-    from wheel_udf.job import loader as loader
-    from wheel_udf.job.begin import (
-        run as run,
-    )
-    from wheel_udf.job.cli import (
-        main as main,
-    )
-    from wheel_udf.job.sessions import (
-        session as session,
-    )
-else:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "begin": ("run",),
-            "cli": ("main",),
-            "sessions": ("session",),
-        },
-        modules=("loader",),
-    )

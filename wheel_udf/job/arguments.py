@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from wheel_udf import __version__
-from wheel_udf.common import parse_instant_ms
+from wheel_udf.common.instants import parse_instant_ms
 
 PROGRAM: Final = "wheel-udf"
 

@@ -17,27 +17,23 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.common import WheelError
-from wheel_udf.delivery import ONCE
-from wheel_udf.job import models
+from wheel_udf.common.errors import WheelError
+from wheel_udf.delivery.query import ONCE
 from wheel_udf.job.compose import SUCCESS, Say, check_config_checkpoint, compose
 from wheel_udf.job.metering import metering
-from wheel_udf.job.models import JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.models.scheduler import AVAILABLE_NOW, JobConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.phases import Phases
 from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
 from wheel_udf.job.restarts import with_restarts
 from wheel_udf.job.sessions import session
 from wheel_udf.job.source_topics import SourceTopics
 from wheel_udf.job.supervise import StepsBack, Supervisor, graceful_signals, supervise
-from wheel_udf.metrics import listening
-from wheel_udf.platform import (
-    TIERED_PARTS,
-    Leases,
-    explain,
-    is_jvm_end,
-    let_jvm_ignore_sigterm,
-    planned_batch,
-)
+from wheel_udf.metrics.listener import listening
+from wheel_udf.platform.failures import explain, is_jvm_end
+from wheel_udf.platform.identity import TIERED_PARTS
+from wheel_udf.platform.lease import Leases
+from wheel_udf.platform.session import let_jvm_ignore_sigterm
+from wheel_udf.platform.spark_logs import planned_batch
 
 
 def run_held(config: JobConfig, until_ms: int | None, say: Say, leases: Leases, phases: Phases) -> int:
@@ -58,7 +54,7 @@ def run_held(config: JobConfig, until_ms: int | None, say: Say, leases: Leases, 
         StreamingQueryException: The query failed, and new starts did not help.
     """
     with metering(config, say) as meter, session(config.name, config.checkpoint) as spark:
-        bounded = config.trigger == models.AVAILABLE_NOW
+        bounded = config.trigger == AVAILABLE_NOW
         supervisor = Supervisor(
             say, None if bounded else until_ms, meter, prints=config.log == "text", phases=phases
         )
@@ -126,7 +122,7 @@ class _Attempt:
             self._finish_planned_batch(recorded)
         if supervisor.wants_end:
             return 0
-        steps = None if config.trigger == models.AVAILABLE_NOW else StepsBack()
+        steps = None if config.trigger == AVAILABLE_NOW else StepsBack()
         supervisor.begin("starting the query")
         query = start(config.trigger, supervisor.on_batch)
         supervisor.begin("the first batch")

@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING, Final
 
 from wheel_udf.job.phases import Phases, Say
 from wheel_udf.job.sessions import session
-from wheel_udf.platform import Leases, local_folder
-from wheel_udf.store import store_lease
+from wheel_udf.platform.files import local_folder
+from wheel_udf.platform.lease import Leases
+from wheel_udf.store.lease import store_lease
 
 if TYPE_CHECKING:
-    from wheel_udf.job.models import JobConfig
+    from wheel_udf.job.models.scheduler import JobConfig
 
 _PROGRAM: Final = "wheel_udf.job.attempts"
 
@@ -72,7 +73,7 @@ def leases_of(config: JobConfig) -> Leases:
     store = getattr(config, "store", None)
     if store is None:
         return Leases([config.checkpoint])
-    from wheel_udf.platform import TIERED_PARTS, check_tiered_folder
+    from wheel_udf.platform.identity import TIERED_PARTS, check_tiered_folder
 
     if local_folder(config.checkpoint) is not None:
         check_tiered_folder(config.checkpoint)

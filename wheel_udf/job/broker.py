@@ -18,8 +18,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 
-from wheel_udf.common import ConfigError
-from wheel_udf.testing import LocalKafka, create_topics
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.testing.broker import LocalKafka
+from wheel_udf.testing.topics import create_topics
 
 SUCCESS = 0
 

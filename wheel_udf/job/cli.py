@@ -28,11 +28,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
 
-from wheel_udf.common import INTERRUPTED, ConfigErrors, hide, is_interrupt
+from wheel_udf.common.errors import ConfigErrors
+from wheel_udf.common.interrupts import INTERRUPTED, is_interrupt
+from wheel_udf.common.secrets import hide
 from wheel_udf.job.arguments import FORGET_VERB, MOVE_VERBS, PENDING_VERBS, REPAIR_VERB, parse
 
 if TYPE_CHECKING:
-    from wheel_udf.job.models import JobConfig
+    from wheel_udf.job.models.scheduler import JobConfig
 
 SUCCESS = 0
 USAGE = 2
@@ -176,7 +178,7 @@ def _interrupt_text(verb: str, *, dry_run: bool) -> str:
 
 
 def _report(error: BaseException, stream: TextIO, *, debug: bool) -> int:
-    from wheel_udf.platform import explain
+    from wheel_udf.platform.failures import explain
 
     failure = explain(error)
     sentences = (

@@ -14,29 +14,51 @@ from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from wheel_udf.clock import Clock, EventClock, ProcessingClock, SimulatedClock
-from wheel_udf.commands import Contract
-from wheel_udf.common import ConfigError
-from wheel_udf.delivery import (
-    BatchReport,
-    DeltaSink,
-    Destinations,
-    FileSink,
-    KafkaSink,
-    Sink,
-    deliver,
-    make_own_sink,
+from wheel_udf.clock.clocks import Clock, EventClock, ProcessingClock, SimulatedClock
+from wheel_udf.commands.contract import Contract
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.delivery.delta_sink import DeltaSink
+from wheel_udf.delivery.destinations import Destinations, Sink
+from wheel_udf.delivery.file_sink import FileSink
+from wheel_udf.delivery.kafka_sink import KafkaSink
+from wheel_udf.delivery.own_sink import make_own_sink
+from wheel_udf.delivery.query import deliver
+from wheel_udf.delivery.report import BatchReport
+from wheel_udf.job.models.purgatory import PurgatoryConfig
+from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.models.sink import (
+    AnySink,
+    DeltaSinkConfig,
+    FileSinkConfig,
+    HttpSinkConfig,
+    JdbcSinkConfig,
+    KafkaSinkConfig,
+    OwnSinkConfig,
 )
-from wheel_udf.job import models
-from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
-from wheel_udf.job.sources import LevelTopic, read_both, read_commands
-from wheel_udf.pending import PendingWork
-from wheel_udf.platform import Lease, check_checkpoint
-from wheel_udf.purgatory import watch_fingerprint
-from wheel_udf.store import SlotStore
-from wheel_udf.stream import Punctual, observed, schedule, watch
-from wheel_udf.tiered import Outlet, TieredRun, TieredWheel, check_tiered, start_tiered
-from wheel_udf.wheel import Limits, delay_levels
+from wheel_udf.job.models.wheel import (
+    ClockConfig,
+    EventClockConfig,
+    ProcessingClockConfig,
+    SimulatedClockConfig,
+)
+from wheel_udf.job.sources.commands import read_commands
+from wheel_udf.job.sources.operations import read_both
+from wheel_udf.job.sources.topics import LevelTopic
+from wheel_udf.pending.entries import PendingWork
+from wheel_udf.platform.identity import check_checkpoint
+from wheel_udf.platform.lease import Lease
+from wheel_udf.purgatory.state import watch_fingerprint
+from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.stream.observation import observed
+from wheel_udf.stream.punctual import Punctual
+from wheel_udf.stream.schedule_operator import schedule
+from wheel_udf.stream.watch_operator import watch
+from wheel_udf.tiered.checks import check_tiered
+from wheel_udf.tiered.run import TieredRun
+from wheel_udf.tiered.settings import TieredWheel
+from wheel_udf.tiered.start import Outlet, start_tiered
+from wheel_udf.wheel import delay_levels
+from wheel_udf.wheel.limits import Limits
 
 SUCCESS = 0
 
@@ -220,7 +242,7 @@ def punctual_of(config: SchedulerConfig) -> Punctual | None:
     delivery = config.delivery
     if not delivery.punctual:
         return None
-    kinds = {name: isinstance(sink, models.KafkaSinkConfig) for name, sink in config.destinations.items()}
+    kinds = {name: isinstance(sink, KafkaSinkConfig) for name, sink in config.destinations.items()}
     return Punctual(
         ahead_ms=delivery.ahead_ms,
         destinations=tuple(name for name, is_kafka in kinds.items() if is_kafka),
@@ -230,19 +252,19 @@ def punctual_of(config: SchedulerConfig) -> Punctual | None:
     )
 
 
-def clock_of(clock: models.ClockConfig, until_ms: int | None) -> Clock:
+def clock_of(clock: ClockConfig, until_ms: int | None) -> Clock:
     """Returns the clock of the section ``clock``."""
     match clock:
-        case models.EventClockConfig():
+        case EventClockConfig():
             return EventClock(
                 delay_ms=clock.delay_ms,
                 max_ahead_ms=clock.max_ahead_ms,
                 heartbeat_ms=clock.heartbeat_ms,
                 until_ms=until_ms,
             )
-        case models.ProcessingClockConfig():
+        case ProcessingClockConfig():
             return ProcessingClock(heartbeat_ms=clock.heartbeat_ms, until_ms=until_ms)
-        case models.SimulatedClockConfig():
+        case SimulatedClockConfig():
             return SimulatedClock(
                 start_ms=clock.start_ms,
                 step_ms=clock.step_ms,
@@ -268,18 +290,18 @@ def destinations_of(config: JobConfig) -> Destinations:
     return Destinations({pattern: sink_of(sink) for pattern, sink in config.destinations.items()})
 
 
-def sink_of(sink: models.AnySink) -> Sink:
+def sink_of(sink: AnySink) -> Sink:
     """Returns the sink of a destination or of the rejects."""
     match sink:
-        case models.KafkaSinkConfig():
+        case KafkaSinkConfig():
             return KafkaSink(options=sink.options, create=sink.create, topic=sink.place)
-        case models.DeltaSinkConfig():
+        case DeltaSinkConfig():
             return DeltaSink(path=sink.path, create=sink.create)
-        case models.FileSinkConfig():
+        case FileSinkConfig():
             return FileSink(path=sink.path, format=sink.sink)
-        case models.HttpSinkConfig() | models.JdbcSinkConfig():
+        case HttpSinkConfig() | JdbcSinkConfig():
             return sink.made()
-        case models.OwnSinkConfig():
+        case OwnSinkConfig():
             return make_own_sink(sink.sink, sink.options)
 
 

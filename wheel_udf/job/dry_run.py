@@ -12,10 +12,13 @@ from collections.abc import Iterator
 
 from pyspark.sql import DataFrame, SparkSession
 
-from wheel_udf.commands import MISREAD
-from wheel_udf.common import KAFKA_SERVERS, ConfigError, ConfigErrors, SinkError, instant_text
-from wheel_udf.delivery import FIRED, OUTCOME, Shape, duration_text
-from wheel_udf.job import kafka_options, models
+from wheel_udf.commands.rules import MISREAD
+from wheel_udf.common.errors import ConfigError, ConfigErrors, SinkError
+from wheel_udf.common.instants import instant_text
+from wheel_udf.common.names import KAFKA_SERVERS
+from wheel_udf.delivery.destinations import FIRED, OUTCOME, Shape
+from wheel_udf.delivery.progress import duration_text
+from wheel_udf.job import kafka_options
 from wheel_udf.job.compose import (
     SUCCESS,
     Say,
@@ -25,11 +28,26 @@ from wheel_udf.job.compose import (
     sink_of,
 )
 from wheel_udf.job.metering import check_port
-from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.models.bounds import DeliveryConfig
+from wheel_udf.job.models.levels import LevelsConfig
+from wheel_udf.job.models.metrics import MetricsConfig
+from wheel_udf.job.models.purgatory import PurgatoryConfig, StreamConfig
+from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig, path_of
+from wheel_udf.job.models.sink import AnySink, JdbcSinkConfig, KafkaSinkConfig
+from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
+from wheel_udf.job.models.wheel import (
+    ClockConfig,
+    EventClockConfig,
+    ProcessingClockConfig,
+    SimulatedClockConfig,
+)
 from wheel_udf.job.sessions import session
-from wheel_udf.job.sources import read_both
-from wheel_udf.platform import kafka_admin, last_planned, open_folder, planned_batch
-from wheel_udf.wheel import Wheel, level_name
+from wheel_udf.job.sources.operations import read_both
+from wheel_udf.platform import kafka_admin
+from wheel_udf.platform.files import open_folder
+from wheel_udf.platform.spark_logs import last_planned, planned_batch
+from wheel_udf.wheel.delay_levels import level_name
+from wheel_udf.wheel.geometry import Wheel
 
 _LEAST_WINDOW_MS = 60_000
 _WILDCARDS = str.maketrans("*?", "xx")
@@ -115,24 +133,24 @@ def places_written(config: JobConfig) -> dict[str, str]:
     """
     places = {}
     for pattern, sink in config.destinations.items():
-        path, creates = models.path_of(sink), sink.creates
+        path, creates = path_of(sink), sink.creates
         is_name = pattern == pattern.translate(_WILDCARDS)
         if path is not None and (creates or is_name):
             places[f"destinations.{pattern}"] = f"{path}/{pattern}" if is_name else path
-    rejects = models.path_of(config.rejects)
+    rejects = path_of(config.rejects)
     store = {"store.path": config.store.path} if isinstance(config, TieredConfig) else {}
     return places | ({"rejects": rejects} if rejects else {}) | store | {"checkpoint": config.checkpoint}
 
 
-def _reason(spark: SparkSession, sink: models.AnySink, pattern: str | None, shape: Shape) -> str | None:
+def _reason(spark: SparkSession, sink: AnySink, pattern: str | None, shape: Shape) -> str | None:
     """Returns why a sink cannot be written; None if it can, as far as that can be known."""
     name = None if pattern is None else pattern.translate(_WILDCARDS)
     try:
         if name == pattern or sink.is_always_checked:
             return sink_of(sink).missing_reason(spark, name, shape)
-        if isinstance(sink, models.KafkaSinkConfig):
+        if isinstance(sink, KafkaSinkConfig):
             kafka_admin.topic_names(spark, sink.options)
-        if isinstance(sink, models.JdbcSinkConfig):
+        if isinstance(sink, JdbcSinkConfig):
             sink.made().missing_reason(
                 spark, name, shape
             )  # of a made-up name: only whether the database answers
@@ -192,13 +210,13 @@ def report(config: JobConfig, until_ms: int | None, sources: list[str], batches:
     yield from geometry_table(wheel)
 
 
-def metrics_text(metrics: models.MetricsConfig) -> str:
+def metrics_text(metrics: MetricsConfig) -> str:
     """Returns where metrics and health are served."""
     port = metrics.port or "any free port"
     return f"/metrics and /healthz on {metrics.address}, {port}; unhealthy after {duration_text(metrics.unhealthy_after_ms)}"
 
 
-def delivery_text(delivery: models.DeliveryConfig) -> str:
+def delivery_text(delivery: DeliveryConfig) -> str:
     """Returns how punctual delivery works, and what it means for a cancel."""
     ahead = "about two batches" if delivery.ahead_ms is None else duration_text(delivery.ahead_ms)
     return f"punctual: rows for Kafka are handed over {ahead} ahead, {delivery.rows:,} at most; a later cancel of them is late"
@@ -215,7 +233,7 @@ def limits_text(config: SchedulerConfig) -> str:
     return f"{bounds}; at a limit {beyond}{shared}"
 
 
-def levels_text(levels: models.LevelsConfig) -> str:
+def levels_text(levels: LevelsConfig) -> str:
     """Returns the policy of delay levels, and the topics that have one."""
     if levels.policy == "binary":
         policy = "binary: 1, 2, 4, ... ticks; delays are kept as they are"
@@ -278,18 +296,18 @@ def lateness_text(config: JobConfig) -> str:
     return base + over + by + twice
 
 
-def clock_text(clock: models.ClockConfig) -> str:
+def clock_text(clock: ClockConfig) -> str:
     """Returns the clock in words."""
     match clock:
-        case models.EventClockConfig():
+        case EventClockConfig():
             ahead = _span(clock.max_ahead_ms, "any time")
             return (
                 f"event: the watermark, {duration_text(clock.delay_ms)} behind the latest event time; "
                 f"up to {ahead} ahead of the wall clock"
             )
-        case models.ProcessingClockConfig():
+        case ProcessingClockConfig():
             return f"processing: the wall clock; a heartbeat each {duration_text(clock.heartbeat_ms)}"
-        case models.SimulatedClockConfig():
+        case SimulatedClockConfig():
             if clock.instants_ms is not None:
                 return (
                     f"simulated: {len(clock.instants_ms)} instants from {instant_text(clock.instants_ms[0])}"
@@ -308,8 +326,8 @@ def _trigger_text(config: JobConfig) -> str:
     return config.trigger if config.trigger_ms is None else f"every {duration_text(config.trigger_ms)}"
 
 
-def _source_text(source: models.SourceConfig | models.StreamConfig, preset: str | None = None) -> str:
-    if not isinstance(source, models.KafkaSourceConfig):
+def _source_text(source: SourceConfig | StreamConfig, preset: str | None = None) -> str:
+    if not isinstance(source, KafkaSourceConfig):
         feed = ", its change feed" if source.reads_changes else ""
         return f"{source.format} {source.path}{feed}"
     read = kafka_options.reader_options(source.options, source.topics)
@@ -321,6 +339,6 @@ def _source_text(source: models.SourceConfig | models.StreamConfig, preset: str 
     )
 
 
-def _sink_text(sink: models.AnySink, *, always_created: bool = False) -> str:
+def _sink_text(sink: AnySink, *, always_created: bool = False) -> str:
     created = " (created if missing)" if sink.creates or always_created else ""
     return f"{sink.sink} {sink.shown}{created}"

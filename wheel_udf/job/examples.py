@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from wheel_udf.common import ConfigError
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.platform import jars
 
 SUCCESS = 0

@@ -19,11 +19,17 @@ from typing import Final
 
 import pyarrow as pa
 
-from wheel_udf.common import ConfigError, parse_duration_ms
-from wheel_udf.delivery import duration_text
-from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
-from wheel_udf.platform import local_folder
-from wheel_udf.wheel import ENTRY_SCHEMA, INDEX_BYTES, LARGEST_STATE_BYTES, Chunk, Wheel
+from wheel_udf.common.durations import parse_duration_ms
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.delivery.progress import duration_text
+from wheel_udf.job.models.purgatory import PurgatoryConfig
+from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.platform.files import local_folder
+from wheel_udf.wheel.chunks import Chunk
+from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.id_index import INDEX_BYTES
+from wheel_udf.wheel.rows import ENTRY_SCHEMA
+from wheel_udf.wheel.shard_state import LARGEST_STATE_BYTES
 
 SUCCESS = 0
 _SAMPLE: Final = 4_096

@@ -19,7 +19,8 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from wheel_udf.common import HIDDEN, ConfigError, is_secret_name, redacted
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.secrets import HIDDEN, is_secret_name, redacted
 from wheel_udf.job.models.section import Section, keys_of
 from wheel_udf.job.models.sink import NAMED
 

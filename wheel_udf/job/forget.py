@@ -38,8 +38,14 @@ from typing import Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.common import LeaseError, TransferError
-from wheel_udf.delivery import count_rows, count_texts, frame_of_ids, has_deletion_vectors, remove_rows
+from wheel_udf.common.errors import LeaseError, TransferError
+from wheel_udf.delivery.row_removal import (
+    count_rows,
+    count_texts,
+    frame_of_ids,
+    has_deletion_vectors,
+    remove_rows,
+)
 from wheel_udf.job.compose import (
     SUCCESS,
     Say,
@@ -48,21 +54,20 @@ from wheel_udf.job.compose import (
     pending_work_of,
     tiered_wheel_of,
 )
-from wheel_udf.job.models import (
-    AnySink,
-    JobConfig,
-    PurgatoryConfig,
-    SchedulerConfig,
-    SourceConfig,
-    StreamConfig,
-    TieredConfig,
-)
+from wheel_udf.job.models.purgatory import PurgatoryConfig, StreamConfig
+from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.models.sink import AnySink
+from wheel_udf.job.models.source import SourceConfig
 from wheel_udf.job.moves import imported
 from wheel_udf.job.repair import tables_of
 from wheel_udf.job.sessions import session
-from wheel_udf.platform import delta_log, local_folder, open_folder, quiet_sql
-from wheel_udf.tiered import wheel_settings
-from wheel_udf.transfer import ACTS, STORED, Manifest, forget_ids, held_of, is_begun, read_manifest
+from wheel_udf.platform import delta_log
+from wheel_udf.platform.failures import quiet_sql
+from wheel_udf.platform.files import local_folder, open_folder
+from wheel_udf.tiered.checks import wheel_settings
+from wheel_udf.transfer.content import ACTS
+from wheel_udf.transfer.forgetting import STORED, forget_ids, held_of, is_begun
+from wheel_udf.transfer.manifest import Manifest, read_manifest
 
 LEFT: Final = 1
 """The exit code if the checkpoint was left because the job runs."""

@@ -29,9 +29,11 @@ from typing import Any, Final
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from wheel_udf.common import ConfigError, ConfigErrors, redacted, resolve
+from wheel_udf.common.errors import ConfigError, ConfigErrors
+from wheel_udf.common.secrets import redacted, resolve
 from wheel_udf.job.faults import Location, faults_of
-from wheel_udf.job.models import AnySchedulerConfig, DirectConfig, JobConfig, PurgatoryConfig, TieredConfig
+from wheel_udf.job.models.purgatory import PurgatoryConfig
+from wheel_udf.job.models.scheduler import AnySchedulerConfig, DirectConfig, JobConfig, TieredConfig
 from wheel_udf.job.models.section import keys_of
 
 # --- reading ----------------------------------------------------------------------------------------------------------

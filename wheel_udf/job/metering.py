@@ -7,13 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import wheel_udf
-from wheel_udf.common import ConfigError, hide
-from wheel_udf.job.models import JobConfig, MetricsConfig, PurgatoryConfig, TieredConfig
-from wheel_udf.metrics import BatchLog, Meter, text_of
-from wheel_udf.platform import explain
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.secrets import hide
+from wheel_udf.job.models.metrics import MetricsConfig
+from wheel_udf.job.models.purgatory import PurgatoryConfig
+from wheel_udf.job.models.scheduler import JobConfig, TieredConfig
+from wheel_udf.metrics.batch_log import BatchLog
+from wheel_udf.metrics.lines import text_of
+from wheel_udf.metrics.meter import Meter
+from wheel_udf.platform.failures import explain
 
 if TYPE_CHECKING:
-    from wheel_udf.metrics import Exporter
+    from wheel_udf.metrics.exporter import Exporter
 
 STOPPED = "the query has stopped"
 _DEFAULT_UNHEALTHY_AFTER_MS = 300_000
@@ -54,7 +59,7 @@ def exporter_of(settings: MetricsConfig | None) -> Exporter | None:
     if settings is None:
         return None
     try:
-        from wheel_udf.metrics import Exporter
+        from wheel_udf.metrics.exporter import Exporter
     except ImportError as fault:
         raise ConfigError(
             f"this section needs a package that is not installed ({fault.name})",

@@ -17,20 +17,19 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.common import Step, TransferError, instant_text, no_steps
+from wheel_udf.common.errors import TransferError
+from wheel_udf.common.instants import instant_text
+from wheel_udf.common.progress import Step, no_steps
 from wheel_udf.job.compose import Say, clock_of, pending_work_of, tiered_wheel_of
-from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.models.purgatory import PurgatoryConfig
+from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.progress import progress_of
 from wheel_udf.job.sessions import session
 from wheel_udf.job.source_topics import begun_anew
-from wheel_udf.transfer import (
-    Manifest,
-    export_job,
-    import_direct,
-    import_tiered,
-    import_watch,
-    read_manifest,
-)
+from wheel_udf.transfer.exporting import export_job
+from wheel_udf.transfer.importing import import_direct, import_watch
+from wheel_udf.transfer.into_store import import_tiered
+from wheel_udf.transfer.manifest import Manifest, read_manifest
 
 
 def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:

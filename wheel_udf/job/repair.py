@@ -27,36 +27,29 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.clock import wall_clock_ms
-from wheel_udf.common import AllowList, instant_text_ms
-from wheel_udf.delivery import rejects_app_id
+from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.common.instants import instant_text_ms
+from wheel_udf.common.names import AllowList
+from wheel_udf.delivery.batch_writer import rejects_app_id
 from wheel_udf.job.compose import SUCCESS, Say
 from wheel_udf.job.kafka_options import option
-from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.models.purgatory import PurgatoryConfig
+from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.replay import places_of
 from wheel_udf.job.sessions import session
-from wheel_udf.platform import (
-    FORGETS,
-    TIERED_PARTS,
-    Decision,
-    Evidence,
-    Inspection,
-    Lease,
-    PlannedSettings,
-    TableState,
-    apply_repair,
-    decide_repair,
-    delta_log,
-    identity_of,
-    last_committed,
-    last_planned,
-    local_folder,
-    open_folder,
-    place_of,
-    require_checkpoint,
-)
-from wheel_udf.store import store_lease
-from wheel_udf.tiered import intake_app_id
+from wheel_udf.platform import delta_log
+from wheel_udf.platform.delta_public import FORGETS
+from wheel_udf.platform.files import local_folder, open_folder
+from wheel_udf.platform.identity import TIERED_PARTS, identity_of, require_checkpoint
+from wheel_udf.platform.inspection import Inspection
+from wheel_udf.platform.lease import Lease
+from wheel_udf.platform.places import place_of
+from wheel_udf.platform.planned_settings import PlannedSettings
+from wheel_udf.platform.repair import Decision, Evidence, apply_repair, decide_repair
+from wheel_udf.platform.spark_logs import last_committed, last_planned
+from wheel_udf.platform.table_state import TableState
+from wheel_udf.store.lease import store_lease
+from wheel_udf.tiered.keeper import intake_app_id
 
 DAMAGED: Final = 1
 

@@ -20,30 +20,23 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from wheel_udf.clock import StoreClock
-from wheel_udf.common import CheckpointError, ConfigError
+from wheel_udf.clock.clocks import StoreClock
+from wheel_udf.common.errors import CheckpointError, ConfigError
 from wheel_udf.job import kafka_options
 from wheel_udf.job.compose import identity_of
-from wheel_udf.job.models import (
-    AnySink,
-    ClockConfig,
-    ContractConfig,
-    DeliveryConfig,
-    JobConfig,
-    KafkaSinkConfig,
-    KafkaSourceConfig,
-    LevelsConfig,
-    LimitsConfig,
-    PurgatoryConfig,
-    RejectsConfig,
-    SchedulerConfig,
-    SinkConfig,
-    SourceConfig,
-    TieredConfig,
-)
+from wheel_udf.job.models.bounds import ContractConfig, DeliveryConfig, LimitsConfig
+from wheel_udf.job.models.levels import LevelsConfig
+from wheel_udf.job.models.purgatory import PurgatoryConfig
+from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.models.section import all_defaults
+from wheel_udf.job.models.sink import AnySink, KafkaSinkConfig, RejectsConfig, SinkConfig
+from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
 from wheel_udf.job.models.values import RECORDED
-from wheel_udf.platform import Lease, PlannedSettings, last_planned, open_checkpoint, planned_batch
+from wheel_udf.job.models.wheel import ClockConfig
+from wheel_udf.platform.identity import open_checkpoint
+from wheel_udf.platform.lease import Lease
+from wheel_udf.platform.planned_settings import PlannedSettings
+from wheel_udf.platform.spark_logs import last_planned, planned_batch
 
 _ENDING_OFFSETS = "endingOffsets"
 

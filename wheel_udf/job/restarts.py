@@ -20,8 +20,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wheel_udf.job.models import RestartsConfig
-from wheel_udf.platform import explain, is_slow_worker
+from wheel_udf.job.models.bounds import RestartsConfig
+from wheel_udf.platform.failures import explain, is_slow_worker
 
 if TYPE_CHECKING:
     from wheel_udf.job.supervise import Supervisor

@@ -21,7 +21,8 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from wheel_udf.job.models import AnySchedulerConfig, PurgatoryConfig
+from wheel_udf.job.models.purgatory import PurgatoryConfig
+from wheel_udf.job.models.scheduler import AnySchedulerConfig
 
 _KINDS: Final[dict[str, tuple[str, Any]]] = {
     "scheduler": ("Config of a scheduler", AnySchedulerConfig),

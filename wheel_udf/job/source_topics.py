@@ -26,19 +26,16 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.common import SinkError, SourceLostError, TransferError
+from wheel_udf.common.errors import SinkError, SourceLostError, TransferError
 from wheel_udf.job import kafka_options
-from wheel_udf.job.models import JobConfig, KafkaSourceConfig, PurgatoryConfig, SchedulerConfig, TieredConfig
-from wheel_udf.platform import (
-    LOST_HINT,
-    TIERED_PARTS,
-    json_bytes,
-    kafka_admin,
-    last_committed,
-    offsets_of_batch,
-    open_folder,
-    parsed_json,
-)
+from wheel_udf.job.models.purgatory import PurgatoryConfig
+from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.models.source import KafkaSourceConfig
+from wheel_udf.platform import kafka_admin
+from wheel_udf.platform.failures import LOST_HINT
+from wheel_udf.platform.files import json_bytes, open_folder, parsed_json
+from wheel_udf.platform.identity import TIERED_PARTS
+from wheel_udf.platform.spark_logs import last_committed, offsets_of_batch
 
 NOTED: Final = "wheel-topics.json"
 

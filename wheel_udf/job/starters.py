@@ -15,7 +15,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from wheel_udf.common import ConfigError
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.job.examples import copy_new, examples_folder, title_of
 
 SUCCESS = 0

@@ -20,13 +20,15 @@ from contextlib import contextmanager
 from itertools import count
 from types import FrameType
 
-from wheel_udf.clock import wall_clock_ahead_ms
-from wheel_udf.common import SourceLostError
-from wheel_udf.delivery import BatchReport, Summary, progress_line
+from wheel_udf.clock.wall import wall_clock_ahead_ms
+from wheel_udf.common.errors import SourceLostError
+from wheel_udf.delivery.progress import progress_line
+from wheel_udf.delivery.report import BatchReport
+from wheel_udf.delivery.summary import Summary
 from wheel_udf.job.compose import Query, Say
 from wheel_udf.job.metering import running
 from wheel_udf.job.phases import Phases
-from wheel_udf.metrics import Meter
+from wheel_udf.metrics.meter import Meter
 
 _POLL_S = 0.2
 _MOST_POLLS = 100

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.common import ConfigError, resolve
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.secrets import resolve
 from wheel_udf.job.compose import Say, destinations_of, pending_work_of, sink_of
-from wheel_udf.job.models import JobConfig, PurgatoryConfig, TieredConfig
+from wheel_udf.job.models.purgatory import PurgatoryConfig
+from wheel_udf.job.models.scheduler import JobConfig, TieredConfig
 from wheel_udf.job.sessions import session
-from wheel_udf.metrics import read_batches
-from wheel_udf.pending import PendingWork
-from wheel_udf.platform import quiet_sql
+from wheel_udf.metrics.batch_log import read_batches
+from wheel_udf.pending.entries import PendingWork
+from wheel_udf.platform.failures import quiet_sql
 
 if TYPE_CHECKING:
-    from wheel_udf.page import Access, Subject
+    from wheel_udf.page.guard import Access
+    from wheel_udf.page.subject import Subject
 
 
 def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
@@ -38,7 +41,7 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
         ConfigError: The packages of the page are missing, or it cannot be served so.
     """
     require_packages()
-    from wheel_udf.page import serve
+    from wheel_udf.page.server import serve
 
     access = access_of(asked)
     if threading.current_thread() is threading.main_thread():
@@ -70,7 +73,7 @@ def access_of(asked: argparse.Namespace) -> Access:
     Raises:
         ConfigError: The token cannot be read, or a value cannot be used.
     """
-    from wheel_udf.page import Access
+    from wheel_udf.page.guard import Access
 
     filled, faults = resolve({"--token": asked.token})
     for fault in faults.values():
@@ -80,7 +83,7 @@ def access_of(asked: argparse.Namespace) -> Access:
 
 def subject_of(spark: SparkSession, config: JobConfig) -> Subject:
     """Returns what the page shows."""
-    from wheel_udf.page import Subject
+    from wheel_udf.page.subject import Subject
 
     tiered, purgatory = isinstance(config, TieredConfig), isinstance(config, PurgatoryConfig)
     return Subject(

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from wheel_udf.clock import wall_clock_ms
-from wheel_udf.common import CheckpointError, instant_text
-from wheel_udf.job import models
-from wheel_udf.job.models import JobConfig, TieredConfig
-from wheel_udf.platform import planned_offsets, planned_watermark_ms
+from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.common.errors import CheckpointError
+from wheel_udf.common.instants import instant_text
+from wheel_udf.job.models.scheduler import AVAILABLE_NOW, JobConfig, TieredConfig
+from wheel_udf.job.models.wheel import EventClockConfig, SimulatedClockConfig
+from wheel_udf.platform.spark_logs import planned_offsets, planned_watermark_ms
 
 
 def warning_of(config: JobConfig, until_ms: int) -> str | None:
@@ -35,7 +36,7 @@ def warning_of(config: JobConfig, until_ms: int) -> str | None:
             now_ms = _standing_ms(config)
     if now_ms is None or until_ms > now_ms:
         return None
-    bounded = config.trigger == models.AVAILABLE_NOW
+    bounded = config.trigger == AVAILABLE_NOW
     effect = "it has no effect" if bounded else "the run ends as soon as nothing is due"
     return (
         f"--until {instant_text(until_ms)} is in the past, the {name} is at {instant_text(now_ms)}: {effect}"
@@ -46,10 +47,10 @@ def _standing_ms(config: JobConfig) -> int | None:
     tiered = isinstance(config, TieredConfig)
     checkpoint = f"{config.checkpoint}/wheel" if tiered else config.checkpoint
     clock = config.clock
-    if isinstance(clock, models.EventClockConfig) and not tiered:
+    if isinstance(clock, EventClockConfig) and not tiered:
         return planned_watermark_ms(checkpoint)
     offsets = [offset for offset in planned_offsets(checkpoint) or () if isinstance(offset, dict)]
     instants = [at for offset in offsets if (at := offset.get("instant_ms")) is not None]
-    if isinstance(clock, models.SimulatedClockConfig):
+    if isinstance(clock, SimulatedClockConfig):
         instants += [clock.start_ms] if clock.instants_ms is None else clock.instants_ms[:1]
     return max((at for at in instants if at is not None), default=None)

@@ -24,22 +24,18 @@ from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from wheel_udf.common import ActError, ConfigError, instant_text_ms
+from wheel_udf.common.errors import ActError, ConfigError
+from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.job.compose import Say, destinations_of, pending_work_of, sink_of
-from wheel_udf.job.models import JobConfig, PurgatoryConfig, SchedulerConfig
+from wheel_udf.job.models.purgatory import PurgatoryConfig
+from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig
 from wheel_udf.job.progress import progress_of
 from wheel_udf.job.sessions import session
-from wheel_udf.pending import (
-    PendingWork,
-    acts,
-    count_pending,
-    forecast,
-    history_of,
-    operations_pending,
-    pending,
-    stored,
-)
-from wheel_udf.platform import quiet_sql
+from wheel_udf.pending import acts
+from wheel_udf.pending.entries import PendingWork, count_pending, forecast, pending, stored
+from wheel_udf.pending.history import history_of
+from wheel_udf.pending.operations import operations_pending
+from wheel_udf.platform.failures import quiet_sql
 
 _DAY_MS = 86_400_000
 _LAST_DAY = 2_932_896

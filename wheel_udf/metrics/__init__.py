@@ -55,38 +55,3 @@ from its config; and the testing room is for tests.
 
 May import: common, wheel, platform, clock, stream, delivery, tiered; pyspark; prometheus_client in ``exporter`` alone (extra ``metrics``).
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from wheel_udf.common.exports import exports
-
-if TYPE_CHECKING:
-    from wheel_udf.metrics.batch_log import (
-        BatchLog as BatchLog,
-        read_batches as read_batches,
-    )
-    from wheel_udf.metrics.exporter import (
-        Exporter as Exporter,
-    )
-    from wheel_udf.metrics.lines import (
-        text_of as text_of,
-    )
-    from wheel_udf.metrics.listener import (
-        listening as listening,
-    )
-    from wheel_udf.metrics.meter import (
-        Meter as Meter,
-    )
-else:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "batch_log": ("BatchLog", "read_batches"),
-            "exporter": ("Exporter",),
-            "lines": ("text_of",),
-            "listener": ("listening",),
-            "meter": ("Meter",),
-        },
-    )

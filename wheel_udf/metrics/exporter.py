@@ -30,11 +30,11 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from wheel_udf.common import ConfigError
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.metrics.figures import Sample, Spent, Value
 from wheel_udf.metrics.meter import Meter
 from wheel_udf.metrics.names import LATENESS_BOUNDS_S, METRICS, Metric
-from wheel_udf.wheel import LatenessHistogram
+from wheel_udf.wheel.lateness import LatenessHistogram
 
 _SLOWEST_CLIENT_S: Final = 10.0
 

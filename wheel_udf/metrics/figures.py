@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from wheel_udf.delivery import BatchReport
+from wheel_udf.delivery.report import BatchReport
 from wheel_udf.metrics import names
 from wheel_udf.metrics.health import age_ms
 from wheel_udf.metrics.lines import WHEEL, Progress
 from wheel_udf.metrics.names import Metric
-from wheel_udf.wheel import OTHERS, LatenessHistogram
+from wheel_udf.wheel.holdings import OTHERS
+from wheel_udf.wheel.lateness import LatenessHistogram
 
 OTHER_DESTINATIONS = "(other)"
 """The label of all destinations but the largest; no destination can have this name."""

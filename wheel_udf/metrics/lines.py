@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from wheel_udf.delivery import BatchReport
-from wheel_udf.wheel import LatenessHistogram
+from wheel_udf.delivery.report import BatchReport
+from wheel_udf.wheel.lateness import LatenessHistogram
 
 MEMBERS: Final = (
     "at_ms", "query", "batch_id", "received", "fired", "missed", "rejected", "undeliverable", "ended", "pending", "near", "far", "complete",

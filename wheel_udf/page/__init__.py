@@ -33,30 +33,3 @@ This room is below ``job``, which makes a Subject from a config: the page knows 
 May import: common, wheel, purgatory, platform, clock, delivery, store, pending; pyspark; flask, flask_wtf, waitress (extra ``ui``; not in ``shard_sums``, which
 runs on executors: numpy and pyarrow only).
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from wheel_udf.common.exports import exports
-
-if TYPE_CHECKING:
-    from wheel_udf.page.guard import (
-        Access as Access,
-    )
-    from wheel_udf.page.server import (
-        PageServer as PageServer,
-        serve as serve,
-    )
-    from wheel_udf.page.subject import (
-        Subject as Subject,
-    )
-else:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "guard": ("Access",),
-            "server": ("PageServer", "serve"),
-            "subject": ("Subject",),
-        },
-    )

@@ -19,7 +19,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
 from wheel_udf import __version__
-from wheel_udf.common import ActError
+from wheel_udf.common.errors import ActError
 from wheel_udf.page import charts, tiles, views, words
 from wheel_udf.page.guard import Access, is_token, protect
 from wheel_udf.page.questions import DONE, Request, act, require_id, search

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from wheel_udf.common import ActError
+from wheel_udf.common.errors import ActError
 
 FUNCTIONS: Final = frozenset(
     {

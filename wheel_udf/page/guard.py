@@ -27,7 +27,7 @@ from flask import Flask, Response, abort, redirect, request, session, url_for
 from flask_wtf.csrf import CSRFProtect
 from werkzeug.wrappers import Response as AnyResponse
 
-from wheel_udf.common import ConfigError
+from wheel_udf.common.errors import ConfigError
 
 SHORTEST_TOKEN: Final = 16
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?")

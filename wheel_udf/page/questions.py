@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from wheel_udf.common import ActError
+from wheel_udf.common.errors import ActError
 from wheel_udf.page.expressions import require_plain
 from wheel_udf.page.subject import Subject
-from wheel_udf.pending import acts, history_of, operation_history_of
+from wheel_udf.pending import acts
+from wheel_udf.pending.history import history_of
+from wheel_udf.pending.operation_history import operation_history_of
 
 DONE: Final = {"cancel": "cancelled", "move": "moved", "reroute": "rerouted"}
 _LONGEST_ID: Final = 512

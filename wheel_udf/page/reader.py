@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from wheel_udf.clock import wall_clock_ms
-from wheel_udf.common import hide
-from wheel_udf.platform import explain
+from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.common.secrets import hide
+from wheel_udf.platform.failures import explain
 
 _REST: Final = 5
 _IDLE_MS: Final = 60_000

@@ -25,22 +25,22 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.clock import wall_clock_ms
-from wheel_udf.common import WATCH_COUNTS, WHEEL_COUNTS, LeaseError
-from wheel_udf.delivery import DeltaSink
+from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.common.errors import LeaseError
+from wheel_udf.common.outcomes import WATCH_COUNTS, WHEEL_COUNTS
+from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.page.hour import hour_of
 from wheel_udf.page.shard_sums import EDGES_MS, SUMS_SCHEMA, sums_of_entries, sums_of_operations
 from wheel_udf.page.subject import Subject
-from wheel_udf.pending import acts, from_state, heads_of, pending
-from wheel_udf.platform import (
-    Lease,
-    committed_offsets,
-    delta_log as tables,
-    identity_of,
-    last_committed,
-    require_checkpoint,
-)
-from wheel_udf.store import INBOX, MARKS, NEAR, SlotStore
+from wheel_udf.pending import acts
+from wheel_udf.pending.entries import pending
+from wheel_udf.pending.state import from_state, heads_of
+from wheel_udf.platform import delta_log as tables
+from wheel_udf.platform.identity import identity_of, require_checkpoint
+from wheel_udf.platform.lease import Lease
+from wheel_udf.platform.spark_logs import committed_offsets, last_committed
+from wheel_udf.store.layout import INBOX, MARKS, NEAR
+from wheel_udf.store.slot_store import SlotStore
 
 Reading = Callable[[], dict[str, Any]]
 

@@ -18,7 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wheel_udf.wheel import IN_FLIGHT_LEVEL, MEMORY_LEVEL, Wheel, chunks_from_text, geometry as geometry_of
+from wheel_udf.wheel import geometry as geometry_of
+from wheel_udf.wheel.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL
+from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.shard_text import chunks_from_text
 
 RESTING, HELD = -3, -4
 """Levels of operations of a purgatory that are outside the wheel: between two generations, or held until their id is known to be free."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.delivery import Destinations, Sink
-from wheel_udf.pending import PendingWork
-from wheel_udf.wheel import Wheel
+from wheel_udf.delivery.destinations import Destinations, Sink
+from wheel_udf.pending.entries import PendingWork
+from wheel_udf.wheel.geometry import Wheel
 
 BatchReader = Callable[[str, int], list[dict[str, Any]]]
 """(checkpoint, since in UTC epoch ms) -> the lines of the batches since then, oldest first."""

@@ -7,8 +7,8 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from wheel_udf.common import instant_text
-from wheel_udf.delivery import duration_text
+from wheel_udf.common.instants import instant_text
+from wheel_udf.delivery.progress import duration_text
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Categories of characters that are not seen, or that change the order of others: control, format (marks of direction), line separators."""

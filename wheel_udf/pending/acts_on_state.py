@@ -20,13 +20,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from wheel_udf.clock import wall_clock_ms
-from wheel_udf.common import ActError
+from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.common.errors import ActError
 from wheel_udf.pending.audit import Act, user_name
 from wheel_udf.pending.state import clock_of
-from wheel_udf.platform import acts_made, acts_of, acts_taken, create_act, identity_of
-from wheel_udf.stream import CANCELLATION_SCHEMA, shard_of_id
-from wheel_udf.wheel import ACT_SCHEMA, CANCEL, acts_of_texts, table_to_text
+from wheel_udf.platform.act_files import acts_made, acts_of, acts_taken, create_act
+from wheel_udf.platform.identity import identity_of
+from wheel_udf.stream.sharding import shard_of_id
+from wheel_udf.stream.watch_worker import CANCELLATION_SCHEMA
+from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts
+from wheel_udf.wheel.arrow_text import table_to_text
+from wheel_udf.wheel.rows import CANCEL
 
 MOST_TRIES = 20
 

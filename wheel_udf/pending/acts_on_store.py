@@ -17,11 +17,13 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
-from wheel_udf.clock import wall_clock_ms
-from wheel_udf.common import ActError, StoreError, StoreMovedError
+from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.common.errors import ActError, StoreError, StoreMovedError
 from wheel_udf.pending.acts_on_state import Wording
 from wheel_udf.pending.audit import Act, arrived_by, user_name
-from wheel_udf.store import CURSOR, Head, SlotStore, stored_rows
+from wheel_udf.store.head import CURSOR, Head
+from wheel_udf.store.intake import stored_rows
+from wheel_udf.store.slot_store import SlotStore
 
 _MOST_TRIES = 20
 

@@ -30,19 +30,16 @@ from typing import Any, Final
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.clock import wall_clock_ms
-from wheel_udf.common import ActError, typed_record
-from wheel_udf.platform import (
-    SPARK_ERRORS,
-    acts_of,
-    append_once,
-    delta_log as tables,
-    earlier_records,
-    first_line,
-    keep_records,
-    parsed_json,
-)
-from wheel_udf.store import SlotStore
+from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.common.errors import ActError
+from wheel_udf.common.records import typed_record
+from wheel_udf.platform import delta_log as tables
+from wheel_udf.platform.act_files import acts_of, earlier_records, keep_records
+from wheel_udf.platform.delta_transaction import append_once
+from wheel_udf.platform.failures import first_line
+from wheel_udf.platform.files import parsed_json
+from wheel_udf.platform.jvm import SPARK_ERRORS
+from wheel_udf.store.slot_store import SlotStore
 
 AUDIT_SCHEMA: Final = (
     "at timestamp, act string, by string, picked string, change string, rows long, batch long"

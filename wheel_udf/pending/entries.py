@@ -23,13 +23,16 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from wheel_udf.commands import MAX_INSTANT_MS, Contract
-from wheel_udf.common import DURATION_RULE, ConfigError, parse_duration_ms
+from wheel_udf.commands.contract import Contract
+from wheel_udf.commands.time_readers import MAX_INSTANT_MS
+from wheel_udf.common.durations import DURATION_RULE, parse_duration_ms
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.pending import in_store
 from wheel_udf.pending.acts_on_state import changed
 from wheel_udf.pending.state import waiting
-from wheel_udf.platform import require_checkpoint
-from wheel_udf.store import SlotStore, is_far, is_far_column
+from wheel_udf.platform.identity import require_checkpoint
+from wheel_udf.store.layout import is_far, is_far_column
+from wheel_udf.store.slot_store import SlotStore
 
 PENDING_COLUMNS: Final = (
     "schedule_id", "seq", "amend", "deliver_at", "scheduled_at", "delay_level_ms", "destination", "key", "value", "headers", "max_lateness_ms", "source", "place",

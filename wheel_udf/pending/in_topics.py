@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.delivery import Destinations, KafkaSink, duration_text, records_of
+from wheel_udf.delivery.destinations import Destinations
+from wheel_udf.delivery.kafka_search import records_of
+from wheel_udf.delivery.kafka_sink import KafkaSink
+from wheel_udf.delivery.progress import duration_text
 from wheel_udf.platform import kafka_admin
 
 

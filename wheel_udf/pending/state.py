@@ -17,12 +17,13 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from wheel_udf.platform import batch_at, chunk_place_of, committed_offsets, identity_of
-from wheel_udf.stream import key_of_shard, shard_keys, shard_of_id
-from wheel_udf.wheel import (
-    ENTRY_SCHEMA,
+from wheel_udf.platform.chunk_place import chunk_place_of
+from wheel_udf.platform.identity import identity_of
+from wheel_udf.platform.spark_logs import batch_at, committed_offsets
+from wheel_udf.stream.sharding import key_of_shard, shard_keys, shard_of_id
+from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
+from wheel_udf.wheel.shard_text import (
     MARKED_ENTRY_SCHEMA,
-    MEMORY_SCHEMA,
     entries_of_text,
     marked_entries_of_text,
     memory_of_text,

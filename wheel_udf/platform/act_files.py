@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from wheel_udf.common import CheckpointError
+from wheel_udf.common.errors import CheckpointError
 from wheel_udf.platform.files import Folder, json_bytes, open_folder, parsed_json
 from wheel_udf.platform.spark_logs import committed_offsets, planned_offsets
 

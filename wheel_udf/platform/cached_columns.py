@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import Column, DataFrame
 
-from wheel_udf.common import UnsupportedVersionError
+from wheel_udf.common.errors import UnsupportedVersionError
 from wheel_udf.platform.jvm import java_gateway, scala_seq
 from wheel_udf.platform.private_api import COLUMN_PLANS, required
 

@@ -51,7 +51,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Final
 
-from wheel_udf.common import CheckpointError
+from wheel_udf.common.errors import CheckpointError
 from wheel_udf.platform.failures import REPAIR
 
 CHUNKS_FOLDER: Final = "chunks"

@@ -22,7 +22,7 @@ from typing import Any, Final
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession, functions as F
 
-from wheel_udf.common import StoreError, UnsupportedVersionError
+from wheel_udf.common.errors import StoreError, UnsupportedVersionError
 from wheel_udf.platform.delta_public import PublicState, report_fallback
 from wheel_udf.platform.jvm import hadoop_configuration, java_class, java_session, scala_none, scala_seq
 from wheel_udf.platform.private_api import DELTA_CHANGES, DELTA_CHECKSUM, DELTA_SNAPSHOT, required

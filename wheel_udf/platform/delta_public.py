@@ -25,7 +25,7 @@ from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.common import SinkError, UnsupportedVersionError
+from wheel_udf.common.errors import SinkError, UnsupportedVersionError
 from wheel_udf.platform.table_state import TableState
 
 FORGETS: Final = "delta.setTransactionRetentionDuration"

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession, types as T
 
-from wheel_udf.common import SinkError, UnsupportedVersionError
+from wheel_udf.common.errors import SinkError, UnsupportedVersionError
 from wheel_udf.platform import delta_public, log_checkpoints
 from wheel_udf.platform.delta_files import File
 from wheel_udf.platform.delta_log import Snapshot, as_json, delta_class, delta_log

@@ -6,7 +6,7 @@ import subprocess
 import threading
 from collections.abc import Sequence
 
-from wheel_udf.common import SessionError
+from wheel_udf.common.errors import SessionError
 
 
 class Downloads:

@@ -24,7 +24,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from wheel_udf.common import errors, hide
+from wheel_udf.common import errors
+from wheel_udf.common.secrets import hide
 
 RUN_FAILED = 1
 USER_FAULT = 2

@@ -22,7 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from wheel_udf.common import INTERRUPTED, SessionError
+from wheel_udf.common.errors import SessionError
+from wheel_udf.common.interrupts import INTERRUPTED
 from wheel_udf.platform import jars, java
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from wheel_udf.common import CheckpointError
+from wheel_udf.common.errors import CheckpointError
 
 
 class Folder(Protocol):

@@ -6,7 +6,7 @@ from typing import Final
 
 from py4j.protocol import Py4JJavaError
 
-from wheel_udf.common import CheckpointError
+from wheel_udf.common.errors import CheckpointError
 from wheel_udf.platform.files import PROBE, Folder, probe_name
 from wheel_udf.platform.jvm import hadoop_configuration, java_class
 from wheel_udf.platform.private_api import CHECKPOINT_FILES, required

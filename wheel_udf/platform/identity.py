@@ -34,12 +34,12 @@ from dataclasses import asdict, dataclass, fields
 from typing import Final
 
 from wheel_udf import __version__
-from wheel_udf.common import CheckpointError, GeometryChangedError
+from wheel_udf.common.errors import CheckpointError, GeometryChangedError
 from wheel_udf.platform.files import Folder, json_bytes, open_folder, parsed_json
 from wheel_udf.platform.lease import LEASE_FILE
 from wheel_udf.platform.move_marks import IMPORTED, require_startable
 from wheel_udf.platform.spark_logs import RESTORE, clear_leftovers, require_sound_logs
-from wheel_udf.wheel import FORMAT_VERSION
+from wheel_udf.wheel.formats import FORMAT_VERSION
 
 TIERED_PARTS: Final = ("intake", "wheel")
 """The folders of the two queries of a tiered run, in the folder of its checkpoint."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from wheel_udf.common import CheckpointError
+from wheel_udf.common.errors import CheckpointError
 from wheel_udf.platform.checksums import check_file
 from wheel_udf.platform.chunk_refs import ChunkRefs
 from wheel_udf.platform.files import open_folder, parsed_json

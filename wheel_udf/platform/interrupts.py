@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from wheel_udf.common import is_interrupt
+from wheel_udf.common.interrupts import is_interrupt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

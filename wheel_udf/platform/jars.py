@@ -30,7 +30,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.util import find_spec
 from pathlib import Path
 
-from wheel_udf.common import INTERRUPTED, SessionError, WheelError
+from wheel_udf.common.errors import SessionError, WheelError
+from wheel_udf.common.interrupts import INTERRUPTED
 from wheel_udf.platform.downloads import Downloads
 from wheel_udf.platform.java import find_java
 

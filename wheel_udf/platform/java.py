@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from wheel_udf.common import SessionError
+from wheel_udf.common.errors import SessionError
 
 OLDEST_JAVA = 17
 """Spark 4 runs on this version of Java and newer."""

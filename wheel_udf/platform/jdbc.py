@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from py4j.protocol import Py4JJavaError
 
-from wheel_udf.common import UnsupportedVersionError, hide
+from wheel_udf.common.errors import UnsupportedVersionError
+from wheel_udf.common.secrets import hide
 from wheel_udf.platform.jvm import java_class
 
 if TYPE_CHECKING:

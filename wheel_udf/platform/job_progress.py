@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from wheel_udf.common import Progress
+from wheel_udf.common.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,9 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from wheel_udf.common import KAFKA_SERVERS, SinkError, hide, remember_options
+from wheel_udf.common.errors import SinkError
+from wheel_udf.common.names import KAFKA_SERVERS
+from wheel_udf.common.secrets import hide, remember_options
 from wheel_udf.platform.jvm import java_class, java_gateway
 
 TIMEOUT_MS: Final = 10_000

@@ -30,7 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from wheel_udf.common import LeaseError
+from wheel_udf.common.errors import LeaseError
 from wheel_udf.platform.files import json_bytes, local_folder, parsed_json
 
 LEASE_FILE: Final = "wheel.lease"

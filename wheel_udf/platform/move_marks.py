@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from wheel_udf.common import CheckpointError
+from wheel_udf.common.errors import CheckpointError
 from wheel_udf.platform.files import Folder, json_bytes, open_folder, parsed_json
 from wheel_udf.platform.lease import LEASE_FILE
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from wheel_udf.common import NAME_RULE, SinkError, is_destination_name
+from wheel_udf.common.errors import SinkError
+from wheel_udf.common.names import NAME_RULE, is_destination_name
 from wheel_udf.platform.files import local_folder
 
 _LOG: Final = "_delta_log"

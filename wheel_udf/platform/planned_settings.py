@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from wheel_udf.common import CheckpointError
+from wheel_udf.common.errors import CheckpointError
 from wheel_udf.platform.failures import REPAIR
 from wheel_udf.platform.files import json_bytes, open_folder, parsed_json
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from py4j.protocol import Py4JError
 
-from wheel_udf.common import UnsupportedVersionError
+from wheel_udf.common.errors import UnsupportedVersionError
 from wheel_udf.platform.failures import first_line
 
 SPARK: Final = "Spark 4.2.0"

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wheel_udf.common import CheckpointError
+from wheel_udf.common.errors import CheckpointError
 from wheel_udf.platform.checksums import companions
 from wheel_udf.platform.files import Folder, local_folder, open_folder
 from wheel_udf.platform.inspection import Finding, Inspection, Resume

@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wheel_udf.common import SessionError, UnsupportedVersionError
+from wheel_udf.common.errors import SessionError, UnsupportedVersionError
 from wheel_udf.platform import jars, java, local_mode, log_checkpoints
 from wheel_udf.platform.failures import is_jvm_end
 from wheel_udf.platform.files import local_folder

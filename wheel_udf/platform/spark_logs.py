@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from wheel_udf.common import CheckpointError
+from wheel_udf.common.errors import CheckpointError
 from wheel_udf.platform.failures import REPAIR
 from wheel_udf.platform.files import Folder, local_folder, open_folder, parsed_json
 

@@ -23,7 +23,7 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from wheel_udf.common import SessionError
+from wheel_udf.common.errors import SessionError
 from wheel_udf.platform.local_mode import executors_are_here
 
 if TYPE_CHECKING:

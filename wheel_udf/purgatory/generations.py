@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wheel_udf.common import Bools, Int64s
+from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.purgatory.operations import Operations
 from wheel_udf.purgatory.state import BEAT, NEVER
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wheel_udf.common import Bools, Int64s
+from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.purgatory.state import BEAT, NEVER, OPERATION_SCHEMA
 
 _ARRAYS = (

@@ -37,8 +37,9 @@ from collections import deque
 from collections.abc import Hashable, Iterable
 from enum import StrEnum
 
-from wheel_udf.common import CANCELLED, COMPLETED, EXPIRED, ConfigError
-from wheel_udf.wheel import TimingWheel
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.outcomes import CANCELLED, COMPLETED, EXPIRED
+from wheel_udf.wheel.reference import TimingWheel
 
 
 class Outcome(StrEnum):

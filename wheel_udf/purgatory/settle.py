@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common import CANCELLED, COMPLETED, EXPIRED, Bools, Int64s, runs_of
+from wheel_udf.common.arrays import Bools, Int64s, runs_of
+from wheel_udf.common.outcomes import CANCELLED, COMPLETED, EXPIRED
 from wheel_udf.purgatory.generations import extend_joins, rearm_heartbeats, rest, wake
 from wheel_udf.purgatory.operations import Operations
 from wheel_udf.purgatory.state import BEAT, ENDED_SCHEMA, NEVER, SUM, named

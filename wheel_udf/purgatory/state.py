@@ -24,8 +24,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common import WATCH_COUNTS
-from wheel_udf.wheel import HEAD_COLUMNS, MEMORY_LEVEL, Chunk, Content, Int64s, Kept, Texts, Wheel
+from wheel_udf.common.outcomes import WATCH_COUNTS
+from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.wheel.content import Content
+from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.rows import Int64s
+from wheel_udf.wheel.shard_state import HEAD_COLUMNS, Kept
+from wheel_udf.wheel.texts import Texts
 
 WATCH_FORMAT_VERSION = 3
 """Format version of a purgatory's state, also in the identity of its checkpoint. Increase it when the layout below changes."""

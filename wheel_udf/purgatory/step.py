@@ -39,7 +39,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common import Bools, Int64s
+from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.purgatory.future_events import pass_by
 from wheel_udf.purgatory.identity import claims_of, contested, displaced, earliest, not_taken, opened_at_first
 from wheel_udf.purgatory.operations import Operations
@@ -55,7 +55,10 @@ from wheel_udf.purgatory.state import (
     WatchState,
 )
 from wheel_udf.purgatory.timeline import Timelines
-from wheel_udf.wheel import MEMORY_LEVEL, Buckets, Chunk, merged, remember, still_remembered, without
+from wheel_udf.wheel.buckets import Buckets, merged
+from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.wheel.memory import remember, still_remembered
+from wheel_udf.wheel.rows import without
 
 _DUE = "look_at_ms"
 _GRACE_MS = 300_000

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common import Bools, Int64s
+from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.purgatory.state import CANCEL, CANCEL_OPERATION, EVENT, NEVER, named
 
 

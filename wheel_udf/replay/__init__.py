@@ -14,19 +14,3 @@ not in them; docs/operations.md and `make bench` have that.
 In: commands as an Arrow table or a batch DataFrame. Out: a pandas DataFrame. May import: common, wheel, store (the layout of the tiered mode); pandas,
 numpy and pyarrow. Not pyspark, except for a DataFrame that is given.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from wheel_udf.common.exports import exports
-
-if TYPE_CHECKING:
-    from wheel_udf.replay.plans import (
-        Plan as Plan,
-    )
-    from wheel_udf.replay.run import (
-        replay as replay,
-    )
-else:
-    __getattr__, __dir__ = exports(__name__, {"plans": ("Plan",), "run": ("replay",)})

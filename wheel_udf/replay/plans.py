@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wheel_udf.common import ConfigError
-from wheel_udf.store import StoreLayout
-from wheel_udf.wheel import Wheel
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.store.layout import StoreLayout
+from wheel_udf.wheel.geometry import Wheel
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,18 +27,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common import ContractError
+from wheel_udf.common.errors import ContractError
 from wheel_udf.replay.plans import Plan
-from wheel_udf.wheel import (
-    COMMAND_SCHEMA,
-    FAR,
-    MOVED,
-    SCHEDULE,
-    Buckets,
-    LatenessHistogram,
-    ShardState,
-    advance,
-)
+from wheel_udf.wheel.buckets import Buckets
+from wheel_udf.wheel.lateness import LatenessHistogram
+from wheel_udf.wheel.rows import COMMAND_SCHEMA, FAR, MOVED, SCHEDULE
+from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.wheel.step import advance
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

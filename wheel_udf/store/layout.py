@@ -46,8 +46,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from wheel_udf.common import ConfigError, GeometryError
-from wheel_udf.wheel import INT64_MAX, INT64_MIN, Wheel, geometry
+from wheel_udf.common.errors import ConfigError, GeometryError
+from wheel_udf.wheel import geometry
+from wheel_udf.wheel.geometry import INT64_MAX, INT64_MIN, Wheel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -299,7 +300,7 @@ class StoreLayout:
         """:meth:`level_of` as a Spark expression (int); null if either instant is null."""
         from pyspark.sql import functions as F
 
-        from wheel_udf.commands import level_column
+        from wheel_udf.commands.tier_columns import level_column
 
         due, cursor = _long(due_ms), _long(cursor_ms)
         far = level_column(self._partitions, due, cursor) + self.state_levels
@@ -309,7 +310,7 @@ class StoreLayout:
         """:meth:`slot_of` as a Spark expression (long); null for null, and for a level that is neither 0 nor far."""
         from pyspark.sql import functions as F
 
-        from wheel_udf.commands import slot_column
+        from wheel_udf.commands.tier_columns import slot_column
 
         number, due, cursor = F.lit(level), _long(due_ms), _long(cursor_ms)
         back_ms = 2 * self.window_ms  # within int64: a size is at least 2

@@ -18,16 +18,10 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.common import StoreError
-from wheel_udf.platform import (
-    File,
-    FileList,
-    Snapshot,
-    delta_log as tables,
-    file_of,
-    is_addition,
-    rows_of_files,
-)
+from wheel_udf.common.errors import StoreError
+from wheel_udf.platform import delta_log as tables
+from wheel_udf.platform.delta_files import File, FileList, file_of, is_addition, rows_of_files
+from wheel_udf.platform.delta_log import Snapshot
 from wheel_udf.store.head import (
     CLOCK,
     CLOCK_BEFORE,

@@ -55,17 +55,11 @@ from delta.exceptions import (
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.common import StoreError, StoreMovedError
-from wheel_udf.platform import (
-    File,
-    NewFiles,
-    Transaction,
-    begin_transaction,
-    delta_log as tables,
-    has_batch,
-    is_addition,
-    partition_of,
-)
+from wheel_udf.common.errors import StoreError, StoreMovedError
+from wheel_udf.platform import delta_log as tables
+from wheel_udf.platform.delta_files import File, is_addition, partition_of
+from wheel_udf.platform.delta_transaction import NewFiles, Transaction, begin_transaction
+from wheel_udf.platform.table_state import has_batch
 from wheel_udf.store.head import (
     CLOCK,
     CLOCK_BEFORE,

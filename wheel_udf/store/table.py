@@ -18,8 +18,10 @@ from delta.exceptions import (
 )
 from pyspark.sql import SparkSession, types as T
 
-from wheel_udf.common import GeometryChangedError, StoreError
-from wheel_udf.platform import begin_transaction, delta_log as tables, log_checkpoint_properties
+from wheel_udf.common.errors import GeometryChangedError, StoreError
+from wheel_udf.platform import delta_log as tables
+from wheel_udf.platform.delta_transaction import begin_transaction
+from wheel_udf.platform.log_checkpoints import log_checkpoint_properties
 from wheel_udf.store.layout import StoreLayout
 
 FORMAT_VERSION: Final = 2

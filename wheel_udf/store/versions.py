@@ -27,7 +27,15 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, functions as F
 
 from wheel_udf.store.layout import is_far_column
-from wheel_udf.wheel import CANCEL, COMMAND, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED, SCHEDULE
+from wheel_udf.wheel.rows import (
+    CANCEL,
+    COMMAND,
+    GONE_CANCELLED,
+    GONE_DUPLICATE,
+    GONE_SUPERSEDED,
+    MOVED,
+    SCHEDULE,
+)
 
 _ID = ("id_hash", "schedule_id")
 VERSION = ("seq", "op", "amend")

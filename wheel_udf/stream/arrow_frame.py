@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from wheel_udf.platform import ArrowColumn
+from wheel_udf.platform.arrow_groups import ArrowColumn
 
 
 def as_frame(parts: Sequence[pa.Table]) -> pd.DataFrame:

@@ -25,16 +25,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.datasource import DataSource, DataSourceRegistration
 
-from wheel_udf.clock import (
-    CLOCK_FORMAT,
-    Clock,
-    ClockSource,
-    EventClock,
-    ShardBoard,
-    StoreClock,
-    clock_options,
-)
-from wheel_udf.platform import with_package_folder
+from wheel_udf.clock.board import ShardBoard
+from wheel_udf.clock.clocks import Clock, EventClock, StoreClock, clock_options
+from wheel_udf.clock.source import CLOCK_FORMAT, ClockSource
+from wheel_udf.platform.local_mode import with_package_folder
 from wheel_udf.stream.sharding import key_of_shard
 from wheel_udf.stream.worker import NO_LONG
 

@@ -19,7 +19,7 @@ from enum import StrEnum
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.common import ContractError
+from wheel_udf.common.errors import ContractError
 from wheel_udf.stream.punctual import Punctual
 
 _METADATA_KEY = "wheel_udf"

@@ -35,9 +35,12 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.clock import Clock, ProcessingClock, ShardBoard, StoreClock
-from wheel_udf.commands import Contract, batch_ms, parse_commands, require_due_column
-from wheel_udf.common import ConfigError
+from wheel_udf.clock.board import ShardBoard
+from wheel_udf.clock.clocks import Clock, ProcessingClock, StoreClock
+from wheel_udf.commands.contract import Contract
+from wheel_udf.commands.parse import parse_commands, require_due_column
+from wheel_udf.commands.readers import batch_ms
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.stream.clock_rows import event_column, no_tick
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
 from wheel_udf.stream.outputs import LEVEL_COLUMNS
@@ -56,7 +59,10 @@ from wheel_udf.stream.sharded_query import (
 )
 from wheel_udf.stream.wheel_worker import LEVELED_OUTPUT_TYPE, OUTPUT_TYPE, WheelWorker, command_bits
 from wheel_udf.stream.worker import DETAIL, NO_LONG
-from wheel_udf.wheel import STATE_COLUMNS, Limits, Wheel, delay_levels as levels
+from wheel_udf.wheel import delay_levels as levels
+from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.limits import Limits
+from wheel_udf.wheel.shard_state import STATE_COLUMNS
 
 _STEP_COLUMNS_OF_LEVELS = ("delay_level_ms", "level_error_ms")
 

@@ -18,18 +18,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from wheel_udf.purgatory import KINDS, WatchState, seeded as purgatory_seeded
+from wheel_udf.purgatory.seed import KINDS, seeded as purgatory_seeded
+from wheel_udf.purgatory.state import WatchState
 from wheel_udf.stream.worker import chunk_files, row_of
-from wheel_udf.wheel import (
-    ENTRY_SCHEMA,
-    MEMORY_SCHEMA,
-    Kept,
-    Seed,
-    ShardState,
-    Texts,
-    Wheel,
-    seeded as wheel_seeded,
-)
+from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
+from wheel_udf.wheel.seed import Seed, seeded as wheel_seeded
+from wheel_udf.wheel.shard_state import Kept, ShardState
+from wheel_udf.wheel.texts import Texts
 
 PARCEL_TYPE = "shard int, kind string, parcel binary"
 SEEDED_TYPE = "shard int, pending long, far long, clock_ms long"

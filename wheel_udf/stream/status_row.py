@@ -22,8 +22,8 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.clock import ShardReport
-from wheel_udf.common import WATCH_COUNTS, WHEEL_COUNTS
+from wheel_udf.clock.board import ShardReport
+from wheel_udf.common.outcomes import WATCH_COUNTS, WHEEL_COUNTS
 
 _COUNTS = "counts"
 

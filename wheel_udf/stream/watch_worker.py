@@ -15,21 +15,20 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.purgatory import (
+from wheel_udf.purgatory.settle import OUTCOME_SCHEMA
+from wheel_udf.purgatory.state import (
     CANCEL_OPERATION,
     EVENT_SCHEMA,
-    OUTCOME_SCHEMA,
     REQUEST_SCHEMA,
     WatchState,
-    WatchStep,
-    advance,
     hashes_of,
     named,
 )
+from wheel_udf.purgatory.step import WatchStep, advance
 from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.status_row import WatchStatus
 from wheel_udf.stream.worker import DETAIL, GroupRows, ShardWorker, chunk_files, ddl_of, part
-from wheel_udf.wheel import acts_of_texts
+from wheel_udf.wheel.acted import acts_of_texts
 
 _OUTPUT_SCHEMA = pa.schema(
     [("kind", pa.string()), *OUTCOME_SCHEMA, ("decided_at_ms", pa.int64()), (DETAIL, pa.string())]

@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.clock import even_share
+from wheel_udf.clock.shares import even_share
 from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.punctual import NOTED_PROPERTY, Punctual
 from wheel_udf.stream.status_row import WheelStatus, counts_of, largest_of
@@ -33,29 +33,14 @@ from wheel_udf.stream.worker import (
     part,
     property_of_task,
 )
-from wheel_udf.wheel import (
-    ACT_SCHEMA,
-    BOUNDS,
-    CANCEL,
-    COMMAND_SCHEMA,
-    FAR,
-    HandOver,
-    Limits,
-    SenderNews,
-    ShardState,
-    Step,
-    acts_of_texts,
-    advance,
-    as_commands,
-    asked_ms,
-    beyond_ms,
-    code_of,
-    complete_ms,
-    held,
-    horizon_of,
-    level_name,
-    reason,
-)
+from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts, as_commands
+from wheel_udf.wheel.delay_levels import level_name
+from wheel_udf.wheel.in_flight import HandOver, beyond_ms, complete_ms, held, horizon_of
+from wheel_udf.wheel.limits import BOUNDS, Limits, code_of, reason
+from wheel_udf.wheel.rows import CANCEL, COMMAND_SCHEMA, FAR, asked_ms
+from wheel_udf.wheel.sender_news import SenderNews
+from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.wheel.step import Step, advance
 
 _LEVELED_OUTPUT_SCHEMA = pa.schema(
     [

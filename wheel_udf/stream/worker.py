@@ -32,12 +32,19 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 
-from wheel_udf.clock import ShardBoard, Tick, post_reports
-from wheel_udf.common import Int64s
-from wheel_udf.platform import CHUNKS_PROPERTY, ArrowColumn, ChunkFiles, ChunkPlace, take_arrow
+from wheel_udf.clock.board import ShardBoard
+from wheel_udf.clock.reports import post_reports
+from wheel_udf.clock.tick import Tick
+from wheel_udf.common.arrays import Int64s
+from wheel_udf.platform.arrow_groups import ArrowColumn, take_arrow
+from wheel_udf.platform.chunk_files import CHUNKS_PROPERTY, ChunkFiles, ChunkPlace
 from wheel_udf.stream.sampling import is_time_to_sample
 from wheel_udf.stream.status_row import ShardStatus, codes_of, counts_of, largest_of
-from wheel_udf.wheel import Kept, LatenessHistogram, Wheel, destinations_of, holdings_of, kept_apart
+from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.holdings import destinations_of, holdings_of
+from wheel_udf.wheel.lateness import LatenessHistogram
+from wheel_udf.wheel.shard_state import Kept
+from wheel_udf.wheel.shard_text import kept_apart
 
 NO_LONG = -(2**63)
 """Stands for null in the long columns that enter and leave an operator."""

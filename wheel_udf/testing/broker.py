@@ -40,7 +40,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from wheel_udf.common import SessionError
+from wheel_udf.common.errors import SessionError
 from wheel_udf.platform import jars, java
 from wheel_udf.testing.settings import HOST, STARTED, is_port_taken, last_lines, write_settings
 

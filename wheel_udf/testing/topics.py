@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from wheel_udf.common import SessionError
+from wheel_udf.common.errors import SessionError
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -17,22 +17,20 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.clock import StoreClock
-from wheel_udf.common import CheckpointError, StoreError
-from wheel_udf.platform import (
+from wheel_udf.clock.clocks import StoreClock
+from wheel_udf.common.errors import CheckpointError, StoreError
+from wheel_udf.platform.delta_log import tables_read
+from wheel_udf.platform.identity import (
     TIERED_PARTS,
     Identity,
     check_checkpoint,
     check_tiered_folder,
-    last_committed,
-    last_planned,
     open_checkpoint,
-    planned_offsets,
-    tables_read,
 )
-from wheel_udf.store import SlotStore
+from wheel_udf.platform.spark_logs import last_committed, last_planned, planned_offsets
+from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tiered.settings import TieredWheel
-from wheel_udf.wheel import fingerprint
+from wheel_udf.wheel.delay_levels import fingerprint
 
 
 def check_tiered(spark: SparkSession, what: TieredWheel, checkpoint: str) -> None:

@@ -16,9 +16,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from wheel_udf.delivery import Stored
-from wheel_udf.store import INBOX, Partition, StoreLayout, is_far
-from wheel_udf.wheel import due_within
+from wheel_udf.delivery.report import Stored
+from wheel_udf.store.head import Partition
+from wheel_udf.store.layout import INBOX, StoreLayout, is_far
+from wheel_udf.wheel.holdings import due_within
 
 
 class StoreFigures:

@@ -20,8 +20,11 @@ from types import MappingProxyType
 
 from pyspark.sql import DataFrame, functions as F
 
-from wheel_udf.common import StoreError, StoreMovedError
-from wheel_udf.store import CURSOR, INBOX, NEAR, Appended, ClockOf, Head, Partition, SlotStore, stored_rows
+from wheel_udf.common.errors import StoreError, StoreMovedError
+from wheel_udf.store.head import CURSOR, Appended, ClockOf, Head, Partition
+from wheel_udf.store.intake import stored_rows
+from wheel_udf.store.layout import INBOX, NEAR
+from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tiered import hand_over, retirement
 from wheel_udf.tiered.hand_over import HandedOver, Moving
 from wheel_udf.tiered.pressure import Pressure

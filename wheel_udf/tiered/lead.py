@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from wheel_udf.store import StoreLayout
+from wheel_udf.store.layout import StoreLayout
 from wheel_udf.tiered.pause import IntakePause
 from wheel_udf.tiered.queries import Position
 

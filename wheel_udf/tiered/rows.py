@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.store import STORE_SCHEMA, Partition
+from wheel_udf.store.head import Partition
+from wheel_udf.store.table import STORE_SCHEMA
 
 
 def in_partitions(partitions: Sequence[Partition]) -> Column:

@@ -29,11 +29,15 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from wheel_udf.clock import STORES, ProcessingClock, ShardBoard, StoreProgress, wall_clock_ms
-from wheel_udf.common import StopError
-from wheel_udf.delivery import BatchReport
-from wheel_udf.platform import Identity, Lease, first_line, is_jvm_end
-from wheel_udf.store import SlotStore
+from wheel_udf.clock.board import STORES, ShardBoard, StoreProgress
+from wheel_udf.clock.clocks import ProcessingClock
+from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.common.errors import StopError
+from wheel_udf.delivery.report import BatchReport
+from wheel_udf.platform.failures import first_line, is_jvm_end
+from wheel_udf.platform.identity import Identity
+from wheel_udf.platform.lease import Lease
+from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tiered.figures import StoreFigures
 from wheel_udf.tiered.keeper import Keeper
 from wheel_udf.tiered.lead import Lead

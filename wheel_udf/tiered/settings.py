@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from wheel_udf.clock import EventClock, ProcessingClock
-from wheel_udf.commands import Contract
-from wheel_udf.common import ConfigError
-from wheel_udf.store import DEFAULT_KEEP_MS, StoreLayout
-from wheel_udf.stream import DEFAULT_MEMORY_MS, Punctual
-from wheel_udf.wheel import Limits, Wheel
+from wheel_udf.clock.clocks import EventClock, ProcessingClock
+from wheel_udf.commands.contract import Contract
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.store.layout import StoreLayout
+from wheel_udf.store.table import DEFAULT_KEEP_MS
+from wheel_udf.stream.punctual import Punctual
+from wheel_udf.stream.sharded_query import DEFAULT_MEMORY_MS
+from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.limits import Limits
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,21 +38,22 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from wheel_udf.delivery import frame_of_ids, rows_of_ids
-from wheel_udf.pending import PendingWork, acts, has_id
-from wheel_udf.platform import (
+from wheel_udf.delivery.row_removal import frame_of_ids, rows_of_ids
+from wheel_udf.pending import acts
+from wheel_udf.pending.audit import has_id
+from wheel_udf.pending.entries import PendingWork
+from wheel_udf.platform.files import open_folder
+from wheel_udf.platform.identity import TIERED_PARTS, identity_of
+from wheel_udf.platform.lease import Lease
+from wheel_udf.platform.move_marks import (
     FORGETTING,
-    TIERED_PARTS,
-    Lease,
-    close_states,
     empty_for_import,
     export_mark,
-    identity_of,
     import_mark,
-    last_committed,
-    open_folder,
     require_startable,
 )
+from wheel_udf.platform.session import close_states
+from wheel_udf.platform.spark_logs import last_committed
 from wheel_udf.transfer.content import ACTS, parts_of, tables_of
 from wheel_udf.transfer.exporting import export_job
 from wheel_udf.transfer.id_rows import ID_COLUMNS

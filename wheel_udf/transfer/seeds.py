@@ -16,10 +16,11 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, functions as F
 
-from wheel_udf.stream import shard_of_id
+from wheel_udf.stream.sharding import shard_of_id
 from wheel_udf.transfer.manifest import Manifest
 from wheel_udf.transfer.ranks import amend_of, op_of
-from wheel_udf.wheel import WAITING, Seed
+from wheel_udf.wheel.known import WAITING
+from wheel_udf.wheel.seed import Seed
 
 _NO_LEVEL = -1
 

@@ -25,17 +25,19 @@ from typing import Any
 
 from pyspark.sql import DataFrame, functions as F
 
-from wheel_udf.common import TransferError
-from wheel_udf.pending import PendingWork, read_to
-from wheel_udf.store import SlotStore, is_far_column, no_verdicts, verdicts, with_file, with_version
-from wheel_udf.stream import shard_keys, shard_of_id
+from wheel_udf.common.errors import TransferError
+from wheel_udf.pending.entries import PendingWork
+from wheel_udf.pending.in_store import read_to
+from wheel_udf.store.layout import is_far_column
+from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.store.versions import no_verdicts, verdicts, with_file, with_version
+from wheel_udf.stream.sharding import shard_keys, shard_of_id
 from wheel_udf.transfer.content import FINISH
 from wheel_udf.transfer.ranks import amend_of, op_of, rank_of
-from wheel_udf.wheel import (
+from wheel_udf.wheel.known import ENDED, FIRED
+from wheel_udf.wheel.rows import (
     CANCEL,
-    ENDED,
     ENTRY_SCHEMA,
-    FIRED,
     GONE_CANCELLED,
     GONE_DUPLICATE,
     GONE_SUPERSEDED,

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common import Bools, repeats
+from wheel_udf.common.arrays import Bools, repeats
 from wheel_udf.wheel.known import FIRED, PENDING, Known
 from wheel_udf.wheel.rows import COMMAND, FAR, SCHEDULE, Int64s, asked_ms
 from wheel_udf.wheel.shard_state import ShardState

@@ -35,7 +35,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from wheel_udf.common import TOO_LONG_MS, ConfigError
+from wheel_udf.common.durations import TOO_LONG_MS
+from wheel_udf.common.errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

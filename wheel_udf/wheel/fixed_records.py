@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wheel_udf.common import runs_of
+from wheel_udf.common.arrays import runs_of
 from wheel_udf.wheel.arrow_text import octets_of, text_of
 from wheel_udf.wheel.rows import Int64s
 from wheel_udf.wheel.texts import Text

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wheel_udf.common import GeometryError
+from wheel_udf.common.errors import GeometryError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

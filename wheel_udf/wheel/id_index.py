@@ -39,7 +39,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from wheel_udf.common import repeats, runs_of
+from wheel_udf.common.arrays import repeats, runs_of
 from wheel_udf.wheel.arrow_text import octets_of, text_of
 from wheel_udf.wheel.chunks import UNNUMBERED, Chunk
 from wheel_udf.wheel.fixed_records import Octets, characters, to_text, windows

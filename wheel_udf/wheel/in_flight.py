@@ -42,7 +42,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common import Bools
+from wheel_udf.common.arrays import Bools
 from wheel_udf.wheel.buckets import BACKLOG_ROWS
 from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, LARGEST_ROWS, Chunk, in_runs
 from wheel_udf.wheel.geometry import INT64_MAX

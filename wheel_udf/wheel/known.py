@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common import is_last
+from wheel_udf.common.arrays import is_last
 from wheel_udf.wheel.chunks import Chunk
 from wheel_udf.wheel.row_keys import IdBytes
 from wheel_udf.wheel.rows import MEMORY_SCHEMA, SCHEDULE, Int64s, asked_ms

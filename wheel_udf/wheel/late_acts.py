@@ -27,7 +27,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 
-from wheel_udf.common import Bools, repeats
+from wheel_udf.common.arrays import Bools, repeats
 from wheel_udf.wheel.known import FIRED, IN_STORE, PENDING, Known
 from wheel_udf.wheel.rows import CANCEL, FAR, MOVED, SCHEDULE
 from wheel_udf.wheel.settle import records_of

@@ -39,7 +39,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common import Bools, Int64s, before_in_run
+from wheel_udf.common.arrays import Bools, Int64s, before_in_run
 
 Int8s = npt.NDArray[np.int8]
 

@@ -61,7 +61,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal, TypeAlias
 
-from wheel_udf.common import ConfigError
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.wheel.geometry import INT64_MAX, Wheel, level_of, slot_of
 
 Rule: TypeAlias = Literal["exact", "kafka"]

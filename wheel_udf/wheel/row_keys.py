@@ -33,7 +33,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common import Bools
+from wheel_udf.common.arrays import Bools
 from wheel_udf.wheel.fixed_records import Octets, single, to_text, windows
 from wheel_udf.wheel.rows import Int64s
 from wheel_udf.wheel.texts import Text

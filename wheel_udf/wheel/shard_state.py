@@ -28,7 +28,8 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from wheel_udf.common import WHEEL_COUNTS, GeometryChangedError, StateTooLargeError
+from wheel_udf.common.errors import GeometryChangedError, StateTooLargeError
+from wheel_udf.common.outcomes import WHEEL_COUNTS
 from wheel_udf.wheel.arrow_text import encoded
 from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, Chunk
 from wheel_udf.wheel.content import Content

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common import Bools, repeats
+from wheel_udf.common.arrays import Bools, repeats
 from wheel_udf.wheel.rows import FAR, Int64s
 
 Int8s = npt.NDArray[np.int8]

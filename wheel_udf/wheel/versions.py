@@ -63,7 +63,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common import Bools, before_in_run, is_last, repeats
+from wheel_udf.common.arrays import Bools, before_in_run, is_last, repeats
 from wheel_udf.wheel.ambiguous import count_ambiguous
 from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, NOTHING, PENDING, WAITING, Known, look_up
 from wheel_udf.wheel.late_acts import drop_late_acts

@@ -15,8 +15,8 @@ from wheel_udf.common.errors import ConfigError, ContractError
 from wheel_udf.job.compose import compose
 from wheel_udf.job.dry_run import source_lines
 from wheel_udf.job.loader import check
-from wheel_udf.job.models import SourceConfig
-from wheel_udf.job.sources import read_commands
+from wheel_udf.job.models.source import SourceConfig
+from wheel_udf.job.sources.commands import read_commands
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,9 +16,12 @@ from wheel_udf.delivery.batch_writer import write_batch
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import FIRED_SCHEMA, REJECT_SCHEMA, Destinations, Sink
 from wheel_udf.delivery.file_sink import FileSink
-from wheel_udf.platform import Identity, Lease, PlannedSettings, open_checkpoint, planned_batch
 from wheel_udf.platform.files import open_folder
 from wheel_udf.platform.hadoop_files import hadoop_folder
+from wheel_udf.platform.identity import Identity, open_checkpoint
+from wheel_udf.platform.lease import Lease
+from wheel_udf.platform.planned_settings import PlannedSettings
+from wheel_udf.platform.spark_logs import planned_batch
 from wheel_udf.platform.table_state import TableState
 
 if TYPE_CHECKING:

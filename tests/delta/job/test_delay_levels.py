@@ -10,7 +10,7 @@ import pytest
 
 from tests.delta.pending.verbs import ask
 from tests.spark.streams import add_files, at_ms, cancel, due, read_files
-from wheel_udf.clock import EventClock
+from wheel_udf.clock.clocks import EventClock
 from wheel_udf.commands.parse import Contract
 from wheel_udf.common.errors import GeometryChangedError
 from wheel_udf.delivery.delta_sink import DeltaSink

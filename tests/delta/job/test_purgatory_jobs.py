@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.command_line import say
-from wheel_udf.metrics import read_batches
+from wheel_udf.metrics.batch_log import read_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

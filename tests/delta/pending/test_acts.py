@@ -12,11 +12,13 @@ import pytest
 
 from tests.delta.tiered.test_keeper import LAYOUT, World
 from tests.spark.streams import T0_MS, at_ms
-from wheel_udf.commands import Contract
+from wheel_udf.commands.contract import Contract
 from wheel_udf.common.errors import ActError
-from wheel_udf.pending import PendingWork, acts, acts_on_store, history_of, in_store, pending
+from wheel_udf.pending import acts, acts_on_store, in_store
 from wheel_udf.pending.acts import Picked
-from wheel_udf.platform import Transaction
+from wheel_udf.pending.entries import PendingWork, pending
+from wheel_udf.pending.history import history_of
+from wheel_udf.platform.delta_transaction import Transaction
 from wheel_udf.store.layout import NEAR
 from wheel_udf.store.slot_store import SlotStore
 

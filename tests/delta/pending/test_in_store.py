@@ -11,7 +11,8 @@ from pyspark.sql import Column, functions as F
 from tests.delta.pending.test_acts import work_of
 from tests.delta.tiered.test_keeper import World
 from tests.spark.streams import at_ms
-from wheel_udf.pending import count_pending, in_store, pending
+from wheel_udf.pending import in_store
+from wheel_udf.pending.entries import count_pending, pending
 from wheel_udf.store import intake
 from wheel_udf.store.slot_store import SlotStore
 

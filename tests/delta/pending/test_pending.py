@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from tests.delta.tiered.test_tiered import LAYOUT
 from tests.spark.streams import T0_MS, add_files, at, cancel, due, read_files, waiting
-from wheel_udf.clock import EventClock
+from wheel_udf.clock.clocks import EventClock
 from wheel_udf.common.errors import ActError, CheckpointError, ConfigError
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import Destinations

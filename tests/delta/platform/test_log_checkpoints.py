@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession, types as T
 
-from wheel_udf.platform import append_once, log_checkpoint_properties, log_checkpoints
+from wheel_udf.platform import log_checkpoints
 from wheel_udf.platform.delta_log import log_snapshot
-from wheel_udf.platform.delta_transaction import begin_transaction
+from wheel_udf.platform.delta_transaction import append_once, begin_transaction
+from wheel_udf.platform.log_checkpoints import log_checkpoint_properties
 
 COLUMNS = T.StructType([T.StructField("id", T.StringType())])
 

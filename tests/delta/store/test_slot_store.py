@@ -12,7 +12,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from wheel_udf.common.errors import GeometryChangedError, StoreError, StoreMovedError
-from wheel_udf.platform import Transaction, delta_files, delta_log as tables, log_checkpoints
+from wheel_udf.platform import delta_files, delta_log as tables, log_checkpoints
+from wheel_udf.platform.delta_transaction import Transaction
 from wheel_udf.store import table as store_table
 from wheel_udf.store.head import CURSOR, Appended, Head
 from wheel_udf.store.layout import StoreLayout

@@ -14,7 +14,7 @@ from tests.spark.streams import T0_MS, at_ms
 from wheel_udf.common.errors import StoreError
 from wheel_udf.pending.acts_on_state import Wording
 from wheel_udf.pending.acts_on_store import append_act
-from wheel_udf.platform import Transaction
+from wheel_udf.platform.delta_transaction import Transaction
 from wheel_udf.store import intake
 from wheel_udf.store.layout import INBOX, MARKS, NEAR, StoreLayout
 from wheel_udf.store.slot_store import SlotStore

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.streams import add_files, at_ms, cancel, due, read_files
-from wheel_udf.clock import EventClock, ProcessingClock
+from wheel_udf.clock.clocks import EventClock, ProcessingClock
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import Destinations

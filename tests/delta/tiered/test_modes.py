@@ -11,12 +11,12 @@ import pytest
 
 from tests.delta.pending.verbs import ask
 from tests.spark.streams import add_files, due, read_files
-from wheel_udf.clock import EventClock, StoreClock
+from wheel_udf.clock.clocks import EventClock, StoreClock
 from wheel_udf.common.errors import CheckpointError, GeometryChangedError, StoreError
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import Destinations
 from wheel_udf.delivery.query import deliver
-from wheel_udf.metrics import read_batches
+from wheel_udf.metrics.batch_log import read_batches
 from wheel_udf.platform.identity import open_checkpoint
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore

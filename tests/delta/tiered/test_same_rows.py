@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.streams import T0_MS, add_files, at_ms, cancel, due, read_files
-from wheel_udf.clock import EventClock
+from wheel_udf.clock.clocks import EventClock
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import Destinations
 from wheel_udf.delivery.query import deliver

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from tests.delta.pending.verbs import ask
 from tests.spark.streams import add_files, at_ms, cancel, due, read_files, waiting
-from wheel_udf.clock import EventClock
+from wheel_udf.clock.clocks import EventClock
 from wheel_udf.common.errors import LeaseError, StoreError
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import Destinations

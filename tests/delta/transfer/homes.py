@@ -6,21 +6,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.spark.streams import add_files, at_ms, read_files
-from wheel_udf.clock import EventClock, ProcessingClock
-from wheel_udf.delivery import DeltaSink, Destinations, deliver
-from wheel_udf.pending import PendingWork
-from wheel_udf.store import SlotStore, StoreLayout
-from wheel_udf.stream import schedule
-from wheel_udf.tiered import Outlet, TieredWheel, start_tiered
-from wheel_udf.transfer import Manifest, export_job, import_direct, import_tiered
-from wheel_udf.wheel import Wheel
+from wheel_udf.clock.clocks import EventClock, ProcessingClock
+from wheel_udf.delivery.delta_sink import DeltaSink
+from wheel_udf.delivery.destinations import Destinations
+from wheel_udf.delivery.query import deliver
+from wheel_udf.pending.entries import PendingWork
+from wheel_udf.store.layout import StoreLayout
+from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.stream.schedule_operator import schedule
+from wheel_udf.tiered.settings import TieredWheel
+from wheel_udf.tiered.start import Outlet, start_tiered
+from wheel_udf.transfer.exporting import export_job
+from wheel_udf.transfer.importing import import_direct
+from wheel_udf.transfer.into_store import import_tiered
+from wheel_udf.transfer.manifest import Manifest
+from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from wheel_udf.delivery import BatchReport
+    from wheel_udf.delivery.report import BatchReport
 
 SMALL = Wheel(tick_ms=1_000, size=20, levels=4)
 WIDE = Wheel(tick_ms=500, size=8, levels=6)

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 from tests.documents import blocks
 from tests.kafka.client import PATIENCE_S, KafkaWorld
 from wheel_udf import ConfigError
-from wheel_udf.client import Deliveries
-from wheel_udf.testing import create_topics
+from wheel_udf.client.deliveries import Deliveries
+from wheel_udf.testing.topics import create_topics
 
 PAGE = "docs/clients.md"
 

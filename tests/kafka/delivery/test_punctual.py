@@ -29,7 +29,7 @@ from wheel_udf import (
     schedule,
 )
 from wheel_udf.commands.kafka_presets import kafka_commands
-from wheel_udf.common import instant_text_ms
+from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.platform import kafka_admin
 
 AHEAD_MS = 60_000  # a loaded machine may take seconds for a batch

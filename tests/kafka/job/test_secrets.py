@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.kafka.client import KafkaWorld
-from wheel_udf.testing import LocalKafka
+from wheel_udf.testing.broker import LocalKafka
 
 ROOT = Path(__file__).parents[3]
 CANARY = "can4ry-in-the-mine"

@@ -18,15 +18,16 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from tests.command_line import Said, say
 from tests.kafka.client import KafkaWorld
 from tests.spark.streams import account
-from wheel_udf.clock import EventClock
+from wheel_udf.clock.clocks import EventClock
 from wheel_udf.commands.parse import Contract
 from wheel_udf.common.errors import ConfigError, SinkError
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import compose
 from wheel_udf.job.loader import check
-from wheel_udf.job.models import SourceConfig
+from wheel_udf.job.models.source import SourceConfig
 from wheel_udf.job.source_topics import NOTED
-from wheel_udf.job.sources import LevelTopic, read_commands
+from wheel_udf.job.sources.commands import read_commands
+from wheel_udf.job.sources.topics import LevelTopic
 from wheel_udf.platform import kafka_admin
 from wheel_udf.platform.failures import LOST_HINT, Cause, explain
 from wheel_udf.stream.outputs import fired, rejects, status

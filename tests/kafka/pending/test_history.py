@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from tests.kafka.delivery.test_sink import T0, Batches, fired_row, reject_row
 from wheel_udf import Destinations, KafkaSink
-from wheel_udf.pending import PendingWork, history_of
-from wheel_udf.wheel import Wheel
+from wheel_udf.pending.entries import PendingWork
+from wheel_udf.pending.history import history_of
+from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from pathlib import Path

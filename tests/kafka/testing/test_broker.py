@@ -15,13 +15,9 @@ from confluent_kafka.admin import AdminClient
 
 from tests.kafka.client import KafkaWorld
 from wheel_udf.common.errors import SessionError
-from wheel_udf.testing import (
-    EXTERNAL_VARIABLE,
-    LocalKafka,
-    broker as local_kafka,
-    create_topics,
-    delete_topics,
-)
+from wheel_udf.testing import broker as local_kafka
+from wheel_udf.testing.broker import EXTERNAL_VARIABLE, LocalKafka
+from wheel_udf.testing.topics import create_topics, delete_topics
 
 ROOT = Path(__file__).parents[3]
 
@@ -162,7 +158,7 @@ def test_an_external_broker_is_used_and_never_stopped(
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_broker_does_not_outlive_an_owner_that_is_killed(own: None) -> None:
     program = (
-        "import sys; from wheel_udf.testing import LocalKafka; b = LocalKafka().start(); "
+        "import sys; from wheel_udf.testing.broker import LocalKafka; b = LocalKafka().start(); "
         "print(b.pid, b._folder, flush=True); sys.stdin.read()"
     )
     owner = subprocess.Popen(

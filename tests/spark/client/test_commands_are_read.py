@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from wheel_udf import Contract, ContractError
 from wheel_udf.client import frames, kafka
-from wheel_udf.commands import kafka_commands, parse_commands
+from wheel_udf.commands.kafka_presets import kafka_commands
+from wheel_udf.commands.parse import parse_commands
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

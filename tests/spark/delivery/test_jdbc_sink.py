@@ -16,8 +16,8 @@ from tests.postgres import PASSWORD, LocalPostgres, missing_reason
 from tests.spark.delivery.batches import Batches
 from wheel_udf import ConfigErrors, Destinations, FileSink, JdbcSink, SinkError
 from wheel_udf.delivery.destinations import OUTCOME
-from wheel_udf.platform import Database
 from wheel_udf.platform.failures import explain
+from wheel_udf.platform.jdbc import Database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

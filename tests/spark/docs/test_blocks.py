@@ -16,16 +16,16 @@ import wheel_udf
 from tests.documents import LANGUAGES, PAGES, ROOT, blocks, commands, configs, languages, text_of
 from tests.spark import streams, watches
 from wheel_udf import Contract
-from wheel_udf.commands import parse_commands
-from wheel_udf.delivery import make_own_sink
+from wheel_udf.commands.parse import parse_commands
+from wheel_udf.delivery.own_sink import make_own_sink
 from wheel_udf.job import arguments, cli
 from wheel_udf.job.loader import load
-from wheel_udf.job.models import PurgatoryConfig
+from wheel_udf.job.models.purgatory import PurgatoryConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from wheel_udf.job.models import JobConfig
+    from wheel_udf.job.models.scheduler import JobConfig
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -25,9 +25,11 @@ from pyspark.sql.streaming.listener import (
 
 import wheel_udf
 from tests.command_line import say
-from wheel_udf.job import loader, run
-from wheel_udf.metrics import Exporter, read_batches
-from wheel_udf.stream import OBSERVED
+from wheel_udf.job import loader
+from wheel_udf.job.begin import run
+from wheel_udf.metrics.batch_log import read_batches
+from wheel_udf.metrics.exporter import Exporter
+from wheel_udf.stream.observation import OBSERVED
 
 COMMANDS: list[dict[str, Any]] = [
     {"schedule_id": "past", "deliver_at": "2020-01-01T00:00:00Z", "value": "1"},

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 from pyspark.sql import Row, SparkSession, functions as F
 
 from wheel_udf.common.errors import ConfigError, ContractError
-from wheel_udf.job.models import SourceConfig
-from wheel_udf.job.sources import read_commands
+from wheel_udf.job.models.source import SourceConfig
+from wheel_udf.job.sources.commands import read_commands
 
 SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
 Rows = Callable[[SourceConfig], list[Row]]

@@ -25,7 +25,7 @@ def test_a_process_has_one_folder_of_a_random_name_that_only_its_user_can_enter(
 
 def test_the_folder_of_a_process_is_gone_when_it_ends() -> None:
     said = subprocess.run(
-        [sys.executable, "-c", "from wheel_udf.clock import ShardBoard; print(ShardBoard().folder)"],
+        [sys.executable, "-c", "from wheel_udf.clock.board import ShardBoard; print(ShardBoard().folder)"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert said.stdout.startswith("/")

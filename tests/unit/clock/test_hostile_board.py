@@ -13,8 +13,7 @@ from hypothesis import example, given
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.hostile import mangled
-from wheel_udf.clock import ShardBoard
-from wheel_udf.clock.board import STORES, ShardReport, StoreProgress
+from wheel_udf.clock.board import STORES, ShardBoard, ShardReport, StoreProgress
 from wheel_udf.clock.clocks import ProcessingClock, StoreClock
 from wheel_udf.clock.reports import post_reports, reports_of
 from wheel_udf.clock.source import ClockReader

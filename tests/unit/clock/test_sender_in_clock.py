@@ -14,7 +14,8 @@ from wheel_udf.clock.board import SENDERS, STORES, Sending, ShardBoard, ShardRep
 from wheel_udf.clock.clocks import ProcessingClock, StoreClock
 from wheel_udf.clock.reports import post_reports
 from wheel_udf.clock.source import ClockReader
-from wheel_udf.wheel import INT64_MAX, Confirmed, SenderNews
+from wheel_udf.wheel.geometry import INT64_MAX
+from wheel_udf.wheel.sender_news import Confirmed, SenderNews
 
 if TYPE_CHECKING:
     from pathlib import Path

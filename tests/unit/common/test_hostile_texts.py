@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from tests.hostile import BAD_NAMES, GOOD_NAMES, RESERVED_NAMES, mangled
-from wheel_udf.common import AllowList, ConfigError, SinkError, is_destination_name, secrets
+from wheel_udf.common import secrets
 from wheel_udf.common.durations import TOO_LONG_MS, parse_duration_ms
+from wheel_udf.common.errors import ConfigError, SinkError
 from wheel_udf.common.instants import instant_text, instant_text_ms, parse_instant_ms
-from wheel_udf.common.names import is_destination_pattern
+from wheel_udf.common.names import AllowList, is_destination_name, is_destination_pattern
 from wheel_udf.common.secrets import hide, resolve
 from wheel_udf.platform.places import place_of
 

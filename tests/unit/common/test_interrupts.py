@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from wheel_udf.common import INTERRUPTED, uninterrupted
+from wheel_udf.common.interrupts import INTERRUPTED, uninterrupted
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ def test_a_public_name_says_what_to_install(library: str) -> None:
 @pytest.mark.parametrize("library", ["pyspark", "delta"])
 def test_the_command_line_says_it_in_one_line(library: str) -> None:
     verb = "['dry-run', '--config', 'conf/scheduler.yml']"
-    done = run(f"from wheel_udf.job import main; sys.exit(main({verb}))", library)
+    done = run(f"from wheel_udf.job.cli import main; sys.exit(main({verb}))", library)
 
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: a module of Spark or Delta cannot be imported: {library}")

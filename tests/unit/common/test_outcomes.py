@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from tests.unit.wheel import heap_model
-from wheel_udf.common import CANCEL_OUTCOMES, DECIDED, SCHEDULE_OUTCOMES, Decided
+from wheel_udf.common.outcomes import CANCEL_OUTCOMES, DECIDED, SCHEDULE_OUTCOMES, Decided
 
 
 def test_the_type_of_outcomes_that_settings_name_has_every_way_in_which_an_operation_ends() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wheel_udf.common import inside
+from wheel_udf.common.paths import inside
 
 
 @pytest.mark.parametrize(

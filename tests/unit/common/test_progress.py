@@ -6,8 +6,7 @@ import io
 
 import pytest
 
-from wheel_udf.common import Progress
-from wheel_udf.common.progress import left_text, line_of
+from wheel_udf.common.progress import Progress, left_text, line_of
 
 
 class Hand:
@@ -83,7 +82,7 @@ def test_a_terminal_has_a_bar_which_is_gone_at_the_end_and_stays_below_other_lin
 
 
 def test_a_bar_shows_no_secret_of_the_config() -> None:
-    from wheel_udf.common import remember
+    from wheel_udf.common.secrets import remember
 
     stream, clock = Terminal(), Hand()
     remember("correct-horse-battery")

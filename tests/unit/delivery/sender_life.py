@@ -22,11 +22,14 @@ from tests.unit.delivery.test_sender import T0, Message, parcel
 from wheel_udf.delivery.sender import Sender
 from wheel_udf.delivery.sender_note import SenderNote
 from wheel_udf.stream.punctual import Punctual
-from wheel_udf.testing import commands_table, rows_of
-from wheel_udf.wheel import INT64_MAX, SenderNews, ShardState, advance, held
+from wheel_udf.testing.frames import commands_table, rows_of
 from wheel_udf.wheel.chunks import GIVEN_TO_NONE
-from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.geometry import INT64_MAX, Wheel
+from wheel_udf.wheel.in_flight import held
+from wheel_udf.wheel.sender_news import SenderNews
+from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.shard_text import entries_of_text
+from wheel_udf.wheel.step import advance
 
 WHEEL = Wheel(tick_ms=1, size=20, levels=3)
 POINTS = ("before the hand-over", "after the hand-over", "after the write")

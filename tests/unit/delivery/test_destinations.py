@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from wheel_udf.common import is_destination_name
 from wheel_udf.common.errors import ConfigError, SinkError
+from wheel_udf.common.names import is_destination_name
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import Destinations, require_apart
 from wheel_udf.delivery.file_sink import FileSink

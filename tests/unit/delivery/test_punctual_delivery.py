@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from wheel_udf.clock import ShardBoard
-from wheel_udf.clock.board import SENDERS
-from wheel_udf.common import SinkError
-from wheel_udf.delivery import Destinations, KafkaSink, punctual as punctual_module
+from wheel_udf.clock.board import SENDERS, ShardBoard
+from wheel_udf.common.errors import SinkError
+from wheel_udf.delivery import punctual as punctual_module
+from wheel_udf.delivery.destinations import Destinations
+from wheel_udf.delivery.kafka_sink import KafkaSink
 from wheel_udf.delivery.punctual import PunctualDelivery, noted
 from wheel_udf.delivery.sender_note import NOTE, SenderNote
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
 from wheel_udf.stream.punctual import Punctual
-from wheel_udf.wheel import INT64_MAX, Confirmed, SenderNews
+from wheel_udf.wheel.geometry import INT64_MAX
+from wheel_udf.wheel.sender_news import Confirmed, SenderNews
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

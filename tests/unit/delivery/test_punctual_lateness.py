@@ -19,14 +19,17 @@ from wheel_udf.clock.reports import post_reports
 from wheel_udf.clock.source import ClockReader
 from wheel_udf.delivery.sender import Sender
 from wheel_udf.stream.punctual import Punctual
-from wheel_udf.testing import commands_table, rows_of
-from wheel_udf.wheel import SenderNews, ShardState, advance, beyond_ms, complete_ms, held, horizon_of
+from wheel_udf.testing.frames import commands_table, rows_of
 from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.in_flight import beyond_ms, complete_ms, held, horizon_of
+from wheel_udf.wheel.sender_news import SenderNews
+from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.wheel.step import advance
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from wheel_udf.wheel import HandOver
+    from wheel_udf.wheel.in_flight import HandOver
 
 BATCH_MS, TRIGGER_MS, STEP_MS = 700, 1_000, 50
 LONGEST_MS = TRIGGER_MS + 2 * BATCH_MS

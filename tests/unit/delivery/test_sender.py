@@ -9,7 +9,8 @@ import pytest
 
 from wheel_udf.delivery.parcels import Parcel
 from wheel_udf.delivery.sender import Sender
-from wheel_udf.wheel import INT64_MAX, Confirmed
+from wheel_udf.wheel.geometry import INT64_MAX
+from wheel_udf.wheel.sender_news import Confirmed
 
 T0 = 1_700_000_000_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from jobs.demos.orders import DAY_MS, Orders, draw, expected, messages, settings, take_account
 from wheel_udf.job import loader as config
-from wheel_udf.job.models import PurgatoryConfig
+from wheel_udf.job.models.purgatory import PurgatoryConfig
 
 MINUTE_MS = 60_000
 

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from tests.documents import ROOT, blocks, text_of
-from wheel_udf.metrics import BatchLog, names
+from wheel_udf.metrics import names
+from wheel_udf.metrics.batch_log import BatchLog
 from wheel_udf.metrics.lines import MEMBERS
 
 PAGE = text_of("docs/metrics.md")

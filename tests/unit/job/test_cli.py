@@ -15,7 +15,7 @@ import wheel_udf
 from wheel_udf.common.errors import CheckpointError, ConfigError, ConfigErrors, LeaseError
 from wheel_udf.job.arguments import COLUMNS, OPERATION_COLUMNS, VERBS
 from wheel_udf.job.cli import Verbs, line_printer, main
-from wheel_udf.job.models import JobConfig, SchedulerConfig
+from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig
 
 ROOT = Path(__file__).parents[3]
 GOOD = """

@@ -10,9 +10,10 @@ from tests.unit.job.configs import faults_of, written
 from wheel_udf.job import loader as config
 from wheel_udf.job.compose import punctual_of
 from wheel_udf.job.dry_run import delivery_text
-from wheel_udf.job.models import PurgatoryConfig, SchedulerConfig
+from wheel_udf.job.models.purgatory import PurgatoryConfig
+from wheel_udf.job.models.scheduler import SchedulerConfig
 from wheel_udf.job.replay import RowSettings, with_row_settings
-from wheel_udf.stream import Punctual
+from wheel_udf.stream.punctual import Punctual
 
 GOOD = """
 clock: {kind: processing}

@@ -13,7 +13,7 @@ from wheel_udf.job.explain import Traffic, bytes_of_entry, levels_of, limits
 from wheel_udf.job.loader import load
 
 if TYPE_CHECKING:
-    from wheel_udf.job.models import JobConfig
+    from wheel_udf.job.models.scheduler import JobConfig
 
 CONF = ROOT / "conf"
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000

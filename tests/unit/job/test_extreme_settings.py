@@ -6,10 +6,10 @@ from pathlib import Path
 
 from tests.unit.job.configs import written
 from tests.unit.job.test_delivery_config import GOOD
-from wheel_udf.common import ConfigError
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.job import loader
 from wheel_udf.job.compose import identity_of, tiered_wheel_of
-from wheel_udf.job.models import TieredConfig
+from wheel_udf.job.models.scheduler import TieredConfig
 
 DURATIONS = ("1 ms", "0 seconds", "11 minutes", "36500 days", "99999999 days")
 NUMBERS = ("0", "1", "2", "1000000000", "99999999999999999999")

@@ -10,10 +10,10 @@ from hypothesis import example, given
 
 from tests.hostile import mangled
 from tests.unit.job.configs import written
-from wheel_udf.common import ConfigError, ConfigErrors
+from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.job import loader
 from wheel_udf.job.kafka_options import assigned_partitions, offsets_of
-from wheel_udf.job.models import DirectConfig, JobConfig
+from wheel_udf.job.models.scheduler import DirectConfig, JobConfig
 
 SMALL = (
     b"clock: {kind: event}\nsource: {format: json, path: in}\n"

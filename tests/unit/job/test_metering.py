@@ -11,7 +11,7 @@ import pytest
 from tests.unit.delivery.test_report import report
 from tests.unit.job.configs import faults_of, written
 from tests.unit.job.test_job import checked
-from wheel_udf.common import ConfigError
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.job import loader
 from wheel_udf.job.dry_run import metrics_text
 from wheel_udf.job.metering import STOPPED, check_port, metering, running

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from wheel_udf.common import TransferError
+from wheel_udf.common.errors import TransferError
 from wheel_udf.job.loader import load
 from wheel_udf.job.moves import _require_same_sources, _say_content
-from wheel_udf.transfer import Manifest
+from wheel_udf.transfer.manifest import Manifest
 
 ROOT = Path(__file__).parents[3]
 MANIFEST = Manifest(

@@ -9,7 +9,8 @@ import pytest
 from tests.unit.platform.damaged import flip, run
 from wheel_udf.job import loader
 from wheel_udf.job.repair import Part, _finish, lines_of, repeat_risk, sink_places
-from wheel_udf.platform import Evidence, Inspection, decide_repair
+from wheel_udf.platform.inspection import Inspection
+from wheel_udf.platform.repair import Evidence, decide_repair
 
 CONFIG = """
 clock: {kind: event}

@@ -10,8 +10,8 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, StreamingQueryException
 
-from wheel_udf.common import CheckpointError, ConfigError, LeaseError, SinkError
-from wheel_udf.job.models import RestartsConfig
+from wheel_udf.common.errors import CheckpointError, ConfigError, LeaseError, SinkError
+from wheel_udf.job.models.bounds import RestartsConfig
 from wheel_udf.job.restarts import patiently, with_restarts
 from wheel_udf.job.supervise import Supervisor
 from wheel_udf.platform.failures import explain, is_jvm_end

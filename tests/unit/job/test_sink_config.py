@@ -8,7 +8,7 @@ import pytest
 
 from tests.own_sinks import Lines
 from tests.unit.job.configs import faults_of, written
-from wheel_udf.delivery import HttpSink
+from wheel_udf.delivery.http_sink import HttpSink
 from wheel_udf.job import compose
 from wheel_udf.job.loader import load
 from wheel_udf.job.replay import RowSettings, with_row_settings

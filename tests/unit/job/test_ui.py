@@ -61,7 +61,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
 
 
 def test_a_token_from_the_environment_is_hidden_in_all_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    from wheel_udf.common import hide
+    from wheel_udf.common.secrets import hide
 
     monkeypatch.setenv("PAGE_TOKEN", "correct horse battery")
     asked = parse(["ui", "--config", "job.yml", "--token", "${env:PAGE_TOKEN}", "--host", "a", "--host", "b"])

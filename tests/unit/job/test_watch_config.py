@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.job.configs import faults_of, written
 from wheel_udf.job import cli, loader as config
-from wheel_udf.job.models import PurgatoryConfig
+from wheel_udf.job.models.purgatory import PurgatoryConfig
 
 CONF = Path(__file__).parents[3] / "conf"
 GOOD = """

@@ -7,9 +7,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from wheel_udf.metrics import Meter
 from wheel_udf.metrics.exporter import Samples
 from wheel_udf.metrics.lines import Progress
+from wheel_udf.metrics.meter import Meter
 
 T = 1_767_225_600_000
 """2026-01-01T00:00Z, when all of this happens."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wheel_udf.metrics import BatchLog, read_batches
+from wheel_udf.metrics.batch_log import BatchLog, read_batches
 
 HOUR, DAY = 3_600_000, 86_400_000
 T = 1_767_225_600_000  # 2026-01-01T00:00Z

@@ -12,8 +12,9 @@ import pytest
 
 from tests.unit.delivery.test_report import report
 from tests.unit.metrics.jobs import meter
-from wheel_udf.common import ConfigError
-from wheel_udf.metrics import Exporter, Meter
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.metrics.exporter import Exporter
+from wheel_udf.metrics.meter import Meter
 
 
 def get(url: str, accept: str = "*/*") -> tuple[int, str, str]:

@@ -11,10 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.delivery.test_report import report
 from tests.unit.metrics.jobs import T, exported, meter, progress
-from wheel_udf.delivery import Stored
+from wheel_udf.delivery.report import Stored
 from wheel_udf.metrics import names
 from wheel_udf.metrics.figures import Figures
-from wheel_udf.wheel import Holdings, LatenessHistogram
+from wheel_udf.wheel.holdings import Holdings
+from wheel_udf.wheel.lateness import LatenessHistogram
 
 
 def values(now_ms: int, *reports: Any) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any
 import wheel_udf.metrics
 from tests.unit.delivery.test_report import report
 from tests.unit.metrics.jobs import Clock, T, meter, progress
-from wheel_udf.metrics import Meter, text_of
-from wheel_udf.metrics.lines import MEMBERS
-from wheel_udf.wheel import LatenessHistogram
+from wheel_udf.metrics.lines import MEMBERS, text_of
+from wheel_udf.metrics.meter import Meter
+from wheel_udf.wheel.lateness import LatenessHistogram
 
 
 def metered(clock: Clock | None = None) -> tuple[Meter, list[Any]]:

@@ -23,9 +23,11 @@ from tests.documents import ROOT
 from tests.unit.delivery.test_report import report
 from tests.unit.metrics.jobs import MINUTE, Clock, T, exported, meter, progress
 from tests.unit.metrics.promql import Labels, Vector, evaluate
-from wheel_udf.delivery import BatchReport
-from wheel_udf.metrics import Meter, names
-from wheel_udf.wheel import Holdings, LatenessHistogram
+from wheel_udf.delivery.report import BatchReport
+from wheel_udf.metrics import names
+from wheel_udf.metrics.meter import Meter
+from wheel_udf.wheel.holdings import Holdings
+from wheel_udf.wheel.lateness import LatenessHistogram
 
 FOLDER = ROOT / "conf" / "monitoring"
 RULES: list[dict[str, Any]] = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"][0]["rules"]

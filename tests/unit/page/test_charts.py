@@ -9,7 +9,7 @@ import pytest
 from tests.unit.page.figures import GEOMETRY, NOW_MS, line
 from wheel_udf.page import charts
 from wheel_udf.page.hour import hour_of
-from wheel_udf.wheel import Wheel
+from wheel_udf.wheel.geometry import Wheel
 
 SLOT = NOW_MS // 1_000
 

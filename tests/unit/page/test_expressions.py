@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wheel_udf.common import ActError
+from wheel_udf.common.errors import ActError
 from wheel_udf.page.expressions import require_plain
 
 

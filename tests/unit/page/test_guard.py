@@ -9,7 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.unit.page.figures import NOW_MS, figures_of, subject_of
-from wheel_udf.common import ConfigError
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.page.app import Page, make_app
 from wheel_udf.page.guard import Access
 from wheel_udf.page.reader import Figure

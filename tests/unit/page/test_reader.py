@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.page.figures import subject_of
-from wheel_udf.common import ActError, CheckpointError
+from wheel_udf.common.errors import ActError, CheckpointError
 from wheel_udf.page.reader import Figure, Reader
 from wheel_udf.page.readings import unless_unchanged
 from wheel_udf.page.subject import Subject

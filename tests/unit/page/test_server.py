@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 from waitress.trigger import trigger
 
-from wheel_udf.page import Access, PageServer, server as server_module
+from wheel_udf.page import server as server_module
+from wheel_udf.page.guard import Access
+from wheel_udf.page.server import PageServer
 
 if TYPE_CHECKING:
-    from wheel_udf.page import Subject
+    from wheel_udf.page.subject import Subject
 
 
 @pytest.fixture

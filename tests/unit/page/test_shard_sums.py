@@ -15,7 +15,12 @@ from wheel_udf.page.shard_sums import (
     sums_of_entries,
     sums_of_operations,
 )
-from wheel_udf.wheel import ENTRY_SCHEMA, MEMORY_LEVEL, Buckets, Chunk, Wheel, chunks_to_text, geometry
+from wheel_udf.wheel import geometry
+from wheel_udf.wheel.buckets import Buckets
+from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.rows import ENTRY_SCHEMA
+from wheel_udf.wheel.shard_text import chunks_to_text
 
 GEOMETRY = Wheel(tick_ms=1_000, size=20, levels=4)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.hostile import BAD_NAMES
-from wheel_udf.common import ActError, ConfigError
-from wheel_udf.pending import PendingWork
+from wheel_udf.common.errors import ActError, ConfigError
 from wheel_udf.pending.acts import Picked
+from wheel_udf.pending.entries import PendingWork
 
 
 def test_what_is_not_utf8_on_the_command_line_was_a_failure_of_the_gateway_to_the_jvm() -> None:

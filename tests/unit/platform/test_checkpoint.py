@@ -11,18 +11,12 @@ from typing import Any
 
 import pytest
 
-from wheel_udf.clock import StoreClock, is_clock_offset
+from wheel_udf.clock.clocks import StoreClock
+from wheel_udf.clock.source import is_clock_offset
 from wheel_udf.common.errors import CheckpointError, GeometryChangedError
-from wheel_udf.platform import (
-    Identity,
-    Lease,
-    check_checkpoint,
-    check_tiered_folder,
-    input_moved,
-    last_planned,
-    open_checkpoint,
-    planned_batch,
-)
+from wheel_udf.platform.identity import Identity, check_checkpoint, check_tiered_folder, open_checkpoint
+from wheel_udf.platform.lease import Lease
+from wheel_udf.platform.spark_logs import input_moved, last_planned, planned_batch
 from wheel_udf.purgatory.state import watch_fingerprint
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.wheel.geometry import Wheel

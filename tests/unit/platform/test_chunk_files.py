@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.unit.platform.damaged import flip, tear
-from wheel_udf.common import CheckpointError
-from wheel_udf.platform import ChunkFiles, ChunkPlace, chunk_files
+from wheel_udf.common.errors import CheckpointError
+from wheel_udf.platform import chunk_files
+from wheel_udf.platform.chunk_files import ChunkFiles, ChunkPlace
 from wheel_udf.platform.chunk_refs import ChunkRefs
 from wheel_udf.platform.files import open_folder
 

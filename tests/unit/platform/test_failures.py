@@ -243,7 +243,7 @@ def test_the_guide_has_the_table_of_causes() -> None:
 
 def test_an_error_of_sql_after_a_verb_is_logged_and_not_a_type_error_of_the_logger() -> None:
     script = (
-        "from wheel_udf.platform import quiet_sql\n"
+        "from wheel_udf.platform.failures import quiet_sql\n"
         "with quiet_sql(): pass\n"
         "from pyspark.logger import PySparkLogger\n"
         "PySparkLogger.getLogger('SQLQueryContextLogger').error('no column x', errorClass='UNRESOLVED')"

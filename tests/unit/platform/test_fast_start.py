@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wheel_udf.common import SessionError
+from wheel_udf.common.errors import SessionError
 from wheel_udf.platform import fast_start, jars, java, session
 
 OPTIONS = "spark.driver.extraJavaOptions"

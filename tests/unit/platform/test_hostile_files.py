@@ -15,15 +15,17 @@ from hypothesis import example, given
 from tests.hostile import mangled
 from tests.unit.platform.test_checkpoint import start
 from tests.unit.transfer.test_at_rest import MANIFEST
-from wheel_udf.clock import is_clock_offset
-from wheel_udf.common import ActError, CheckpointError, GeometryChangedError, LeaseError, TransferError
+from wheel_udf.clock.source import is_clock_offset
+from wheel_udf.common.errors import ActError, CheckpointError, GeometryChangedError, LeaseError, TransferError
 from wheel_udf.pending.audit import Act
-from wheel_udf.platform import Lease, import_mark, input_moved, json_bytes, mark_exported, mark_import
-from wheel_udf.platform.lease import LEASE_FILE
+from wheel_udf.platform.files import json_bytes
+from wheel_udf.platform.lease import LEASE_FILE, Lease
+from wheel_udf.platform.move_marks import import_mark, mark_exported, mark_import
 from wheel_udf.platform.planned_settings import PlannedSettings
 from wheel_udf.platform.spark_logs import (
     batch_at,
     committed_offsets,
+    input_moved,
     last_planned,
     planned_batch,
     planned_offsets,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from wheel_udf.platform import at_end
+from wheel_udf.platform.interrupts import at_end
 
 
 @contextmanager

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from wheel_udf.common.errors import LeaseError
-from wheel_udf.platform import Lease, Leases, lease as module
+from wheel_udf.platform import lease as module
+from wheel_udf.platform.lease import Lease, Leases
 
 
 @pytest.fixture

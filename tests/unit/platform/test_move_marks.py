@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 
 from tests.unit.platform.test_checkpoint import WHEEL, start
-from wheel_udf.common import CheckpointError, GeometryChangedError
-from wheel_udf.platform import (
-    check_checkpoint,
-    empty_for_import,
-    identity_of,
-    import_mark,
-    mark_exported,
-    mark_import,
-)
+from wheel_udf.common.errors import CheckpointError, GeometryChangedError
+from wheel_udf.platform.identity import check_checkpoint, identity_of
+from wheel_udf.platform.move_marks import empty_for_import, import_mark, mark_exported, mark_import
 from wheel_udf.platform.source_logs import source_log, write_source_log
 
 ASKED: dict[str, Any] = {"wheel_fingerprint": WHEEL, "shards": 4, "clock_kind": "event"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wheel_udf.common.errors import CheckpointError
-from wheel_udf.platform import PlannedSettings
+from wheel_udf.platform.planned_settings import PlannedSettings
 
 
 def test_a_planned_batch_finds_its_own_settings_and_the_next_the_new_ones(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.platform.damaged import commit, flip, lose, plan, put, run, snapshot, state, tear
-from wheel_udf.common import CheckpointError
-from wheel_udf.platform import ChunkFiles, Decision, Evidence, Inspection, apply_repair, decide_repair
+from wheel_udf.common.errors import CheckpointError
 from wheel_udf.platform.checksums import check_file, crc32c
+from wheel_udf.platform.chunk_files import ChunkFiles
 from wheel_udf.platform.files import open_folder
-from wheel_udf.platform.inspection import Resume
+from wheel_udf.platform.inspection import Inspection, Resume
+from wheel_udf.platform.repair import Decision, Evidence, apply_repair, decide_repair
 from wheel_udf.platform.spark_logs import require_sound_logs
 
 if TYPE_CHECKING:

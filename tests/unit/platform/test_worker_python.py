@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wheel_udf.common import SessionError
+from wheel_udf.common.errors import SessionError
 from wheel_udf.platform.worker_python import fault_of, require_worker_python
 
 OWN = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.purgatory import DelayedOperation, Outcome, Purgatory
+from wheel_udf.purgatory.reference import DelayedOperation, Outcome, Purgatory
 
 
 class Acks(DelayedOperation):

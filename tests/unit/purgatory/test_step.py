@@ -8,8 +8,10 @@ from tests.unit.purgatory.shard import Shard
 from tests.unit.purgatory.watch_model import BEAT, CANCEL, CANCEL_OPERATION, SUM, Event, Outcome, Request
 from wheel_udf.purgatory.inspect import operations_of_text
 from wheel_udf.purgatory.state import EVENTS_LEVEL
-from wheel_udf.testing import commands_table
-from wheel_udf.wheel import ShardState, Wheel, advance
+from wheel_udf.testing.frames import commands_table
+from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.wheel.step import advance
 
 
 def order(op_id: str = "o", keys: str = "paid", need: int = 1, time: int = 0, deadline: int = 30) -> Request:

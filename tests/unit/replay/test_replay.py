@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from wheel_udf.common import ConfigError, ContractError
-from wheel_udf.replay import Plan, replay
-from wheel_udf.wheel import Wheel
+from wheel_udf.common.errors import ConfigError, ContractError
+from wheel_udf.replay.plans import Plan
+from wheel_udf.replay.run import replay
+from wheel_udf.wheel.geometry import Wheel
 
 WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
 COLUMNS = pa.schema(

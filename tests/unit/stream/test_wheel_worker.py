@@ -18,7 +18,8 @@ from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.status_row import WheelStatus
 from wheel_udf.stream.wheel_worker import WheelWorker, command_bits
 from wheel_udf.stream.worker import NO_LONG
-from wheel_udf.wheel import ACT_SCHEMA, table_to_text
+from wheel_udf.wheel.acted import ACT_SCHEMA
+from wheel_udf.wheel.arrow_text import table_to_text
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.sender_news import Confirmed, SenderNews
 from wheel_udf.wheel.shard_state import STATE_COLUMNS

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from wheel_udf.common.errors import SessionError
-from wheel_udf.testing import EXTERNAL_VARIABLE, LocalKafka, broker as local_kafka
+from wheel_udf.testing import broker as local_kafka
+from wheel_udf.testing.broker import EXTERNAL_VARIABLE, LocalKafka
 from wheel_udf.testing.settings import (
     broker_settings,
     escaped,

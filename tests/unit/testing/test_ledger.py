@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from wheel_udf.common import ConfigError, ContractError
+from wheel_udf.common.errors import ConfigError, ContractError
 from wheel_udf.testing import ledger
 from wheel_udf.testing.ledger import Finding, LedgerError, Report, Rules, check
 

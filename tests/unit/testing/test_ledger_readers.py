@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wheel_udf.common import ContractError, SinkError
+from wheel_udf.common.errors import ContractError, SinkError
 from wheel_udf.testing.ledger import Rules, check, fired_of_kafka, read_delta, read_files, rejects_of_kafka
 
 ROW = {"schedule_id": "a", "seq": 1, "deliver_at_ms": 200, "destination": "out", "value": b"v"}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from wheel_udf.common import ConfigError
-from wheel_udf.testing import play
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.testing.stage import play
 
 TEN = "2026-01-01T10:00:00Z"
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from wheel_udf.clock import ProcessingClock
+from wheel_udf.clock.clocks import ProcessingClock
 from wheel_udf.common.errors import StopError
-from wheel_udf.platform import Identity
+from wheel_udf.platform.identity import Identity
 from wheel_udf.store.head import Appended, Head
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.tiered import run as run_module, start

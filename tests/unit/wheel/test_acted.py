@@ -9,8 +9,12 @@ import pyarrow as pa
 from hypothesis import given, strategies as st
 
 from tests.unit.wheel.heap_model import CANCEL, SCHEDULE, HeapModel
-from wheel_udf.testing import commands_table, rows_of
-from wheel_udf.wheel import ACT_SCHEMA, ShardState, Wheel, acts_of_texts, advance, as_commands, table_to_text
+from wheel_udf.testing.frames import commands_table, rows_of
+from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts, as_commands
+from wheel_udf.wheel.arrow_text import table_to_text
+from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.wheel.step import advance
 
 WHEEL = Wheel(tick_ms=1, size=4, levels=3)
 Row = dict[str, Any]

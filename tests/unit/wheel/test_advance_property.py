@@ -28,7 +28,7 @@ from tests.unit.wheel.heap_model import (
     SCHEDULE_OUTCOMES,
     HeapModel,
 )
-from wheel_udf.testing import commands_table, rows_of
+from wheel_udf.testing.frames import commands_table, rows_of
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.step import advance

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from wheel_udf.common.errors import GeometryChangedError, WheelError
-from wheel_udf.testing import ManualClock, commands_table, rows_of
+from wheel_udf.testing.clocks import ManualClock
+from wheel_udf.testing.frames import commands_table, rows_of
 from wheel_udf.wheel import shard_state as state_module
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.rows import COMMAND_SCHEMA

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from wheel_udf.testing import commands_table, rows_of
-from wheel_udf.wheel import FAR, ShardState, Wheel, advance
+from wheel_udf.testing.frames import commands_table, rows_of
+from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.rows import FAR
+from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.wheel.step import advance
 
 Row = dict[str, Any]
 

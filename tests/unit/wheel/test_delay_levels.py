@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.testing import commands_table, rows_of
+from wheel_udf.testing.frames import commands_table, rows_of
 from wheel_udf.wheel.chunks import Chunk
 from wheel_udf.wheel.delay_levels import (
     DEFAULT_LIST_MS,

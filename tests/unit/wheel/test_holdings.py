@@ -8,19 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from wheel_udf.wheel import (
-    ENTRY_SCHEMA,
-    Chunk,
-    Holdings,
-    ShardState,
-    Wheel,
-    chunks_from_text,
-    chunks_to_text,
-    destinations_of,
-    holdings_of,
-)
-from wheel_udf.wheel.chunks import MEMORY_LEVEL
-from wheel_udf.wheel.shard_text import directory_of
+from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.holdings import Holdings, destinations_of, holdings_of
+from wheel_udf.wheel.rows import ENTRY_SCHEMA
+from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.wheel.shard_text import chunks_from_text, chunks_to_text, directory_of
 
 MINUTE, HOUR = 60_000, 3_600_000
 NOTHING = {"1m": 0, "5m": 0, "1h": 0, "24h": 0}

@@ -32,9 +32,8 @@ from tests.unit.wheel.test_advance_property import (
     spans,
     wheels,
 )
-from wheel_udf.testing import commands_table, rows_of
-from wheel_udf.wheel import INT64_MAX
-from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.testing.frames import commands_table, rows_of
+from wheel_udf.wheel.geometry import INT64_MAX, Wheel
 from wheel_udf.wheel.in_flight import HandOver, beyond_ms, complete_ms
 from wheel_udf.wheel.limits import Limits
 from wheel_udf.wheel.sender_news import Confirmed, SenderNews

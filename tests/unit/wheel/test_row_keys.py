@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from wheel_udf.wheel import ENTRY_SCHEMA
 from wheel_udf.wheel.row_keys import KEY_COLUMNS, LONGEST, IdBytes, RowKeys, packed
+from wheel_udf.wheel.rows import ENTRY_SCHEMA
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 SOURCES = st.sampled_from([None, "t/0/17", "t/1/17", "t/0/18", "other/0/0", "ü/3/1"])

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import given, strategies as st
 
-from wheel_udf.testing import commands_table, rows_of
+from wheel_udf.testing.frames import commands_table, rows_of
 from wheel_udf.transfer.seeds import shared
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.known import WAITING

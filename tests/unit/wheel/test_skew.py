@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 from numpy.typing import NDArray
 
-from wheel_udf.testing import commands_table
+from wheel_udf.testing.frames import commands_table
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.rows import COMMAND_SCHEMA
 from wheel_udf.wheel.shard_state import ShardState

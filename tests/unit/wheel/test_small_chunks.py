@@ -13,23 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.unit.wheel.test_advance_property import Pair, Run, crowded, runs, shown
-from wheel_udf.testing import commands_table
-from wheel_udf.wheel import (
-    ENTRY_SCHEMA,
-    Chunk,
-    Int64s,
-    ShardState,
-    Wheel,
-    advance,
-    buckets,
-    chunks,
-    fixed_records,
-    id_index,
-    memory,
-    shard_state,
-    step,
-)
+from wheel_udf.testing.frames import commands_table
+from wheel_udf.wheel import buckets, chunks, fixed_records, id_index, memory, shard_state, step
+from wheel_udf.wheel.chunks import Chunk
+from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.id_index import Places
+from wheel_udf.wheel.rows import ENTRY_SCHEMA, Int64s
+from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.wheel.step import advance
 
 WHEEL = Wheel(tick_ms=10, size=8, levels=4)
 DAY_MS = 86_400_000

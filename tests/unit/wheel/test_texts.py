@@ -10,9 +10,13 @@ from hypothesis import given
 
 from tests.unit.wheel.test_advance_property import Pair, Row, Run, crowded, runs
 from tests.unit.wheel.test_small_chunks import tiny, within_a_fixture
-from wheel_udf.platform import ChunkFiles
-from wheel_udf.testing import commands_table
-from wheel_udf.wheel import ShardState, Wheel, advance, holdings_of, kept_apart, whole_text
+from wheel_udf.platform.chunk_files import ChunkFiles
+from wheel_udf.testing.frames import commands_table
+from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.wheel.holdings import holdings_of
+from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.wheel.shard_text import kept_apart, whole_text
+from wheel_udf.wheel.step import advance
 
 __all__ = ["tiny"]
 

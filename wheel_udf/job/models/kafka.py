@@ -12,7 +12,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_core import InitErrorDetails
 
-from wheel_udf.common import KAFKA_SERVERS, NAME_RULE, is_destination_name
+from wheel_udf.common.names import KAFKA_SERVERS, NAME_RULE, is_destination_name
 from wheel_udf.job.kafka_options import WAYS, assigned_partitions, offsets_of, option
 from wheel_udf.job.models.values import Text, fault, fault_at
 

@@ -11,7 +11,14 @@ from pydantic_core import InitErrorDetails
 from wheel_udf.job.models.kafka import TopicName
 from wheel_udf.job.models.section import Rule, Section
 from wheel_udf.job.models.values import PositiveMs, as_written, fault, fault_at
-from wheel_udf.wheel import DEFAULT_LIST_MS, BinaryLevels, FixedLevels, Levels, level_name, list_rule
+from wheel_udf.wheel.delay_levels import (
+    DEFAULT_LIST_MS,
+    BinaryLevels,
+    FixedLevels,
+    Levels,
+    level_name,
+    list_rule,
+)
 
 
 def _rising(list_ms: tuple[int, ...]) -> tuple[int, ...]:

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, StrictStr
 
-from wheel_udf.commands import EVENT_COLUMNS, OPERATION_COLUMNS
-from wheel_udf.common import DECIDED, Decided
+from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS
+from wheel_udf.common.outcomes import DECIDED, Decided
 from wheel_udf.job.models.bounds import OperationContractConfig
 from wheel_udf.job.models.scheduler import Faults, JobConfig, Name, one_use_of_each, path_of
 from wheel_udf.job.models.section import Rule, Section, all_defaults, looks_at

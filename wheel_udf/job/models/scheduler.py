@@ -18,9 +18,10 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from wheel_udf.commands import DEFAULT_PRESET, PRESETS
-from wheel_udf.common import AllowList, ConfigError, shares_a_folder
-from wheel_udf.delivery import settings_of
+from wheel_udf.commands.contract import DEFAULT_PRESET, PRESETS
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.names import AllowList, shares_a_folder
+from wheel_udf.delivery.producers import settings_of
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models.bounds import (
     ContractConfig,
@@ -43,7 +44,7 @@ from wheel_udf.job.models.sink import (
 from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
 from wheel_udf.job.models.values import DURATION_RULE, Text, duration_of, fault, fault_at
 from wheel_udf.job.models.wheel import ClockConfig, TieredClockConfig, TieredWheelConfig, WheelConfig
-from wheel_udf.wheel import level_name
+from wheel_udf.wheel.delay_levels import level_name
 
 AVAILABLE_NOW: Final = "available-now"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")

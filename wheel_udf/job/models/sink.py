@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 from pydantic import BeforeValidator, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag
 from pydantic_core import InitErrorDetails
 
-from wheel_udf.common import KAFKA_SERVERS, PATTERN_RULE, ConfigError, ConfigErrors, is_destination_pattern
-from wheel_udf.delivery import OWN_SINK_PATTERN
+from wheel_udf.common.errors import ConfigError, ConfigErrors
+from wheel_udf.common.names import KAFKA_SERVERS, PATTERN_RULE, is_destination_pattern
+from wheel_udf.delivery.own_sink import OWN_SINK_PATTERN
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models import kafka
 from wheel_udf.job.models.section import Rule, Section
@@ -24,7 +25,8 @@ from wheel_udf.job.models.values import (
 )
 
 if TYPE_CHECKING:
-    from wheel_udf.delivery import HttpSink, JdbcSink
+    from wheel_udf.delivery.http_sink import HttpSink
+    from wheel_udf.delivery.jdbc_sink import JdbcSink
 
 # The sinks themselves are imported where one is made: they need pyspark, and a second start is refused before that is loaded.
 
@@ -143,7 +145,7 @@ def _faults_of(make: Callable[[], object]) -> Iterator[InitErrorDetails]:
 
 
 def _is_a_webhook(url: str, headers: Mapping[str, str]) -> Iterator[InitErrorDetails]:
-    from wheel_udf.delivery import HttpSink
+    from wheel_udf.delivery.http_sink import HttpSink
 
     return _faults_of(lambda: HttpSink(url, headers))
 
@@ -193,13 +195,13 @@ class HttpSinkConfig(_Sink):
 
     def made(self) -> HttpSink:
         """Returns the sink."""
-        from wheel_udf.delivery import HttpSink
+        from wheel_udf.delivery.http_sink import HttpSink
 
         return HttpSink(**{name: getattr(self, name) for name in type(self).model_fields if name != "sink"})
 
 
 def _is_a_database(url: str) -> Iterator[InitErrorDetails]:
-    from wheel_udf.delivery import JdbcSink
+    from wheel_udf.delivery.jdbc_sink import JdbcSink
 
     return _faults_of(lambda: JdbcSink(url))
 
@@ -237,13 +239,13 @@ class JdbcSinkConfig(_Sink):
 
     def made(self) -> JdbcSink:
         """Returns the sink."""
-        from wheel_udf.delivery import JdbcSink
+        from wheel_udf.delivery.jdbc_sink import JdbcSink
 
         return JdbcSink(self.url, self.options, self.schema_, self.table, self.timeout_ms, self.when_down)
 
 
 def _is_a_sink(sink: str, options: Mapping[str, Any]) -> Iterator[InitErrorDetails]:
-    from wheel_udf.delivery import make_own_sink
+    from wheel_udf.delivery.own_sink import make_own_sink
 
     return _faults_of(lambda: make_own_sink(sink, options))
 

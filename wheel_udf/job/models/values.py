@@ -15,14 +15,10 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BeforeValidator, StrictStr, ValidationInfo, WithJsonSchema
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from wheel_udf.common import (
-    INSTANT_RULE,
-    NAME_RULE,
-    ConfigError,
-    is_destination_name,
-    parse_duration_ms,
-    parse_instant_ms,
-)
+from wheel_udf.common.durations import parse_duration_ms
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.instants import INSTANT_RULE, parse_instant_ms
+from wheel_udf.common.names import NAME_RULE, is_destination_name
 
 RECORDED: Final[Mapping[str, Any]] = {"recorded": True}
 """Validation context for settings that a checkpoint has recorded; see the module."""

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, StrictInt
 from pydantic_core import InitErrorDetails
 
-from wheel_udf.common import ConfigError, GeometryError
+from wheel_udf.common.errors import ConfigError, GeometryError
 from wheel_udf.job.models.section import Rule, Section
 from wheel_udf.job.models.values import (
     Instant,
@@ -20,8 +20,8 @@ from wheel_udf.job.models.values import (
     fault_at,
     none_for,
 )
-from wheel_udf.store import StoreLayout
-from wheel_udf.wheel import Wheel
+from wheel_udf.store.layout import StoreLayout
+from wheel_udf.wheel.geometry import Wheel
 
 
 def _fits_int64(tick_ms: int, size: int, levels: int) -> Iterator[InitErrorDetails]:

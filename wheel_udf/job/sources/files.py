@@ -16,9 +16,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from wheel_udf.commands import LONG_JSON, MISREAD, meant, require_due_column
-from wheel_udf.common import ConfigError, ContractError
-from wheel_udf.job.models import DeltaSourceConfig, FileSourceConfig
+from wheel_udf.commands.inputs import meant
+from wheel_udf.commands.parse import require_due_column
+from wheel_udf.commands.readers import LONG_JSON
+from wheel_udf.commands.rules import MISREAD
+from wheel_udf.common.errors import ConfigError, ContractError
+from wheel_udf.job.models.source import DeltaSourceConfig, FileSourceConfig
 
 COORDINATES: Final = "source_coordinates"
 CORRUPT_RECORD: Final = "_corrupt_record"

@@ -25,19 +25,18 @@ from collections.abc import Sequence
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from wheel_udf.commands import EVENT_COLUMNS, LONG_JSON, MISREAD, OPERATION_COLUMNS, RECORD, utc_text
-from wheel_udf.common import ConfigError, ConfigErrors, WheelError
-from wheel_udf.job.models import (
-    DeltaSourceConfig,
-    EventsConfig,
-    KafkaSourceConfig,
-    OperationsConfig,
-    StreamConfig,
-)
+from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS
+from wheel_udf.commands.operations import RECORD
+from wheel_udf.commands.readers import LONG_JSON
+from wheel_udf.commands.rules import MISREAD
+from wheel_udf.commands.time_readers import utc_text
+from wheel_udf.common.errors import ConfigError, ConfigErrors, WheelError
+from wheel_udf.job.models.purgatory import EventsConfig, OperationsConfig, StreamConfig
+from wheel_udf.job.models.source import DeltaSourceConfig, KafkaSourceConfig
 from wheel_udf.job.sources.files import COORDINATES, CORRUPT_RECORD, open_files
 from wheel_udf.job.sources.tables import open_table
 from wheel_udf.job.sources.topics import open_topics
-from wheel_udf.platform import first_line, quiet_sql
+from wheel_udf.platform.failures import first_line, quiet_sql
 
 _TYPES = {"keys": "ARRAY<STRING>", "headers": "ARRAY<STRUCT<key: STRING, value: STRING>>"}
 _NEVER_NULL = {"rule", "amount"}

@@ -6,9 +6,9 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.commands import COMMITTED_AT, change_commands
-from wheel_udf.common import ConfigError
-from wheel_udf.job.models import DeltaSourceConfig
+from wheel_udf.commands.change_feed import COMMITTED_AT, change_commands
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.job.models.source import DeltaSourceConfig
 from wheel_udf.job.sources.files import COORDINATES, event_time, existing, reader_options, require_id
 from wheel_udf.platform import delta_log
 

@@ -8,10 +8,10 @@ from itertools import chain
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from wheel_udf.commands import kafka_commands
-from wheel_udf.common import ConfigError, ConfigErrors
+from wheel_udf.commands.kafka_presets import kafka_commands
+from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.job import kafka_options
-from wheel_udf.job.models import KafkaSourceConfig
+from wheel_udf.job.models.source import KafkaSourceConfig
 from wheel_udf.platform import kafka_admin
 
 _LAST_OFFSET = 2**63 - 1

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from wheel_udf.common import instant_text_ms
+from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.testing.ledger.lives import Lives
 from wheel_udf.testing.ledger.match import copies_of
 from wheel_udf.testing.ledger.refusals import explain

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pandas as pd
 import pyarrow as pa
 
-from wheel_udf.common import ContractError
+from wheel_udf.common.errors import ContractError
 from wheel_udf.testing.ledger import texts
 
 Frame = Any

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wheel_udf.common import instant_text_ms
+from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.testing.ledger.columns import Headers
 from wheel_udf.testing.ledger.report import Report
 from wheel_udf.testing.ledger.rows import GOOD, MISSED, OPEN, Command, Release

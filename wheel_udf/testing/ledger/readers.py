@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wheel_udf.common import ContractError, SinkError
+from wheel_udf.common.errors import ContractError, SinkError
 from wheel_udf.testing.ledger.columns import Headers
 
 _COMMIT: Final = re.compile(r"(\d{20})\.json")

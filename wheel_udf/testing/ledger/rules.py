@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wheel_udf.common import ConfigError
+from wheel_udf.common.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
