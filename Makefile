@@ -18,7 +18,7 @@ help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
 	@echo
 	@echo "First:  make demo    run a year of real departures through the wheel and draw the result (about 2 minutes)"
-	@echo "Then:   make test    run the tests (about 15 minutes)"
+	@echo "Then:   make test    run the tests (about 10 minutes)"
 	@echo
 	@echo "Each creates $(VENV) on first use (2 to 4 minutes). Requirements: Python 3.11 to 3.14, Java 17 or newer, network access."
 	@echo
