@@ -1,7 +1,8 @@
 """Pictures of the notebooks: each function draws one figure and returns it as an image.
 
-Colours are those of Okabe and Ito, which readers with colour-blindness can tell apart; markers differ as well. Text is large enough to
-read at half size. Instants and durations come in milliseconds; axes show the unit that the labels name.
+Colours are those of Okabe and Ito, which readers with colour-blindness can tell apart; markers differ as well. Text is
+large enough to read at half size. Instants and durations come in milliseconds; axes show the unit that the labels
+name.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _image(figure: Figure, alt: str) -> Image:
     return Image(data=file.getvalue(), alt=alt, width=int(figure.get_figwidth() * _DPI))
 
 
-# ---- the wheel -------------------------------------------------------------------------------------------------------
+# ---- the wheel -----------------------------------------------------------------------------------
 
 
 def levels_and_slots(wheel: Wheel, clock_ms: int = 0) -> Image:
@@ -174,7 +175,7 @@ def trace(moves: pd.DataFrame) -> Image:
     return _finished(figure, axes, title, "clock (s, logarithmic beyond 20 s)", "", title)
 
 
-# ---- deliveries ------------------------------------------------------------------------------------------------------
+# ---- deliveries ----------------------------------------------------------------------------------
 
 
 def stacked_bars(
@@ -217,11 +218,13 @@ def distribution(numbers: Sequence[float], *, title: str, x: str) -> Image:
     return _finished(figure, axes, title, x, "deliveries", title)
 
 
-# ---- plans -----------------------------------------------------------------------------------------------------------
+# ---- plans ---------------------------------------------------------------------------------------
 
 
 def compare(table: pd.DataFrame, *, title: str) -> Image:
-    """A panel for each column, a bar with its number for each row; NaN is a dash. Rows have the same place in all panels."""
+    """A panel for each column, a bar with its number for each row; NaN is a dash. Rows have the same place in all
+    panels.
+    """
     columns = list(table.columns)
     figure = Figure(figsize=(11, 1.3 + 0.52 * len(table)), dpi=_DPI, layout="constrained")
     panels = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
@@ -246,7 +249,7 @@ def compare(table: pd.DataFrame, *, title: str) -> Image:
     return _image(figure, title)
 
 
-# ---- the purgatory ---------------------------------------------------------------------------------------------------
+# ---- the purgatory -------------------------------------------------------------------------------
 
 
 def time_lines(
@@ -291,7 +294,7 @@ def time_lines(
     return _finished(figure, axes, title, x, "", title)
 
 
-# ---- helpers ---------------------------------------------------------------------------------------------------------
+# ---- helpers -------------------------------------------------------------------------------------
 
 
 def _span(span_ms: float) -> str:

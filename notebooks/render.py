@@ -4,12 +4,12 @@
 
     01_tour_of_the_wheel.py  --jupytext-->  cells  --nbclient, a kernel of this Python-->  01_tour_of_the_wheel.ipynb
 
-The percent scripts are the source. A rendered notebook holds the same cells and their outputs, and nothing that differs between two runs or
-two machines: no execution times, no version of Python, numbered cell ids. A notebook fails if a cell raises, writes to standard error, or
-shows a warning, an error or a path of this machine.
+The percent scripts are the source. A rendered notebook holds the same cells and their outputs, and nothing that
+differs between two runs or two machines: no execution times, no version of Python, numbered cell ids. A notebook fails
+if a cell raises, writes to standard error, or shows a warning, an error or a path of this machine.
 
-A rendered notebook records a hash of what it was rendered from: its script, ``plots.py`` and the pinned packages. ``--changed`` renders those
-whose hash has changed, and :data:`SENTINEL` if there are none.
+A rendered notebook records a hash of what it was rendered from: its script, ``plots.py`` and the pinned packages.
+``--changed`` renders those whose hash has changed, and :data:`SENTINEL` if there are none.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ SENTINEL = "03"
 """The notebook that ``--changed`` renders where none has changed."""
 
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""A notebook's JVM lives for a minute: the second compiler and a collector with threads cost more than they give. With one compiler alone,
-Java makes room for 48 MB of code, and stops compiling when that is full."""
+"""A notebook's JVM lives for a minute: the second compiler and a collector with threads cost more than they give. With
+one compiler alone, Java makes room for 48 MB of code, and stops compiling when that is full."""
 
 JVM_LINES = re.compile(
     r"^(NOTE: Picked up JDK_JAVA_OPTIONS:.*"
@@ -133,7 +133,9 @@ def cleaned(outputs: Iterable[NotebookNode]) -> list[NotebookNode]:
 
 
 def render(script: Path) -> bool:
-    """Executes a notebook, writes its ``.ipynb``, and prints how long it took and what must not be in it; returns whether nothing is."""
+    """Executes a notebook, writes its ``.ipynb``, and prints how long it took and what must not be in it; returns
+    whether nothing is.
+    """
     began_s = time.perf_counter()
     notebook = executed(read_source(script))
     notebook.metadata.inputs = inputs_of(script)

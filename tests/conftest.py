@@ -1,6 +1,7 @@
 """What all tests share: UTC, one Spark session with every setting explained, and hypothesis without luck or deadlines.
 
-``tests/unit`` runs first and starts no JVM: a guard fails the unit test that does. All other tests may ask for ``spark``.
+``tests/unit`` runs first and starts no JVM: a guard fails the unit test that does. All other tests may ask for
+``spark``.
 """
 
 from __future__ import annotations
@@ -29,16 +30,18 @@ time.tzset()
 # Workers of Spark unpickle functions of test modules by name, so they have to find the tests.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
-# A JVM of the tests lives for seconds or minutes: the second compiler and a collector with threads cost more than they give (test_operator.py
-# alone: 87 instead of 127 CPU seconds; test_job.py 104 instead of 142; test_store_keeper.py and test_tiered.py together the same). With one
-# compiler alone, Java makes room for 48 MB of code, and what Spark generates in minutes is more.
+# A JVM of the tests lives for seconds or minutes: the second compiler and a collector with threads cost more than they
+# give (test_operator.py alone: 87 instead of 127 CPU seconds; test_job.py 104 instead of 142; test_store_keeper.py and
+# test_tiered.py together the same). With one compiler alone, Java makes room for 48 MB of code, and what Spark
+# generates in minutes is more.
 os.environ.setdefault(
     "JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 )
 
-# The profiles of hypothesis: `make test` takes the quick one, with the same examples each time (a red build is a change's fault, never luck's); `make
-# nightly` takes the thorough one (--hypothesis-profile=thorough), with new examples each time, and prints how to repeat a failure. No deadline: a
-# shared machine stalls. Not too slow: what an example costs is the test's own choice.
+# The profiles of hypothesis: `make test` takes the quick one, with the same examples each time (a red build is a
+# change's fault, never luck's); `make nightly` takes the thorough one (--hypothesis-profile=thorough), with new
+# examples each time, and prints how to repeat a failure. No deadline: a shared machine stalls. Not too slow: what an
+# example costs is the test's own choice.
 _COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 settings.register_profile("quick", _COMMON, max_examples=50, derandomize=True)
 settings.register_profile("thorough", _COMMON, max_examples=500, print_blob=True)
@@ -46,7 +49,8 @@ settings.load_profile("quick")
 
 SPARK_SETTINGS: dict[str, str | float | bool] = {
     **SMALL,
-    # One JVM has all tests of a process: after a hundred of whole jobs it keeps 370 MB of old plans, and a batch needs as much again.
+    # One JVM has all tests of a process: after a hundred of whole jobs it keeps 370 MB of old plans, and a batch needs
+    # as much again.
     "spark.driver.memory": "2g",
     # Queries of tests keep few batches: nobody looks back over them.
     "spark.sql.streaming.minBatchesToRetain": 10,
@@ -75,8 +79,8 @@ def _is_unit(item: pytest.Item) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Unit tests first: they answer in seconds, and no JVM of another test can hide that one of them needs it.
 
-    Then the folders with the longest tests, so that two processes that share the files (``make test``) end together; of whole jobs (``make
-    test-jobs``) those that move.
+    Then the folders with the longest tests, so that two processes that share the files (``make test``) end together;
+    of whole jobs (``make test-jobs``) those that move.
     """
     items.sort(key=lambda item: (_folder(item), item.path.parent.name != "transfer"))
 
@@ -94,14 +98,18 @@ def _no_jvm_in_unit_tests(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _starts_are_quiet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lines of a start that takes long would be lines of a job on a busy machine only; ``tests/unit/job/test_phases.py`` has them."""
+    """The lines of a start that takes long would be lines of a job on a busy machine only;
+    ``tests/unit/job/test_phases.py`` has them.
+    """
     if not _is_unit(request.node):
         monkeypatch.setattr("wheel_udf.job.phases.LONG_S", 3_600)
 
 
 @pytest.fixture(autouse=True)
 def _secrets() -> Iterator[None]:
-    """The process remembers every secret that it has seen, and hides it in all lines: those of a test are forgotten after it."""
+    """The process remembers every secret that it has seen, and hides it in all lines: those of a test are forgotten
+    after it.
+    """
     from wheel_udf.common import secrets
 
     before = set(secrets._known)
@@ -116,7 +124,9 @@ def _jvm_is_up() -> bool:
 
 
 def _jars() -> dict[str, str]:
-    """The project's jars, and beside them a JDBC driver as users add one: not on the class path of the JVM, whose class archive is made for the others."""
+    """The project's jars, and beside them a JDBC driver as users add one: not on the class path of the JVM, whose
+    class archive is made for the others.
+    """
     from wheel_udf.platform import jars
 
     ours, more = (sorted(map(str, jars.jars_folder(each).glob("*.jar"))) for each in ("spark", "database"))
@@ -140,7 +150,9 @@ def _session(
 
 @pytest.fixture
 def spark(_session: SparkSession) -> Iterator[SparkSession]:
-    """The one session of the test run. After each test: no running query, nothing cached, no view, the settings as before."""
+    """The one session of the test run. After each test: no running query, nothing cached, no view, the settings as
+    before.
+    """
     settings_before = dict(_session.conf.getAll)
     yield _session
     for query in _session.streams.active:

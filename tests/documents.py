@@ -43,7 +43,9 @@ def commands(page: str) -> list[list[str]]:
 
 
 def configs(page: str) -> list[dict[str, Any]]:
-    """The configs of a page. A block without a name shows some sections of the complete config before it, else of ``conf/scheduler.yml``."""
+    """The configs of a page. A block without a name shows some sections of the complete config before it, else of
+    ``conf/scheduler.yml``.
+    """
     whole = yaml.safe_load((ROOT / "conf" / "scheduler.yml").read_text(encoding="utf-8"))
     found = []
     for block in blocks(page, "yaml"):

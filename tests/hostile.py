@@ -1,4 +1,6 @@
-"""Hostile input for tests: names that mean something to a path, a shell, SQL or a terminal, and good bytes with damage in them."""
+"""Hostile input for tests: names that mean something to a path, a shell, SQL or a terminal, and good bytes with damage
+in them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Runs every check that ``.ci/run`` leaves out, one after the other, and prints a table: ``python -m tests.nightly`` (``make nightly``).
+"""Runs every check that ``.ci/run`` leaves out, one after the other, and prints a table: ``python -m tests.nightly``
+(``make nightly``).
 
 ::
 
@@ -7,8 +8,8 @@
     jobs          FAILED (exit 1)        12.4
     ...
 
-A stage that fails does not stop the others; the exit code is 1 then. What a stage prints goes to ``build/nightly/STAGE.log``; the table to
-``build/nightly/table.txt``, too.
+A stage that fails does not stop the others; the exit code is 1 then. What a stage prints goes to
+``build/nightly/STAGE.log``; the table to ``build/nightly/table.txt``, too.
 """
 
 from __future__ import annotations

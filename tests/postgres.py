@@ -1,4 +1,6 @@
-"""A real PostgreSQL for tests: a server of its own in a temporary folder, on the loopback address, as a user that is not root."""
+"""A real PostgreSQL for tests: a server of its own in a temporary folder, on the loopback address, as a user that is
+not root.
+"""
 
 from __future__ import annotations
 

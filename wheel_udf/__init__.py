@@ -1,8 +1,9 @@
 """A delay scheduler on Spark: entries wait in a hierarchical timing wheel and are released when they are due.
 
-``__init__.pyi`` lists the public names with the modules that define them. They are loaded on first use (PEP 562): ``import wheel_udf``
-costs nothing, and an executor that imports ``wheel_udf.wheel`` loads numpy, pandas and pyarrow, but not pyspark. The rooms, from the ground
-up, are listed in CONTRIBUTING.md; code inside the package imports the module that defines a name.
+``__init__.pyi`` lists the public names with the modules that define them. They are loaded on first use (PEP 562):
+``import wheel_udf`` costs nothing, and an executor that imports ``wheel_udf.wheel`` loads numpy, pandas and pyarrow,
+but not pyspark. The rooms, from the ground up, are listed in CONTRIBUTING.md; code inside the package imports the
+module that defines a name.
 """
 
 from __future__ import annotations

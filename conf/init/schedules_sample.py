@@ -1,4 +1,6 @@
-"""Sends the input of schedules.yml: schedules due in 10, 20 and 30 seconds; the first is changed, the second cancelled."""
+"""Sends the input of schedules.yml: schedules due in 10, 20 and 30 seconds; the first is changed, the second
+cancelled.
+"""
 
 import time
 

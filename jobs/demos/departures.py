@@ -10,8 +10,9 @@ Four steps, each announced by a line::
 Deletion: each run keeps the prepared commands only. It removes the tables, the rejects and the checkpoint of the run
 before, and only inside a folder with the demo's marker file (:mod:`jobs.demos.workspace`).
 
-Time: the clock is the watermark, and a year is read in 30 files. A batch therefore spans about 12 days of data, and an entry is
-released at the end of that span. The job prints this distance as ``data time after due``; it says nothing about speed.
+Time: the clock is the watermark, and a year is read in 30 files. A batch therefore spans about 12 days of data, and an
+entry is released at the end of that span. The job prints this distance as ``data time after due``; it says nothing
+about speed.
 """
 
 from __future__ import annotations

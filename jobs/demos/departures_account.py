@@ -1,9 +1,8 @@
 """The account of the departures demo and its picture: compares what was delivered with what must be delivered.
 
-What must be delivered is computed from the flights alone
-(:func:`jobs.demos.departures_data.expected_reminders`). What was
-delivered is known from two sources: the counts of the wheel in the summary that the job prints, and the rows of the Delta
-tables, which are compared one by one. Any difference is a MISMATCH.
+What must be delivered is computed from the flights alone (:func:`jobs.demos.departures_data.expected_reminders`). What
+was delivered is known from two sources: the counts of the wheel in the summary that the job prints, and the rows of
+the Delta tables, which are compared one by one. Any difference is a MISMATCH.
 
 Pure pandas: frames in, lines of text and a PNG out.
 """
@@ -48,8 +47,8 @@ def summary_counts(lines: Sequence[str]) -> dict[str, dict[str, int]]:
     """The wheel's own account, from the last summary in the job's output.
 
     Returns:
-        `schedules` and `cancels`, each outcome to its count; empty where no summary was printed. With a slot store, what is near and what is
-        far are added up as `pending`.
+        `schedules` and `cancels`, each outcome to its count; empty where no summary was printed. With a slot store,
+        what is near and what is far are added up as `pending`.
     """
     told = ledger.account_of_summary(lines)
     waiting = [told.pop(name) for name in ("pending", "near", "far") if name in told]

@@ -230,7 +230,8 @@ def epoch_ms(instants: pd.Series) -> pd.Series:
 
 
 def _minutes(count: pd.Series) -> pd.Series:
-    # Not pd.to_timedelta: it leaves memory unset where a float is missing and then calculates with it, which at times warns of an overflow.
+    # Not pd.to_timedelta: it leaves memory unset where a float is missing and then calculates with it, which at times
+    # warns of an overflow.
     return count * pd.Timedelta(minutes=1)
 
 

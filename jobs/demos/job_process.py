@@ -5,9 +5,9 @@
     demo --> spark-submit (becomes the JVM) --> Python driver --> Python workers, in a group of their own: end with the JVM
              '----------- one process group, one session -----'
 
-The group is not the demo's, so Ctrl-C in the terminal reaches the demo only, which then stops the job. SIGTERM goes to the Python driver alone
-(the lease of the checkpoint names its process); a signal to the JVM would end Spark before the driver has finished its batch. If the demo
-itself is killed, the group is killed after it.
+The group is not the demo's, so Ctrl-C in the terminal reaches the demo only, which then stops the job. SIGTERM goes to
+the Python driver alone (the lease of the checkpoint names its process); a signal to the JVM would end Spark before the
+driver has finished its batch. If the demo itself is killed, the group is killed after it.
 """
 
 from __future__ import annotations

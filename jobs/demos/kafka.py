@@ -1,4 +1,5 @@
-"""The Kafka demo from end to end: broker, topics, job, commands for a minute, and an account made by an ordinary consumer.
+"""The Kafka demo from end to end: broker, topics, job, commands for a minute, and an account made by an ordinary
+consumer.
 
 ::
 
@@ -8,11 +9,12 @@
     4 account   delivered, missing, early, duplicates, lateness                                            restart, same account
     5 stop      job, consumer, broker: also after Ctrl-C, an error, or a kill of the demo
 
-All numbers come from clients outside the job. Lateness is the consumer's clock at receipt minus the due time; clients and broker run on
-this machine and share its clock. A record is early if its timestamp or its receipt, whichever is earlier, is before its due time.
+All numbers come from clients outside the job. Lateness is the consumer's clock at receipt minus the due time; clients
+and broker run on this machine and share its clock. A record is early if its timestamp or its receipt, whichever is
+earlier, is before its due time.
 
-Deletion: the outputs of the run before, in a folder with the demo's marker; on an external broker the demo's own topics
-(:data:`TOPICS`), before and after.
+Deletion: the outputs of the run before, in a folder with the demo's marker; on an external broker the demo's own
+topics (:data:`TOPICS`), before and after.
 """
 
 from __future__ import annotations
@@ -172,7 +174,7 @@ class _Demo:
             self._stop()
         return account.faults
 
-    # --- the job ------------------------------------------------------------------------------------------------------
+    # --- the job --------------------------------------------------------------------------------------
 
     def _start(self, bootstrap: str) -> None:
         self._job = SubmittedJob(
@@ -226,7 +228,7 @@ class _Demo:
             f"  ready after {(now_ms() - began_ms) / 1000:.0f} s: {_WARM_UP} first commands have been delivered"
         )
 
-    # --- the traffic --------------------------------------------------------------------------------------------------
+    # --- the traffic ----------------------------------------------------------------------------------
 
     def _traffic(self, bootstrap: str, sender: Sender, receiver: Receiver) -> None:
         count, span_ms = self._chosen.commands, self._chosen.seconds * 1000
@@ -283,7 +285,7 @@ class _Demo:
                     break
                 tick.wait(1)
 
-    # --- the account --------------------------------------------------------------------------------------------------
+    # --- the account ----------------------------------------------------------------------------------
 
     def _tell(self, account: Account, *, measured_from_ms: int) -> None:
         self._say(render(account))

@@ -8,13 +8,17 @@ Of each id the last command counts::
     SCHEDULE, REPLACE in good time          version 2         version 1: "replaced, delivered anyway"
     SCHEDULE, CANCEL too close to its due   either is right: "undecided" (0 unless the machine stalls)
 
-A record is what it says it is only if key, value, headers, topic and due time are those of the command; else it is "altered".
+A record is what it says it is only if key, value, headers, topic and due time are those of the command; else it is
+"altered".
 
-* **early**: the earlier of the record's own timestamp (set by the job when it sent it) and the consumer's receipt is before the due time.
+* **early**: the earlier of the record's own timestamp (set by the job when it sent it) and the consumer's receipt is
+  before the due time.
 * **lateness**: the consumer's clock when it had the record in hand, minus the due time. First receipts only.
-* **duplicates**: the same version again, with the ``wheel-fire-id`` of the first (at least once: a consumer drops it) or with another.
-* **order**: a shard is written oldest first. A consumer sees the shards of a batch mixed in a partition. A mixture of n ordered runs
-  holds no strictly falling subsequence longer than n, so the demo prints that length beside the number of shards.
+* **duplicates**: the same version again, with the ``wheel-fire-id`` of the first (at least once: a consumer drops it)
+  or with another.
+* **order**: a shard is written oldest first. A consumer sees the shards of a batch mixed in a partition. A mixture of
+  n ordered runs holds no strictly falling subsequence longer than n, so the demo prints that length beside the number
+  of shards.
 """
 
 from __future__ import annotations
@@ -103,7 +107,9 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What must become of the versions of one id: may is the set that may come out, must the one that has to (or None)."""
+    """What must become of the versions of one id: may is the set that may come out, must the one that has to (or
+    None).
+    """
 
     must: int | None
     may: frozenset[int]

@@ -1,4 +1,5 @@
-"""What the Kafka demo sends: commands by the clock of the demo, the same in every run, as records of the ``native`` preset.
+"""What the Kafka demo sends: commands by the clock of the demo, the same in every run, as records of the ``native``
+preset.
 
 ::
 
@@ -7,8 +8,9 @@
     replaces         one id in 13: a new due time, said 4 s or more before the old one
     cancels          one id in 10: said 4 s or more before it is due
 
-A cancel or a replace that is said in good time has to have its effect; with less than that to spare either outcome would be right,
-and an account that has to guess proves nothing. What was said when is in :class:`Sent`, filled in while it is sent.
+A cancel or a replace that is said in good time has to have its effect; with less than that to spare either outcome
+would be right, and an account that has to guess proves nothing. What was said when is in :class:`Sent`, filled in
+while it is sent.
 
 Pure: no clock, no Kafka client.
 """

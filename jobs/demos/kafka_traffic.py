@@ -1,7 +1,8 @@
 """The two plain Kafka clients of the Kafka demo: one that says the commands at their time, one that hears what comes out.
 
-They share nothing with the job but the broker, so what they measure is what a user's programs would see. The sender stamps each
-record with the moment in which it is said; the receiver notes its own clock as soon as it has a record in hand.
+They share nothing with the job but the broker, so what they measure is what a user's programs would see. The sender
+stamps each record with the moment in which it is said; the receiver notes its own clock as soon as it has a record in
+hand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The orders demo: 200,000 orders and their payments through Kafka and the purgatory, on a simulated day and then on the wall clock.
+"""The orders demo: 200,000 orders and their payments through Kafka and the purgatory, on a simulated day and then on the
+wall clock.
 
 ::
 
@@ -8,8 +9,8 @@
     3 two minutes the same on the wall clock, time-outs scaled to 15 seconds: sent when it is time, 200 orders a second
     4 account     orders = completed + expired + cancelled, none twice
 
-What an order's end must be follows from its times alone (:func:`expected`). On the wall clock a payment can be sent in time and read too late, by the time
-that Kafka and the batch take; the demo prints how many.
+What an order's end must be follows from its times alone (:func:`expected`). On the wall clock a payment can be sent in
+time and read too late, by the time that Kafka and the batch take; the demo prints how many.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ class Orders:
 
 
 def draw(count: int, start_ms: int, span_ms: int, timeout_ms: int) -> Orders:
-    """Orders placed over a span: paid ones after a log-normal time with a median of a tenth of the time-out, cancelled ones at any time before it."""
+    """Orders placed over a span: paid ones after a log-normal time with a median of a tenth of the time-out, cancelled
+    ones at any time before it.
+    """
     random = np.random.default_rng(SEED)
     placed = np.sort(start_ms + random.integers(0, span_ms, count))
     what = random.random(count)

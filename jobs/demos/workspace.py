@@ -1,7 +1,7 @@
 """Shared by the demos: the folder that a demo writes to, and the command line of the job.
 
-A demo's folder holds a marker file. A demo deletes nothing in a folder without it. The file is also the lock that prevents two demos
-at once; the job inherits the lock, so a job that outlives its killed demo still holds it.
+A demo's folder holds a marker file. A demo deletes nothing in a folder without it. The file is also the lock that
+prevents two demos at once; the job inherits the lock, so a job that outlives its killed demo still holds it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""What carries the state of a shard from batch to batch, side by side: ``python -m tests.bench.carrier_run [--rows N] [--chunks N] [--rounds N]``.
+"""What carries the state of a shard from batch to batch, side by side: ``python -m tests.bench.carrier_run [--rows N]
+[--chunks N] [--rounds N]``.
 
 ::
 
     row    applyInPandasWithState: the row has a directory of 12 KB, the chunks are files beside the checkpoint (what the package does)
     map    transformWithStateInPandas: the directory is a value, the chunks are the values of a map
 
-Both operators return their rows. In each batch a shard reads two chunks of 100 KB and writes two in their place. It prints the median of ``addBatch`` of
-ten batches, after four. ``transformWithStateInPandas`` needs protobuf, which the package does not: ``pip install protobuf``.
+Both operators return their rows. In each batch a shard reads two chunks of 100 KB and writes two in their place. It
+prints the median of ``addBatch`` of ten batches, after four. ``transformWithStateInPandas`` needs protobuf, which the
+package does not: ``pip install protobuf``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The cases of the bench. Each sets the wheel beside something else, on the same load, in the same session, one after the other.
+"""The cases of the bench. Each sets the wheel beside something else, on the same load, in the same session, one after the
+other.
 
 ====  ==================================================  ==============================================================
 case  the wheel                                           beside
@@ -9,9 +10,10 @@ c     more pending, all far; more ids remembered          the least pending; nex
 d     ticks in which nothing is due and nothing is new    the query without the operator, over files of a row per shard
 ====  ==================================================  ==============================================================
 
-Every query has the project's settings (RocksDB with changelogs), reads Parquet, one file a batch, and writes all columns of all rows to
-Spark's ``noop`` sink; the idle minutes of case d run under :func:`wheel_udf.deliver`. A query's first batches (a small one to warm up, those that
-fill it) are not measured. How many rows came out is checked: a query that does nothing is fast.
+Every query has the project's settings (RocksDB with changelogs), reads Parquet, one file a batch, and writes all
+columns of all rows to Spark's ``noop`` sink; the idle minutes of case d run under :func:`wheel_udf.deliver`. A query's
+first batches (a small one to warm up, those that fill it) are not measured. How many rows came out is checked: a query
+that does nothing is fast.
 """
 
 from __future__ import annotations

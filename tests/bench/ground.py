@@ -36,7 +36,8 @@ class Sizes:
     """How large the loads are, and what they should come to.
 
     Attributes:
-        naive_rows: Case a: commands a batch, and how many times the naive one's throughput is wanted (``None``: too small to tell).
+        naive_rows: Case a: commands a batch, and how many times the naive one's throughput is wanted (``None``: too
+            small to tell).
         naive_batches: Case a: measured batches of the naive one; the wheel has `batches`.
         rows: Case b: commands a batch.
         warm_up_rows: Commands in the first batch of a and b.

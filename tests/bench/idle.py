@@ -1,4 +1,6 @@
-"""Case d: what it costs to wait. Ticks in which nothing is due and nothing is new, and minutes in which not even a tick is needed."""
+"""Case d: what it costs to wait. Ticks in which nothing is due and nothing is new, and minutes in which not even a
+tick is needed.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,15 @@
-"""The inside of the Kafka bench: one query from topic to topic, in a process (and a JVM) of its own, told by its arguments.
+"""The inside of the Kafka bench: one query from topic to topic, in a process (and a JVM) of its own, told by its
+arguments.
 
-``python -m tests.bench.kafka_query wheel|punctual|tiered|pass --bootstrap B --commands TOPIC --folder F [--trigger T] [--memory-ms N]``
+``python -m tests.bench.kafka_query wheel|punctual|tiered|pass --bootstrap B --commands TOPIC --folder F [--trigger T]
+[--memory-ms N]``
 
-``punctual`` is the wheel with punctual delivery (``--ahead-ms``: how far ahead; by default the job chooses), and ``tiered`` the same in the tiered mode, beside
-``--stored`` entries that its store holds already; the file ``F/filled`` says that it does. With ``--aside`` it fills such a store and runs beside another one,
-an empty one: in a JVM that has done the same before. ``pass`` is the same query with the wheel taken out: records are read as commands, checked, and written to their topic at once. Each batch is a
-line of JSON in ``F/batches.jsonl``: what Spark says of its phases. It runs until its standard input is closed.
+``punctual`` is the wheel with punctual delivery (``--ahead-ms``: how far ahead; by default the job chooses), and
+``tiered`` the same in the tiered mode, beside ``--stored`` entries that its store holds already; the file ``F/filled``
+says that it does. With ``--aside`` it fills such a store and runs beside another one, an empty one: in a JVM that has
+done the same before. ``pass`` is the same query with the wheel taken out: records are read as commands, checked, and
+written to their topic at once. Each batch is a line of JSON in ``F/batches.jsonl``: what Spark says of its phases. It
+runs until its standard input is closed.
 """
 
 from __future__ import annotations
@@ -45,7 +49,9 @@ CORES = 2
 _LOOK_EVERY_S = 60.0
 _MOMENT_S = 0.1
 _REPORTS = 10_000
-"""So many are kept by Spark. They are read once, at the end: to read them keeps the driver's Python, and with it the sender, from all else for 1 ms each."""
+"""So many are kept by Spark. They are read once, at the end: to read them keeps the driver's Python, and with it the
+sender, from all else for 1 ms each.
+"""
 
 
 def main() -> int:

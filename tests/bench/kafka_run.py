@@ -1,4 +1,5 @@
-"""``make bench-kafka``: Kafka to Kafka, measured from outside by the consumer, with the query that has no wheel beside it in the same run.
+"""``make bench-kafka``: Kafka to Kafka, measured from outside by the consumer, with the query that has no wheel beside it
+in the same run.
 
 ::
 
@@ -6,8 +7,9 @@
     make bench-kafka ARGS='--quick'         tiny sizes, to see that it works; its figures mean nothing
     make bench-kafka ARGS='--sustained 30000 --seconds 120'    another rate of the sustained load, and for how long
 
-All on one machine: a broker, a producer, a consumer, and one query at a time. Lateness is the instant at which the consumer has the record, less
-the due time (without the wheel: less the instant at which it was produced). ``memory`` is filled before anything is measured.
+All on one machine: a broker, a producer, a consumer, and one query at a time. Lateness is the instant at which the
+consumer has the record, less the due time (without the wheel: less the instant at which it was produced). ``memory``
+is filled before anything is measured.
 
 =========  ====================================================  ===================================================================
 case       load                                                  what is told
@@ -110,7 +112,9 @@ class Ground:
 
     @contextmanager
     def query(self, kind: str, *options: str, name: str | None = None) -> Iterator[None]:
-        """Runs a query (see :mod:`tests.bench.kafka_query`) while inside; reads `commands_<name>`, by default its kind."""
+        """Runs a query (see :mod:`tests.bench.kafka_query`) while inside; reads `commands_<name>`, by default its
+        kind.
+        """
         name = name or kind
         folder = self.folder / name
         folder.mkdir()

@@ -1,5 +1,6 @@
-"""The outside of the Kafka bench: a producer that keeps a rate and a consumer that notes when records arrive, plain clients in processes
-of their own. A record's value begins with 13 digits, the instant (UTC epoch ms) from which its lateness counts; the rest is random.
+"""The outside of the Kafka bench: a producer that keeps a rate and a consumer that notes when records arrive, plain
+clients in processes of their own. A record's value begins with 13 digits, the instant (UTC epoch ms) from which its
+lateness counts; the rest is random.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Flow:
         name: Beginning of the ids.
         rate: Commands a second; 0 for as fast as the client can.
         count: How many.
-        delays_ms: Shortest and longest delay, evenly spread; ``None``: due when produced (what a query without the wheel is measured by).
+        delays_ms: Shortest and longest delay, evenly spread; ``None``: due when produced (what a query without the
+            wheel is measured by).
         due_ms: One due time for all, instead.
         destination: Topic they name.
     """
@@ -86,7 +88,9 @@ class Inflow:
 
 
 class Outflow:
-    """A topic that is consumed by a process of its own, until as many ids have come as are expected, or nothing comes any more."""
+    """A topic that is consumed by a process of its own, until as many ids have come as are expected, or nothing comes
+    any more.
+    """
 
     def __init__(self, bootstrap: str, topic: str, expected: int, patience_s: float) -> None:
         self._queue: Queue[Any] = _CONTEXT.Queue()
@@ -148,7 +152,8 @@ def _consume(bootstrap: str, topic: str, expected: int, patience_s: float, queue
     ids: set[bytes | str | None] = set()
     last_s = time.monotonic()
     while len(ids) < expected and time.monotonic() - last_s < patience_s:
-        # It waits so long for its 5,000, and all of them have the time of its end: with 20 ms, half of that was in each median.
+        # It waits so long for its 5,000, and all of them have the time of its end: with 20 ms, half of that was in
+        # each median.
         messages = consumer.consume(5_000, timeout=0.002)
         now_ms = time.time_ns() / 1_000_000
         for message in messages:

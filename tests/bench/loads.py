@@ -6,8 +6,9 @@ Time is event time, and each batch owns an interval of it, which begins where th
     due                      |        each between its own event time and the end            |
     watermark in the next batch                                                   = the end: all of them fire
 
-So each steady batch takes in n commands and fires the n of the batch before: what comes in goes out, and no more is pending than one
-batch's worth, besides what the case puts there. Values are random bytes, which nothing on the way can compress.
+So each steady batch takes in n commands and fires the n of the batch before: what comes in goes out, and no more is
+pending than one batch's worth, besides what the case puts there. Values are random bytes, which nothing on the way can
+compress.
 
 All is numpy and Arrow: a million commands take about a second, before anything is measured.
 """
@@ -65,7 +66,9 @@ class Load:
         return self
 
     def add_far(self, rows: int) -> Load:
-        """A batch of commands due 1 to 31 days later, spread evenly: they stay pending, and no clock of a case comes near them."""
+        """A batch of commands due 1 to 31 days later, spread evenly: they stay pending, and no clock of a case comes
+        near them.
+        """
         self.now_ms += 1
         due = self.now_ms + DAY_MS + self._random().integers(0, _FAR_DAYS * DAY_MS, rows)
         return self._add(np.full(rows, self.now_ms), due)

@@ -1,4 +1,6 @@
-"""Running a query over a load and reading what Spark itself says of its batches; and the CPU time of processes, from ``/proc``."""
+"""Running a query over a load and reading what Spark itself says of its batches; and the CPU time of processes, from
+``/proc``.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ def run(frame: DataFrame, checkpoint: Path, *, counted: Column, in_files: bool =
         frame: The streaming frame.
         checkpoint: Folder for the query's progress and state.
         counted: Which rows to count, so that no measurement is of a query that does nothing.
-        in_files: Whether long chunks of the state are in files, as with ``deliver``; else all are in the row of the state.
+        in_files: Whether long chunks of the state are in files, as with ``deliver``; else all are in the row of the
+            state.
 
     Returns:
         Its batches in order, those without data included.
@@ -118,10 +121,11 @@ def record_of(batches: Sequence[Batch]) -> dict[str, Any]:
 
 
 class CpuMeter:
-    """CPU time (user and system) that this process and all its descendants use from now on: the driver, its JVM, the JVM's workers.
+    """CPU time (user and system) that this process and all its descendants use from now on: the driver, its JVM, the
+    JVM's workers.
 
-    Each process is looked at by itself, again and again: one that ends takes its time with it unless its parent waited for it, and the
-    daemon of Spark's Python workers does not.
+    Each process is looked at by itself, again and again: one that ends takes its time with it unless its parent waited
+    for it, and the daemon of Spark's Python workers does not.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """What a Spark user writes without the wheel: the id is the key, the due time is an event-time timeout.
 
-It is the textbook use of ``applyInPandasWithState``, and correct as far as it goes: the highest ``seq`` of an id wins, an entry fires in
-the first batch whose watermark has passed its due time. It has no cancels, no memory of ended ids and no rejects, so it does less than the
-operator it is measured against.
+It is the textbook use of ``applyInPandasWithState``, and correct as far as it goes: the highest ``seq`` of an id wins,
+an entry fires in the first batch whose watermark has passed its due time. It has no cancels, no memory of ended ids
+and no rejects, so it does less than the operator it is measured against.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@
     make bench-page ARGS='--direct 100000 --tiered 0'      other sizes; 0: not that mode
     make bench-page ARGS='--quick'                         tiny sizes, to see that it works
 
-Each job is made as an import makes it, from an export with made-up entries: due at random over a year, 96 random bytes each, a hundred destinations. What a click
-waits for is measured in the process that serves the page, without a browser:
+Each job is made as an import makes it, from an export with made-up entries: due at random over a year, 96 random bytes
+each, a hundred destinations. What a click waits for is measured in the process that serves the page, without a
+browser:
 
 ==========  ===============================================================================================================
 page        an answer to GET / while the first figures are being read: what a browser waits for

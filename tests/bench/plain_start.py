@@ -1,8 +1,10 @@
-"""The query that a start is compared with: JSON files through a stateful Python operator into a Delta table, and no wheel.
+"""The query that a start is compared with: JSON files through a stateful Python operator into a Delta table, and no
+wheel.
 
-``python -m tests.bench.plain_start plain|tuned FOLDER`` reads ``FOLDER/in`` each second until it is killed, and tells of its first batch; started again
-after a kill, it goes on from its checkpoint. ``plain`` is Spark as one starts it with pyspark and the jars of Delta alone, ``tuned`` has the session
-of this project, with all that makes a start shorter: what is then left of a start is the wheel's own part.
+``python -m tests.bench.plain_start plain|tuned FOLDER`` reads ``FOLDER/in`` each second until it is killed, and tells
+of its first batch; started again after a kill, it goes on from its checkpoint. ``plain`` is Spark as one starts it
+with pyspark and the jars of Delta alone, ``tuned`` has the session of this project, with all that makes a start
+shorter: what is then left of a start is the wheel's own part.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""``make bench-punctual``: Kafka to Kafka with punctual delivery and, in the same run, the present way; measured from outside by the consumer.
+"""``make bench-punctual``: Kafka to Kafka with punctual delivery and, in the same run, the present way; measured from
+outside by the consumer.
 
 ::
 
     make bench-punctual                     everything, about an hour on 2 cores, broker and clients included
     make bench-punctual ARGS='--quick'      tiny sizes, to see that it works; its figures mean nothing
 
-The machine, the loads and the way of measuring are those of :mod:`tests.bench.kafka_run`; one query works at a time. ``memory`` is filled before
-anything is measured.
+The machine, the loads and the way of measuring are those of :mod:`tests.bench.kafka_run`; one query works at a time.
+``memory`` is filled before anything is measured.
 
 =========  ===============================================  ================================================================
 case       load                                             what is told, of the present way beside it
@@ -116,7 +117,8 @@ def _measured(ground: Ground, way: str, loads: Loads, options: list[str]) -> dic
 
 
 def _beside_stored(ground: Ground, loads: Loads) -> tuple[list[Arrivals], list[Arrivals]]:
-    """Runs the steady load through two tiered queries that take turns, so that a drift of the machine meets both; the other one idles meanwhile.
+    """Runs the steady load through two tiered queries that take turns, so that a drift of the machine meets both; the
+    other one idles meanwhile.
 
     Both have filled a store. One of them then runs beside another store, an empty one.
 
@@ -134,7 +136,8 @@ def _beside_stored(ground: Ground, loads: Loads) -> tuple[list[Arrivals], list[A
             aside = ["--aside"] if name == "tiered_empty" else []
             running.enter_context(ground.query("tiered", "--stored", str(loads.stored), *aside, name=name))
             _wait_for_fill(ground.folder / name)
-        # Batches get shorter for many minutes, and the fill of ten million warms a JVM too. So each has such a fill behind it, and then the load itself.
+        # Batches get shorter for many minutes, and the fill of ten million warms a JVM too. So each has such a fill
+        # behind it, and then the load itself.
         for name in found:
             ground.flow(name, [_flow("warm", name, (loads.steady[0], loads.stored_warm_s))], name=name)
         for turn in range(loads.stored_turns):

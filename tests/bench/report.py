@@ -1,7 +1,9 @@
-"""What the bench says: comparisons with their ratios, as a table for people and as JSON for machines. Pure: nothing is measured here.
+"""What the bench says: comparisons with their ratios, as a table for people and as JSON for machines. Pure: nothing is
+measured here.
 
-A :class:`Line` sets two figures of one run beside each other; what counts is their ratio, the figures say where it comes from. Absolute
-figures of a shared or unknown machine mean little by themselves, so no line has only one unless there is nothing to compare it with.
+A :class:`Line` sets two figures of one run beside each other; what counts is their ratio, the figures say where it
+comes from. Absolute figures of a shared or unknown machine mean little by themselves, so no line has only one unless
+there is nothing to compare it with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""``make bench``: the wheel beside what it replaces, ratios in one run; a table on the screen and all figures in ``build/bench.json``.
+"""``make bench``: the wheel beside what it replaces, ratios in one run; a table on the screen and all figures in
+``build/bench.json``.
 
 ::
 
@@ -7,8 +8,8 @@
     make bench ARGS='--only b,c'            some cases (see tests/bench/cases.py)
     make bench ARGS='--idle-minutes 1'
 
-The exit code is 0 when all targets are met, 1 when one is missed, 2 when a case could not be measured. Use a machine that does nothing else;
-two queries are compared within one run, and what disturbs one of them only is in the ratio.
+The exit code is 0 when all targets are met, 1 when one is missed, 2 when a case could not be measured. Use a machine
+that does nothing else; two queries are compared within one run, and what disturbs one of them only is in the ratio.
 """
 
 from __future__ import annotations

@@ -6,21 +6,24 @@
     make bench-start ARGS='--beside ../other --rounds 5'    this tree and another one in turn, with ratios
     make bench-start ARGS='--quick'                     one round of the direct mode: does it work?
 
-Each round starts the command ``run`` on a new folder, as a user does. Commands fall due twice a second the whole time::
+Each round starts the command ``run`` on a new folder, as a user does. Commands fall due twice a second the whole
+time::
 
     start ------------> first delivery ---> more of them --> kill -9, start at once --------> delivery
       `-- first delivery --'                                   `-- kill to delivery (a supervisor's own time aside) --'
 
 The batch of the first delivery is the first one with input; in the tiered mode an empty one comes before it.
 
-Beside it stands the first batch of a *plain* query, the same commands through a stateful Python operator into a Delta table, without the wheel and
-without what shortens a start, and of a *tuned* one, which has this project's session (:mod:`tests.bench.plain_start`); both are killed and started
-again from their checkpoints, too. Seconds depend on the machine, and most of a start is Spark's own; the ratio to the plain query does not.
+Beside it stands the first batch of a *plain* query, the same commands through a stateful Python operator into a Delta
+table, without the wheel and without what shortens a start, and of a *tuned* one, which has this project's session
+(:mod:`tests.bench.plain_start`); both are killed and started again from their checkpoints, too. Seconds depend on the
+machine, and most of a start is Spark's own; the ratio to the plain query does not.
 
-An instant is that of the progress line, which the job prints when the rows are in the sink. A *second start*, while the job runs, is measured
-too: until it is refused. On a machine that does other work as well, compare the CPU seconds: those of all processes of the job up to the same
-instant, user and system (Linux only). Figures are medians; those of two trees are taken in turn, so that they see the same machine. They go to
-``build/bench-start.json``. The exit code is 0 when all targets are met, 1 when one is missed.
+An instant is that of the progress line, which the job prints when the rows are in the sink. A *second start*, while
+the job runs, is measured too: until it is refused. On a machine that does other work as well, compare the CPU seconds:
+those of all processes of the job up to the same instant, user and system (Linux only). Figures are medians; those of
+two trees are taken in turn, so that they see the same machine. They go to ``build/bench-start.json``. The exit code is
+0 when all targets are met, 1 when one is missed.
 """
 
 from __future__ import annotations
@@ -67,7 +70,9 @@ Figures = dict[tuple[str, str], list[float]]
 
 
 class Job:
-    """A command, by default ``run`` of a tree, in a process of its own; a context manager that kills all of its processes at the end."""
+    """A command, by default ``run`` of a tree, in a process of its own; a context manager that kills all of its
+    processes at the end.
+    """
 
     def __init__(self, tree: Path, folder: Path, command: Sequence[str] | None = None) -> None:
         self._lines: queue.Queue[tuple[float, str]] = queue.Queue()

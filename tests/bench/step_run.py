@@ -1,4 +1,5 @@
-"""``make bench-step``: the pure step of one shard, at few and at many pending entries, and a backlog under a limit. No Spark.
+"""``make bench-step``: the pure step of one shard, at few and at many pending entries, and a backlog under a limit. No
+Spark.
 
 ::
 
@@ -9,9 +10,9 @@
     make bench-step ARGS='--pending 1000 100000'         other numbers of pending entries; the first is what the others are set beside
     make bench-step ARGS='--backlog 10000 40000'         other backlogs
 
-All figures are CPU milliseconds of this process (one thread), the median of several batches on the same state, with values of 100 random bytes due in
-30 days. The states take turns. The text of the next row is joined in ``to_row``: a copy of the whole state, which costs as little as a copy can, and grows with what is
-pending, as its pickling does.
+All figures are CPU milliseconds of this process (one thread), the median of several batches on the same state, with
+values of 100 random bytes due in 30 days. The states take turns. The text of the next row is joined in ``to_row``: a
+copy of the whole state, which costs as little as a copy can, and grows with what is pending, as its pickling does.
 
 The exit code is 0 when all targets are met, 1 when one is missed.
 """
@@ -126,7 +127,7 @@ def filled(pending: int, due: Callable[[int], Int64s] | None = None) -> Shard:
     return Shard(state.to_row(1), ids)
 
 
-# ---- commands -----------------------------------------------------------------------------------------------------
+# ---- commands ------------------------------------------------------------------------------------
 
 
 CASES: Final = (
@@ -195,7 +196,7 @@ def _cpu_ms(act: Callable[[], object]) -> float:
     return (time.process_time() - began) * 1_000
 
 
-# ---- a backlog ----------------------------------------------------------------------------------------------------
+# ---- a backlog -----------------------------------------------------------------------------------
 
 
 def of_backlogs(backlogs: Sequence[int]) -> list[Line]:

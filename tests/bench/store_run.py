@@ -8,9 +8,10 @@
     make bench-store ARGS='--batches 2000'       files and log entries after so many batches, instead (25 minutes)
     make bench-store ARGS='--quick'              tiny sizes, to see that it works
 
-For each number a store of its own is filled as an intake query would (batches of 250,000, of a million where it is many; due at random over a
-year, 96 random bytes each). Then it is as if that had been long ago: the near windows, where the wheel hears of each far entry, are retired, and small
-files are joined. What follows has the same arrivals and the same due rows everywhere, so that only the far pending differs:
+For each number a store of its own is filled as an intake query would (batches of 250,000, of a million where it is
+many; due at random over a year, 96 random bytes each). Then it is as if that had been long ago: the near windows,
+where the wheel hears of each far entry, are retired, and small files are joined. What follows has the same arrivals
+and the same due rows everywhere, so that only the far pending differs:
 
 ===========  ===================================================================================================================
 batch        2,000 commands a second for a minute through a tiered run with a Delta sink: median seconds of a batch of either query
@@ -191,7 +192,9 @@ def _due_in(from_ms: int, span_ms: int) -> str:
 def _take_turns(
     grounds: list[Ground], turns: int, sizes: store_traffic.Sizes, say: Callable[[str], None]
 ) -> None:
-    """Fills all stores, and then runs the load over one after the other, so that a drift of the machine meets all: medians."""
+    """Fills all stores, and then runs the load over one after the other, so that a drift of the machine meets all:
+    medians.
+    """
     for ground in grounds:
         ground.fill()
         say(f"{ground.count:,}: {_text(ground.figures)}")
@@ -210,7 +213,9 @@ def _text(figures: Mapping[str, float]) -> str:
 
 
 def _count_files(spark: SparkSession, folder: Path, batches: int, say: Callable[[str], None]) -> list[Line]:
-    """A stream of 100 commands every 5 s, due within a day, with everything that the keeper does beside it: what stays behind?"""
+    """A stream of 100 commands every 5 s, due within a day, with everything that the keeper does beside it: what stays
+    behind?
+    """
     ground = Ground(spark, folder, 0, QUICK_WINDOWS)
     keeper = ground.new_keeper()
     counts: dict[str, int] = {}

@@ -1,5 +1,5 @@
-"""A steady load through a tiered run over a store that holds much already: batch times of both queries, lateness as a reader of the table sees
-it, and what the run costs when nothing comes.
+"""A steady load through a tiered run over a store that holds much already: batch times of both queries, lateness as a
+reader of the table sees it, and what the run costs when nothing comes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def measure(
         turn: How many times the load has run over this store: the run goes on from its checkpoint.
 
     Returns:
-        ``intake batch`` and ``wheel batch`` (median s), ``late p50``, ``late p99``, ``late min`` (s), ``fired``, ``idle CPU`` (s a minute).
+        ``intake batch`` and ``wheel batch`` (median s), ``late p50``, ``late p99``, ``late min`` (s), ``fired``,
+        ``idle CPU`` (s a minute).
     """
     (folder / "in").mkdir(parents=True, exist_ok=True)
     run = start_tiered(

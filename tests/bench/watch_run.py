@@ -1,14 +1,16 @@
-"""``make bench-watch``: the purgatory on Spark at rising numbers of pending operations, beside one group per operation; and the reference in memory.
+"""``make bench-watch``: the purgatory on Spark at rising numbers of pending operations, beside one group per operation;
+and the reference in memory.
 
 ::
 
     make bench-watch                       10 thousand, 100 thousand and a million (the naive operator up to 100 thousand; 10 minutes on 2 cores)
     make bench-watch ARGS='--quick'        tiny sizes, to see that it works
 
-Both queries read the same files, one a batch, on the event clock, and their outcomes go nowhere. The first file holds the operations that wait (each
-for one event, until tomorrow); each further one as many new operations as it has events that complete older ones, so that as many wait after it as
-before. What is told is the median of the batches after the second: operations that came and as many that completed, a second. Batches are large
-(30,000 of each), since half a second of each is Spark's own, whatever is in it: 10,000 of each make 13 times as many as a group for each, these more.
+Both queries read the same files, one a batch, on the event clock, and their outcomes go nowhere. The first file holds
+the operations that wait (each for one event, until tomorrow); each further one as many new operations as it has events
+that complete older ones, so that as many wait after it as before. What is told is the median of the batches after the
+second: operations that came and as many that completed, a second. Batches are large (30,000 of each), since half a
+second of each is Spark's own, whatever is in it: 10,000 of each make 13 times as many as a group for each, these more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What the benches with a session of their own share: the session, a folder for their data, and a clock beside what they say."""
+"""What the benches with a session of their own share: the session, a folder for their data, and a clock beside what
+they say.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A standalone cluster on loopback: one master and two workers of Spark's own, each a JVM, and a Python that knows the project from nowhere."""
+"""A standalone cluster on loopback: one master and two workers of Spark's own, each a JVM, and a Python that knows the
+project from nowhere.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,9 @@ class Cluster:
 
 
 def _python_without_project(folder: Path) -> None:
-    """An environment that borrows the packages of this one; its own ``.pth`` files, and with them the project, are not read."""
+    """An environment that borrows the packages of this one; its own ``.pth`` files, and with them the project, are not
+    read.
+    """
     venv.create(folder, with_pip=False, symlinks=True)
     own = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
     (own / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")

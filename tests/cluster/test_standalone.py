@@ -1,4 +1,6 @@
-"""The job, unchanged, on a real cluster: standalone master, two workers, code shipped as a zip, an executor killed on the way."""
+"""The job, unchanged, on a real cluster: standalone master, two workers, code shipped as a zip, an executor killed on
+the way.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ trigger: available-now
 
 
 def _submit(cluster: Cluster, folder: Path) -> subprocess.Popen[str]:
-    """The command of the README, with this machine's paths; its settings file has to travel by name, since the code is a zip."""
+    """The command of the README, with this machine's paths; its settings file has to travel by name, since the code is
+    a zip.
+    """
     jar_files = ",".join(str(jar) for jar in sorted(jars.jars_folder().glob("*.jar")))
     settings = {
         "spark.jars": jar_files,

@@ -114,7 +114,9 @@ class Running:
         return ["run"]
 
     def _is_fed(self) -> bool:
-        """Whether a batch with the first file is committed, which brings the rows for acts: in the direct mode by the query, else by the intake."""
+        """Whether a batch with the first file is committed, which brings the rows for acts: in the direct mode by the
+        query, else by the intake.
+        """
         if self.chain.mode == DIRECT:
             return (self.folder / "checkpoint0" / "commits" / "0").exists()
         log = (self.folder / "store0" / "_delta_log").glob("*.json")

@@ -1,7 +1,8 @@
-"""The checker of fault tests: it reads only the input and the sinks, without Spark, and knows nothing of how the wheel works.
+"""The checker of fault tests: it reads only the input and the sinks, without Spark, and knows nothing of how the wheel
+works.
 
-What a wheel has done is decided by the ledger checker (:mod:`wheel_udf.testing.ledger`); the outcomes of a purgatory are compared with those
-that its input was made for.
+What a wheel has done is decided by the ledger checker (:mod:`wheel_udf.testing.ledger`); the outcomes of a purgatory
+are compared with those that its input was made for.
 """
 
 from __future__ import annotations

@@ -15,7 +15,9 @@ _LONG: Final = (
     "test_punctual",
     "test_wall_clock",
 )
-"""The longest files, in the order in which they begin. With those at the end, one of two processes would wait for the other for minutes."""
+"""The longest files, in the order in which they begin. With those at the end, one of two processes would wait for the
+other for minutes.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

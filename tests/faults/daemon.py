@@ -1,4 +1,6 @@
-"""The daemon of a victim's Python workers (``spark.python.daemon.module``): imports once what each worker would import when it is forked."""
+"""The daemon of a victim's Python workers (``spark.python.daemon.module``): imports once what each worker would import
+when it is forked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Puts a trap into the code of the driver and of the workers, at the points that files do not tell. Only a victim's process does this."""
+"""Puts a trap into the code of the driver and of the workers, at the points that files do not tell. Only a victim's
+process does this.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ _TRAP = Trap.of_environment()
 _PATIENCE_S = 60
 
 
-# ---- workers ----------------------------------------------------------------------------------------------------------
+# ---- workers -------------------------------------------------------------------------------------
 
 
 class _Trapped:
@@ -74,7 +76,7 @@ def trapped_source(frame: DataFrame) -> DataFrame:
     return frame.mapInArrow(_read, frame.schema) if _TRAP.point == "in the source read" else frame
 
 
-# ---- sinks ------------------------------------------------------------------------------------------------------------
+# ---- sinks ---------------------------------------------------------------------------------------
 
 
 class TrappedSink(DeltaSink):
@@ -111,7 +113,7 @@ def on_batch(report: BatchReport) -> None:
     _TRAP.passes("before the commit log", report.batch_id, within_s=0.03)
 
 
-# ---- the driver -------------------------------------------------------------------------------------------------------
+# ---- the driver ----------------------------------------------------------------------------------
 
 
 def _before(owner: Any, name: str, step: Callable[..., None]) -> None:

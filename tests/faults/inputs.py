@@ -1,8 +1,8 @@
 """The input of the crash matrix: seeded files, one for each micro-batch, and what has to come of them.
 
-File number n is made at n * 600 s, which is the clock of the next batch. Every batch has rows for both destinations and one for the rejects, so
-that each point of a batch can be reached in each of them. Versions, cancels and events concern only what is due after their own file, so the
-ledger checker can decide all of them.
+File number n is made at n * 600 s, which is the clock of the next batch. Every batch has rows for both destinations
+and one for the rejects, so that each point of a batch can be reached in each of them. Versions, cancels and events
+concern only what is due after their own file, so the ledger checker can decide all of them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ def end_s(count: int) -> int:
     return count * STEP_S + _TAIL_S
 
 
-# ---- commands ---------------------------------------------------------------------------------------------------------
+# ---- commands ------------------------------------------------------------------------------------
 
 
 def files(seed: int, count: int, where: tuple[str, str] = ("left", "right")) -> list[list[dict[str, Any]]]:
-    """Files of commands: new ids, rows past due, higher, lower and equal versions, cancels, moves, a bad row each; in the first one rows for acts."""
+    """Files of commands: new ids, rows past due, higher, lower and equal versions, cancels, moves, a bad row each; in
+    the first one rows for acts.
+    """
     rng, pending = random.Random(seed), {}  # type: random.Random, dict[str, dict[str, Any]]
     made = [_file(rng, number, where, pending) for number in range(count)]
     # A reroute sends them to the first destination.
@@ -71,7 +73,7 @@ def _changed(rng: random.Random, pending: dict[str, dict[str, Any]], name: str, 
     return row | {"seq": 4 if kind == "older" else row["seq"], "event_time": at(now_s)}
 
 
-# ---- acts -------------------------------------------------------------------------------------------------------------
+# ---- acts ----------------------------------------------------------------------------------------
 
 
 def act_of(act: int, count: int) -> tuple[str, str | None]:
@@ -95,7 +97,7 @@ def commands_of_act(act: int, count: int, before: list[dict[str, Any]]) -> list[
     return [row | change | {"amend": 1, "event_time": at(said_s)} for row in mine]
 
 
-# ---- operations -------------------------------------------------------------------------------------------------------
+# ---- operations ----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -107,7 +109,9 @@ class Watched:
 
 
 def watched(seed: int, count: int, where: tuple[str, str] = ("left", "right")) -> Watched:
-    """Operations that wait 700 to 2,500 s; of those of a file, one for each destination has its event in the next file."""
+    """Operations that wait 700 to 2,500 s; of those of a file, one for each destination has its event in the next
+    file.
+    """
     rng, made = random.Random(seed), Watched()
     events: dict[int, list[dict[str, Any]]] = {number: [] for number in range(count + 9)}
     for number in range(count):

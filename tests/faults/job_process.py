@@ -116,7 +116,7 @@ class JobProcess:
                     self._lines.append(line.rstrip())
                     self._news.notify_all()
 
-    # ---- what it has said --------------------------------------------------------------------------------------------
+    # ---- what it has said ----------------------------------------------------------------------------
 
     @property
     def lines(self) -> list[str]:
@@ -155,7 +155,7 @@ class JobProcess:
                 found.append((_number(batch[2]), _number(batch[3]), pending))
         return found
 
-    # ---- waiting -----------------------------------------------------------------------------------------------------
+    # ---- waiting -------------------------------------------------------------------------------------
 
     def wait_until(self, what: Callable[[], bool], name: str, *, patience_s: float = PATIENCE_S) -> None:
         """Waits until something holds, while the job runs.
@@ -199,7 +199,7 @@ class JobProcess:
         log = (self._folder / "log").read_text(errors="replace")
         return "\n".join([*self.lines[-40:], "---- log", log[-6_000:]])
 
-    # ---- what is done to it ------------------------------------------------------------------------------------------
+    # ---- what is done to it --------------------------------------------------------------------------
 
     def kill(self) -> None:
         """Kills all of its processes at once (``kill -9``)."""

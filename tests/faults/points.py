@@ -1,7 +1,8 @@
 """The matrix: the points at which a process is killed, and the chains of kills that ``make faults`` draws from it.
 
-A chain is one job: it starts, is killed at a point, starts again from its checkpoint, is killed at the next point, and so on; the last start
-runs it to its end, and the sinks are checked. So each kill is also the restart after the one before.
+A chain is one job: it starts, is killed at a point, starts again from its checkpoint, is killed at the next point, and
+so on; the last start runs it to its end, and the sinks are checked. So each kill is also the restart after the one
+before.
 """
 
 from __future__ import annotations
@@ -154,7 +155,9 @@ def _halves(points: list[str]) -> list[list[str]]:
 
 
 def _parts(mode: str, seed: int) -> list[list[str]]:
-    """The points of a mode in an order of this seed, in parts of about the same size; each part moves the job at its end."""
+    """The points of a mode in an order of this seed, in parts of about the same size; each part moves the job at its
+    end.
+    """
     rng = random.Random(f"{mode} {seed}")
     running = [point for point in points_of(mode) if point not in EXPORTS]
     moving = list(EXPORTS)

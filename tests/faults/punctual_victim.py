@@ -1,7 +1,8 @@
-"""A job with punctual delivery that is killed: ``python -m tests.faults.punctual_victim ORDER``, where ORDER is an :class:`Order` as JSON.
+"""A job with punctual delivery that is killed: ``python -m tests.faults.punctual_victim ORDER``, where ORDER is an
+:class:`Order` as JSON.
 
-It runs from topic to topic, says its commands itself once its first batch has ended (each due some seconds later, all within reach of the sender),
-and ends when nothing is pending, or when its trap strikes.
+It runs from topic to topic, says its commands itself once its first batch has ended (each due some seconds later, all
+within reach of the sender), and ends when nothing is pending, or when its trap strikes.
 """
 
 from __future__ import annotations
@@ -189,7 +190,9 @@ def _say(order: Order, file: Path) -> None:
 
 
 class _Running:
-    """The running query and its last report. It starts again after a failure that may be over a moment later, as the command does."""
+    """The running query and its last report. It starts again after a failure that may be over a moment later, as the
+    command does.
+    """
 
     def __init__(self, start: Callable[[Callable[[BatchReport], None]], StreamingQuery]) -> None:
         self._start, self._tries = start, 0

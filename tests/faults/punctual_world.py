@@ -1,4 +1,6 @@
-"""A job with punctual delivery as its users run it: commands from files, deliveries to a topic whose broker notes when each record has come."""
+"""A job with punctual delivery as its users run it: commands from files, deliveries to a topic whose broker notes when
+each record has come.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class PunctualWorld:
         settings: Of the job, besides those that each has.
         delivery: The section of that name, besides ``punctual``.
         producer: Options of the sink.
-        by_broker: Whether the broker, which notes in each record when it came, is a witness of "never early". Not with a clock that is moved.
+        by_broker: Whether the broker, which notes in each record when it came, is a witness of "never early". Not with
+            a clock that is moved.
     """
 
     folder: Path
@@ -72,7 +75,9 @@ class PunctualWorld:
         self.commands += rows
 
     def faults(self, until_ms: int | None = None) -> list[str]:
-        """What the ledger checker finds in the topic of the ended job, where a row may be repeated with its fire id; early, too, by the broker's clock."""
+        """What the ledger checker finds in the topic of the ended job, where a row may be repeated with its fire id;
+        early, too, by the broker's clock.
+        """
         fired = self.fired()
         until_ms = int(time.time() * 1_000) if until_ms is None else until_ms
         rules = ledger.Rules(until_ms=until_ms)

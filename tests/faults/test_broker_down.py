@@ -1,4 +1,6 @@
-"""The broker is killed while a batch is being written to it, stays away for a while, and comes back: the job goes on by itself."""
+"""The broker is killed while a batch is being written to it, stays away for a while, and comes back: the job goes on
+by itself.
+"""
 
 from __future__ import annotations
 
@@ -128,5 +130,6 @@ def test_a_broker_killed_in_the_middle_of_a_batch_gets_every_row_once_it_is_back
     copies = Counter(row["schedule_id"] for row in fired)
     assert copies.keys() == {row["schedule_id"] for row in world.commands}
     assert len({row["fire_id"] for row in fired}) == len(copies)
-    # With the producer that waits, nothing has failed. A batch that failed is repeated, and with it what the broker had of it already.
+    # With the producer that waits, nothing has failed. A batch that failed is repeated, and with it what the broker
+    # had of it already.
     assert (restarted, max(copies.values()) > 1) == (bool(producer), bool(producer))

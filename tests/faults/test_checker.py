@@ -18,7 +18,9 @@ COUNT = 6
 
 
 def released(batches: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The rows of a right run: of each id the highest version, unless it was cancelled, when it is due, or when it is read."""
+    """The rows of a right run: of each id the highest version, unless it was cancelled, when it is due, or when it is
+    read.
+    """
     last: dict[str, dict[str, Any]] = {}
     for row in (row for rows in batches for row in rows if row["schedule_id"] is not None):
         if row["seq"] > last.get(row["schedule_id"], {"seq": 0})["seq"]:

@@ -1,4 +1,6 @@
-"""Damage that a crash of the machine leaves in a checkpoint: the job goes on rightly, or refuses it and says what to do."""
+"""Damage that a crash of the machine leaves in a checkpoint: the job goes on rightly, or refuses it and says what to
+do.
+"""
 
 from __future__ import annotations
 

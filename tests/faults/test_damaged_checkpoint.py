@@ -1,4 +1,6 @@
-"""A checkpoint that is damaged while the job is stopped: the run says in one sentence what to do, the repair does it, the job goes on."""
+"""A checkpoint that is damaged while the job is stopped: the run says in one sentence what to do, the repair does it,
+the job goes on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The disk is full from a point on: the job ends with an error; when there is room again, it goes on from its checkpoint."""
+"""The disk is full from a point on: the job ends with an error; when there is room again, it goes on from its
+checkpoint.
+"""
 
 from __future__ import annotations
 

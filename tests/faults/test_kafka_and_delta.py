@@ -1,4 +1,6 @@
-"""A job with a table and a topic, killed between its two sinks: the topic may have a row twice, with the same fire id; the table never."""
+"""A job with a table and a topic, killed between its two sinks: the topic may have a row twice, with the same fire id;
+the table never.
+"""
 
 from __future__ import annotations
 

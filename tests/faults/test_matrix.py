@@ -1,4 +1,6 @@
-"""The crash matrix: kill -9 at each named point of a job, a restart from the checkpoint each time, and a check of input against sinks at the end."""
+"""The crash matrix: kill -9 at each named point of a job, a restart from the checkpoint each time, and a check of
+input against sinks at the end.
+"""
 
 from __future__ import annotations
 

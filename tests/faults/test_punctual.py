@@ -1,4 +1,6 @@
-"""A job with punctual delivery, killed at each point of a record's way: nothing is missing or early, and what is repeated was in flight."""
+"""A job with punctual delivery, killed at each point of a record's way: nothing is missing or early, and what is
+repeated was in flight.
+"""
 
 from __future__ import annotations
 

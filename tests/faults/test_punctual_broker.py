@@ -1,4 +1,6 @@
-"""Punctual delivery while its broker is down for a minute, down for longer than the producer tries, and slow: nothing missing, none early."""
+"""Punctual delivery while its broker is down for a minute, down for longer than the producer tries, and slow: nothing
+missing, none early.
+"""
 
 from __future__ import annotations
 

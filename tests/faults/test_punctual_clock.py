@@ -1,7 +1,8 @@
-"""The wall clock steps while rows are in flight: the sender holds them after a step back, and sends each once after a step forward.
+"""The wall clock steps while rows are in flight: the sender holds them after a step back, and sends each once after a
+step forward.
 
-All steps are behind the real time. The threads of Kafka's client wait for instants of the wall clock: with one that only they see as later, the
-kernel would let them wait for as long as it is ahead.
+All steps are behind the real time. The threads of Kafka's client wait for instants of the wall clock: with one that
+only they see as later, the kernel would let them wait for as long as it is ahead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Punctual delivery over a slot store, killed with rows in flight, rows near, and rows in the store: nothing missing, none early."""
+"""Punctual delivery over a slot store, killed with rows in flight, rows near, and rows in the store: nothing missing,
+none early.
+"""
 
 from __future__ import annotations
 

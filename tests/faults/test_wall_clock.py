@@ -1,7 +1,7 @@
 """The wall clock of a running job steps forward and back, stands still, and goes on while the machine sleeps.
 
-All of it happens to one job, one after the other, so each step also begins with what the step before has left. The clock that the job sees is the
-test's own (:mod:`tests.faults.wall_clock`).
+All of it happens to one job, one after the other, so each step also begins with what the step before has left. The
+clock that the job sees is the test's own (:mod:`tests.faults.wall_clock`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ STANDS_S = 5.0
 """How long the clock stands still: longer than a few triggers."""
 
 SETTINGS = {
-    # Spark looks every second, not every minute, which executor has not been heard of: it has to see each step before the next heartbeat. One
-    # heartbeat that fails ends the JVM, not the 60th.
+    # Spark looks every second, not every minute, which executor has not been heard of: it has to see each step before
+    # the next heartbeat. One heartbeat that fails ends the JVM, not the 60th.
     "spark.network.timeoutInterval": "1s",
     "spark.executor.heartbeat.maxFailures": "1",
 }
@@ -124,7 +124,8 @@ def test_the_wall_clock_steps_and_stands_and_the_machine_sleeps_and_each_row_fir
     expected = within_an_hour
     assert world.fired() == sorted(expected)
 
-    # A day back: the wheel's clock stands. What is due before its instant fires at once, the rest waits for that instant.
+    # A day back: the wheel's clock stands. What is due before its instant fires at once, the rest waits for that
+    # instant.
     clock.move(-DAY)
     at_once = world.send("back", 10 * MINUTE, 20 * MINUTE)
     later = world.send("later", DAY + 30 * MINUTE)

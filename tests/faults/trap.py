@@ -1,8 +1,10 @@
-"""The trap of a victim: it waits for a point, and then kills all processes of the victim at once, or lets its disk be full.
+"""The trap of a victim: it waits for a point, and then kills all processes of the victim at once, or lets its disk be
+full.
 
-The trap travels in the environment, so Python workers of Spark know it, too. A victim is a session of its own (``start_new_session``); what is
-killed is every process of that session: the JVM first, the one that has sprung the trap last. Before, the name of the point is written to the
-file ``mark``, so that a point that is never reached fails the test.
+The trap travels in the environment, so Python workers of Spark know it, too. A victim is a session of its own
+(``start_new_session``); what is killed is every process of that session: the JVM first, the one that has sprung the
+trap last. Before, the name of the point is written to the file ``mark``, so that a point that is never reached fails
+the test.
 """
 
 from __future__ import annotations
@@ -189,7 +191,7 @@ def run_victim(module: str, order: object, folder: Path, trap: Trap, longest_s: 
     return victim.returncode, said.strip().splitlines()[-1] if said.strip() else ""
 
 
-# ---- what files tell --------------------------------------------------------------------------------------------------
+# ---- what files tell -----------------------------------------------------------------------------
 
 
 def _names(folder: Path) -> list[str]:

@@ -1,6 +1,8 @@
-"""A process of a chain: ``python -m tests.faults.victim ORDER``, where ORDER is an :class:`~tests.faults.points.Order` as JSON.
+"""A process of a chain: ``python -m tests.faults.victim ORDER``, where ORDER is an :class:`~tests.faults.points.Order` as
+JSON.
 
-It does what it is told, one after the other, until its trap strikes or all is done. Why it failed is its last line on stdout.
+It does what it is told, one after the other, until its trap strikes or all is done. Why it failed is its last line on
+stdout.
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ def _do(what: str, spark: SparkSession, job: Job, trap: Trap) -> None:
 
 
 def _run(spark: SparkSession, job: Job, *, to_the_end: bool) -> None:
-    """Runs the job; after a failure that may be over a moment later again, as the command does: a busy machine may be too slow for Spark's time-outs."""
+    """Runs the job; after a failure that may be over a moment later again, as the command does: a busy machine may be
+    too slow for Spark's time-outs.
+    """
     for tries in range(_TRIES):
         try:
             job.start(spark, to_the_end=to_the_end).awaitTermination()

@@ -1,7 +1,8 @@
 """A wall clock that the test moves: all processes of a job see it, driver, JVM and workers.
 
-The JVM has to see it, too: Spark takes a batch's time from it, and waits by it for the next trigger. libfaketime is no choice here: under it a JVM
-takes minutes to start. So ``wall_clock.c`` answers the three questions for the time of day, and nothing else.
+The JVM has to see it, too: Spark takes a batch's time from it, and waits by it for the next trigger. libfaketime is no
+choice here: under it a JVM takes minutes to start. So ``wall_clock.c`` answers the three questions for the time of
+day, and nothing else.
 """
 
 from __future__ import annotations

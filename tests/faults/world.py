@@ -42,7 +42,8 @@ SETTINGS: dict[str, str | float | bool] = {
     **INTERPRETED,
     # A second less for each start: a victim lives for seconds.
     "spark.python.daemon.module": "tests.faults.daemon",
-    # Old entries of the logs and old files of the state go at once, and snapshots are made: the clean-up is a point, too.
+    # Old entries of the logs and old files of the state go at once, and snapshots are made: the clean-up is a point,
+    # too.
     "spark.sql.streaming.minBatchesToRetain": 2,
     "spark.sql.streaming.stateStore.maintenanceInterval": "1s",
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": 2,

@@ -87,7 +87,9 @@ class KafkaWorld:
         assert not faults, faults[0]
 
     def abort(self, topic: str, count: int) -> None:
-        """Leaves `count` + 1 offsets without a record, as compaction does: a transaction that is aborted (for who reads committed records)."""
+        """Leaves `count` + 1 offsets without a record, as compaction does: a transaction that is aborted (for who
+        reads committed records).
+        """
         end = self.count(topic) + count + 1
         name = f"aborts-{uuid.uuid4().hex}"
         producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": name})
@@ -101,7 +103,9 @@ class KafkaWorld:
         assert any(self.count(topic) >= end for _ in range(1_000)), "the transaction has no end"
 
     def consume(self, topic: str, count: int, *, patience_s: float = PATIENCE_S) -> list[Row]:
-        """The first `count` records of a topic (fewer if they do not come in time), partition by partition in order of offset."""
+        """The first `count` records of a topic (fewer if they do not come in time), partition by partition in order of
+        offset.
+        """
         with _Reader(self.bootstrap, topic) as reader:
             rows = reader.read(count, patience_s)
         return [Row(m.key(), m.value(), m.headers() or [], m.partition()) for m in sorted(rows, key=_place)]

@@ -1,4 +1,6 @@
-"""A real browser without a screen, and pages that it opens. Without a browser these tests are skipped; in CI that is a failure."""
+"""A real browser without a screen, and pages that it opens. Without a browser these tests are skipped; in CI that is a
+failure.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +123,9 @@ class Browser:
         return [each["request"]["url"] for each in sent]
 
     def complaints(self) -> list[str]:
-        """What the browser has complained of since the last call: refused by the policy, errors of the script, missing files."""
+        """What the browser has complained of since the last call: refused by the policy, errors of the script, missing
+        files.
+        """
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
 
@@ -152,7 +156,9 @@ def made(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 @pytest.fixture(scope="session")
 def session(driver: webdriver.Chrome, _session: SparkSession) -> SparkSession:
-    """The one session, as it is: the fixture `spark` would tidy up while the page reads. Not started without a browser."""
+    """The one session, as it is: the fixture `spark` would tidy up while the page reads. Not started without a
+    browser.
+    """
     return _session
 
 

@@ -1,4 +1,6 @@
-"""Cancel, move and reroute through the page: counted before, confirmed, recorded after; and nothing of it without the flag."""
+"""Cancel, move and reroute through the page: counted before, confirmed, recorded after; and nothing of it without the
+flag.
+"""
 
 from __future__ import annotations
 

@@ -38,6 +38,6 @@ shrink             makes a failing run small, prints it
 
 ``python -m tests.simulation --help``; ``make simulate`` runs 20,000 seeds and all planted faults.
 
-What is modelled and not real: Spark's and Delta's own work, the parse of commands, and the DataFrame expressions (``tier_rows``, the
-order of ``write_batch``). ``tests/faults`` kills real processes.
+What is modelled and not real: Spark's and Delta's own work, the parse of commands, and the DataFrame expressions
+(``tier_rows``, the order of ``write_batch``). ``tests/faults`` kills real processes.
 """

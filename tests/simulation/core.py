@@ -1,7 +1,7 @@
 """The real core, called with a state and rows as Spark calls it: :class:`WheelWorker`, and with it the wheel's step.
 
-A call is a pure function of its arguments. Seeds that differ only in where a process dies make mostly the same calls, so
-results are remembered: a call costs 2 to 4 ms, a remembered one some microseconds::
+A call is a pure function of its arguments. Seeds that differ only in where a process dies make mostly the same calls,
+so results are remembered: a call costs 2 to 4 ms, a remembered one some microseconds::
 
     worker, shard, state row, rows, tick, batch time, watermark --real worker--> next state row, rows that leave, status
 """

@@ -1,4 +1,5 @@
-"""From the rows of a batch to its report: what :class:`wheel_udf.delivery.query._Delivery` does with each batch of the wheel.
+"""From the rows of a batch to its report: what :class:`wheel_udf.delivery.query._Delivery` does with each batch of the
+wheel.
 
 ::
 
@@ -6,7 +7,8 @@
     sinks      model: the order of write_batch       real: has_batch (does a table have a batch)
     report     real: report_of, input_moved, ShardStatus.answer
 
-The parts run in the order of :mod:`wheel_udf.delivery.query` and :mod:`wheel_udf.delivery.batch_writer`; between any two is a point.
+The parts run in the order of :mod:`wheel_udf.delivery.query` and :mod:`wheel_udf.delivery.batch_writer`; between any
+two is a point.
 """
 
 from __future__ import annotations
@@ -105,7 +107,7 @@ class Delivery:
         second = call(self.worker, shard, again, cancels, tick)
         return Result(second.state, first.rows + second.rows, second.status)
 
-    # ---- sinks -----------------------------------------------------------------------------------------------------------
+    # ---- sinks ---------------------------------------------------------------------------------------
 
     def _write(self, results: dict[int, Result], plan: Plan) -> Steps:
         """The steps of :func:`wheel_udf.delivery.batch_writer.write_batch`."""
@@ -165,7 +167,7 @@ class Delivery:
         """What may have fired by now: under the clocks of data there is no such bound from outside."""
         return self.world.latest_ms if self.world.settings["clock"] == "processing" else 2**62
 
-    # ---- the report --------------------------------------------------------------------------------------------------------
+    # ---- the report ----------------------------------------------------------------------------------
 
     def _report(self, results: list[Result], plan: Plan) -> None:
         statuses = [result.status for result in results]

@@ -51,7 +51,9 @@ DEFAULTS: dict[str, Any] = {
     "bounded": False,
     "files": 100,
 }
-"""Settings: ``until`` is an instant, ``memory`` ms or None, ``files`` the most commands that a batch of a bounded query reads."""
+"""Settings: ``until`` is an instant, ``memory`` ms or None, ``files`` the most commands that a batch of a bounded
+query reads.
+"""
 
 
 @cache
@@ -131,7 +133,7 @@ class DirectWorld(World):
         """The config of the next process."""
         return config_of("direct", in_config(self.settings))
 
-    # ---- acts ----------------------------------------------------------------------------------------------------------
+    # ---- acts ----------------------------------------------------------------------------------------
 
     def take_more(self, step: Step) -> None:
         """Steps of this mode: acts of another process."""
@@ -194,7 +196,7 @@ class DirectWorld(World):
                     shown[version] |= act
         return [shown[version] for version in sorted(shown)]
 
-    # ---- a process -----------------------------------------------------------------------------------------------------
+    # ---- a process -----------------------------------------------------------------------------------
 
     def life(self) -> Steps:
         """A start of the job and what follows, as :func:`wheel_udf.job.begin.run`."""
@@ -251,7 +253,7 @@ class DirectWorld(World):
         """The rows of a batch."""
         return tuple(self.input[plan.start[1] : plan.end[1]])
 
-    # ---- what the oracle sees --------------------------------------------------------------------------------------------
+    # ---- what the oracle sees ------------------------------------------------------------------------
 
     def planned(self, query: Query, plan: Plan) -> None:
         """See :meth:`World.planned`."""

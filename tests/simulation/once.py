@@ -1,4 +1,5 @@
-"""Each version of an id is delivered at most once, whichever destination; decided from what the sinks got, without a model of the wheel.
+"""Each version of an id is delivered at most once, whichever destination; decided from what the sinks got, without a
+model of the wheel.
 
 ::
 
@@ -6,7 +7,8 @@
     read          a 1 (due 10)   -                     a 1 (due 40), said again
     delivered                    a 1, at 10            a 1, at 40      only if the wheel had forgotten the first: read at 10 + memory or later
 
-An act (move, reroute) says nothing anew: it changes a version that the producer has said. A repeated batch is the same delivery.
+An act (move, reroute) says nothing anew: it changes a version that the producer has said. A repeated batch is the same
+delivery.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class Deliveries:
                 self._said.setdefault((each.id, each.seq), []).append((batch_id, now_ms))
 
     def repeated(self, batch_id: int, name: _Name, at_ms: int) -> bool:
-        """Notes that a batch delivers a version; whether it was delivered before and not said anew since it was forgotten."""
+        """Notes that a batch delivers a version; whether it was delivered before and not said anew since it was
+        forgotten.
+        """
         batches = self._delivered.setdefault(name, {})
         batches[batch_id] = at_ms
         before = max((each for each in batches if each < batch_id), default=None)

@@ -9,7 +9,8 @@ It sees what is durable and never the wheel's state::
     the query says "idle"     nothing that it has read is due (nothing is stuck)
     the end                   every command is read; nothing is due
 
-The heap is :class:`tests.unit.wheel.heap_model.HeapModel`: each version at most once, cancels in the batch that would fire win.
+The heap is :class:`tests.unit.wheel.heap_model.HeapModel`: each version at most once, cancels in the batch that would
+fire win.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class WheelOracle:
         self.accounts: list[tuple[Counter[str], int]] = []
         self.came: list[tuple[int, int]] = []
 
-    # ---- what is durable -----------------------------------------------------------------------------------------------
+    # ---- what is durable -----------------------------------------------------------------------------
 
     def planned(
         self,
@@ -89,8 +90,10 @@ class WheelOracle:
             ticks: Whether the batch has rows of the clock.
             limit: Most rows that it may release.
             shares: How the clock divides the limit among the shards; None: evenly.
-            waits: Whether the batch releases nothing, because the instant that its rows belong to comes with the next one.
-            touched: Shards that hold the clock as if they got commands: they get rows of the store, or an instant of the clock.
+            waits: Whether the batch releases nothing, because the instant that its rows belong to comes with the next
+                one.
+            touched: Shards that hold the clock as if they got commands: they get rows of the store, or an instant of
+                the clock.
         """
         check(batch_id == len(self.batches), f"batch {batch_id} planned after {len(self.batches) - 1}")
         check(
@@ -187,7 +190,7 @@ class WheelOracle:
             check(not (found - wanted), f"{to} has {sorted(found - wanted)} once too often")
         self._check_account()
 
-    # ---- the account ---------------------------------------------------------------------------------------------------
+    # ---- the account ---------------------------------------------------------------------------------
 
     def counts(self) -> Counter[str]:
         """Outcomes so far."""

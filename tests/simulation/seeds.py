@@ -7,9 +7,9 @@
     schedule    how each round is run: to its end, or with crashes, zombies,   random.Random("schedule 4711")
                 other settings, a lost board
 
-The twenty schedules of a workload mostly make the same calls of the core, which are remembered (:mod:`tests.simulation.core`): so a
-seed costs a few ms. Everything is small on purpose: a wheel of 3 or 4 slots a level, 4 ids, due times within 40 ms, memories of 5 or
-20 ms, so that versions collide and slots are reached.
+The twenty schedules of a workload mostly make the same calls of the core, which are remembered
+(:mod:`tests.simulation.core`): so a seed costs a few ms. Everything is small on purpose: a wheel of 3 or 4 slots a
+level, 4 ids, due times within 40 ms, memories of 5 or 20 ms, so that versions collide and slots are reached.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ def _round(work: random.Random, number: int, settings: dict[str, Any]) -> list[S
 
 
 def _flood(work: random.Random, rounds: list[list[Step]], settings: dict[str, Any]) -> None:
-    """Makes one of eight workloads one with a backlog: more entries are due at one instant than a batch may release, and more of them in one shard."""
+    """Makes one of eight workloads one with a backlog: more entries are due at one instant than a batch may release,
+    and more of them in one shard.
+    """
     if work.random() < 0.125:
         settings |= {"shards": 2, "limit": work.choice((2, 3, 4, 6))}
         number = work.randrange(len(rounds))
@@ -162,7 +164,7 @@ def _with_offset(command: Command, offset: int) -> Command:
     return Command(**{**command.__dict__, "seq": offset})
 
 
-# ---- tiered ----------------------------------------------------------------------------------------------------------
+# ---- tiered --------------------------------------------------------------------------------------
 
 
 def tiered_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
@@ -202,7 +204,9 @@ def _tiered_round(work: random.Random, number: int, versions: dict[str, list[int
 
 
 def backlog_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
-    """The settings and the steps of a seed of the tiered mode under the event clock: many small batches, read faster than they fire."""
+    """The settings and the steps of a seed of the tiered mode under the event clock: many small batches, read faster
+    than they fire.
+    """
     settings, _ = tiered_steps_of(seed)
     settings = {**settings, "clock": "event", "pause_at": None}
     work = random.Random(f"backlog workload {seed // SCHEDULES}")
@@ -270,7 +274,7 @@ def _act(how: random.Random) -> Step:
     return ("act", kind, how.randint(0, 3), START_MS + how.choice((5, 20, 40, 70)))
 
 
-# ---- purgatory -------------------------------------------------------------------------------------------------------
+# ---- purgatory -----------------------------------------------------------------------------------
 
 
 def watch_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:

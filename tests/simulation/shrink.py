@@ -4,8 +4,8 @@
 
     41 steps that fail --drop halves, quarters, ..., single steps; again until nothing can go--> 5 steps that fail in the same way
 
-*In the same way*: the first words of the violation are the same, so one fault does not turn into another on the way. Each trial is a
-run of a few ms.
+*In the same way*: the first words of the violation are the same, so one fault does not turn into another on the way.
+Each trial is a run of a few ms.
 """
 
 from __future__ import annotations

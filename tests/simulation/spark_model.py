@@ -10,8 +10,8 @@
             newest offsets = newest commits + 1  run that batch again, with the same offsets, time and watermark
 
 A log entry is created whole and never replaced, so of two processes that run one checkpoint the slower one fails
-(*concurrent update to the log*). State files are named by the attempt, as with format version 2 of Spark's checkpoints, so a slower
-process overwrites none that counts.
+(*concurrent update to the log*). State files are named by the attempt, as with format version 2 of Spark's
+checkpoints, so a slower process overwrites none that counts.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Query:
             if once:
                 return
 
-    # ---- planning ----------------------------------------------------------------------------------------------------
+    # ---- planning ------------------------------------------------------------------------------------
 
     def _unfinished(self) -> Plan | None:
         """The batch that was planned and not committed; otherwise sets the position."""
@@ -201,7 +201,7 @@ class Query:
         clock, source = content.decode().split("\n")[2:]
         return json.loads(clock), 0 if source == "-" else json.loads(source)
 
-    # ---- state and commits -------------------------------------------------------------------------------------------
+    # ---- state and commits ---------------------------------------------------------------------------
 
     def state_before(self, batch_id: int) -> dict[int, Any]:
         """The shards' rows that a batch begins with."""

@@ -1,4 +1,5 @@
-"""Delta's role under the slot store: a table of files in partitions, whose log the real :class:`SlotStore` reads and writes.
+"""Delta's role under the slot store: a table of files in partitions, whose log the real :class:`SlotStore` reads and
+writes.
 
 ::
 

@@ -1,8 +1,8 @@
 """What the tiered mode computes with DataFrames, over lists: rows of the intake, verdicts, moving rows, marks.
 
-The real ones are Spark expressions and are tested against Spark (``tests/delta/store``, ``tests/delta/tiered``). These follow their
-docstrings: :mod:`wheel_udf.store.intake`, ``versions``, :mod:`wheel_udf.tiered.hand_over`, ``retirement``. Levels, slots and what is
-reached come from the real :class:`~wheel_udf.store.StoreLayout`.
+The real ones are Spark expressions and are tested against Spark (``tests/delta/store``, ``tests/delta/tiered``). These
+follow their docstrings: :mod:`wheel_udf.store.intake`, ``versions``, :mod:`wheel_udf.tiered.hand_over`,
+``retirement``. Levels, slots and what is reached come from the real :class:`~wheel_udf.store.StoreLayout`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class StoredRow:
         )
 
 
-# ---- intake ----------------------------------------------------------------------------------------------------------
+# ---- intake --------------------------------------------------------------------------------------
 
 
 def stored_rows(
@@ -127,7 +127,7 @@ def stored_rows(
     return Rows(rows)
 
 
-# ---- hand-over -------------------------------------------------------------------------------------------------------
+# ---- hand-over -----------------------------------------------------------------------------------
 
 
 def prepare(
@@ -216,7 +216,7 @@ def _verdict(act: int, name: str, version: StoredRow) -> StoredRow:
     return StoredRow(NEAR, 0, name, act=act, seq=version.seq, amend=version.amend, op=version.op)
 
 
-# ---- retirement, acts ------------------------------------------------------------------------------------------------
+# ---- retirement, acts ----------------------------------------------------------------------------
 
 
 def marks(store: SimulatedStore, head: Head, old: Sequence[Partition], generation: int) -> Rows:

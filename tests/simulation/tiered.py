@@ -8,11 +8,12 @@
     wheel     Spark's model, real ClockReader of the store's clock, the batches of delivery_model
     acts      real acts_on_store.append_act                        |
 
-Under the event clock the intake waits for the wheel after each batch (:mod:`wheel_udf.tiered.lead`, real): see :meth:`TieredWorld._check_lead`.
+Under the event clock the intake waits for the wheel after each batch (:mod:`wheel_udf.tiered.lead`, real): see
+:meth:`TieredWorld._check_lead`.
 
-Intake, keeper and wheel take turns in any order. While one of them is inside the real code, at any commit of the store, the others
-and acts may take turns too (:meth:`TieredWorld.point`), as far as the keeper's lock lets them. A commit that a dying process has
-begun may land later.
+Intake, keeper and wheel take turns in any order. While one of them is inside the real code, at any commit of the
+store, the others and acts may take turns too (:meth:`TieredWorld.point`), as far as the keeper's lock lets them. A
+commit that a dying process has begun may land later.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class TieredWorld(World):
         self.store = StoreTable(self)
         self.oracle = WheelOracle(self.settings["shards"], self.settings["memory"], 0)
 
-    # ---- steps ---------------------------------------------------------------------------------------------------------
+    # ---- steps ---------------------------------------------------------------------------------------
 
     def take_more(self, step: Step) -> None:
         """Steps of this mode: turns, what happens at a commit of the store, acts, commits of the dead that land."""
@@ -154,7 +155,7 @@ class TieredWorld(World):
         """The clock of the wheel's last planned batch."""
         return max((heap.clock_ms for heap in self.oracle.heaps if heap.clock_ms is not None), default=0)
 
-    # ---- a process -----------------------------------------------------------------------------------------------------
+    # ---- a process -----------------------------------------------------------------------------------
 
     def life(self) -> Steps:
         """The start of :func:`wheel_udf.tiered.start_tiered`, and the turns of its parts."""
@@ -196,7 +197,8 @@ class TieredWorld(World):
                     yield "turn"
                 found.append(at)
                 yield "turn"
-            # A step may send something in the middle of a round; that the intake is idle is told to the wheel by the keeper's next look.
+            # A step may send something in the middle of a round; that the intake is idle is told to the wheel by the
+            # keeper's next look.
             told = parts.run._published
             parts.turn("k")
             is_quiet = sent == len(self.input) and told == parts.run._published
@@ -214,7 +216,8 @@ class TieredWorld(World):
                     continue
                 except StoreMovedError as fault:
                     raise ProcessFailed(str(fault)) from fault
-            # Held at the end of the batch that reaches the limit, as by tiered.pause: a process that dies here repeats it.
+            # Held at the end of the batch that reaches the limit, as by tiered.pause: a process that dies here repeats
+            # it.
             while self.is_full:
                 yield "idle"
             if run._lead is not None and self.fault != "the intake does not wait for the wheel":
@@ -257,7 +260,7 @@ class TieredWorld(World):
         """The near rows of a batch of the wheel."""
         return tuple(row.as_seen() for row in self.store.near_rows(plan.start[1] - 1, plan.end[1] - 1))
 
-    # ---- what the oracle sees --------------------------------------------------------------------------------------------
+    # ---- what the oracle sees ------------------------------------------------------------------------
 
     def planned(self, query: Query, plan: Plan) -> None:
         """See :meth:`World.planned`. Commands come to the wheel in the batch that reads their commit."""
@@ -297,8 +300,8 @@ class TieredWorld(World):
         )
 
     def _check_lead(self, plan: Plan, batches: list[int]) -> None:
-        """Under the event clock, the wheel reads a batch of the intake when its clock is that of the direct mode, or one batch behind: what both
-        modes release of the same batches is then the same.
+        """Under the event clock, the wheel reads a batch of the intake when its clock is that of the direct mode, or one
+        batch behind: what both modes release of the same batches is then the same.
         """
         with_clock = [number for number in batches if self._clock_after(number) >= 0]
         check(len(with_clock) <= 1, f"the wheel reads batches {batches} of the intake together")

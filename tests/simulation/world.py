@@ -16,8 +16,8 @@ step                     what happens
 ``("wipe",)``            the board is lost
 =======================  ===============================================================================================
 
-A *point* is a place where a process can die: before each durable effect, and between any two parts of a batch. A list of steps
-is the whole of a run: the same list gives the same run.
+A *point* is a place where a process can die: before each durable effect, and between any two parts of a batch. A list
+of steps is the whole of a run: the same list gives the same run.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class World(ABC):
     def __post_init__(self) -> None:
         self.board = Board(self.fault)
 
-    # ---- to be filled by a mode ----------------------------------------------------------------------------------------
+    # ---- to be filled by a mode ----------------------------------------------------------------------
 
     @abstractmethod
     def life(self) -> Steps:
@@ -116,7 +116,7 @@ class World(ABC):
     def finish(self) -> None:
         """Lets everything come to its end, and checks it."""
 
-    # ---- for processes -------------------------------------------------------------------------------------------------
+    # ---- for processes -------------------------------------------------------------------------------
 
     def point(self, _name: str) -> None:
         """A place where the running process can die."""
@@ -140,7 +140,7 @@ class World(ABC):
         rows = {name: table.rows for name, table in self.tables.items() if name != "rejects"}
         return {**rows, AT_LEAST_ONCE: self.topic}
 
-    # ---- steps ---------------------------------------------------------------------------------------------------------
+    # ---- steps ---------------------------------------------------------------------------------------
 
     def run(self, steps: Sequence[Step]) -> None:
         """Takes all steps and comes to the end.

@@ -1,4 +1,5 @@
-"""A soak: each mode for half an hour at a steady rate, on real parts; nothing that it uses may grow, and the ledger must close.
+"""A soak: each mode for half an hour at a steady rate, on real parts; nothing that it uses may grow, and the ledger must
+close.
 
 ::
 
@@ -11,8 +12,8 @@
               until the longest delay, the memory                       feeding ends; all that waits comes out
               and the compilers' time have passed
 
-``make soak`` runs 30 minutes a mode, ``make soak ARGS='--total-minutes 5'`` all three in five minutes. The exit code is 1 if a figure grows, if the
-ledger does not close, or if there is too little to decide by.
+``make soak`` runs 30 minutes a mode, ``make soak ARGS='--total-minutes 5'`` all three in five minutes. The exit code
+is 1 if a figure grows, if the ledger does not close, or if there is too little to decide by.
 
 =========  ==================================================================
 module     does

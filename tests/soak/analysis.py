@@ -9,12 +9,16 @@
 
 A figure *grows* if all three hold:
 
-1. the slope is more errors above zero than chance gives in one of 740 cases: 4 with 12 blocks, 9 with the 5 of a figure that has few samples;
-2. the line rises, over what was measured, by more than a share of the mean and by more than an amount that is the figure's own, so it matters;
-3. from each quarter to the next the mean rises by at least half of what an even rise of that share would give, so it goes on.
+1. the slope is more errors above zero than chance gives in one of 740 cases: 4 with 12 blocks, 9 with the 5 of a
+   figure that has few samples;
+2. the line rises, over what was measured, by more than a share of the mean and by more than an amount that is the
+   figure's own, so it matters;
+3. from each quarter to the next the mean rises by at least half of what an even rise of that share would give, so it
+   goes on.
 
-Without the first, a noisy figure would fail for nothing. Without the second, one that hardly varies would fail for a rise of a millionth. Without the
-third, one step (a cache that is filled once, a worker that starts) would be a leak, and so would be a wave that is longer than the time measured.
+Without the first, a noisy figure would fail for nothing. Without the second, one that hardly varies would fail for a
+rise of a millionth. Without the third, one step (a cache that is filled once, a worker that starts) would be a leak,
+and so would be a wave that is longer than the time measured.
 
 Caveat: a leak in steps that are further apart than a quarter of the time measured is not found.
 """
@@ -33,8 +37,8 @@ LEAST = 5
 """Fewest samples for a line with an error."""
 
 CHANCE = {3: 9.22, 4: 6.62, 5: 5.51, 6: 4.90, 7: 4.53, 8: 4.28, 9: 4.09, 10: 3.96}
-"""How many errors a slope is above zero by chance in one of 740 cases, as three of a normal distribution would be, by degrees of freedom: Student's
-distribution, table G.2 of JCGM 100:2008 (99.73%)."""
+"""How many errors a slope is above zero by chance in one of 740 cases, as three of a normal distribution would be, by
+degrees of freedom: Student's distribution, table G.2 of JCGM 100:2008 (99.73%)."""
 
 _HOUR_S = 3_600.0
 
@@ -62,7 +66,9 @@ class Trend:
     samples: int
 
     def grows(self, share: float, least: float = 0.0) -> bool:
-        """Whether the figure grows: beyond chance, by more than this share of the mean and this amount, and all the time."""
+        """Whether the figure grows: beyond chance, by more than this share of the mean and this amount, and all the
+        time.
+        """
         matters = self.rise > share and self.rise * abs(self.mean) > least
         return self.is_rising and matters and self.steady > share / 8
 
@@ -114,7 +120,9 @@ def _line(at: NDArray[np.float64], mean: NDArray[np.float64]) -> tuple[float, fl
 
 
 def _widened(residuals: NDArray[np.float64]) -> float:
-    """The factor by which neighbours that resemble each other widen an error: as of an autoregressive series of the first order."""
+    """The factor by which neighbours that resemble each other widen an error: as of an autoregressive series of the
+    first order.
+    """
     total = float((residuals**2).sum())
     if total == 0:
         return 1.0

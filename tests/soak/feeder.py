@@ -51,7 +51,9 @@ def now_ms() -> int:
 
 
 def write(folder: Path, number: int, what: str, rows: list[Row]) -> None:
-    """Writes a file under a hidden name, then renames it, so that Spark never reads half of it; and notes when it was there."""
+    """Writes a file under a hidden name, then renames it, so that Spark never reads half of it; and notes when it was
+    there.
+    """
     place = folder / "in" / what
     hidden, file = place / f".{number:06}.parquet", place / f"{number:06}.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[what]), hidden)
@@ -79,7 +81,9 @@ class Feeder(SecondBySecond):
 
 
 def make_folders(folder: Path, names: tuple[str, ...]) -> None:
-    """Makes the source folders; each begins with a file without rows, so that the first batch, which is long, comes before the traffic."""
+    """Makes the source folders; each begins with a file without rows, so that the first batch, which is long, comes
+    before the traffic.
+    """
     for name in names:
         (folder / "in" / name).mkdir(parents=True)
         empty = folder / "in" / name / "000000.empty.parquet"

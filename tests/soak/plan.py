@@ -16,33 +16,36 @@ _LEAST_WINDOW_S = 60
 """A hand-over takes seconds on two busy cores, and the work that is done between hand-overs does, too."""
 
 _WINDOWS = 4
-"""Near rows are dropped two windows after their own: the number of files is level from then on, if each window brings as many."""
+"""Near rows are dropped two windows after their own: the number of files is level from then on, if each window brings
+as many.
+"""
 
 SETTINGS: dict[str, str | float | bool] = {
     # Nothing on the network.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # A heap of a fixed size, all of it touched at the start: resident memory then grows only with what is outside the heap, and the heap
-    # itself is measured by what a full collection leaves.
+    # A heap of a fixed size, all of it touched at the start: resident memory then grows only with what is outside the
+    # heap, and the heap itself is measured by what a full collection leaves.
     "spark.driver.memory": "1g",
-    # By default 100 batches, 10 deltas, 60 s and 10 minutes: retention is to have begun before the warm-up ends, so that the number of files is
-    # level if, and only if, files are deleted. State is deleted in steps of a snapshot beyond what is retained.
+    # By default 100 batches, 10 deltas, 60 s and 10 minutes: retention is to have begun before the warm-up ends, so
+    # that the number of files is level if, and only if, files are deleted. State is deleted in steps of a snapshot
+    # beyond what is retained.
     "spark.sql.streaming.minBatchesToRetain": 4,
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": 3,
     "spark.sql.streaming.stateStore.maintenanceInterval": "5s",
     "spark.sql.streaming.fileSource.log.cleanupDelay": "5s",
     # By default 1,000, which a batch a second would fill in 17 minutes; nothing here looks back.
     "spark.sql.streaming.numRecentProgressUpdates": 10,
-    # By default 1,000 jobs, stages and executions of SQL, each with its plan: Spark keeps them even without its web pages, and the heap would rise
-    # for minutes until it has as many.
+    # By default 1,000 jobs, stages and executions of SQL, each with its plan: Spark keeps them even without its web
+    # pages, and the heap would rise for minutes until it has as many.
     "spark.ui.retainedJobs": 20,
     "spark.ui.retainedStages": 20,
     "spark.ui.retainedTasks": 100,
     "spark.sql.ui.retainedExecutions": 20,
     # By default 8 MiB a store, which fill in some minutes.
     "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB": 1,
-    # By default up to 128, 1,024 and 1,024 threads, each of which lives for a minute after its last task: the pools would fill for as long as the
-    # short form lasts.
+    # By default up to 128, 1,024 and 1,024 threads, each of which lives for a minute after its last task: the pools
+    # would fill for as long as the short form lasts.
     "spark.sql.broadcastExchange.maxThreadThreshold": 8,
     "spark.sql.shuffleExchange.maxThreadThreshold": 8,
     "spark.sql.resultQueryStage.maxThreadThreshold": 8,
@@ -89,7 +92,9 @@ class Plan:
 
     @property
     def window_s(self) -> int:
-        """The window of the tiered mode: half of the longest delay, so that many entries are far first; in the short form all are near."""
+        """The window of the tiered mode: half of the longest delay, so that many entries are far first; in the short
+        form all are near.
+        """
         return max(_LEAST_WINDOW_S, int(self.delay_s[1] / 2))
 
     @property
@@ -106,8 +111,8 @@ class Plan:
 
 
 def long_form(minutes: float) -> Plan:
-    """The soak proper: so many minutes of feeding in each mode. The first quarter is not measured: the JVM compiles for some minutes, and windows of the
-    tiered mode have to have come and gone.
+    """The soak proper: so many minutes of feeding in each mode. The first quarter is not measured: the JVM compiles for
+    some minutes, and windows of the tiered mode have to have come and gone.
     """
     return Plan(
         feed_s=minutes * 60,
@@ -115,8 +120,8 @@ def long_form(minutes: float) -> Plan:
         rate=200,
         delay_s=(5, 240),
         memory_s=60,
-        # With a trigger of a second the intake commits about 64 times a window, which is when the files of a window are joined: whether they are
-        # would depend on how busy the machine is, and the number of files with it.
+        # With a trigger of a second the intake commits about 64 times a window, which is when the files of a window
+        # are joined: whether they are would depend on how busy the machine is, and the number of files with it.
         tiered_trigger_s=10,
         collect_every_s=30,
         share=0.05,
@@ -125,8 +130,9 @@ def long_form(minutes: float) -> Plan:
 
 
 def short_form(total_minutes: float, modes: int) -> Plan:
-    """All modes within so many minutes, starts included. It finds what grows by more than a tenth in half a minute, twice: of fifty
-    figures one does by chance on a busy machine, hardly ever the same one again. The long form finds less.
+    """All modes within so many minutes, starts included. It finds what grows by more than a tenth in half a minute,
+    twice: of fifty figures one does by chance on a busy machine, hardly ever the same one again. The long form finds
+    less.
 
     One compiler and the serial collector, as in the tests: the JVM is steady after half a minute and not after five.
     """

@@ -34,7 +34,9 @@ Batches = Sequence[Batch]
 
 
 def read_by(written_ms: int, queries: Sequence[Batches]) -> int | None:
-    """When something was read by the last of some queries, each of which reads what the one before it has written; None if it is not known."""
+    """When something was read by the last of some queries, each of which reads what the one before it has written;
+    None if it is not known.
+    """
     at_ms, clock_ms = written_ms, None
     for batches in queries:
         number = bisect_right(batches, at_ms, key=lambda batch: batch.began_ms)

@@ -31,8 +31,8 @@ FIGURES = {
     "JVM handles": ("", 10),
     "JVM threads": ("", 10),
 }
-"""The figures in the order of the table: unit, and the largest rise that never counts: a buffer of RocksDB, a worker more, a snapshot of the state,
-files of shuffles between two collections."""
+"""The figures in the order of the table: unit, and the largest rise that never counts: a buffer of RocksDB, a worker
+more, a snapshot of the state, files of shuffles between two collections."""
 
 PANELS = {
     "batch time, ms": ("batch", "intake batch"),

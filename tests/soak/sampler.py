@@ -1,4 +1,5 @@
-"""What a soak measures: once a second from ``/proc`` and the folders, and of each batch what Spark says of it; as JSON lines.
+"""What a soak measures: once a second from ``/proc`` and the folders, and of each batch what Spark says of it; as JSON
+lines.
 
 Nothing is kept in memory: a list of samples would be a leak of the process that is measured.
 """

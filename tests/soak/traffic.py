@@ -56,7 +56,7 @@ class Traffic:
     def _then(self, second: float, what: str, make: Callable[[int], Row]) -> None:
         heapq.heappush(self._later, (second, next(self._order), what, make))
 
-    # ---- the wheel ---------------------------------------------------------------------------------------------------
+    # ---- the wheel -----------------------------------------------------------------------------------
 
     def _schedule(self, second: int, now_ms: int) -> Row:
         number, delay_s, chance = (
@@ -85,7 +85,7 @@ class Traffic:
     def _part(self, delay_s: float) -> float:
         return delay_s * self._random.uniform(0.1, 0.5)
 
-    # ---- the purgatory -----------------------------------------------------------------------------------------------
+    # ---- the purgatory -------------------------------------------------------------------------------
 
     def _operation(self, second: int, now_ms: int) -> Row:
         number, delay_s, chance = (

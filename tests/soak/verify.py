@@ -1,4 +1,6 @@
-"""Whether the output of a mode is right: for the wheel by the ledger checker, for the purgatory by the times of its rows."""
+"""Whether the output of a mode is right: for the wheel by the ledger checker, for the purgatory by the times of its
+rows.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +76,8 @@ def outcome_faults(
 ) -> list[str]:
     """What is wrong with the outcomes of operations that wait for all of their keys, each of which has one event at most.
 
-    An event after the deadline does not count. One before it counts if it is read before the clock has passed the deadline; where that cannot be
-    known, both outcomes are right.
+    An event after the deadline does not count. One before it counts if it is read before the clock has passed the
+    deadline; where that cannot be known, both outcomes are right.
 
     Args:
         asked: The operations; `deadline` is ``"<n> ms"``.

@@ -1,4 +1,6 @@
-"""The structure of the package: rooms import upwards only, executors load no Spark, one room reads a wall clock, one touches Spark's private API."""
+"""The structure of the package: rooms import upwards only, executors load no Spark, one room reads a wall clock, one
+touches Spark's private API.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,8 @@ ON_EXECUTORS = (
 LIBRARIES_ON_EXECUTORS = {"numpy", "pandas", "pyarrow"}
 PURE = ("wheel", "purgatory")
 
-# Who reads a wall clock. Nothing else may: which rows fire when is decided by the clock that the batch was planned with.
+# Who reads a wall clock. Nothing else may: which rows fire when is decided by the clock that the batch was planned
+# with.
 WALL_CLOCK_READERS = {"wheel_udf.clock.wall"}
 _CLOCK_FUNCTIONS = {
     "time": {
@@ -103,7 +106,9 @@ def _is_type_checking(node: ast.AST) -> bool:
 
 
 def _imports(node: ast.AST, *, at_import_only: bool = False) -> Iterator[tuple[str, str | None]]:
-    """(module, name) of each import below a node; a plain ``import`` has no name. Either all of them, or those that run on import."""
+    """(module, name) of each import below a node; a plain ``import`` has no name. Either all of them, or those that
+    run on import.
+    """
     for child in ast.iter_child_nodes(node):
         if at_import_only and (
             isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) or _is_type_checking(child)

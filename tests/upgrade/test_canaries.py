@@ -1,6 +1,8 @@
-"""A canary for each private API: it exercises the API itself, so that an upgrade of Spark or Delta says what broke before a job does.
+"""A canary for each private API: it exercises the API itself, so that an upgrade of Spark or Delta says what broke before
+a job does.
 
-A failure names the entry of :mod:`wheel_udf.platform.private_api`: the version it was read in, what stops working, the way taken instead.
+A failure names the entry of :mod:`wheel_udf.platform.private_api`: the version it was read in, what stops working, the
+way taken instead.
 """
 
 from __future__ import annotations

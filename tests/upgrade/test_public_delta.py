@@ -1,4 +1,6 @@
-"""A Delta without the internal classes: sinks write and read through public API, exactly once; the slot store says that it cannot."""
+"""A Delta without the internal classes: sinks write and read through public API, exactly once; the slot store says
+that it cannot.
+"""
 
 from __future__ import annotations
 

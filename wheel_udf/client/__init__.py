@@ -1,4 +1,5 @@
-"""Client: what programs on both sides of the scheduler use. Producers build commands here, consumers read deliveries once.
+"""Client: what programs on both sides of the scheduler use. Producers build commands here, consumers read deliveries
+once.
 
 ::
 
@@ -11,9 +12,9 @@
     checks       the contract's rules for the arguments of both
     deliveries   a consumer that drops repetitions
 
-In: ids, due times, payloads. Out: records, frames, messages; or a ContractError that names the argument, its value and the rule. A producer
-learns of a mistake when it makes it, and not from the rejects.
+In: ids, due times, payloads. Out: records, frames, messages; or a ContractError that names the argument, its value and
+the rule. A producer learns of a mistake when it makes it, and not from the rejects.
 
-May import: common; pyspark in ``frames`` alone, confluent-kafka inside functions of ``deliveries`` alone. A program that speaks to Kafka needs no
-Spark. The room reads no clock.
+May import: common; pyspark in ``frames`` alone, confluent-kafka inside functions of ``deliveries`` alone. A program
+that speaks to Kafka needs no Spark. The room reads no clock.
 """

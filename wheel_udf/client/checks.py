@@ -1,4 +1,5 @@
-"""The contract's rules for the arguments of the builders. Each function returns the value in the form in which it is sent.
+"""The contract's rules for the arguments of the builders. Each function returns the value in the form in which it is
+sent.
 
 ::
 
@@ -9,7 +10,8 @@
     delay             timedelta, "1 hour 30 minutes"    the text; of a timedelta its milliseconds
     destination       "orders_to_close"                 as it is
 
-What depends on the job is not checked here, because a producer does not know its config: the allow-list, ``max_delay``, the size of the payload.
+What depends on the job is not checked here, because a producer does not know its config: the allow-list,
+``max_delay``, the size of the payload.
 """
 
 from __future__ import annotations

@@ -1,30 +1,32 @@
 """A Kafka consumer that sees each delivery once.
 
-The scheduler delivers to Kafka at least once: a batch that did not finish is sent again, with the same header ``wheel-fire-id``. A repetition is in
-the partition of the first one if the record has a key. :class:`Deliveries` remembers the fire ids of the last records of each partition and drops
-what it has seen::
+The scheduler delivers to Kafka at least once: a batch that did not finish is sent again, with the same header
+``wheel-fire-id``. A repetition is in the partition of the first one if the record has a key. :class:`Deliveries`
+remembers the fire ids of the last records of each partition and drops what it has seen::
 
     partition   f1 f2 f3 f4 | f1 f2 f3 f4 f5 ...       the batch of f1 to f4 was sent twice
     returned    f1 f2 f3 f4                f5
 
-The memory is a number of records and not a time, because only records count: between a delivery and its repetition there is at most the rest of
-its batch in a partition, but hours if the job stood still.
+The memory is a number of records and not a time, because only records count: between a delivery and its repetition
+there is at most the rest of its batch in a partition, but hours if the job stood still.
 
 Restart and rebalance
-    The ids are in this process; the topic has them, too. When a partition is assigned, reading begins `memory` records before the committed
-    offset; these are remembered and not returned. So a repetition is also dropped if the first delivery was handled by an earlier process, or by
-    another member of the group. Cost: reading them once, for 100,000 records some seconds.
+    The ids are in this process; the topic has them, too. When a partition is assigned, reading begins `memory` records
+    before the committed offset; these are remembered and not returned. So a repetition is also dropped if the first
+    delivery was handled by an earlier process, or by another member of the group. Cost: reading them once, for 100,000
+    records some seconds.
 
 Offsets outside the log
-    A committed offset before the beginning of the log (retention) or beyond its end (a log that was truncated, restored or created again) tells
-    nothing about the records that are there. Then ``auto.offset.reset`` decides, as in any consumer: ``earliest`` returns all of them, ``latest``
-    those that are yet to come, ``error`` raises.
+    A committed offset before the beginning of the log (retention) or beyond its end (a log that was truncated,
+    restored or created again) tells nothing about the records that are there. Then ``auto.offset.reset`` decides, as
+    in any consumer: ``earliest`` returns all of them, ``latest`` those that are yet to come, ``error`` raises.
 
 What it does not do
-    * What was handled and not committed when the process died is returned again: the consumer itself is at least once. Offsets are committed
-      every ``auto.commit.interval.ms`` (5 s by default), at a rebalance and by :meth:`Deliveries.close`.
-    * A repetition without a key can be in another partition, and so can one after partitions were added. It is returned: ids are remembered by
-      partition, so that a partition can move to another member with its memory.
+    * What was handled and not committed when the process died is returned again: the consumer itself is at least once.
+      Offsets are committed every ``auto.commit.interval.ms`` (5 s by default), at a rebalance and by
+      :meth:`Deliveries.close`.
+    * A repetition without a key can be in another partition, and so can one after partitions were added. It is
+      returned: ids are remembered by partition, so that a partition can move to another member with its memory.
     * Repetitions further apart than `memory` are returned.
 """
 
@@ -61,10 +63,12 @@ class Deliveries:
             for delivery in deliveries:  # a confluent_kafka.Message
                 print(delivery.key(), delivery.value())
 
-    A delivery counts as handled when the next one is asked for. If the body of the loop raises, its delivery is returned again after a restart.
+    A delivery counts as handled when the next one is asked for. If the body of the loop raises, its delivery is
+    returned again after a restart.
 
     Args:
-        settings: Settings of confluent-kafka's ``Consumer``, with ``bootstrap.servers`` and ``group.id``. ``auto.offset.reset`` is ``earliest`` by default.
+        settings: Settings of confluent-kafka's ``Consumer``, with ``bootstrap.servers`` and ``group.id``.
+            ``auto.offset.reset`` is ``earliest`` by default.
         topics: The topics. One that does not exist yet is waited for, with a warning in the log.
         memory: How many records of each partition are remembered: more than a batch of the job puts into one partition
             (``limits.fired_per_batch``, or what falls due while the job stands). About 150 bytes each.
@@ -74,7 +78,8 @@ class Deliveries:
         repeated: How many repetitions were dropped.
 
     Raises:
-        ConfigError: confluent-kafka is not installed, `memory` is below 1, or the settings let the client store offsets by itself.
+        ConfigError: confluent-kafka is not installed, `memory` is below 1, or the settings let the client store
+            offsets by itself.
     """
 
     def __init__(self, settings: Mapping[str, Any], topics: Sequence[str], *, memory: int = 100_000) -> None:
@@ -104,7 +109,8 @@ class Deliveries:
             timeout_s: How long to wait.
 
         Raises:
-            KafkaException: The consumer cannot go on. With ``auto.offset.reset: error`` also if a committed offset is not in the log.
+            KafkaException: The consumer cannot go on. With ``auto.offset.reset: error`` also if a committed offset is
+                not in the log.
         """
         self._settle()
         message = self.consumer.poll(timeout_s)
@@ -131,7 +137,9 @@ class Deliveries:
                 yield message
 
     def close(self) -> None:
-        """Commits what was handled and leaves the group. The delivery that was returned last does not count as handled."""
+        """Commits what was handled and leaves the group. The delivery that was returned last does not count as
+        handled.
+        """
         self._returned, self._closing = None, True
         self.consumer.close()
 
@@ -143,7 +151,7 @@ class Deliveries:
     ) -> None:
         self.close()
 
-    # --- what was handled ----------------------------------------------------------------------------------------------
+    # --- what was handled -----------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """Remembers the record that was returned (or dropped) last, and stores its offset."""
@@ -167,10 +175,12 @@ class Deliveries:
         elif error.code() != KafkaError._PARTITION_EOF and not error.retriable():  # noqa: SLF001  # its public name
             raise KafkaException(error)
 
-    # --- partitions ----------------------------------------------------------------------------------------------------
+    # --- partitions -----------------------------------------------------------------------------------
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Begins each partition `memory` records before what was committed; the client's rule decides if that is not in the log."""
+        """Begins each partition `memory` records before what was committed; the client's rule decides if that is not
+        in the log.
+        """
         if self._closing:  # a rebalance that came too late; a consumer that closes asks nothing any more
             return
         for partition in consumer.committed(partitions, timeout=_PATIENCE_S):

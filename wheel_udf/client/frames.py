@@ -6,9 +6,10 @@
     cancels  = frames.cancel(payments, schedule_id="order_id", event_time="paid_at")
     commands.unionByName(cancels, allowMissingColumns=True)
 
-An argument that differs from row to row (`schedule_id`, `seq`, `event_time`, `key`, `value`, `headers`) is a Column or the name of one. One that may
-be the same for all rows (`delay`, `deliver_at`, `destination`, `max_lateness`) is a value, which is checked now, or a Column, which the job checks row
-by row. Columns that are not given are left out, which is the same as null.
+An argument that differs from row to row (`schedule_id`, `seq`, `event_time`, `key`, `value`, `headers`) is a Column or
+the name of one. One that may be the same for all rows (`delay`, `deliver_at`, `destination`, `max_lateness`) is a
+value, which is checked now, or a Column, which the job checks row by row. Columns that are not given are left out,
+which is the same as null.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ def replace(  # noqa: PLR0913  # the same
     event_time: Named | None = None,
     max_lateness: Duration | Column | None = None,
 ) -> DataFrame:
-    """Builds REPLACE commands: whole commands that say that an earlier version exists. Arguments, result and errors are those of :func:`schedule`."""
+    """Builds REPLACE commands: whole commands that say that an earlier version exists. Arguments, result and errors
+    are those of :func:`schedule`.
+    """
     return _scheduled("REPLACE", **locals())
 
 
@@ -95,7 +98,8 @@ def cancel(
         event_time: When the command was made; by default the time of the batch that reads it.
 
     Returns:
-        The columns of the contract that were given, and a ``delay`` of nulls, without which a source of cancels alone is refused.
+        The columns of the contract that were given, and a ``delay`` of nulls, without which a source of cancels alone
+        is refused.
 
     Raises:
         ContractError: An argument that needs a column is none.

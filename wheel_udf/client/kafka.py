@@ -1,4 +1,5 @@
-"""Commands as Kafka records: the arguments of confluent-kafka's ``Producer.produce``. Any other client takes the same three values.
+"""Commands as Kafka records: the arguments of confluent-kafka's ``Producer.produce``. Any other client takes the same
+three values.
 
 ::
 
@@ -10,9 +11,9 @@
     native     key, by default the id       value                          wheel-id, wheel-op, ... and those of `headers`
     json       the id                       one object: schedule_id, ...   those of `headers`
 
-Versions. Without `seq` the offset is the version, so all commands of an id belong in one partition. The key of the record decides the partition:
-``json`` sends the id, ``native`` the `key` that is delivered, by default the id. With another `key` in ``native``, pass the same one to all
-commands of the id (also to :func:`cancel`), or set `seq`.
+Versions. Without `seq` the offset is the version, so all commands of an id belong in one partition. The key of the
+record decides the partition: ``json`` sends the id, ``native`` the `key` that is delivered, by default the id. With
+another `key` in ``native``, pass the same one to all commands of the id (also to :func:`cancel`), or set `seq`.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def replace(  # noqa: PLR0913  # the same
     max_lateness: Duration | None = None,
     preset: Preset = "native",
 ) -> Record:
-    """Builds the record of a REPLACE: a whole command that says that an earlier version exists. Nothing is inherited from that version.
+    """Builds the record of a REPLACE: a whole command that says that an earlier version exists. Nothing is inherited from
+    that version.
 
     Arguments, result and errors are those of :func:`schedule`.
     """
@@ -139,18 +141,19 @@ def put_back(
     max_lateness: Duration | None = None,
     preset: Preset = "native",
 ) -> Record:
-    """Builds the record that schedules a delivery again: its id, key, value and headers, without the scheduler's own headers (``wheel-*``).
+    """Builds the record that schedules a delivery again: its id, key, value and headers, without the scheduler's own
+    headers (``wheel-*``).
 
-    These describe the delivery that was: its due time would be a second one, and its ``wheel-seq`` is a version that the scheduler has fired and
-    drops as a duplicate.
+    These describe the delivery that was: its due time would be a second one, and its ``wheel-seq`` is a version that
+    the scheduler has fired and drops as a duplicate.
 
     Args:
         delivery: A message from a topic of deliveries.
         delay: Due time, counted from the timestamp of the new record; or
         deliver_at: the absolute due time, with a time zone.
         destination: Where it goes when it is due; by default the topic that it came from.
-        seq: Version; by default the next one after the delivery's. So a delivery that is put back twice is scheduled once, and a newer command
-            of the producer stays the newer one.
+        seq: Version; by default the next one after the delivery's. So a delivery that is put back twice is scheduled
+            once, and a newer command of the producer stays the newer one.
         max_lateness: Past this lateness the row becomes a reject, ``missed``.
         preset: The preset of the job that reads the topic.
 

@@ -1,8 +1,8 @@
 """The shard board: values that the driver and the shards of a query leave for each other, by topic and key.
 
-The clock source runs in a process of its own beside the driver. It may skip a trigger only if no shard has anything due, so it must
-know the earliest non-empty bucket of *every* shard. (In Kafka's timer, a delay queue of buckets does this.) A value is a small file that
-is replaced as a whole; each topic is written by one side::
+The clock source runs in a process of its own beside the driver. It may skip a trigger only if no shard has anything
+due, so it must know the earliest non-empty bucket of *every* shard. (In Kafka's timer, a delay queue of buckets does
+this.) A value is a small file that is replaced as a whole; each topic is written by one side::
 
     topic      key            value                                             written by
     reports    QUERY/SHARD    ShardReport: what a shard's last batch has left   the shards; deliver() where they run elsewhere
@@ -12,10 +12,10 @@ is replaced as a whole; each topic is written by one side::
     acts       QUERY/NUMBER   ActRows: the rows of an act, by shard             the courier of acts
     senders    FRAME          Sending: the standing of a sender                 the sender
 
-A missing or damaged value counts as unknown: losing the board costs a tick and nothing else. Acts are copies of files of the checkpoint,
-which are put up again at each start. So the folder need not outlive the driver: each driver has one of its own, with a random name, that
-only its user can enter. A folder that another user owns or can write to is refused: with forged reports, that user could delay
-deliveries.
+A missing or damaged value counts as unknown: losing the board costs a tick and nothing else. Acts are copies of files
+of the checkpoint, which are put up again at each start. So the folder need not outlive the driver: each driver has one
+of its own, with a random name, that only its user can enter. A folder that another user owns or can write to is
+refused: with forged reports, that user could delay deliveries.
 
 Imports the standard library only: it runs in the planning process of the clock source and on executors.
 """
@@ -64,11 +64,13 @@ class ShardReport:
         batch_id: That batch.
         next_due_ms: Due time of the earliest pending entry; ``None`` if nothing is pending.
         clock_ms: The wheel's clock in that batch.
-        watermark_ms: Lower bound of the next batch's watermark, as this shard knows it; ``None`` unless the clock is the event clock.
+        watermark_ms: Lower bound of the next batch's watermark, as this shard knows it; ``None`` unless the clock is
+            the event clock.
         held_input: Whether that batch contained input for this shard.
-        beyond_ms: Due time of the earliest entry after the horizon up to which that batch has handed entries to a sender; ``None``: none,
-            or no sender.
-        complete_ms: If the sender has confirmation up to this due time, a batch that it got can be confirmed; ``None``: it has got none.
+        beyond_ms: Due time of the earliest entry after the horizon up to which that batch has handed entries to a
+            sender; ``None``: none, or no sender.
+        complete_ms: If the sender has confirmation up to this due time, a batch that it got can be confirmed;
+            ``None``: it has got none.
         released: Entries that this batch has released, or handed to a sender.
     """
 
@@ -138,8 +140,8 @@ class ShardBoard:
     """A folder of small files, a folder for each topic in it.
 
     Args:
-        folder: The folder, made by the first :meth:`put`; by default one per process below the system's folder for temporary files, removed
-            when the process ends.
+        folder: The folder, made by the first :meth:`put`; by default one per process below the system's folder for
+            temporary files, removed when the process ends.
     """
 
     def __init__(self, folder: str | None = None) -> None:

@@ -68,7 +68,8 @@ class ProcessingClock:
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedClock:
-    """Simulated time: the batches move the clock, to ``start_ms + n * step_ms`` or along a list of instants, one per batch.
+    """Simulated time: the batches move the clock, to ``start_ms + n * step_ms`` or along a list of instants, one per
+    batch.
 
     A list can contain steps back and jumps (on a step back the clock stays where it is). With a step, an
     unbounded query skips the steps at which nothing is due.
@@ -128,16 +129,18 @@ class SimulatedClock:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreClock:
-    """The clock of a query on the near partitions of a slot store: what the store's keeper publishes, never past its cursor.
+    """The clock of a query on the near partitions of a slot store: what the store's keeper publishes, never past its
+    cursor.
 
     Each instant travels in the clock's offset, so a replay sees the same. After every commit of the store the clock is
-    asked for a batch, which has read that commit. A batch before it may have read the commit, too, without any clock: Spark asks the clock first,
-    and the commit may have come between the two questions.
+    asked for a batch, which has read that commit. A batch before it may have read the commit, too, without any clock:
+    Spark asks the clock first, and the commit may have come between the two questions.
 
     Attributes:
         token: Name under which the keeper publishes (topic ``stores`` of :mod:`wheel_udf.clock.board`).
         heartbeat_ms: Longest time without a batch.
-        leads: Whether the instants belong to the commits (the event clock), so that rows read without one have to wait for it.
+        leads: Whether the instants belong to the commits (the event clock), so that rows read without one have to wait
+            for it.
     """
 
     token: str

@@ -1,5 +1,5 @@
-"""Contributors: what travels to the shards with the time. Each adds a member to the offset of the clock, which Spark journals, and a field to
-the ticks made of it; so a replay sees the same.
+"""Contributors: what travels to the shards with the time. Each adds a member to the offset of the clock, which Spark
+journals, and a field to the ticks made of it; so a replay sees the same.
 
 ::
 
@@ -82,8 +82,8 @@ class Acts:
 
 @dataclass
 class Sender:
-    """The news of the query's sender. Reasons for a batch: an entry comes within its reach, it has confirmed all that a batch has handed over, it
-    has failed (the batch then raises that).
+    """The news of the query's sender. Reasons for a batch: an entry comes within its reach, it has confirmed all that a
+    batch has handed over, it has failed (the batch then raises that).
 
     Attributes:
         board: Where the sender posts.

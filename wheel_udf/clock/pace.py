@@ -1,20 +1,21 @@
 """When time moves on: decides each time Spark plans a batch, from the shards' reports.
 
 No empty ticks
-    A new offset is offered only when the earliest pending entry is due or a heartbeat has passed since the last one. This is the streaming
-    form of the delay queue of buckets in Kafka's timer, where a thread sleeps until the earliest non-empty bucket expires. A missing report,
-    or one of another query, counts as "due now". So a lost report costs a tick and never delays a firing.
+    A new offset is offered only when the earliest pending entry is due or a heartbeat has passed since the last one.
+    This is the streaming form of the delay queue of buckets in Kafka's timer, where a thread sleeps until the earliest
+    non-empty bucket expires. A missing report, or one of another query, counts as "due now". So a lost report costs a
+    tick and never delays a firing.
 
 A step back
-    A shard writes its clock only when it has received something, so after a step back of the wall clock (or after ``until``) one shard would
-    stand at the latest instant and another before it, and what is due would depend on the number of shards. So one tick is offered with the
-    latest instant that any shard has reached, and each shard stands there until time has passed it again. After a restart this is known from
-    the reports on the first tick.
+    A shard writes its clock only when it has received something, so after a step back of the wall clock (or after
+    ``until``) one shard would stand at the latest instant and another before it, and what is due would depend on the
+    number of shards. So one tick is offered with the latest instant that any shard has reached, and each shard stands
+    there until time has passed it again. After a restart this is known from the reports on the first tick.
 
 Bounded input (``availableNow``)
-    A union hands out the clock's next offset together with the first file of the other sources, so the end instant must not travel in it.
-    While the last batch contained input, one plain tick per batch is offered. After the first batch without input ``until`` is offered, then
-    further ticks while a backlog over the limit is left; then it ends.
+    A union hands out the clock's next offset together with the first file of the other sources, so the end instant
+    must not travel in it. While the last batch contained input, one plain tick per batch is offered. After the first
+    batch without input ``until`` is offered, then further ticks while a backlog over the limit is left; then it ends.
 
 Imports the standard library only: it runs in the planning process of the clock source.
 """
@@ -210,7 +211,9 @@ class StorePace:
         return max(standing_ms, min(stated_ms, published.cursor_ms - 1))
 
     def _has_waited(self) -> bool:
-        """Whether what is due has waited long enough for its instant: that of a commit comes a moment after it, an act has none."""
+        """Whether what is due has waited long enough for its instant: that of a commit comes a moment after it, an act
+        has none.
+        """
         if self.waits_since_ms is None:
             self.waits_since_ms = wall.elapsed_ms()
         return wall.elapsed_ms() - self.waits_since_ms >= _INSTANT_COMES_MS

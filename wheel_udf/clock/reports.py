@@ -1,9 +1,10 @@
 """The reports of the shards: how they come to the clock source, and what they say about the next tick.
 
-A run of the source has a random id, which its ticks carry; it does not know the query's id, which the shards know. The first report after a
-tick links the two, so no query reads another query's reports.
+A run of the source has a random id, which its ticks carry; it does not know the query's id, which the shards know. The
+first report after a tick links the two, so no query reads another query's reports.
 
-Imports the standard library and :mod:`wheel_udf.wheel.sender_news` only: it runs in the planning process of the clock source and on executors.
+Imports the standard library and :mod:`wheel_udf.wheel.sender_news` only: it runs in the planning process of the clock
+source and on executors.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def earliest_due_ms(reports: Mapping[int, ShardReport]) -> int | None:
 
 
 def is_waiting(reports: Mapping[int, ShardReport]) -> bool:
-    """Whether what is due waits for the instant that it belongs to (:class:`~wheel_udf.clock.clocks.StoreClock`): the last batch of its shard has released
-    nothing. One that a limit has ended has released something.
+    """Whether what is due waits for the instant that it belongs to (:class:`~wheel_udf.clock.clocks.StoreClock`): the
+    last batch of its shard has released nothing. One that a limit has ended has released something.
     """
     return all(
         r.released == 0 for r in reports.values() if r.next_due_ms is not None and r.next_due_ms <= r.clock_ms
@@ -77,8 +78,9 @@ def watermark_ms(reports: Mapping[int, ShardReport]) -> int | None:
 def is_due(reports: Mapping[int, ShardReport], now_ms: int | None) -> bool:
     """Whether a shard would release something in a batch at this instant.
 
-    Each by its own clock, which may be ahead of the instant and of the other shards' clocks (a clock that was set back, ``until``). By the largest
-    clock of all, a shard with an earlier one would get tick after tick and release nothing.
+    Each by its own clock, which may be ahead of the instant and of the other shards' clocks (a clock that was set
+    back, ``until``). By the largest clock of all, a shard with an earlier one would get tick after tick and release
+    nothing.
     """
     return any(
         r.next_due_ms is not None

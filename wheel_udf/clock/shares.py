@@ -4,8 +4,9 @@ Each shard has an even share. If one that held due rows back needs more, it gets
 
     limit 100, four shards      even: 25 each      shard 0 is behind, the others release 2, 0 and 9 a batch: 75, 4, 3, 18
 
-The others keep twice what they have just released, so a small rise does not put them behind; one that falls behind nevertheless gets its even share
-in the next batch. The shares are in the offset of the clock, so a repeated batch has the same. A batch without a clock row has even shares.
+The others keep twice what they have just released, so a small rise does not put them behind; one that falls behind
+nevertheless gets its even share in the next batch. The shares are in the offset of the clock, so a repeated batch has
+the same. A batch without a clock row has even shares.
 
 Imports the standard library only: it runs in the planning process of the clock source and on executors.
 """

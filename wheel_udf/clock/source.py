@@ -1,18 +1,21 @@
 """The clock source: a Spark data source that brings time to the operator as data.
 
-Spark runs a batch only when a source has something new, and a group sees time only in a batch that contains a row for it. So time is a source
-beside the commands: each of its offsets yields one row per shard. Spark journals the time of a batch (offset, watermark, batch timestamp)
-before the batch runs. A replay therefore sees the same time, and a test need not wait.
+Spark runs a batch only when a source has something new, and a group sees time only in a batch that contains a row for
+it. So time is a source beside the commands: each of its offsets yields one row per shard. Spark journals the time of a
+batch (offset, watermark, batch timestamp) before the batch runs. A replay therefore sees the same time, and a test
+need not wait.
 
 ::
 
     reports on the board --> pace: does time move on? --> contributors: acts, sender, shares --> offset --> a Tick for each shard
 
-Spark starts one Python process beside the driver per running clock source, and most of its start is imports. Planning must therefore not import
-numpy, pandas or pyarrow; only :meth:`ClockReader.read`, which runs in tasks, does. A unit test checks it.
+Spark starts one Python process beside the driver per running clock source, and most of its start is imports. Planning
+must therefore not import numpy, pandas or pyarrow; only :meth:`ClockReader.read`, which runs in tasks, does. A unit
+test checks it.
 
 Caveat: the board is a folder on the driver's machine. Where executors run on other machines, only a query started by
-:func:`wheel_udf.delivery.query.deliver` has its reports posted there; any other query ticks on every trigger and cannot run on to ``until``.
+:func:`wheel_udf.delivery.query.deliver` has its reports posted there; any other query ticks on every trigger and
+cannot run on to ``until``.
 """
 
 from __future__ import annotations
@@ -85,8 +88,8 @@ class TickPartition(InputPartition):
 class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offers an offset each time Spark plans a batch for which there is a reason.
 
-    An offset is ``{wheel_clock: counter}``, plus ``instant_ms`` where the offset itself carries the time (a simulated instant, a published one,
-    or ``until``), plus the members of the contributors.
+    An offset is ``{wheel_clock: counter}``, plus ``instant_ms`` where the offset itself carries the time (a simulated
+    instant, a published one, or ``until``), plus the members of the contributors.
 
     Args:
         clock: The clock.

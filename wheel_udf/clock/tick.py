@@ -11,7 +11,8 @@
 
     offset of the clock (journaled) --> Tick of each shard --to_text--> a row of the clock source --from_text--> the shard's worker
 
-Imports the standard library only, besides :mod:`wheel_udf.wheel.sender_news`: it runs in the planning process of the clock source and on executors.
+Imports the standard library only, besides :mod:`wheel_udf.wheel.sender_news`: it runs in the planning process of the
+clock source and on executors.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ class Contract:
         max_ahead_ms: How far ``event_time`` may be after the time of the batch, in ms.
         max_lateness_ms: ``max_lateness`` of rows without one, in ms. None: deliver however late.
         levels: The policy of delay levels (:mod:`wheel_udf.wheel.delay_levels`). None: there are none.
-        from_batch: Whether ``max_delay_ms`` counts from the time of the batch where that is before ``event_time``, as with the processing
-            clock: else an event time of the far future would make any due time a short delay.
+        from_batch: Whether ``max_delay_ms`` counts from the time of the batch where that is before ``event_time``, as
+            with the processing clock: else an event time of the far future would make any due time a short delay.
 
     Raises:
         ConfigError: A value is not allowed; all errors are reported together.

@@ -21,7 +21,9 @@ from wheel_udf.common.errors import ContractError
 SOURCE_SEQ: Final = "source_seq"
 SOURCE_DELIVER_AT: Final = "source_deliver_at"
 SOURCE_EVENT_TIME: Final = "source_event_time"
-"""Columns that sources have and users need not: the order of the source, and instants that it has as such and not as text."""
+"""Columns that sources have and users need not: the order of the source, and instants that it has as such and not as
+text.
+"""
 
 
 class Input(NamedTuple):

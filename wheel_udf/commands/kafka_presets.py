@@ -35,10 +35,10 @@ of its column rejects it. A ``json`` value that is not one JSON object is in ``_
 presets the column ``kafka`` keeps the record for ``record`` of a reject: coordinates, timestamp, and the
 parts that no other column holds unchanged.
 
-Units. A number in another unit would be due at once, or never. Seconds have 10 digits from 2001 to 2286, which as ms is 12 January to
-26 April 1970; microseconds have more than 15, which as ms is beyond the year 33658. Such numbers stay texts and are rejected as
-``bad_deliver_at`` and ``bad_event_time``, as are milliseconds in ``scheduler-epoch`` (more than 12 digits). Text is never ambiguous: a test
-clock that runs in those months of 1970 has to use it.
+Units. A number in another unit would be due at once, or never. Seconds have 10 digits from 2001 to 2286, which as ms
+is 12 January to 26 April 1970; microseconds have more than 15, which as ms is beyond the year 33658. Such numbers stay
+texts and are rejected as ``bad_deliver_at`` and ``bad_event_time``, as are milliseconds in ``scheduler-epoch`` (more
+than 12 digits). Text is never ambiguous: a test clock that runs in those months of 1970 has to use it.
 
 Caveats: a whole number is epoch ms even if its digits look like a date (``20260101`` is 05:37 in 1970). Spark's
 connector itself fails on a record whose own timestamp is beyond the year 294247; brokers refuse such records
@@ -89,8 +89,8 @@ def kafka_commands(records: DataFrame, preset: str) -> DataFrame:
     Returns:
         One row for each record: the columns of the command contract, ``source_coordinates``
         (``topic/partition/offset``), ``source_seq`` (the offset), ``source_event_time`` (the timestamp of a record
-        without an ``event_time``), ``kafka`` (struct: the original record); with ``native`` ``source_deliver_at`` (a due time that is a number) and
-        with ``json`` ``_corrupt_record``.
+        without an ``event_time``), ``kafka`` (struct: the original record); with ``native`` ``source_deliver_at`` (a
+        due time that is a number) and with ``json`` ``_corrupt_record``.
 
     Raises:
         ConfigError: The preset is unknown.
@@ -176,7 +176,7 @@ def _json(records: DataFrame) -> DataFrame:
     return frame.select(*_named(columns), *_source("key", "value", "headers"))
 
 
-# --- parts of a record ------------------------------------------------------------------------------------------------
+# --- parts of a record ----------------------------------------------------------------------------
 
 
 def _with_headers(records: DataFrame, known: Sequence[str], *prefixes: str, last: bool = True) -> DataFrame:
@@ -193,7 +193,8 @@ def _with_headers(records: DataFrame, known: Sequence[str], *prefixes: str, last
         "*", headers.getField("key").alias("_names"), headers.getField("value").alias("_values")
     )
     passed_on = F.filter("headers", lambda each: _is_passed_on(each.getField("key"), prefixes))
-    # Spark interprets a lambda, and most records have no other headers. Spark computes each place once, for this sum and for the look-up.
+    # Spark interprets a lambda, and most records have no other headers. Spark computes each place once, for this sum
+    # and for the look-up.
     found = reduce(operator.add, (F.when(_place(name) > 0, 1).otherwise(0) for name in known))
     return frame.select("*", F.when(F.size("_names") != found, passed_on).alias("_passed_on"))
 
@@ -222,7 +223,9 @@ def _others() -> Column:
 
 
 def _epoch(words: Column) -> Column:
-    """The instant of a whole number (UTC epoch ms); null for other texts, and for a number of another unit or that no timestamp can hold."""
+    """The instant of a whole number (UTC epoch ms); null for other texts, and for a number of another unit or that no
+    timestamp can hold.
+    """
     # By its digits: Spark would compute the number again for each comparison with a bound. What overflows is null.
     number = F.when(words.rlike(_EPOCH_MS), words.try_cast("long"))
     return F.timestamp_micros(F.try_multiply(number, F.lit(1000)))

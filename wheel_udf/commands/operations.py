@@ -150,7 +150,7 @@ def parse_events(events: DataFrame, contract: Contract) -> DataFrame:
     )
 
 
-# --- reading ------------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def _read_common(given: Inputs) -> list[Column]:
@@ -243,7 +243,7 @@ def _keys(column: Column, kind: T.DataType) -> Column:
     return F.when(column.isNotNull(), F.array(read.identity(column, kind)))
 
 
-# --- checking -----------------------------------------------------------------------------------------------------------
+# --- checking -------------------------------------------------------------------------------------
 
 
 def _checked(frame: DataFrame, rules: list[Rule], contract: Contract) -> DataFrame:

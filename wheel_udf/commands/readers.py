@@ -24,7 +24,9 @@ HEADERS: Final = "array<struct<key:string,value:binary>>"
 """The type of headers, as in Kafka's connector."""
 
 LONG_JSON: Final[Mapping[str, str]] = {"maxStringLen": str(2**31 - 1)}
-"""Options of Spark's readers of JSON. By default a text of more than 20,000,000 characters makes the whole record unreadable."""
+"""Options of Spark's readers of JSON. By default a text of more than 20,000,000 characters makes the whole record
+unreadable.
+"""
 
 _OCTETS: Final = (T.StringType, T.CharType, T.VarcharType, T.BinaryType, T.NullType)
 _LARGEST_EXACT: Final = float(2**53)

@@ -248,7 +248,8 @@ def error_message(
     templates = {rule.code: _template(texts[rule.code], named) for rule in rules}
     pairs = _PAIR_END.join(f"{name}{_PAIR_JOINT}{template}" for name, template in templates.items())
     quoted = F.concat(F.lit("'"), shown(_value(code, rules), _LONGEST_VALUE), F.lit("'"))
-    # One look-up in a literal, and not a branch for each rule: Spark analyses each node at each start and plans it in each batch.
+    # One look-up in a literal, and not a branch for each rule: Spark analyses each node at each start and plans it in
+    # each batch.
     template = F.element_at(F.str_to_map(F.lit(pairs), F.lit(_PAIR_END), F.lit(_PAIR_JOINT)), code)
     return F.replace(template, F.lit(_VALUE), F.coalesce(quoted, F.lit("null")))
 

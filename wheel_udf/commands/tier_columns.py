@@ -24,7 +24,7 @@ from pyspark.sql import Column, functions as F
 from wheel_udf.wheel.delay_levels import NO_LEVEL, BinaryLevels, Levels, level_beyond, refused_beyond_ms
 from wheel_udf.wheel.geometry import INT64_MAX, INT64_MIN, Wheel, ticks_of
 
-# ---- levels of the wheel -----------------------------------------------------------------------------------
+# ---- levels of the wheel -------------------------------------------------------------------------
 
 
 def level_column(wheel: Wheel, deliver_at_ms: Column | int, clock_ms: Column | int) -> Column:
@@ -73,7 +73,7 @@ def _long(value: Column | int | None) -> Column:
     return F.lit(value).cast("long")
 
 
-# ---- delay levels ------------------------------------------------------------------------------------------
+# ---- delay levels --------------------------------------------------------------------------------
 
 
 def delay_level_column(levels: Levels, delay_ms: Column) -> Column:

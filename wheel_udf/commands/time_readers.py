@@ -62,8 +62,8 @@ def instant_ms(column: Column, kind: T.DataType, *, round_up: bool) -> Column:
 
 
 def event_ms(given: Inputs) -> Column:
-    """The ``event_time`` of a row (UTC epoch ms; where it is missing or null, that of the source, or else the column ``_batch_ms``);
-    null where it is unreadable.
+    """The ``event_time`` of a row (UTC epoch ms; where it is missing or null, that of the source, or else the column
+    ``_batch_ms``); null where it is unreadable.
     """
     made_ms = F.col("_batch_ms")
     if asked := given.get("event_time"):
@@ -72,7 +72,9 @@ def event_ms(given: Inputs) -> Column:
 
 
 def of_source_or(given: Inputs, name: str, text_ms: Column, *, round_up: bool) -> Column:
-    """The instant that a source has read already, else another one (UTC epoch ms). Its text, which is not read then, costs 2 us a row."""
+    """The instant that a source has read already, else another one (UTC epoch ms). Its text, which is not read then,
+    costs 2 us a row.
+    """
     read_already = given.get(name)
     if read_already is None:
         return text_ms

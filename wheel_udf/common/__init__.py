@@ -20,6 +20,6 @@
 In: texts and numbers. Out: values, or a WheelError. No module here depends on commands, on Spark or on a file
 format of this package.
 
-May import: the standard library; ``arrays`` also numpy, ``progress`` tqdm when it draws. So ``python -m wheel_udf.platform.jars`` runs before
-the packages are installed.
+May import: the standard library; ``arrays`` also numpy, ``progress`` tqdm when it draws. So ``python -m
+wheel_udf.platform.jars`` runs before the packages are installed.
 """

@@ -12,8 +12,8 @@ MAX_ID_BYTES: Final = 512
 ID_RULE: Final = f"1 to {MAX_ID_BYTES} bytes of UTF-8 without NUL"
 
 FIRST_DUE_MS: Final = -2_208_988_800_000
-"""The earliest due time, 1900-01-01T00:00Z. Python cannot collect a table with instants before the year 1, pandas none before 1677, and files of
-older readers are off by days before 1900."""
+"""The earliest due time, 1900-01-01T00:00Z. Python cannot collect a table with instants before the year 1, pandas none
+before 1677, and files of older readers are off by days before 1900."""
 
 FIRST_DUE: Final = "1900-01-01T00:00:00Z"
 

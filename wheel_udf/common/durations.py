@@ -15,9 +15,11 @@ Rules, the same for both readers (a test holds them against each other):
   ``P1M``), and so is the single letter ``M`` after a number, which is ambiguous; minutes are ``m``.
   Otherwise case does not matter.
 * A number is in ASCII digits, with up to nine behind a point and without an exponent.
-* A duration may be negative. One unit has one sign in front. Several units have a minus each (``-1 hour -30 minutes``); a sign in front alone
-  is refused, because Spark applies it to the first unit and ISO 8601 to all. ISO 8601 has one sign in front, or (Java) one minus in each component.
-* The word ``interval`` in front is ignored. SQL's literals with quotes (``INTERVAL '1' HOUR``) are expressions and not durations.
+* A duration may be negative. One unit has one sign in front. Several units have a minus each (``-1 hour -30
+  minutes``); a sign in front alone is refused, because Spark applies it to the first unit and ISO 8601 to all. ISO
+  8601 has one sign in front, or (Java) one minus in each component.
+* The word ``interval`` in front is ignored. SQL's literals with quotes (``INTERVAL '1' HOUR``) are expressions and not
+  durations.
 * A fraction of a millisecond is rounded **up** (towards the future), as due times are: ``0.0001 ms`` is 1 ms,
   ``-0.9 ms`` is 0.
 * A duration beyond plus or minus :data:`TOO_LONG_MS` is set to that limit and never wraps. The
@@ -60,9 +62,11 @@ _NAMES: Final = (
 )
 # Another number behind a unit, without a minus of its own.
 _MORE: Final = "(?!.*[A-Za-z] *[0-9])"
-# No sign; or one plus before one unit; or a minus before each unit. At least one unit follows, because no other part of the grammar takes a digit.
+# No sign; or one plus before one unit; or a minus before each unit. At least one unit follows, because no other part
+# of the grammar takes a digit.
 _WORD_SIGNS: Final = rf"(?:(?=[0-9])(?!.*[+-])|[+](?=[0-9])(?!.*[+-]){_MORE}|(?=-)(?!.*[+]){_MORE})"
-# The blanks between units are inside the optional parts: with six runs of blanks in a row, a match would take minutes to fail.
+# The blanks between units are inside the optional parts: with six runs of blanks in a row, a match would take minutes
+# to fail.
 _UNITS: Final = "".join(f"(?: *-?{_NUMBER} *{name})?" for name in _NAMES)
 _WORDS: Final = rf"(?:(?i:interval +)?{_WORD_SIGNS}{_UNITS}|[+-]?0+(?:\.0{{1,9}})?)"
 # After P either no sign, or no component without one; then at least one component, and one after T.

@@ -144,7 +144,9 @@ class UnsupportedVersionError(WheelError):
 
 
 def missing_spark(fault: ImportError) -> SessionError | None:
-    """Returns the error to raise if an import failed because of pyspark or delta-spark; None if another module is missing."""
+    """Returns the error to raise if an import failed because of pyspark or delta-spark; None if another module is
+    missing.
+    """
     if (fault.name or "").split(".")[0] not in ("pyspark", "delta"):
         return None
     return SessionError(

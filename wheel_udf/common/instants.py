@@ -39,7 +39,9 @@ def parse_instant_ms(text: str) -> int:
 
 
 def instant_text(instant_ms: int | None) -> str:
-    """Writes an instant (UTC epoch ms) in ISO form to the second: ``-`` for None, ``<number> ms`` outside the years 1 to 9999."""
+    """Writes an instant (UTC epoch ms) in ISO form to the second: ``-`` for None, ``<number> ms`` outside the years 1
+    to 9999.
+    """
     return "-" if instant_ms is None else _text(instant_ms, "seconds")
 
 

@@ -24,7 +24,9 @@ def is_interrupt(error: BaseException | None) -> bool:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Inside, a SIGINT waits for the end. For work of milliseconds; outside the main thread, where no signal arrives, it changes nothing."""
+    """Inside, a SIGINT waits for the end. For work of milliseconds; outside the main thread, where no signal arrives,
+    it changes nothing.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -97,7 +97,8 @@ def shares_a_folder(rejects: str, pattern: str, root: str) -> bool:
 def _expression(pattern: str) -> str:
     """The pattern as a regular expression that takes the first place where each part fits, and looks for no other.
 
-    With a plain ``.*`` for each star, a name of 249 characters takes years against ``*a*a*a*a*a*a*a*b``, and names come from producers.
+    With a plain ``.*`` for each star, a name of 249 characters takes years against ``*a*a*a*a*a*a*a*b``, and names
+    come from producers.
     """
     first, *others = (_part(part) for part in pattern.split("*"))
     if not others:

@@ -5,11 +5,11 @@
     terminal     export 2/3 entries:  38%|######          | 3/8 tasks [00:12<00:20, 0.25 tasks/s]
     elsewhere    export, step 2 of 3, entries: 3 of 8 tasks; 20 s left                               every 10 s, the first one after 10 s
 
-Standard output is never written to: it has what other programs read. A bar is removed when the work ends; a line that is printed
-meanwhile (:meth:`Progress.around`) stands above it.
+Standard output is never written to: it has what other programs read. A bar is removed when the work ends; a line that
+is printed meanwhile (:meth:`Progress.around`) stands above it.
 
-The bar is tqdm's, which is imported when a bar is drawn: what executors load does not need it. The rate and the time left are those of the step, because
-steps differ in kind.
+The bar is tqdm's, which is imported when a bar is drawn: what executors load does not need it. The rate and the time
+left are those of the step, because steps differ in kind.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ class Progress:
 
 
 def line_of(title: str, done: int, total: int, unit: str, spent_ms: int) -> str:
-    """Progress as a line: ``export: 1,234,567 of 10,000,000 rows; 40 s left``; without the time left before the first unit is done.
+    """Progress as a line: ``export: 1,234,567 of 10,000,000 rows; 40 s left``; without the time left before the first
+    unit is done.
 
     Args:
         title: The work.

@@ -11,7 +11,8 @@ _INT64: Final = range(-(2**63), 2**63)
 
 
 def typed_record(kind: type[Record], found: object) -> Record | None:
-    """The record of a JSON value; None if a field is missing, unknown, of another type, or an integer of more than 64 bits.
+    """The record of a JSON value; None if a field is missing, unknown, of another type, or an integer of more than 64
+    bits.
 
     Args:
         kind: A dataclass whose fields are ``int``, ``str``, ``dict``, or one of these ``| None``.

@@ -1,16 +1,17 @@
 """Secrets of the config: fills them in from variables and files, and hides them in all output.
 
 In any text of the config, and in ``--set``, ``${env:NAME}`` stands for an environment variable and ``${file:/path}``
-for the text of a file (without the line break at its end); :func:`resolve` fills them in when the config is
-read. The process remembers each of these values, and each value of a setting whose name marks it as a secret.
-:func:`hide` replaces them in any text::
+for the text of a file (without the line break at its end); :func:`resolve` fills them in when the config is read. The
+process remembers each of these values, and each value of a setting whose name marks it as a secret. :func:`hide`
+replaces them in any text::
 
     kafka.sasl.jaas.config: ...PlainLoginModule required username="wheel" password="${env:KAFKA_PASSWORD}";
     error: ... Login failed for wheel with 's3cr3t'      ->      error: ... Login failed for wheel with '***'
 
 All output of the process passes through :func:`hide`: error lines and stack traces, progress, reasons of rejects.
-Names of secrets contain password, secret, token, jaas, credential, authorization, api-key or cookie, or are the ``key`` of a keystore. Of a JAAS
-text the quoted values of such names are remembered one by one, since Kafka may quote one alone.
+Names of secrets contain password, secret, token, jaas, credential, authorization, api-key or cookie, or are the
+``key`` of a keystore. Of a JAAS text the quoted values of such names are remembered one by one, since Kafka may quote
+one alone.
 
 Caveats: values of fewer than 4 characters are not searched for in running text, or every "1" of a progress line
 would be replaced. A value from ``${...}`` is hidden even if it is not secret. The logs of Spark's JVM do not pass

@@ -1,7 +1,8 @@
 """Delivery: takes the rows that leave the operators to their destinations, and reports what each batch did.
 
-In: the streaming frame of ``schedule`` or ``watch`` (:mod:`wheel_udf.stream`), an allow-list of destinations, a sink for rejects. Out: rows in Delta
-tables, Kafka topics or files; one :class:`BatchReport` per batch; the hint, which is the next due time for the clock::
+In: the streaming frame of ``schedule`` or ``watch`` (:mod:`wheel_udf.stream`), an allow-list of destinations, a sink
+for rejects. Out: rows in Delta tables, Kafka topics or files; one :class:`BatchReport` per batch; the hint, which is
+the next due time for the clock::
 
     one micro-batch                                                                               module
       frame of the operator, cached once
@@ -24,16 +25,18 @@ tables, Kafka topics or files; one :class:`BatchReport` per batch; the hint, whi
     row_removal          removes the rows of ids from what sinks have written
 
 Where would I add a sink?
-    In a module of its own here: a frozen dataclass with the three methods of :class:`~wheel_udf.delivery.destinations.Sink` (``missing_reason``, ``write``,
-    ``holds``); if one write is to serve many destinations, also ``write_all`` (:class:`~wheel_udf.delivery.destinations.JointSink`). Export it in this
+    In a module of its own here: a frozen dataclass with the three methods of
+    :class:`~wheel_udf.delivery.destinations.Sink` (``missing_reason``, ``write``, ``holds``); if one write is to serve
+    many destinations, also ``write_all`` (:class:`~wheel_udf.delivery.destinations.JointSink`). Export it in this
     file. A job makes sinks from its config in :mod:`wheel_udf.job`. :class:`FileSink` is the shortest example.
 
 What happens to a row that Kafka refuses?
-    It is found before the write (too large for the topic or the producer, no key for a compacted topic; see :mod:`wheel_udf.delivery.kafka_sink`) and
-    written to the rejects with the code ``undeliverable``; the rest of the batch is delivered. All rows of a topic that is missing or not allowed go to
-    the rejects, too. Such rows count as fired, and in ``BatchReport.undeliverable``. A broker that is down fails the batch and with it the query; the
-    next start repeats the batch.
+    It is found before the write (too large for the topic or the producer, no key for a compacted topic; see
+    :mod:`wheel_udf.delivery.kafka_sink`) and written to the rejects with the code ``undeliverable``; the rest of the
+    batch is delivered. All rows of a topic that is missing or not allowed go to the rejects, too. Such rows count as
+    fired, and in ``BatchReport.undeliverable``. A broker that is down fails the batch and with it the query; the next
+    start repeats the batch.
 
-May import: common, wheel, purgatory, platform, clock, commands, stream; pyspark, delta. ``http_sender`` and ``http_endpoint`` run on executors: httpx and pyarrow
-alone.
+May import: common, wheel, purgatory, platform, clock, commands, stream; pyspark, delta. ``http_sender`` and
+``http_endpoint`` run on executors: httpx and pyarrow alone.
 """

@@ -4,9 +4,10 @@
 
     wheel-udf cancel ...  --> <checkpoint>/acts/7.json --> this courier, on the driver --> board --> clock source --> shards
 
-The process that plans the clock's ticks knows neither the checkpoint nor its file system, but the board, a folder of the
-driver's machine. Before the query starts, the courier posts what no committed batch has taken: so an act on a job at rest
-is in its first batch, and a planned batch finds its acts. While the query runs, it looks for the next act every second.
+The process that plans the clock's ticks knows neither the checkpoint nor its file system, but the board, a folder of
+the driver's machine. Before the query starts, the courier posts what no committed batch has taken: so an act on a job
+at rest is in its first batch, and a planned batch finds its acts. While the query runs, it looks for the next act
+every second.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ class ActCourier:
             _log.debug("the query has ended: %s", fault)
 
     def carry(self, query_id: str) -> None:
-        """Posts the acts that have come, and once more those that no committed batch has taken: the board may have been emptied.
+        """Posts the acts that have come, and once more those that no committed batch has taken: the board may have been
+        emptied.
 
         Raises:
             CheckpointError: The file of an act is damaged.

@@ -9,21 +9,25 @@
 
 Guarantees
     Spark repeats a batch that was not committed, with the same id and the same rows. A table skips a batch that it has
-    (:meth:`~wheel_udf.delivery.destinations.Sink.holds`): Delta is exactly once, table by table. A topic does not know its batches: Kafka is at
-    least once; a repetition sends the records again, with the same ``fire_id`` in the header ``wheel-fire-id``. One batch can have both.
+    (:meth:`~wheel_udf.delivery.destinations.Sink.holds`): Delta is exactly once, table by table. A topic does not know
+    its batches: Kafka is at least once; a repetition sends the records again, with the same ``fire_id`` in the header
+    ``wheel-fire-id``. One batch can have both.
 
-    Which rows are undeliverable depends on the destinations at the time of the check, and may differ in a repetition (a missing table may have
-    been created meanwhile). Because step 3 is last, this is consistent for rejects in a table: if it has the batch, all of the batch was written,
-    and a repetition writes nothing, not even to topics. In a batch without rejects every row was delivered.
+    Which rows are undeliverable depends on the destinations at the time of the check, and may differ in a repetition
+    (a missing table may have been created meanwhile). Because step 3 is last, this is consistent for rejects in a
+    table: if it has the batch, all of the batch was written, and a repetition writes nothing, not even to topics. In a
+    batch without rejects every row was delivered.
 
-    Rejects in a topic cannot mark a batch as complete: a repetition sends them again, and a row whose destination has become writable meanwhile
-    (or the other way round) is sent both ways, as a reject by one try and as a delivery by the other. Tables stay exactly once.
+    Rejects in a topic cannot mark a batch as complete: a repetition sends them again, and a row whose destination has
+    become writable meanwhile (or the other way round) is sent both ways, as a reject by one try and as a delivery by
+    the other. Tables stay exactly once.
 
-A bad destination does not fail the batch: a name that no pattern matches, a missing table or topic (created only with ``create=True``), a table with
-other columns. A bad row does not fail it either, where a topic takes some rows and not others: see :mod:`wheel_udf.delivery.kafka_sink`.
+A bad destination does not fail the batch: a name that no pattern matches, a missing table or topic (created only with
+``create=True``), a table with other columns. A bad row does not fail it either, where a topic takes some rows and not
+others: see :mod:`wheel_udf.delivery.kafka_sink`.
 
-Cost: a write mostly waits for the driver's bookkeeping, so several tables are written at the same time, and beside Kafka. A sink of many
-destinations has a thread of its own: a webhook that hangs keeps no table waiting for a thread.
+Cost: a write mostly waits for the driver's bookkeeping, so several tables are written at the same time, and beside
+Kafka. A sink of many destinations has a thread of its own: a webhook that hangs keeps no table waiting for a thread.
 """
 
 from __future__ import annotations
@@ -80,7 +84,9 @@ class _Task:
 
 
 def rejects_app_id(app_id: str) -> str:
-    """The app id of what a query writes to the rejects: a series of its own, because their table may also be a destination."""
+    """The app id of what a query writes to the rejects: a series of its own, because their table may also be a
+    destination.
+    """
     return f"{app_id}-rejects"
 
 
@@ -101,8 +107,8 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     """Writes one micro-batch in the three steps above. A repetition of the batch changes no table.
 
     Args:
-        fired_rows: Rows with the columns of `shape` and optionally ``source``; other columns are ignored. Cached by the caller: read once per table and once or
-            twice for all topics.
+        fired_rows: Rows with the columns of `shape` and optionally ``source``; other columns are ignored. Cached by
+            the caller: read once per table and once or twice for all topics.
         reject_rows: Rows of :data:`~wheel_udf.delivery.destinations.REJECT_SCHEMA`, likewise.
         rows_to: Destination name to number of fired rows in this batch.
         rejected: Number of reject rows in this batch.
@@ -230,8 +236,8 @@ def _run_all(spark: SparkSession, tasks: Sequence[_Task], batch_id: int) -> list
     done: list[LeftOut] = []
     threads = WRITES_AT_ONCE + sum(task.is_joint for task in tasks)
     with ThreadPoolExecutor(threads, thread_name_prefix="wheel-sink") as pool:
-        # Each task gets its own copy of the stream's local properties (job group, scheduler pool). Spark changes them while it
-        # runs, so a shared copy would mix up the ids of queries that run at the same time.
+        # Each task gets its own copy of the stream's local properties (job group, scheduler pool). Spark changes them
+        # while it runs, so a shared copy would mix up the ids of queries that run at the same time.
         running = [(task, pool.submit(inheritable_thread_target(spark)(task.run))) for task in tasks]
         for task, future in running:
             try:
@@ -269,8 +275,11 @@ def _with_undeliverable(
 
 
 def explained(rows: DataFrame, reasons: Mapping[str, str]) -> DataFrame:
-    """Returns the rows to some destinations, with the reason of each destination, secrets hidden, as ``error_message``."""
-    # A join and not an expression: the number of names is up to users, and Spark's planner is slow with thousands of branches.
+    """Returns the rows to some destinations, with the reason of each destination, secrets hidden, as
+    ``error_message``.
+    """
+    # A join and not an expression: the number of names is up to users, and Spark's planner is slow with thousands of
+    # branches.
     why = rows.sparkSession.createDataFrame(
         [(name, hide(reason)) for name, reason in reasons.items()], "destination string, error_message string"
     )
@@ -278,7 +287,9 @@ def explained(rows: DataFrame, reasons: Mapping[str, str]) -> DataFrame:
 
 
 def _undeliverable(left_out: DataFrame, shape: Shape) -> DataFrame:
-    """Turns fired rows with an ``error_message`` into reject rows. The payload is in its own columns and not repeated in ``record``."""
+    """Turns fired rows with an ``error_message`` into reject rows. The payload is in its own columns and not repeated
+    in ``record``.
+    """
     style = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
     named: dict[str, Column] = {
         "error_code": F.lit("undeliverable"),

@@ -1,16 +1,18 @@
 """Delta sink: deliveries in Delta tables, exactly once.
 
-Each commit carries (``app_id``, ``batch_id``) as its transaction, in the same atomic commit as the data and, if the table is new, as its creation; a
-transaction that a table has already is skipped. Tables are idempotent one by one, not atomic together.
+Each commit carries (``app_id``, ``batch_id``) as its transaction, in the same atomic commit as the data and, if the
+table is new, as its creation; a transaction that a table has already is skipped. Tables are idempotent one by one, not
+atomic together.
 
-A table whose rules depend on the data of a row (a CHECK constraint, a NOT NULL column that a delivery may leave null) would fail the same batch again
-and again. Such a table is refused as a whole: its rows are undeliverable.
+A table whose rules depend on the data of a row (a CHECK constraint, a NOT NULL column that a delivery may leave null)
+would fail the same batch again and again. Such a table is refused as a whole: its rows are undeliverable.
 
 Cost: a commit is mostly bookkeeping of the driver and of Delta (0.2 to 0.3 s warm on 2 busy cores for 1,000 rows, see
 :mod:`wheel_udf.platform.delta_log`). A table that was checked once is only checked for existence afterwards.
 
-Caveats: a batch writes one file into each of its tables (more above half a million rows), so a table that is written every second needs an OPTIMIZE now
-and then. That, VACUUM and appends of other writers do not conflict with the sink's appends.
+Caveats: a batch writes one file into each of its tables (more above half a million rows), so a table that is written
+every second needs an OPTIMIZE now and then. That, VACUUM and appends of other writers do not conflict with the sink's
+appends.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ TABLE_PROPERTIES: Final[Mapping[str, str]] = {
     # A commit per second makes 86,400 log files a day. A consumer may be offline for a week; the table stays readable.
     "delta.logRetentionDuration": "interval 7 days",
 }
-"""Properties of the tables that are created here, beside those for checkpoints of their logs; existing tables are not changed."""
+"""Properties of the tables that are created here, beside those for checkpoints of their logs; existing tables are not
+changed.
+"""
 
 # Only columns that are searched have statistics; those on payloads would cost time in every commit.
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
@@ -65,7 +69,9 @@ class DeltaSink:
     def missing_reason(
         self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
     ) -> str | None:
-        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`: a bad name, no table, not a Delta table, other columns."""
+        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`: a bad name, no table, not a Delta table,
+        other columns.
+        """
         try:
             place = place_of(self.path, destination)
         except SinkError as fault:

@@ -1,6 +1,8 @@
-"""The contract between rows and sinks: columns of deliveries and rejects, what a sink can do, the allow-list of destination names.
+"""The contract between rows and sinks: columns of deliveries and rejects, what a sink can do, the allow-list of
+destination names.
 
-A *sink* is one kind of place (a folder of tables, a cluster of topics); a *destination* is a name in it. There are two kinds of sinks::
+A *sink* is one kind of place (a folder of tables, a cluster of topics); a *destination* is a name in it. There are two
+kinds of sinks::
 
     Sink        one write per destination         tables, folders: each is exactly once on its own
     JointSink   one write for all destinations    topics: a write costs a Spark job (50 to 100 ms), however many topics it fills
@@ -41,8 +43,8 @@ REJECT_SCHEMA: Final = (
 """Columns of the rejects, as DDL."""
 
 LEVELED_SCHEMA: Final = f"{FIRED_SCHEMA}, scheduled_at timestamp, level_error_ms bigint"
-"""Columns of a delivery of a wheel with delay levels (:mod:`wheel_udf.wheel.delay_levels`), as DDL. ``deliver_at`` is the requested due time,
-``scheduled_at`` the time of release, ``level_error_ms`` the difference."""
+"""Columns of a delivery of a wheel with delay levels (:mod:`wheel_udf.wheel.delay_levels`), as DDL. ``deliver_at`` is the
+requested due time, ``scheduled_at`` the time of release, ``level_error_ms`` the difference."""
 
 OUTCOME_SCHEMA: Final = (
     "op_id string, group string, outcome string, by_key string, at timestamp, decided_at timestamp, present array<string>, "
@@ -51,7 +53,9 @@ OUTCOME_SCHEMA: Final = (
 """Columns of an outcome of the purgatory, as DDL."""
 
 SOURCE: Final = "source"
-"""Optional column of fired rows, a string: where the command came from, ``topic/partition/offset``; null if that is not known."""
+"""Optional column of fired rows, a string: where the command came from, ``topic/partition/offset``; null if that is
+not known.
+"""
 
 
 HeaderForm = Literal["text", "instant", "json"]
@@ -159,7 +163,9 @@ def fields(ddl: str) -> T.StructType:
 
 
 class Sink(Protocol):
-    """A place that rows are written to. With the destination None the sink's own path is the one table; rejects use that."""
+    """A place that rows are written to. With the destination None the sink's own path is the one table; rejects use
+    that.
+    """
 
     def missing_reason(
         self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
@@ -238,7 +244,9 @@ class LeftOut:
 
 @runtime_checkable
 class JointSink(Sink, Protocol):
-    """A sink that writes all its destinations in one write. Equal sinks of an allow-list are written together, so it is hashable."""
+    """A sink that writes all its destinations in one write. Equal sinks of an allow-list are written together, so it
+    is hashable.
+    """
 
     def write_all(
         self,
@@ -253,8 +261,8 @@ class JointSink(Sink, Protocol):
         Args:
             frame: Rows with the columns of `shape` and :data:`SOURCE`, of these destinations and of others.
             rows_to: The destinations to write, with the number of rows of each in the frame.
-            largest_to: Destination to an upper bound of the bytes of its largest row: key, value, and for each header its name,
-                its value and 10. With it the rows need not be measured.
+            largest_to: Destination to an upper bound of the bytes of its largest row: key, value, and for each header
+                its name, its value and 10. With it the rows need not be measured.
             shape: The shape of the rows.
 
         Returns:

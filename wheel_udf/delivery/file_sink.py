@@ -17,14 +17,15 @@ _FORMATS: Final = ("parquet", "json", "csv")
 
 @dataclass(frozen=True)
 class FileSink:
-    """Files for trying things out: the rows of a batch in the folder ``<path>/<destination>/run=<app_id>/batch=<batch_id>``.
+    """Files for trying things out: the rows of a batch in the folder
+    ``<path>/<destination>/run=<app_id>/batch=<batch_id>``.
 
-    Guarantee: once a batch is committed, its folder holds exactly its rows, because a repetition of the batch overwrites the
-    folder. This is weaker than Delta: a reader may see part of a batch that is being written, or nothing of a batch that is
-    being repeated, and a batch that failed for good leaves the files that it has written.
+    Guarantee: once a batch is committed, its folder holds exactly its rows, because a repetition of the batch
+    overwrites the folder. This is weaker than Delta: a reader may see part of a batch that is being written, or
+    nothing of a batch that is being repeated, and a batch that failed for good leaves the files that it has written.
 
-    Parquet keeps the types. JSON has binary as base64 and instants as ISO 8601 text. CSV is text with a header line: key
-    and value are base64, headers a JSON array with base64 values; null and the empty string look the same.
+    Parquet keeps the types. JSON has binary as base64 and instants as ISO 8601 text. CSV is text with a header line:
+    key and value are base64, headers a JSON array with base64 values; null and the empty string look the same.
 
     Attributes:
         path: The parent folder of all destinations. (For rejects: their own folder.)
@@ -46,7 +47,9 @@ class FileSink:
         destination: str | None,
         shape: Shape = FIRED,  # noqa: ARG002  # files have any columns
     ) -> str | None:
-        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`: only a bad name, or a Delta table at the place; folders are created when needed."""
+        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`: only a bad name, or a Delta table at the
+        place; folders are created when needed.
+        """
         try:
             place = place_of(self.path, destination)
         except SinkError as fault:
@@ -80,7 +83,9 @@ class FileSink:
 
 
 def _as_text(frame: DataFrame) -> DataFrame:
-    """Converts rows to what CSV can hold: bytes as base64, arrays as JSON (in which Spark also writes bytes as base64)."""
+    """Converts rows to what CSV can hold: bytes as base64, arrays as JSON (in which Spark also writes bytes as
+    base64).
+    """
 
     def text(column: T.StructField) -> Column:
         if isinstance(column.dataType, T.BinaryType):

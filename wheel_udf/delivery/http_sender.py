@@ -6,8 +6,8 @@
         --> by destination, each an Endpoint with workers of its own, all on one event loop
         --> rows (destination, fire_id, reason): those that were not delivered, and at the end one for each endpoint that failed
 
-A hanging endpoint holds its own workers and nobody else's. An Arrow batch ends when all its endpoints have, so an endpoint delays the next Arrow
-batch of its task by its budget at most, once.
+A hanging endpoint holds its own workers and nobody else's. An Arrow batch ends when all its endpoints have, so an
+endpoint delays the next Arrow batch of its task by its budget at most, once.
 
 Executors load this module: pyarrow and httpx, nothing of Spark.
 """
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 REPORT: Final = "destination string, fire_id string, reason string, rests boolean"
-"""What a task returns, as DDL. Without a fire id: why an endpoint is to rest, or is to be tried with one row first in the next batch."""
+"""What a task returns, as DDL. Without a fire id: why an endpoint is to rest, or is to be tried with one row first in
+the next batch.
+"""
 
 Line = tuple[str, str | None, str, bool]
 

@@ -1,26 +1,31 @@
 """Webhook sink: each row is a POST to the URL of its destination. At least once, with the fire id as the idempotency key.
 
-Rows are sent by the executors, several at the same time, in the order of their due times within a task (strictly with ``concurrency=1``)::
+Rows are sent by the executors, several at the same time, in the order of their due times within a task (strictly with
+``concurrency=1``)::
 
     batch --> rows of the destinations --mapInArrow--> task: one Endpoint for each destination --> POST ... Idempotency-Key: <fire_id>
                                                          |
               rejects <-- undeliverable, with the reason-'   e.g. HTTP 500: out of order (4 tries)
 
 What happens to a row that an endpoint does not take
-    After the last try it becomes a reject with the code ``undeliverable``; the other rows go on. The batch does not fail: one bad endpoint stops neither
-    the job nor the other destinations. So a webhook is for receivers who can live with a gap that is in the rejects; where every row has to arrive
-    by itself, deliver to a topic or a table and let the receiver read that.
+    After the last try it becomes a reject with the code ``undeliverable``; the other rows go on. The batch does not
+    fail: one bad endpoint stops neither the job nor the other destinations. So a webhook is for receivers who can live
+    with a gap that is in the rejects; where every row has to arrive by itself, deliver to a topic or a table and let
+    the receiver read that.
 
 How long one endpoint can delay a batch
-    ``timeout_ms`` for a try, ``retries`` tries more, and ``budget_ms`` for all its rows in a task. After five rows in a row that were given up, the rest
-    of the batch is refused without a try. The driver remembers an endpoint that has failed so: for ``cooldown_ms`` its rows are refused at once, then
-    one row is tried, once, before the others. An endpoint that took no row, but failed fewer, does not rest; it is tried with one row first in the next
-    batch. So a dead endpoint costs one budget, and then one time-out for each cooldown.
+    ``timeout_ms`` for a try, ``retries`` tries more, and ``budget_ms`` for all its rows in a task. After five rows in
+    a row that were given up, the rest of the batch is refused without a try. The driver remembers an endpoint that has
+    failed so: for ``cooldown_ms`` its rows are refused at once, then one row is tried, once, before the others. An
+    endpoint that took no row, but failed fewer, does not rest; it is tried with one row first in the next batch. So a
+    dead endpoint costs one budget, and then one time-out for each cooldown.
 
-    The tasks wait in executor slots. On few cores, other writes of the batch start when a slot is free: later by that budget at most.
+    The tasks wait in executor slots. On few cores, other writes of the batch start when a slot is free: later by that
+    budget at most.
 
 At least once
-    A batch that is repeated, and a task that Spark repeats, send rows again with the same idempotency key. Receivers drop keys that they have seen.
+    A batch that is repeated, and a task that Spark repeats, send rows again with the same idempotency key. Receivers
+    drop keys that they have seen.
 """
 
 from __future__ import annotations
@@ -58,7 +63,8 @@ class HttpSink:
         id_header: The header that gets the fire id.
         timeout_ms: The longest time of one try.
         retries: Tries after the first one.
-        backoff_ms: The wait before the second try; it doubles with each further one. ``Retry-After`` of an answer replaces it.
+        backoff_ms: The wait before the second try; it doubles with each further one. ``Retry-After`` of an answer
+            replaces it.
         concurrency: Rows that a task sends to one endpoint at the same time.
         budget_ms: The longest time for all rows of an endpoint in a task.
         cooldown_ms: How long an endpoint that failed is not tried.
@@ -121,7 +127,9 @@ class HttpSink:
         destination: str | None,
         shape: Shape = FIRED,  # noqa: ARG002  # a body has any columns
     ) -> str | None:
-        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`: nothing is asked, because any request may act on the receiver."""
+        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`: nothing is asked, because any request may
+        act on the receiver.
+        """
         return "a webhook takes no rejects" if destination is None else None
 
     def write(
@@ -155,7 +163,9 @@ class HttpSink:
         largest_to: Mapping[str, int] | None = None,  # noqa: ARG002  # the receiver decides
         shape: Shape = FIRED,
     ) -> LeftOut:
-        """See :meth:`~wheel_udf.delivery.destinations.JointSink.write_all`. Cost: one Spark job; the ids of refused rows come to the driver."""
+        """See :meth:`~wheel_udf.delivery.destinations.JointSink.write_all`. Cost: one Spark job; the ids of refused
+        rows come to the driver.
+        """
         reasons, tried = self._resting(rows_to)
         rows = frame.where(F.col("destination").isin(tried))
         report = [] if not tried else self._sent(rows, shape)
@@ -164,7 +174,8 @@ class HttpSink:
         return LeftOut.of(reasons, rows, refused)
 
     def _sent(self, rows: DataFrame, shape: Shape) -> list[Any]:
-        # No more tasks than run at the same time: one that waits for a core would begin when others have used up their budget.
+        # No more tasks than run at the same time: one that waits for a core would begin when others have used up their
+        # budget.
         together = rows.coalesce(rows.sparkSession.sparkContext.defaultParallelism)
         ordered = shape.oldest_first.sort_within_partitions(together)
         plan = self._plan()
@@ -196,7 +207,7 @@ class HttpSink:
             none.alias("headers"),
         ]
 
-    # --- endpoints that failed in an earlier batch ---------------------------------------------------------------------
+    # --- endpoints that failed in an earlier batch ----------------------------------------------------
 
     def _resting(self, rows_to: Mapping[str, int]) -> tuple[dict[str, str], list[str]]:
         """Returns the destinations that are not tried for now, each with its reason, and the others."""

@@ -6,20 +6,23 @@
                                                       wheel_staging_<random>, dropped at the end
 
 Exactly-once effect
-    A batch that is repeated inserts what is missing: rows whose ``fire_id`` is there are left as they are. Without a unique index on ``fire_id`` a table
-    is refused. A row that was deleted from its table comes back if its batch is repeated.
+    A batch that is repeated inserts what is missing: rows whose ``fire_id`` is there are left as they are. Without a
+    unique index on ``fire_id`` a table is refused. A row that was deleted from its table comes back if its batch is
+    repeated.
 
 What a table does not take
-    A missing table, one without the unique index, one that may not be written: all its rows become rejects, ``undeliverable``. A value that does not fit
-    its column, or breaks a constraint or a trigger's rule of class 22 or 23: that row; the rest of its table is written.
+    A missing table, one without the unique index, one that may not be written: all its rows become rejects,
+    ``undeliverable``. A value that does not fit its column, or breaks a constraint or a trigger's rule of class 22 or
+    23: that row; the rest of its table is written.
 
 A database that is away
-    By default the batch fails, after the other destinations are written; nothing is lost, and the next start of the query goes on (the same as for a
-    Kafka cluster that is away). A database that restarts is the usual case, and its rows are wanted later rather than in the rejects. With
-    ``when_down="undeliverable"`` they become rejects at once, and the job never waits for this database longer than ``timeout_ms`` for each
-    statement.
+    By default the batch fails, after the other destinations are written; nothing is lost, and the next start of the
+    query goes on (the same as for a Kafka cluster that is away). A database that restarts is the usual case, and its
+    rows are wanted later rather than in the rejects. With ``when_down="undeliverable"`` they become rejects at once,
+    and the job never waits for this database longer than ``timeout_ms`` for each statement.
 
-Caveats: the user of the connection creates tables in the schema (``GRANT CREATE ON SCHEMA``). A driver process that is killed leaves its staging table.
+Caveats: the user of the connection creates tables in the schema (``GRANT CREATE ON SCHEMA``). A driver process that is
+killed leaves its staging table.
 """
 
 from __future__ import annotations
@@ -49,7 +52,8 @@ class JdbcSink:
 
     Attributes:
         url: The JDBC URL, ``jdbc:postgresql://host/database``, without a password.
-        options: Properties of the connection: ``user``, ``password``, ``sslmode`` and others of the driver. Never shown, because they may hold secrets.
+        options: Properties of the connection: ``user``, ``password``, ``sslmode`` and others of the driver. Never
+            shown, because they may hold secrets.
         schema: The schema of the tables.
         table: The table's name; ``{destination}`` stands for the destination's name.
         timeout_ms: The longest time of a statement, and of an answer.
@@ -132,7 +136,9 @@ class JdbcSink:
         largest_to: Mapping[str, int] | None = None,  # noqa: ARG002  # the table decides
         shape: Shape = FIRED,
     ) -> LeftOut:
-        """See :meth:`~wheel_udf.delivery.destinations.JointSink.write_all`. Cost: one Spark job, and one statement for each table."""
+        """See :meth:`~wheel_udf.delivery.destinations.JointSink.write_all`. Cost: one Spark job, and one statement for
+        each table.
+        """
         spark = frame.sparkSession
         try:
             with self._connected(spark) as database:
@@ -155,7 +161,9 @@ class JdbcSink:
         reasons: dict[str, str],
         shape: Shape,
     ) -> dict[str, str]:
-        """Writes the rows of the tables; adds to `reasons` the tables that may not be written, and returns the refused rows."""
+        """Writes the rows of the tables; adds to `reasons` the tables that may not be written, and returns the refused
+        rows.
+        """
         staging = quoted(self.schema, f"wheel_staging_{uuid.uuid4().hex}")
         refused: dict[str, str] = {}
         create_staging(database, staging, shape)

@@ -1,11 +1,12 @@
-"""The SQL of the database sink, for PostgreSQL: what a table takes, and the statements that move rows from the staging table into it.
+"""The SQL of the database sink, for PostgreSQL: what a table takes, and the statements that move rows from the staging
+table into it.
 
 ::
 
     staging (fire_id text, destination text, key bytea, ...)  --INSERT ... SELECT CAST(...) ... ON CONFLICT (fire_id) DO NOTHING-->  the table
 
-A column of the table gets the column of the delivery with its name, cast to its type; columns of deliveries that the table does not have are left
-out, and columns that deliveries do not have get their default.
+A column of the table gets the column of the delivery with its name, cast to its type; columns of deliveries that the
+table does not have are left out, and columns that deliveries do not have get their default.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from wheel_udf.platform.jdbc import Database
 
 MOST_SINGLE_ROWS: Final = 1_000
-"""So many rows of a table are found one by one in a batch. If it refuses more, the rest of their neighbours are refused with them."""
+"""So many rows of a table are found one by one in a batch. If it refuses more, the rest of their neighbours are
+refused with them.
+"""
 
 _TYPES: Final = {"bigint": "bigint", "int": "integer", "timestamp": "timestamptz", "binary": "bytea"}
 _COLUMNS: Final = """
@@ -86,7 +89,8 @@ def create_staging(database: Database, name: str, shape: Shape) -> None:
 
 @dataclass(frozen=True)
 class Move:
-    """The move of the rows of a destination from the staging table into its table; rows whose fire id is there are left as they are.
+    """The move of the rows of a destination from the staging table into its table; rows whose fire id is there are left
+    as they are.
 
     Attributes:
         database: The connection.

@@ -1,6 +1,8 @@
-"""Converts deliveries and rejects to Kafka records, and computes the size of a record: Column expressions, no Python per row.
+"""Converts deliveries and rejects to Kafka records, and computes the size of a record: Column expressions, no Python per
+row.
 
-A delivery: the topic is the destination; key and value are unchanged; the headers are the entry's own, in their order, followed by::
+A delivery: the topic is the destination; key and value are unchanged; the headers are the entry's own, in their order,
+followed by::
 
     wheel-id          schedule_id                     wheel-deliver-at  2026-01-01T10:00:00.000Z
     wheel-fire-id     the same in every repetition    wheel-fired-at    2026-01-01T10:00:00.250Z
@@ -14,19 +16,20 @@ An outcome of the purgatory has, besides id, fire id and source::
 
     wheel-group    wheel-outcome    wheel-by-key (if any)    wheel-at    wheel-decided-at    wheel-generation    wheel-present    wheel-missing (JSON)
 
-A reject: key, value and headers of the record as they came (if it had neither key nor value: the JSON ``record`` as the value), followed by these
-headers, each only if known and cut to a sensible length::
+A reject: key, value and headers of the record as they came (if it had neither key nor value: the JSON ``record`` as
+the value), followed by these headers, each only if known and cut to a sensible length::
 
     wheel-error-code    wheel-error-message    wheel-id    wheel-destination    wheel-source
 
-A reject that is too large for its topic loses its value, then its key, then its own headers, until it fits; the header ``wheel-dropped``
-says which (``value``, ``value,key`` or ``value,key,headers``).
+A reject that is too large for its topic loses its value, then its key, then its own headers, until it fits; the header
+``wheel-dropped`` says which (``value``, ``value,key`` or ``value,key,headers``).
 
-The entry's own headers named ``wheel-*`` are dropped from a delivery, because a consumer could not tell them from the scheduler's. A header
-without a name, which Kafka does not have, gets the empty name.
+The entry's own headers named ``wheel-*`` are dropped from a delivery, because a consumer could not tell them from the
+scheduler's. A header without a name, which Kafka does not have, gets the empty name.
 
-The size is Kafka's own upper bound (kafka-clients, ``AbstractRecords.estimateSizeInBytesUpperBound``), by which the producer refuses a record
-before it sends it. Uncompressed, a batch of this one record is never larger, so the broker does not refuse it either::
+The size is Kafka's own upper bound (kafka-clients, ``AbstractRecords.estimateSizeInBytesUpperBound``), by which the
+producer refuses a record before it sends it. Uncompressed, a batch of this one record is never larger, so the broker
+does not refuse it either::
 
     61 batch + 21 record + varint(key) + key + varint(value) + value + varint(headers) + each: varint(name) + name + varint(value) + value
     '------- constants     a varint of n takes 1 byte below 64, then 2, 3, 4, 5: seven bits a byte, one of them the sign; null is 1 byte
@@ -57,7 +60,9 @@ _TEXT_LIMITS: Final = {  # characters, of up to 4 bytes in UTF-8
 }
 
 OWN_BYTES_OF_DELIVERY: Final = 2048
-"""Upper bound of the bytes that a delivery adds to its key, its value and its own headers (an id has at most 512 bytes, a source 280)."""
+"""Upper bound of the bytes that a delivery adds to its key, its value and its own headers (an id has at most 512
+bytes, a source 280).
+"""
 
 SMALLEST_REJECTS_TOPIC: Final = 10_000
 """A topic for rejects must take records of this many bytes, so that every reject fits once its payload is dropped."""
@@ -90,8 +95,9 @@ def timed_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
         shape: The shape of the rows.
 
     Returns:
-        ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value): the entry's own, or null; ``due_ms`` bigint, when each is due (UTC
-        epoch ms); and our headers in their order, each a column with its name: a string, or the UTC epoch ms of an instant.
+        ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value): the entry's own, or
+        null; ``due_ms`` bigint, when each is due (UTC epoch ms); and our headers in their order, each a column with
+        its name: a string, or the UTC epoch ms of an instant.
     """
     return _timed(shape).select(fired)
 
@@ -224,7 +230,8 @@ def size_bound(key: Column, value: Column, headers: Column) -> Column:
 
 
 def _name_octets(name: Column) -> Column:
-    # Kafka's client treats a name as text: each byte that is not UTF-8 becomes at most one U+FFFD, which has three bytes.
+    # Kafka's client treats a name as text: each byte that is not UTF-8 becomes at most one U+FFFD, which has three
+    # bytes.
     return F.when(F.is_valid_utf8(name), F.octet_length(name)).otherwise(F.octet_length(name) * 3)
 
 

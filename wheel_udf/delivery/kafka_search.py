@@ -1,6 +1,8 @@
-"""Finds what topics hold of one id: the deliveries and the rejects that a :class:`~wheel_udf.delivery.kafka_sink.KafkaSink` has written.
+"""Finds what topics hold of one id: the deliveries and the rejects that a
+:class:`~wheel_udf.delivery.kafka_sink.KafkaSink` has written.
 
-A topic has no index, so it is read whole, in the JVM, and compared by the header ``wheel-id``; the few records found are read from their headers::
+A topic has no index, so it is read whole, in the JVM, and compared by the header ``wheel-id``; the few records found
+are read from their headers::
 
     wheel-fired-at, wheel-deliver-at, wheel-seq, wheel-fire-id       a delivery
     wheel-error-code, wheel-error-message, wheel-destination         a reject; its time is that of the record

@@ -1,8 +1,8 @@
 """Kafka sink: deliveries and rejects in Kafka topics, at least once.
 
-All topics of a batch are one write, because a Spark job costs 50 to 100 ms and a further topic almost nothing. But one record that Kafka refuses fails
-the whole write, without saying which record it was, and would fail every repetition. So records that Kafka would refuse are found before the write
-and left out, each with its reason::
+All topics of a batch are one write, because a Spark job costs 50 to 100 ms and a further topic almost nothing. But one
+record that Kafka refuses fails the whole write, without saying which record it was, and would fail every repetition.
+So records that Kafka would refuse are found before the write and left out, each with its reason::
 
     a topic    missing (created with create=True), internal, or not allowed for this user               all its rows
     a row      larger than topic or producer allow; no key for a compacted topic                        that row
@@ -10,22 +10,25 @@ and left out, each with its reason::
                '-- size by Kafka's own upper bound (wheel_udf.delivery.kafka_record), before compression, against the smallest of
                    max.request.size and buffer.memory of the producer and the limit of the topic
 
-If a write fails nevertheless, the topics are described again. If they have changed meanwhile (deleted, a smaller limit), the rest is sent without the
-rows that have become undeliverable; otherwise the batch fails. That is the case of a broker that is down or slow: Kafka's client tries for
-``kafka.delivery.timeout.ms`` (2 minutes), after which the batch fails; a repetition may succeed.
+If a write fails nevertheless, the topics are described again. If they have changed meanwhile (deleted, a smaller
+limit), the rest is sent without the rows that have become undeliverable; otherwise the batch fails. That is the case
+of a broker that is down or slow: Kafka's client tries for ``kafka.delivery.timeout.ms`` (2 minutes), after which the
+batch fails; a repetition may succeed.
 
 At least once
-    A topic does not know which batches it holds. A batch that is repeated (the driver died before its commit, or another destination
-    failed) sends its records again, all of them with the same ``wheel-fire-id``; so does a write that is tried again here. Consumers drop
-    the ids that they have seen.
+    A topic does not know which batches it holds. A batch that is repeated (the driver died before its commit, or
+    another destination failed) sends its records again, all of them with the same ``wheel-fire-id``; so does a write
+    that is tried again here. Consumers drop the ids that they have seen.
 
-The producer's settings are Kafka's (``acks=all`` and idempotence are its defaults since 3.0), except one: ``batch.size`` never exceeds the smallest
-limit of the topics written. The client splits a batch of records that is larger than its topic allows and sends it again; in kafka-clients before 4.2
-(KAFKA-19479) ``flush`` does not wait for that second sending, so Spark would commit a batch whose records are not written. (KAFKA-8350: with a
-limit far below ``batch.size`` the splitting does not end either.)
+The producer's settings are Kafka's (``acks=all`` and idempotence are its defaults since 3.0), except one:
+``batch.size`` never exceeds the smallest limit of the topics written. The client splits a batch of records that is
+larger than its topic allows and sends it again; in kafka-clients before 4.2 (KAFKA-19479) ``flush`` does not wait for
+that second sending, so Spark would commit a batch whose records are not written. (KAFKA-8350: with a limit far below
+``batch.size`` the splitting does not end either.)
 
-Cost: see :meth:`KafkaSink.write_all`. Caveats: a user who may not describe a topic's configuration gets no check against its limit, and a user who may
-not describe the topic sees it as missing. With ``kafka.compression.type`` a producer may still split a batch, because it estimates the compression.
+Cost: see :meth:`KafkaSink.write_all`. Caveats: a user who may not describe a topic's configuration gets no check
+against its limit, and a user who may not describe the topic sees it as missing. With ``kafka.compression.type`` a
+producer may still split a batch, because it estimates the compression.
 """
 
 from __future__ import annotations
@@ -84,10 +87,10 @@ class KafkaSink:
     """A topic of one cluster for each destination, named as the destination. At least once.
 
     Attributes:
-        options: As for Spark's Kafka sink: ``kafka.bootstrap.servers`` and other settings of the producer, prefixed with ``kafka.``.
-            Never shown, because they may hold secrets.
-        create: Create missing topics, with the cluster's default number of partitions; otherwise their rows are undeliverable. The topic
-            of the rejects is always created.
+        options: As for Spark's Kafka sink: ``kafka.bootstrap.servers`` and other settings of the producer, prefixed
+            with ``kafka.``. Never shown, because they may hold secrets.
+        create: Create missing topics, with the cluster's default number of partitions; otherwise their rows are
+            undeliverable. The topic of the rejects is always created.
         topic: The sink's own topic, which rejects use.
 
     Raises:
@@ -173,8 +176,9 @@ class KafkaSink:
     ) -> LeftOut:
         """See :meth:`~wheel_udf.delivery.destinations.JointSink.write_all`.
 
-        Cost: one Spark job, and before it one that counts the rows that are too large, unless `largest_to` shows that there are none. CPU time
-        per row, measured on 10,000 rows: 6 to 9 us for the headers, 20 us for its exact size. Each batch describes its topics once (two requests).
+        Cost: one Spark job, and before it one that counts the rows that are too large, unless `largest_to` shows that
+        there are none. CPU time per row, measured on 10,000 rows: 6 to 9 us for the headers, 20 us for its exact size.
+        Each batch describes its topics once (two requests).
         """
         look = self._look(frame.sparkSession, rows_to)
         for further in range(_LOOKS):
@@ -194,7 +198,8 @@ class KafkaSink:
         largest_to: Mapping[str, int],
         shape: Shape = FIRED,
     ) -> Sendable:
-        """Finds the rows that Kafka takes, for a client that sends them later. Creates missing topics, if the sink may. Arguments as :meth:`write_all`.
+        """Finds the rows that Kafka takes, for a client that sends them later. Creates missing topics, if the sink may.
+        Arguments as :meth:`write_all`.
 
         Raises:
             SinkError: The cluster does not answer.
@@ -238,7 +243,7 @@ class KafkaSink:
         options["kafka.batch.size"] = str(batch_bytes)
         records.write.format("kafka").options(**options).save()
 
-    # --- topics ----------------------------------------------------------------------------------------------------
+    # --- topics ---------------------------------------------------------------------------------------
 
     def _look(self, spark: SparkSession, names: Collection[str]) -> Look:
         """Describes topics before a write, and creates missing ones if the sink may."""
@@ -251,7 +256,7 @@ class KafkaSink:
             return f"the topic {name} takes records of {self._limit(info)} bytes; rule: {SMALLEST_REJECTS_TOPIC} at least"
         return None
 
-    # --- rows ------------------------------------------------------------------------------------------------------
+    # --- rows -----------------------------------------------------------------------------------------
 
     def _may_refuse(self, infos: Mapping[str, TopicInfo], largest_to: Mapping[str, int]) -> bool:
         """Whether the rows have to be checked one by one."""
@@ -269,8 +274,9 @@ class KafkaSink:
         too_large = F.concat(
             F.lit("the record is too large: "), size, F.lit(" bytes with its headers; rule: at most "), limit
         )
-        # Spark joins this with the filter that selects the rows, and computes what occurs twice for all rows first, on both sides of an AND; rows of
-        # other kinds have no id. What is inside a CASE is computed only for its rows (EquivalentExpressions, Spark 4.2).
+        # Spark joins this with the filter that selects the rows, and computes what occurs twice for all rows first, on
+        # both sides of an AND; rows of other kinds have no id. What is inside a CASE is computed only for its rows
+        # (EquivalentExpressions, Spark 4.2).
         reason = F.when(size > limit, too_large)
         compacted = [name for name, info in infos.items() if info.compacted]
         if compacted:

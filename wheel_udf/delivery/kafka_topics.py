@@ -63,7 +63,8 @@ def describe_and_make(
             kafka_admin.create(spark, options, name)
         except SinkError as fault:
             faults[name] = fault.what
-    # A cluster that is down raises here; one that refuses a name (by a policy, or a name similar to another's) does not.
+    # A cluster that is down raises here; one that refuses a name (by a policy, or a name similar to another's) does
+    # not.
     made = kafka_admin.describe(spark, options, missing)
     # A broker may not know yet about a topic that the controller has created; the producer waits until it does.
     expected = {name: TopicInfo(partitions=1) for name in missing if name not in faults}

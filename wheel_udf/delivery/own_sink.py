@@ -1,5 +1,5 @@
-"""Sinks of users: a class that is named in a config, ``sink: my.module:MySink``, is imported, made with the ``options``, and checked against the
-protocol :class:`~wheel_udf.delivery.destinations.Sink`.
+"""Sinks of users: a class that is named in a config, ``sink: my.module:MySink``, is imported, made with the ``options``,
+and checked against the protocol :class:`~wheel_udf.delivery.destinations.Sink`.
 
 ::
 

@@ -1,4 +1,5 @@
-"""Packs what a batch hands over: the rows of kind ``ahead``, checked as for any topic, as parcels for the sender's producers.
+"""Packs what a batch hands over: the rows of kind ``ahead``, checked as for any topic, as parcels for the sender's
+producers.
 
 ::
 

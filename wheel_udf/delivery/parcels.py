@@ -6,11 +6,12 @@
                                                                  |
                               when they are due: Parcel.records(start, stop, fired_at) --> topic, key, value, headers
 
-The pairs of name and value that a client takes as headers are made when a record is sent. Made for all records that wait, they would be most of their
-memory, and Python's garbage collector would visit each of them again and again (measured at 10,000 records a second: a tenth of the driver's Python).
+The pairs of name and value that a client takes as headers are made when a record is sent. Made for all records that
+wait, they would be most of their memory, and Python's garbage collector would visit each of them again and again
+(measured at 10,000 records a second: a tenth of the driver's Python).
 
-Cost: 0.7 to 4 us a row here, by how many rows share an instant, and 1.6 us when it is sent, besides the client's own time; Python loops over rows only
-where they are sent, on the driver.
+Cost: 0.7 to 4 us a row here, by how many rows share an instant, and 1.6 us when it is sent, besides the client's own
+time; Python loops over rows only where they are sent, on the driver.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Parcel:
         own_names: The names of the entries' own headers, of all records one after another.
         own_values: Their values.
         own_from: Where the own headers of each record begin; one more at the end.
-        ours: Our headers in their order: name, and the value for each record; a record without that header has None. :data:`FIRED_AT` has no
-            list: its value is the instant of the sending.
+        ours: Our headers in their order: name, and the value for each record; a record without that header has None.
+            :data:`FIRED_AT` has no list: its value is the instant of the sending.
         gaps: Whether a record lacks one of our headers.
         sizes: About how many bytes each takes in memory.
     """
@@ -75,9 +76,9 @@ class Parcel:
         """Makes a parcel.
 
         Args:
-            rows: ``topic`` string, ``key`` and ``value`` binary, ``headers`` list of (key string, value binary) or null, ``due_ms`` int64; and in their
-                order our headers, each a column with the header's name: string, or int64 for an instant (UTC epoch ms, not null). :data:`FIRED_AT` is
-                one of them, with any values.
+            rows: ``topic`` string, ``key`` and ``value`` binary, ``headers`` list of (key string, value binary) or
+                null, ``due_ms`` int64; and in their order our headers, each a column with the header's name: string,
+                or int64 for an instant (UTC epoch ms, not null). :data:`FIRED_AT` is one of them, with any values.
         """
         due_ms = rows["due_ms"].to_numpy()
         order = np.argsort(due_ms, kind="stable")
@@ -157,7 +158,9 @@ def _written(column: pa.Array) -> list[bytes | None]:
 
 
 def _each(column: pa.Array, write: Callable[[Any], Any]) -> list[Any]:
-    """What a function makes of each value. It is called once for each that differs: a name occurs in many rows, and rows are due together."""
+    """What a function makes of each value. It is called once for each that differs: a name occurs in many rows, and
+    rows are due together.
+    """
     encoded = column.dictionary_encode()
     words = [write(value) for value in encoded.dictionary.to_pylist()]
     return [words[code] for code in encoded.indices.to_numpy().tolist()]

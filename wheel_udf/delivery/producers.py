@@ -1,4 +1,5 @@
-"""Producers of the sender: settings of Kafka's own client, as Spark's sink has them, as settings of confluent-kafka (librdkafka).
+"""Producers of the sender: settings of Kafka's own client, as Spark's sink has them, as settings of confluent-kafka
+(librdkafka).
 
 ::
 
@@ -6,12 +7,15 @@
     kafka.linger.ms           linger.ms                  kafka.sasl.jaas.config            sasl.username, sasl.password (PLAIN, SCRAM)
     kafka.acks                acks                       kafka.ssl.truststore.location     ssl.ca.location (type PEM)
 
-An option that librdkafka cannot take is refused, with a hint; so nothing is delivered with other settings than the config says.
+An option that librdkafka cannot take is refused, with a hint; so nothing is delivered with other settings than the
+config says.
 
-The defaults are those of Kafka's own client (acks=all, idempotence, two minutes of tries, at most a second between two tries to connect, a key's
-partition), except ``linger.ms``. Records wait 10 ms for others to come into their batch, unless the sender hurries: it does so when it has nothing more that
-is due, so what comes alone hardly ever waits, and a burst goes in large batches. With a ``kafka.linger.ms`` in the config, nothing hurries. Measured, 100,000 records
-due at one instant, with the broker on the same 2 cores: out after 1.54, 0.93, 0.79 and 0.84 s; with 1 ms and no hurry 2.35, 1.25, 0.82 and 1.02 s.
+The defaults are those of Kafka's own client (acks=all, idempotence, two minutes of tries, at most a second between two
+tries to connect, a key's partition), except ``linger.ms``. Records wait 10 ms for others to come into their batch,
+unless the sender hurries: it does so when it has nothing more that is due, so what comes alone hardly ever waits, and
+a burst goes in large batches. With a ``kafka.linger.ms`` in the config, nothing hurries. Measured, 100,000 records due
+at one instant, with the broker on the same 2 cores: out after 1.54, 0.93, 0.79 and 0.84 s; with 1 ms and no hurry
+2.35, 1.25, 0.82 and 1.02 s.
 
 ``batch.size`` never exceeds half of the topic's own limit: librdkafka does not split a batch that a topic refuses.
 """
@@ -191,7 +195,8 @@ class _Client:
     def hurry(self) -> None:
         """Sends what waits for others to come into its batch; returns when all is acknowledged, or after 1 ms."""
         if self._hurries:
-            # librdkafka takes linger.ms for 0 meanwhile. If its thread does not run within that time, the records wait their 10 ms.
+            # librdkafka takes linger.ms for 0 meanwhile. If its thread does not run within that time, the records wait
+            # their 10 ms.
             self.flush(_HURRY_S)
 
 

@@ -1,4 +1,5 @@
-"""Punctual delivery of a query: takes the rows of kind ``ahead`` from its batches to its sender, and the sender's news to the clock.
+"""Punctual delivery of a query: takes the rows of kind ``ahead`` from its batches to its sender, and the sender's news to
+the clock.
 
 ::
 
@@ -7,15 +8,16 @@
     clock source <-- board <-- news: what is confirmed, how much room is left <----------'
                      <checkpoint>/wheel-sender.json <-- the same, once a second: the next start repeats less
 
-Two threads live as long as the query: one sends (:meth:`Sender.turn`), the other posts news and writes the note, so that a slow disk delays no
-record.
+Two threads live as long as the query: one sends (:meth:`Sender.turn`), the other posts news and writes the note, so
+that a slow disk delays no record.
 
 At least once
-    What is handed over stays in the state of the shards until the news that it is confirmed comes to them, with the clock. A new start
-    (``since``) takes up what its predecessors have not noted as confirmed. A batch that is repeated hands its rows over again.
+    What is handed over stays in the state of the shards until the news that it is confirmed comes to them, with the
+    clock. A new start (``since``) takes up what its predecessors have not noted as confirmed. A batch that is repeated
+    hands its rows over again.
 
-A sender that fails is noticed by the clock, which lets a batch run, and the batch raises :class:`~wheel_udf.common.SinkError`: so the query fails as with
-any sink, and what restarts it goes on from there.
+A sender that fails is noticed by the clock, which lets a batch run, and the batch raises
+:class:`~wheel_udf.common.SinkError`: so the query fails as with any sink, and what restarts it goes on from there.
 """
 
 from __future__ import annotations
@@ -87,7 +89,9 @@ def next_batch(checkpoint: str) -> int:
 
 
 def noted(facts: FrameFacts, checkpoint: str) -> str:
-    """What earlier senders have noted, as the tasks of a query without one are told (:data:`~wheel_udf.stream.NOTED_PROPERTY`)."""
+    """What earlier senders have noted, as the tasks of a query without one are told
+    (:data:`~wheel_udf.stream.NOTED_PROPERTY`).
+    """
     if facts.punctual is not None or facts.is_purgatory:
         return ""
     return SenderNote(open_folder(checkpoint)).news(next_batch(checkpoint))
@@ -141,7 +145,8 @@ class PunctualDelivery:
             )
         try:
             self._post()
-            # Before the first batch: what an earlier note says of batches from `since` on, which are planned anew, must not be read again.
+            # Before the first batch: what an earlier note says of batches from `since` on, which are planned anew,
+            # must not be read again.
             self._note.write(self.sender.confirmed())
         except BaseException:
             board.remove(SENDERS, facts.frame)
@@ -153,11 +158,14 @@ class PunctualDelivery:
             thread = threading.Thread(target=work, name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
-        # A program may end without having stopped its query, or before the thread that waits for the query's end has closed this.
+        # A program may end without having stopped its query, or before the thread that waits for the query's end has
+        # closed this.
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Sends what is due, waits up to 2 s for its acknowledgement, and notes what is confirmed. A second call does nothing."""
+        """Sends what is due, waits up to 2 s for its acknowledgement, and notes what is confirmed. A second call does
+        nothing.
+        """
         with self._closing:
             if self._ends.is_set():
                 return
@@ -178,7 +186,7 @@ class PunctualDelivery:
                     self._board.remove(SENDERS, self._facts.frame)
                 atexit.unregister(self.close)
 
-    # --- batches ---------------------------------------------------------------------------------------------------------
+    # --- batches --------------------------------------------------------------------------------------
 
     def require_sending(self) -> None:
         """Raises SinkError if the sender has failed, or is closed."""
@@ -209,7 +217,8 @@ class PunctualDelivery:
         parcels, left_out = self._packer.pack(frame, rows_to, largest_to)
         if rows_to:
             lag_ms = wall_clock_ms() - max(row.clock_ms for row in statuses)
-            # A batch that is repeated has the clock of its first try, which may have been before a long pause: that is no time of a batch.
+            # A batch that is repeated has the clock of its first try, which may have been before a long pause: that is
+            # no time of a batch.
             self._lags_ms.append(max(0, min(lag_ms, elapsed_ms() - self._began_ms)))
         self.sender.give(batch_id, parcels)
         self._post()
@@ -219,13 +228,15 @@ class PunctualDelivery:
         """The lateness of what was sent since the last call."""
         return self.sender.drain_lateness()
 
-    # --- news ------------------------------------------------------------------------------------------------------------
+    # --- news -----------------------------------------------------------------------------------------
 
     @property
     def ahead_ms(self) -> int:
-        """How long before its due time an entry is handed over: as set, or about twice the time of a batch and at least 4 s.
+        """How long before its due time an entry is handed over: as set, or about twice the time of a batch and at least 4
+        s.
 
-        What short batches take says nothing of the next one: it may hand over a hundred thousand rows, in seconds, and they would come too late.
+        What short batches take says nothing of the next one: it may hand over a hundred thousand rows, in seconds, and
+        they would come too late.
         """
         if self._settings.ahead_ms is not None:
             return self._settings.ahead_ms
@@ -254,7 +265,8 @@ class PunctualDelivery:
                 _log.warning("the news of punctual delivery cannot be written: %s", fault)
 
     def _post(self) -> None:
-        # One after the other: of two threads the one with the older news would else be the last, and what it has posted would stay.
+        # One after the other: of two threads the one with the older news would else be the last, and what it has
+        # posted would stay.
         with self._posting:
             if (
                 self._ends.is_set()

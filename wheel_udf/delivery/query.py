@@ -9,12 +9,14 @@ Each micro-batch, in this order::
     post the hint              the next due time, for the clock's source
     report                     one BatchReport to the caller; an error of the caller's function is logged
 
-A batch that fails is repeated by Spark with the same rows; Delta's transaction identifiers skip what was written. Several tables are each exactly
-once, not atomic together: for a moment a reader may see the rows of a batch in the first table only.
+A batch that fails is repeated by Spark with the same rows; Delta's transaction identifiers skip what was written.
+Several tables are each exactly once, not atomic together: for a moment a reader may see the rows of a batch in the
+first table only.
 
-A checkpoint belongs to one running query (a lease), one geometry, one number of shards and one kind of clock (its identity); a start that differs is
-refused before anything runs, see :mod:`wheel_udf.platform.identity`. The lease is given back when the query ends, however it ends, also if the caller
-keeps nothing but the ``StreamingQuery``: see :mod:`wheel_udf.platform.lease`.
+A checkpoint belongs to one running query (a lease), one geometry, one number of shards and one kind of clock (its
+identity); a start that differs is refused before anything runs, see :mod:`wheel_udf.platform.identity`. The lease is
+given back when the query ends, however it ends, also if the caller keeps nothing but the ``StreamingQuery``: see
+:mod:`wheel_udf.platform.lease`.
 """
 
 from __future__ import annotations
@@ -74,8 +76,10 @@ def deliver(
         checkpoint: Folder of the query's progress and state; it identifies the query.
         trigger: An interval such as ``"1 second"``; ``"available-now"`` reads the available input and ends.
         name: Name in metrics and in new transaction ids.
-        on_batch: Called on the driver after each batch has been written; an error that it raises is logged and does not fail the batch.
-        lease_of: Returns the lease of the checkpoint, for a caller that holds it already (``Leases.of``); default: one is taken.
+        on_batch: Called on the driver after each batch has been written; an error that it raises is logged and does
+            not fail the batch.
+        lease_of: Returns the lease of the checkpoint, for a caller that holds it already (``Leases.of``); default: one
+            is taken.
 
     Returns:
         The running query.
@@ -149,7 +153,9 @@ def start_with(writer: DataStreamWriter, trigger: str) -> StreamingQuery:
 
 
 def _call(on_batch: Callable[[BatchReport], None], report: BatchReport) -> None:
-    """Calls the user's callback. The batch is written at this point, so an error of the callback is logged and does not fail it."""
+    """Calls the user's callback. The batch is written at this point, so an error of the callback is logged and does
+    not fail it.
+    """
     try:
         on_batch(report)
     except Exception:  # noqa: BLE001  # whatever the user's code raises
@@ -227,7 +233,8 @@ class _Delivery:
         )
 
     def _held_input(self, statuses: list[ShardStatus], batch_id: int) -> bool:
-        # A file without rows is input, too. If it counted as the end, the clock would run on before the files behind it are read.
+        # A file without rows is input, too. If it counted as the end, the clock would run on before the files behind
+        # it are read.
         return any(row.received for row in statuses) or (
             self.bounded and input_moved(self.checkpoint, batch_id, is_clock_offset)
         )

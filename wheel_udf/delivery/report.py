@@ -32,7 +32,8 @@ class Stored:
         files: Number of files, those of retired entries included.
         bytes: Their size.
         by_level: Rows that wait, by level of the wheel; those in the inbox, which have no level yet, are at ``inbox``.
-        due_within: Rows of by_level that are due soon, as :attr:`wheel_udf.wheel.Holdings.due_within`; without the inbox.
+        due_within: Rows of by_level that are due soon, as :attr:`wheel_udf.wheel.Holdings.due_within`; without the
+            inbox.
         handed_over: Rows that have left each level since the run began.
     """
 
@@ -54,37 +55,44 @@ class BatchReport:
         missed: Rows released after their ``max_lateness``, which go to the rejects.
         rejected: Commands that this batch rejected.
         undeliverable: Fired rows that a sink refused, which go to the rejects.
-        pending: Entries that wait after this batch, over all shards: in Spark's state, and those of `far`. Exact where `far` is None.
-        far: Of these, the rows in the slot store; None without a store. A far entry that was replaced or cancelled counts until its window is
-            handed over, and only then has an outcome. :func:`wheel_udf.pending.pending` leaves it out at once.
+        pending: Entries that wait after this batch, over all shards: in Spark's state, and those of `far`. Exact where
+            `far` is None.
+        far: Of these, the rows in the slot store; None without a store. A far entry that was replaced or cancelled
+            counts until its window is handed over, and only then has an outcome. :func:`wheel_udf.pending.pending`
+            leaves it out at once.
         next_due_ms: Due time of the earliest pending entry (UTC epoch ms); None if nothing is pending.
         clock_ms: The wheel's clock after this batch (UTC epoch ms); None while it has none.
         watermark_ms: The event-time watermark that this batch ran with (UTC epoch ms); None without one.
         lateness: Lateness of this batch's fired rows.
-        counts: Outcomes since the checkpoint began, over all shards, by the words of :mod:`wheel_udf.common.outcomes`: of a wheel
-            ``WHEEL_COUNTS``, of a purgatory ``WATCH_COUNTS``; a missing key counts 0.
+        counts: Outcomes since the checkpoint began, over all shards, by the words of :mod:`wheel_udf.common.outcomes`:
+            of a wheel ``WHEEL_COUNTS``, of a purgatory ``WATCH_COUNTS``; a missing key counts 0.
         held_input: Whether the batch read commands.
-        backlog: Whether due entries were held back: because of the limit, or (tiered mode, event clock; then this batch has released none) until the next
-            batch brings the instant that they belong to.
-        complete: Whether every shard has reported its counts since the query started; if not, ``pending`` and ``counts`` are
-            those of the shards that have.
+        backlog: Whether due entries were held back: because of the limit, or (tiered mode, event clock; then this
+            batch has released none) until the next batch brings the instant that they belong to.
+        complete: Whether every shard has reported its counts since the query started; if not, ``pending`` and
+            ``counts`` are those of the shards that have.
         spread: Ids whose versions are offsets of several partitions, so that the latest version is not known.
-        ambiguous: Schedules without a ``seq`` that say something else than another one of the same id and event time, which was kept.
+        ambiguous: Schedules without a ``seq`` that say something else than another one of the same id and event time,
+            which was kept.
         refused: Rejected commands that found no room under the limits.
-        full: Used part of each limit (1 is full), by its name; for slots and destinations, the fullest of those that got entries last.
+        full: Used part of each limit (1 is full), by its name; for slots and destinations, the fullest of those that
+            got entries last.
         paused: Whether the intake is paused because a limit is reached.
-        levels: Number of pending entries by the name of their delay level (``30s``), shortest first; levels without entries are left out.
+        levels: Number of pending entries by the name of their delay level (``30s``), shortest first; levels without
+            entries are left out.
         purgatory: Whether this is the report of a purgatory; ``fired`` then counts delivered outcomes.
-        decided: Operations, or generations of them, that this batch has ended, delivered or only counted; 0 for a wheel.
-        clock_kind: Kind of the wheel's clock. `lateness` is wall-clock time under ``processing`` only; under ``event`` and ``simulated`` it is
-            a distance in the data's own time, up to the span of a batch.
+        decided: Operations, or generations of them, that this batch has ended, delivered or only counted; 0 for a
+            wheel.
+        clock_kind: Kind of the wheel's clock. `lateness` is wall-clock time under ``processing`` only; under ``event``
+            and ``simulated`` it is a distance in the data's own time, up to the span of a batch.
         codes: Rejected and missed rows of this batch by their ``error_code``.
         held: What Spark's state holds, over all shards.
-        by_destination: Entries in Spark's state by destination: the twenty largest and, at ``""``, the others. A sample that each shard takes about
-            once a minute.
+        by_destination: Entries in Spark's state by destination: the twenty largest and, at ``""``, the others. A
+            sample that each shard takes about once a minute.
         store: What the slot store holds, as of some seconds ago; None without one.
-        in_flight: Of the pending entries, those that the sender of punctual delivery has got; None without punctual delivery. `fired` then counts
-            what the sender has confirmed, up to `ahead` after it was sent, and `lateness` is of what it has sent since the last report.
+        in_flight: Of the pending entries, those that the sender of punctual delivery has got; None without punctual
+            delivery. `fired` then counts what the sender has confirmed, up to `ahead` after it was sent, and
+            `lateness` is of what it has sent since the last report.
         handed: Rows that this batch gave to the sender.
     """
 
@@ -127,7 +135,9 @@ class BatchReport:
 
     @property
     def waiting(self) -> dict[str, int]:
-        """What has no outcome yet, by the words of the progress line: ``pending``; with a slot store ``near`` and ``far``."""
+        """What has no outcome yet, by the words of the progress line: ``pending``; with a slot store ``near`` and
+        ``far``.
+        """
         return (
             {"pending": self.pending}
             if self.far is None

@@ -1,14 +1,17 @@
-"""Removes the rows of ids from what sinks have written: :func:`remove_rows` of a Delta table; :func:`count_rows` of a table or of files.
+"""Removes the rows of ids from what sinks have written: :func:`remove_rows` of a Delta table; :func:`count_rows` of a
+table or of files.
 
 ::
 
     a frame of ids  --MERGE ... WHEN MATCHED THEN DELETE-->  one commit of the table
 
-The ids come as a frame and are joined. As literals of a predicate (``DELETE WHERE schedule_id IN (...)``), they would be written into the history of the
-table, Spark's event log and its page, and an id with quotes would have to be escaped.
+The ids come as a frame and are joined. As literals of a predicate (``DELETE WHERE schedule_id IN (...)``), they would
+be written into the history of the table, Spark's event log and its page, and an id with quotes would have to be
+escaped.
 
-A commit that removes rows removes them from the newest version only. The files of the versions before hold them until VACUUM; a table with deletion
-vectors keeps them even in the files of the newest version, until REORG TABLE ... APPLY (PURGE).
+A commit that removes rows removes them from the newest version only. The files of the versions before hold them until
+VACUUM; a table with deletion vectors keeps them even in the files of the newest version, until REORG TABLE ... APPLY
+(PURGE).
 
 Appends of the job do not conflict with the commit. Another writer may: then it is tried again.
 """

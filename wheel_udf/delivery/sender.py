@@ -7,17 +7,19 @@
     confirmed() = "all that batches 40 to 41 gave and that is due by 10:00:04.199"  <-- earliest record that is not: 10:00:04.200
 
 Rules
-    * Never early: a record is sent when the wall clock has reached its due time. A clock that is set back holds the records.
+    * Never early: a record is sent when the wall clock has reached its due time. A clock that is set back holds the
+      records.
     * In order of due times, over all parcels. Kafka keeps that order within a partition.
     * At the millisecond; while more than five records a millisecond are due, every five.
-    * A record counts as confirmed when Kafka has acknowledged it. The first one that Kafka refuses, or does not take within the client's own
-      ``delivery.timeout.ms``, ends the sender: :attr:`Sender.fault`. What it has not confirmed is in the state of the shards.
+    * A record counts as confirmed when Kafka has acknowledged it. The first one that Kafka refuses, or does not take
+      within the client's own ``delivery.timeout.ms``, ends the sender: :attr:`Sender.fault`. What it has not confirmed
+      is in the state of the shards.
 
-One thread calls :meth:`Sender.turn`, which also gets the acknowledgements; any thread calls the other methods. Wall clock and producers are
-arguments, so tests wait for nothing.
+One thread calls :meth:`Sender.turn`, which also gets the acknowledgements; any thread calls the other methods. Wall
+clock and producers are arguments, so tests wait for nothing.
 
-Cost: 2 to 4 us for a record and its acknowledgement, besides the client's own time. Records that are due together are sent together, so an
-acknowledgement counts down one number.
+Cost: 2 to 4 us for a record and its acknowledgement, besides the client's own time. Records that are due together are
+sent together, so an acknowledgement counts down one number.
 """
 
 from __future__ import annotations
@@ -45,12 +47,14 @@ _MOST_WAIT_S: Final = 0.1
 """A step of the wall clock is noticed after this time."""
 _MANY_PER_MS: Final = 5
 _GATHER_S: Final = 0.005
-"""So long records are gathered while more than :data:`_MANY_PER_MS` are due each millisecond. The broker would else get a request for a few records each
-millisecond and partition, and answer as many fetches of consumers."""
+"""So long records are gathered while more than :data:`_MANY_PER_MS` are due each millisecond. The broker would else get a
+request for a few records each millisecond and partition, and answer as many fetches of consumers."""
 _ACKNOWLEDGED_EVERY_S: Final = 0.005
 _FULL_WAIT_S: Final = 0.05
 _LET_GO: Final = 1_000
-"""A parcel lets go of what is sent when that is so many records, and half of it or more; so no more are copied than there were."""
+"""A parcel lets go of what is sent when that is so many records, and half of it or more; so no more are copied than
+there were.
+"""
 _UNCOUNTED: Final = 1_000
 """So many arrays of lateness wait to be counted together, unless they are asked for before."""
 
@@ -107,7 +111,9 @@ class _Waiting:
         return int(self.parcel.due_ms[self.at])
 
     def let_go(self) -> _Waiting:
-        """The same without what is sent, if that is much: a parcel may be in the heap for minutes after most of it has gone."""
+        """The same without what is sent, if that is much: a parcel may be in the heap for minutes after most of it has
+        gone.
+        """
         if self.at < _LET_GO or 2 * self.at < len(self.parcel.due_ms):
             return self
         return _Waiting(self.parcel.rest(self.at), self.producer)
@@ -163,7 +169,7 @@ class Sender:
     def __post_init__(self) -> None:
         self._batch, self._turned_ms = self.since - 1, self.now_ms()
 
-    # --- what batches and reports ask ------------------------------------------------------------------------------------
+    # --- what batches and reports ask -----------------------------------------------------------------
 
     def give(self, batch: int, parcels: Sequence[tuple[Producer, Parcel]]) -> None:
         """Takes what a batch hands over; past due records are sent at once."""
@@ -213,7 +219,7 @@ class Sender:
         with self._changed:
             self._changed.notify_all()
 
-    # --- what the thread of the sender does ------------------------------------------------------------------------------
+    # --- what the thread of the sender does -----------------------------------------------------------
 
     def turn(self) -> float:
         """Sends what is due and takes acknowledgements; returns after how many seconds the next turn is due."""
@@ -256,7 +262,7 @@ class Sender:
             self._hold(-sent.rows, -sent.octets)
             self._changed.notify_all()
 
-    # --- parts ---------------------------------------------------------------------------------------------------------
+    # --- parts ----------------------------------------------------------------------------------------
 
     def _push(self, waiting: _Waiting) -> None:
         # The number orders parcels of one due time as they came.

@@ -1,4 +1,5 @@
-"""The note of a query's senders: what they have confirmed, in a file beside the checkpoint, so that the next start repeats less.
+"""The note of a query's senders: what they have confirmed, in a file beside the checkpoint, so that the next start
+repeats less.
 
 ::
 
@@ -6,10 +7,11 @@
                                         '- an earlier sender          '- the present one: of what batches 40 to 57 gave, all that
                                                                          is due by then is acknowledged
 
-A start without a sender reads it, too: what was in flight and is confirmed has fired, and the rest is released by the batches.
+A start without a sender reads it, too: what was in flight and is confirmed has fired, and the rest is released by the
+batches.
 
-A note that is lost, or older than the truth, costs repetitions and nothing else. One that says too much would lose rows; so what it says of batches
-that are not committed is not read: they are planned anew.
+A note that is lost, or older than the truth, costs repetitions and nothing else. One that says too much would lose
+rows; so what it says of batches that are not committed is not read: they are planned anew.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The account of a run: :class:`Summary` adds up the reports of its batches, checks that every command is accounted for, and renders the result.
+"""The account of a run: :class:`Summary` adds up the reports of its batches, checks that every command is accounted for,
+and renders the result.
 
 ::
 
@@ -14,8 +15,8 @@
 
 In the tiered mode ``2 near + 5 far`` stands for ``7 pending``: see :attr:`BatchReport.far`.
 
-Under an event or simulated clock a batch spans any amount of the data's time, and an entry is released at the end of that span. The line
-about lateness then reads::
+Under an event or simulated clock a batch spans any amount of the data's time, and an entry is released at the end of
+that span. The line about lateness then reads::
 
       released    within 13.6 d of data time after due (p50 6.0 d, p99 12.6 d); one batch spans up to 13.6 d of data
 """
@@ -33,11 +34,11 @@ from wheel_udf.wheel.lateness import LatenessHistogram
 class Summary:
     """Adds up the reports of a run and renders its account.
 
-    The outcomes are totals since the checkpoint began, from the last report; received, fired and batches are those of this run.
-    Two identities are checked:
+    The outcomes are totals since the checkpoint began, from the last report; received, fired and batches are those of
+    this run. Two identities are checked:
 
-    * commands: every command received is pending or has exactly one outcome. A run that continues a checkpoint checks the commands
-      received after its first complete report;
+    * commands: every command received is pending or has exactly one outcome. A run that continues a checkpoint checks
+      the commands received after its first complete report;
     * cancels: the number of cancelled entries equals the number of applied cancels.
     """
 
@@ -95,7 +96,9 @@ class Summary:
 
     @property
     def cancels_close(self) -> bool:
-        """Whether as many entries were cancelled as cancels were applied; always True for a purgatory, where one event can cancel many."""
+        """Whether as many entries were cancelled as cancels were applied; always True for a purgatory, where one event
+        can cancel many.
+        """
         if self.last is None or self.last.purgatory:
             return True
         return self._count("cancelled") == self._count("applied")

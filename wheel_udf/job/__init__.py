@@ -13,11 +13,13 @@
                                  +--> moves: export, import; repair: a damaged checkpoint
     command line --> cli (all verbs; console command wheel-udf)
 
-In: a YAML file (:mod:`~wheel_udf.job.models` has its sections, ``conf/schema`` their JSON Schema) and the arguments of the command line.
-Out: lines on standard output, errors on standard error, an exit code (:mod:`~wheel_udf.job.cli`); rows where the config says.
+In: a YAML file (:mod:`~wheel_udf.job.models` has its sections, ``conf/schema`` their JSON Schema) and the arguments of
+the command line. Out: lines on standard output, errors on standard error, an exit code (:mod:`~wheel_udf.job.cli`);
+rows where the config says.
 
-:mod:`~wheel_udf.job.faults` writes the texts of a config's errors, :mod:`~wheel_udf.job.sources` opens the sources, :mod:`~wheel_udf.job.kafka_options` makes
-the options of Kafka's reader, :mod:`~wheel_udf.job.schema` the JSON Schema.
+:mod:`~wheel_udf.job.faults` writes the texts of a config's errors, :mod:`~wheel_udf.job.sources` opens the sources,
+:mod:`~wheel_udf.job.kafka_options` makes the options of Kafka's reader, :mod:`~wheel_udf.job.schema` the JSON Schema.
 
-May import: all rooms except testing; pyspark, pydantic, yaml. The command line loads Spark only for a verb that needs it.
+May import: all rooms except testing; pyspark, pydantic, yaml. The command line loads Spark only for a verb that needs
+it.
 """

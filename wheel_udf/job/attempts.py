@@ -1,4 +1,5 @@
-"""Runs the query of a job from its first start to the end of the run: again after failures, after a step of the wall clock, after a planned batch.
+"""Runs the query of a job from its first start to the end of the run: again after failures, after a step of the wall
+clock, after a planned batch.
 
 ::
 
@@ -6,8 +7,9 @@
                               ^                                                 |
                               '---- a failure that may be over, wall clock -----'
 
-After a failure that may be over a moment later, the query starts again: :mod:`wheel_udf.job.restarts`. How a run ends: :mod:`wheel_udf.job.supervise`.
-What a topic has lost is found before each start, meanwhile, and after a failure: :mod:`wheel_udf.job.source_topics`.
+After a failure that may be over a moment later, the query starts again: :mod:`wheel_udf.job.restarts`. How a run ends:
+:mod:`wheel_udf.job.supervise`. What a topic has lost is found before each start, meanwhile, and after a failure:
+:mod:`wheel_udf.job.source_topics`.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@
             |
             source, plan, query       wheel_udf.job.attempts
 
-The leases are of the folders of the checkpoint. The lease of a slot store is checked here and taken when the store is opened or made: a
-folder without a table must stay empty until then. A start that is refused later removes what it has made for its leases.
+The leases are of the folders of the checkpoint. The lease of a slot store is checked here and taken when the store is
+opened or made: a folder without a table must stay empty until then. A start that is refused later removes what it has
+made for its leases.
 
 On file systems other than the local one there is no lease (:mod:`wheel_udf.platform.lease`).
 """

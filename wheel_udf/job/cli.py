@@ -12,9 +12,10 @@
     wheel-udf init [NAME] [--into FOLDER]                                                      starters
     wheel-udf broker [--port N] [--folder FOLDER] [--topic NAME]...                            broker
 
-``python -m wheel_udf`` and ``spark-submit jobs/delay_scheduler.py`` take the same arguments (:mod:`wheel_udf.job.arguments`).
-Standard output has the lines of the verb (of a run one for each batch, and the summary), standard error the ``warning:`` and ``error:`` lines.
-Errors are put into sentences (:mod:`wheel_udf.platform.failures`); ``--debug`` adds the stack trace. No line holds a secret of the config
+``python -m wheel_udf`` and ``spark-submit jobs/delay_scheduler.py`` take the same arguments
+(:mod:`wheel_udf.job.arguments`). Standard output has the lines of the verb (of a run one for each batch, and the
+summary), standard error the ``warning:`` and ``error:`` lines. Errors are put into sentences
+(:mod:`wheel_udf.platform.failures`); ``--debug`` adds the stack trace. No line holds a secret of the config
 (:mod:`wheel_udf.common.secrets`).
 """
 
@@ -97,13 +98,14 @@ def main(
 
     Args:
         argv: Arguments without the program's name.
-        verbs: The actions of ``run`` and ``dry-run``; default those of :mod:`wheel_udf.job.begin` and :mod:`wheel_udf.job.dry_run`.
+        verbs: The actions of ``run`` and ``dry-run``; default those of :mod:`wheel_udf.job.begin` and
+            :mod:`wheel_udf.job.dry_run`.
         out: Where progress and summary go; default standard output.
         err: Where errors go; default standard error.
 
     Returns:
-        The exit code: 0 success, 1 the run failed (or cannot be repaired), 2 something to change (usage, config, contract, checkpoint),
-        130 interrupted (Ctrl-C).
+        The exit code: 0 success, 1 the run failed (or cannot be repaired), 2 something to change (usage, config,
+        contract, checkpoint), 130 interrupted (Ctrl-C).
     """
     try:
         arguments = parse(argv)

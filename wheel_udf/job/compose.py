@@ -175,7 +175,9 @@ def tiered_wheel_of(config: TieredConfig, until_ms: int | None) -> TieredWheel:
 
 
 def frame_of(spark: SparkSession, config: JobConfig, until_ms: int | None) -> DataFrame:
-    """Returns the frame of :func:`~wheel_udf.stream.schedule_operator.schedule` or :func:`~wheel_udf.stream.watch_operator.watch` over the config's source or sources."""
+    """Returns the frame of :func:`~wheel_udf.stream.schedule_operator.schedule` or
+    :func:`~wheel_udf.stream.watch_operator.watch` over the config's source or sources.
+    """
     clock = clock_of(config.clock, until_ms)
     if isinstance(config, PurgatoryConfig):
         return _watched(spark, config, clock)

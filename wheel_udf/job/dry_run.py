@@ -1,9 +1,10 @@
-"""The verb ``dry-run``: checks and reports everything that can be known before a run. It starts no query and leaves nothing behind.
+"""The verb ``dry-run``: checks and reports everything that can be known before a run. It starts no query and leaves
+nothing behind.
 
-Checked, in addition to the config itself: the source can be opened and has usable columns (the whole plan of the wheel is composed on it),
-destinations can be written, a small file can be written where the job will write (it is removed again), the checkpoint is one of this package, of the same mode, geometry, shards and clock, and
-the slot store belongs to it. Kafka clusters are asked
-for their topics. All errors of destinations are reported together.
+Checked, in addition to the config itself: the source can be opened and has usable columns (the whole plan of the wheel
+is composed on it), destinations can be written, a small file can be written where the job will write (it is removed
+again), the checkpoint is one of this package, of the same mode, geometry, shards and clock, and the slot store belongs
+to it. Kafka clusters are asked for their topics. All errors of destinations are reported together.
 """
 
 from __future__ import annotations
@@ -100,8 +101,8 @@ def _named(frame: DataFrame) -> str:
 def check_destinations(spark: SparkSession, config: JobConfig) -> None:
     """Checks that each sink, the store and the checkpoint can be written.
 
-    The names that a pattern with wildcards will match are not known yet. Its sink is checked with a made-up name, and only where missing
-    tables may be created (otherwise the answer would always be that this name is missing).
+    The names that a pattern with wildcards will match are not known yet. Its sink is checked with a made-up name, and
+    only where missing tables may be created (otherwise the answer would always be that this name is missing).
 
     Raises:
         ConfigErrors: All sinks that cannot be written.
@@ -128,8 +129,8 @@ def check_destinations(spark: SparkSession, config: JobConfig) -> None:
 def places_written(config: JobConfig) -> dict[str, str]:
     """Returns the folders that a run of the config writes to, by their setting.
 
-    Of a destination that is a name it is its table, if that exists or may be created; of a pattern with wildcards the folder of its tables, if
-    tables may be created in it. Kafka is not among them: a record cannot be taken back.
+    Of a destination that is a name it is its table, if that exists or may be created; of a pattern with wildcards the
+    folder of its tables, if tables may be created in it. Kafka is not among them: a record cannot be taken back.
     """
     places = {}
     for pattern, sink in config.destinations.items():
@@ -284,7 +285,9 @@ def geometry_table(wheel: Wheel) -> Iterator[str]:
 
 
 def lateness_text(config: JobConfig) -> str:
-    """Returns the worst case that the design promises: a trigger and a batch, twice where two queries follow each other."""
+    """Returns the worst case that the design promises: a trigger and a batch, twice where two queries follow each
+    other.
+    """
     if config.trigger_ms is None:
         base = "an available-now run has no trigger to wait for: at worst one batch, plus the time between two runs"
     else:

@@ -1,12 +1,13 @@
-"""The verb ``explain``: the wheel of a config as a table, and what it will hold and cost at a given rate. Starts neither Spark nor Java.
+"""The verb ``explain``: the wheel of a config as a table, and what it will hold and cost at a given rate. Starts neither
+Spark nor Java.
 
 The traffic is a model: `rate` commands a second, none of them cancelled, due evenly spread over the next `horizon`::
 
     pending = rate x horizon / 2                 (each waits half of the horizon on average)
     due within x: a share 2 (x/h) - (x/h)^2      (what is due soon has been coming for longer)
 
-The bytes of an entry are not estimated: some thousand entries with random ids and values are encoded as the state encodes them.
-Seconds are those of the benches (``make bench``, ``make bench-store``) on two cores.
+The bytes of an entry are not estimated: some thousand entries with random ids and values are encoded as the state
+encodes them. Seconds are those of the benches (``make bench``, ``make bench-store``) on two cores.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ _SAMPLE: Final = 4_096
 _BATCH_S: Final = 1.0
 _BATCH_S_PER_MILLION: Final = 0.1
 _BATCH_S_PER_MILLION_IN_ROW: Final = 1.3
-"""What a batch with commands takes, and how much more for each million entries in the state: with files of chunks beside the checkpoint, and without."""
+"""What a batch with commands takes, and how much more for each million entries in the state: with files of chunks
+beside the checkpoint, and without.
+"""
 _STORE_BYTES: Final = 17
 """Of an entry of the store beyond its value, from 100,000 to 100 million pending."""
 _FILES_JOINED: Final = 16
@@ -146,7 +149,7 @@ def bytes_of_entry(value_bytes: int) -> float:
     return Chunk.of_entries(1, 0, entries).size / _SAMPLE + INDEX_BYTES
 
 
-# ---- text ------------------------------------------------------------------------------------------------------------
+# ---- text ----------------------------------------------------------------------------------------
 
 
 def report(config: JobConfig, traffic: Traffic, levels: list[Level]) -> Iterator[str]:
@@ -200,7 +203,9 @@ def facts(config: JobConfig, traffic: Traffic, levels: list[Level]) -> Iterator[
 
 
 def _near(config: JobConfig, traffic: Traffic) -> float:
-    """Entries in the state. Tiered: what is due before the cursor, which is up to a window and its lead ahead of the clock."""
+    """Entries in the state. Tiered: what is due before the cursor, which is up to a window and its lead ahead of the
+    clock.
+    """
     if not isinstance(config, TieredConfig):
         return traffic.pending
     layout = config.wheel.layout()
@@ -295,7 +300,7 @@ def _mb(size: float) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
 
 
-# ---- a picture ---------------------------------------------------------------------------------------------------------
+# ---- a picture -----------------------------------------------------------------------------------
 
 
 def mermaid(levels: list[Level]) -> Iterator[str]:

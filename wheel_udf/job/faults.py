@@ -1,7 +1,9 @@
-"""Turns pydantic's errors into ours: each becomes a :class:`ConfigError` with the field as written in the file, the value and the rule.
+"""Turns pydantic's errors into ours: each becomes a :class:`ConfigError` with the field as written in the file, the value
+and the rule.
 
-A location of pydantic also names the chosen variant of a section (``source.kafka.path``). The walk over the models (:func:`_walk`) removes
-it, and remembers the variants that were not chosen. So the error of an unknown key says whether the key exists in another variant::
+A location of pydantic also names the chosen variant of a section (``source.kafka.path``). The walk over the models
+(:func:`_walk`) removes it, and remembers the variants that were not chosen. So the error of an unknown key says
+whether the key exists in another variant::
 
     source.path with format: kafka   ->   not a setting of format kafka: ...; rule: only with format: delta, parquet, json or csv
     source.pth                       ->   unknown key: source.pth; hint: did you mean path?
@@ -48,7 +50,7 @@ def path_text(path: Iterable[int | str]) -> str:
     return ".".join(f'"{part}"' if isinstance(part, str) and "." in part else str(part) for part in path)
 
 
-# --- where ------------------------------------------------------------------------------------------------------------
+# --- where ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class _Spot:
     Attributes:
         path: Its keys, without the names of variants.
         choices: The sections with variants on the way, outermost first.
-        sections: The models that describe the section which holds the last key: one, or the variants where none is chosen.
+        sections: The models that describe the section which holds the last key: one, or the variants where none is
+            chosen.
         description: Of the setting.
     """
 
@@ -149,7 +152,7 @@ def _holds(annotation: Any, path: Location) -> bool:
     return any(_holds(field.annotation, path[1:]) for field in fields)
 
 
-# --- what -------------------------------------------------------------------------------------------------------------
+# --- what -----------------------------------------------------------------------------------------
 
 
 def _in_words(spot: _Spot, detail: ErrorDetails) -> ConfigError:

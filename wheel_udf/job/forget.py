@@ -17,15 +17,16 @@
 
 Contract
 
-1. The checkpoint and the store of a stopped job: :mod:`wheel_udf.transfer.forgetting`. If the job runs, they are left, the other places are done, and the
-   exit code is 1.
+1. The checkpoint and the store of a stopped job: :mod:`wheel_udf.transfer.forgetting`. If the job runs, they are left,
+   the other places are done, and the exit code is 1.
 2. Delta tables of the destinations and the rejects that the config names: their rows are removed by one commit each
    (:mod:`wheel_udf.delivery.row_removal`), also while the job runs.
 3. All other places are named and left: files of sinks, topics, databases, webhooks, own sinks, sources, copies.
 4. ``--dry-run`` counts and changes nothing. What was done is done again without harm; one that was killed goes on.
 
-An id is a ``schedule_id``; of a purgatory an ``op_id``, and the key or group of events. A row of the rejects whose command could not be read has no id: it is
-counted if its text contains one, and left. What other rows say about an id in their values is not searched.
+An id is a ``schedule_id``; of a purgatory an ``op_id``, and the key or group of events. A row of the rejects whose
+command could not be read has no id: it is counted if its text contains one, and left. What other rows say about an id
+in their values is not searched.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def report(lines: Iterable[Line]) -> Iterator[str]:
         yield f"then: {command}"
 
 
-# --- the checkpoint and the store -------------------------------------------------------------------------------------
+# --- the checkpoint and the store -----------------------------------------------------------------
 
 
 def _of_job(spark: SparkSession, config: JobConfig, asked: argparse.Namespace) -> tuple[list[Line], bool]:
@@ -198,7 +199,7 @@ def _job_lines(config: JobConfig, rows: Mapping[str, int], left: str) -> list[Li
     return [*lines, Line("record of acts", rows.get(ACTS, 0), left)]
 
 
-# --- what was written -------------------------------------------------------------------------------------------------
+# --- what was written -----------------------------------------------------------------------------
 
 
 def _of_sinks(spark: SparkSession, config: JobConfig, ids: DataFrame, *, dry_run: bool) -> list[Line]:
@@ -276,7 +277,7 @@ def _without_id(rows: DataFrame, ids: DataFrame, column: str) -> int:
     return count_texts(rows.where(F.col(column).isNull()), ids, columns)
 
 
-# --- what is left ---------------------------------------------------------------------------------------------------------
+# --- what is left ---------------------------------------------------------------------------------
 
 
 def _of_sources(config: JobConfig) -> Iterator[Line]:

@@ -1,7 +1,7 @@
 """Options of a Kafka source: what the job passes to Spark's connector.
 
-Options go to the connector as they are (``kafka.*`` to Kafka's own client, ``maxOffsetsPerTrigger`` and similar ones to Spark), with these
-exceptions::
+Options go to the connector as they are (``kafka.*`` to Kafka's own client, ``maxOffsetsPerTrigger`` and similar ones
+to Spark), with these exceptions::
 
     startingOffsets     earliest by default: commands that were sent before the first start must not be lost
     includeHeaders      always true: headers are passed through
@@ -48,7 +48,8 @@ def reader_options(options: Mapping[str, str], topics: tuple[str, ...] | None) -
 def for_topics(given: Mapping[str, str], topics: Collection[str]) -> dict[str, str]:
     """Returns the options of a reader for some of the topics.
 
-    Spark refuses ``startingOffsets`` that name other topics. A topic without an offset there starts at its earliest record.
+    Spark refuses ``startingOffsets`` that name other topics. A topic without an offset there starts at its earliest
+    record.
     """
     options = dict(given)
     for key, value in given.items():

@@ -6,13 +6,14 @@ Reading has four steps; each adds to one list of errors, which is raised as one 
          syntax,           --set a.b=c            ${env:NAME}          types, bounds, unknown keys, rules between settings
          duplicate keys                           ${file:/path}        (wheel_udf.job.models, wheel_udf.job.faults)
 
-Values. A duration is a text with a unit (``1 second``, ``PT10M``), never a bare number, and becomes an attribute that ends in
-``_ms``. An instant is an ISO text, UTC if it has no zone. ``clock.max_ahead: none``, ``contract.memory: unlimited`` (remember for
-ever) and ``contract.max_delay: unlimited`` lift a bound. Relative paths are relative to the working directory. Unknown keys are errors;
-a setting of another mode, clock, format, sink or policy is reported as such.
+Values. A duration is a text with a unit (``1 second``, ``PT10M``), never a bare number, and becomes an attribute that
+ends in ``_ms``. An instant is an ISO text, UTC if it has no zone. ``clock.max_ahead: none``, ``contract.memory:
+unlimited`` (remember for ever) and ``contract.max_delay: unlimited`` lift a bound. Relative paths are relative to the
+working directory. Unknown keys are errors; a setting of another mode, clock, format, sink or policy is reported as
+such.
 
-Overrides (``--set``). ``a.b=c`` sets key ``b`` of section ``a``; the value is read as YAML, and an empty value removes the setting. A key
-that holds dots is put in double quotes (mind the shell's own quoting)::
+Overrides (``--set``). ``a.b=c`` sets key ``b`` of section ``a``; the value is read as YAML, and an empty value removes
+the setting. A key that holds dots is put in double quotes (mind the shell's own quoting)::
 
     --set wheel.size=60   --set 'destinations."reminders.*".path=data/out'   --set limits.fired_per_batch=
 
@@ -36,7 +37,7 @@ from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import AnySchedulerConfig, DirectConfig, JobConfig, TieredConfig
 from wheel_udf.job.models.section import keys_of
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:

@@ -5,8 +5,8 @@
     wheel-udf export --config OLD.yml --to FOLDER [--keep]
     wheel-udf import --config NEW.yml --from FOLDER [--anew TOPIC]
 
-The config of the export names the old checkpoint (and store), that of the import the new one, with the geometry, shards, mode, clock and paths
-that the job is to have. See :mod:`wheel_udf.transfer`.
+The config of the export names the old checkpoint (and store), that of the import the new one, with the geometry,
+shards, mode, clock and paths that the job is to have. See :mod:`wheel_udf.transfer`.
 """
 
 from __future__ import annotations

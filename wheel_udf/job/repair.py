@@ -11,9 +11,10 @@
       repair     batch 4 is planned anew: nothing was delivered of it
     repaired: start the job again. What was taken out (6 files) is in data/checkpoints/orders-repaired-2026-01-01T10-00-00.000Z
 
-The decision: :mod:`wheel_udf.platform.repair`. This module brings what is known outside the checkpoint: the newest transaction of each table, of
-today's config and of the recorded one; destinations without transactions; options with which a source leaves out what is gone. If one part of a
-tiered checkpoint cannot be repaired, the other is left as it is.
+The decision: :mod:`wheel_udf.platform.repair`. This module brings what is known outside the checkpoint: the newest
+transaction of each table, of today's config and of the recorded one; destinations without transactions; options with
+which a source leaves out what is gone. If one part of a tiered checkpoint cannot be repaired, the other is left as it
+is.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def _part(spark: SparkSession, config: JobConfig, path: str) -> Part:
     return Part(path, found, evidence, decide_repair(found, evidence))
 
 
-# --- what is known outside the checkpoint -----------------------------------------------------------------------------
+# --- what is known outside the checkpoint ---------------------------------------------------------
 
 
 def _evidence(spark: SparkSession, config: JobConfig, path: str, app_id: str) -> Evidence:
@@ -184,7 +185,9 @@ def _held(states: States) -> dict[str, int]:
 
 
 def repeat_risk(config: JobConfig) -> str | None:
-    """Returns why a repeated batch may read fewer rows than at first, as a clause; None if its source would fail instead."""
+    """Returns why a repeated batch may read fewer rows than at first, as a clause; None if its source would fail
+    instead.
+    """
     if isinstance(config, PurgatoryConfig):
         options = {"operations": config.operations.options, "events": config.events.options}
     else:
@@ -197,7 +200,7 @@ def repeat_risk(config: JobConfig) -> str | None:
     return None
 
 
-# --- lines ------------------------------------------------------------------------------------------------------------
+# --- lines ----------------------------------------------------------------------------------------
 
 
 def lines_of(part: Part) -> Iterator[str]:

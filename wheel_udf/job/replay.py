@@ -1,16 +1,17 @@
 """Replays a planned batch with the settings that it was planned with.
 
-Settings that change the rows of a batch (:class:`RowSettings`: contract, memory, limits, clock, until, destinations, punctual delivery) belong to the batch that
-was planned with them. Each start records its own in the checkpoint::
+Settings that change the rows of a batch (:class:`RowSettings`: contract, memory, limits, clock, until, destinations,
+punctual delivery) belong to the batch that was planned with them. Each start records its own in the checkpoint::
 
     last run        plans batch 7 under its settings, writes one table of two, and is killed
     this start      finds batch 7 planned and not committed, recorded under other settings
     this run        batch 7 with the recorded settings, then batch 8 with its own
 
-Otherwise the second table would get other rows of batch 7 than the first. In the tiered mode, and of a purgatory, such a start is refused.
+Otherwise the second table would get other rows of batch 7 than the first. In the tiered mode, and of a purgatory, such
+a start is refused.
 
-Recorded settings have the names of the models' attributes, durations in ms and instants in UTC epoch ms. The models of the config read them
-(context :data:`~wheel_udf.job.models.values.RECORDED`).
+Recorded settings have the names of the models' attributes, durations in ms and instants in UTC epoch ms. The models of
+the config read them (context :data:`~wheel_udf.job.models.values.RECORDED`).
 """
 
 from __future__ import annotations
@@ -115,7 +116,9 @@ def places_of(config: JobConfig) -> tuple[tuple[str, str, str | None], ...]:
 
 
 def purgatory_settings(config: PurgatoryConfig, until_ms: int | None) -> dict[str, Any]:
-    """Returns the settings of a purgatory that change the rows of a batch, as values of JSON. No options: they may hold secrets."""
+    """Returns the settings of a purgatory that change the rows of a batch, as values of JSON. No options: they may
+    hold secrets.
+    """
     return {
         "contract": config.contract.model_dump(mode="json"),
         "watch": config.watch.model_dump(mode="json"),
@@ -130,14 +133,15 @@ def purgatory_settings(config: PurgatoryConfig, until_ms: int | None) -> dict[st
     }
 
 
-# --- the recorded config -----------------------------------------------------------------------------------------------
+# --- the recorded config --------------------------------------------------------------------------
 
 
 def with_row_settings(config: SchedulerConfig, recorded: RowSettings) -> SchedulerConfig:
     """Returns the config with recorded settings; the rest (source, triggers, creation, options) is today's.
 
     Raises:
-        ConfigError: Rows of the batch go to a Kafka cluster that today's config does not have: how to reach it is not recorded.
+        ConfigError: Rows of the batch go to a Kafka cluster that today's config does not have: how to reach it is not
+            recorded.
     """
     clock, today = recorded.clock, config.clock
     if clock.kind != "simulated" and today.kind != "simulated":
@@ -185,7 +189,7 @@ def _source_of_then(source: SourceConfig, end: str | None) -> SourceConfig:
     return source.model_copy(update={"options": options | ({} if end is None else {_ENDING_OFFSETS: end})})
 
 
-# --- the record -------------------------------------------------------------------------------------------------------
+# --- the record -----------------------------------------------------------------------------------
 
 
 def note_settings(
@@ -202,7 +206,8 @@ def note_settings(
         The settings of a batch that was planned under others and is not committed; None if there is none.
 
     Raises:
-        ConfigError: Such a batch is in the checkpoint of a purgatory or of the tiered mode, or the topics of delay levels have changed.
+        ConfigError: Such a batch is in the checkpoint of a purgatory or of the tiered mode, or the topics of delay
+            levels have changed.
         GeometryChangedError: The checkpoint was made with another geometry, shard count or clock, or in another mode.
         CheckpointError: The checkpoint is damaged or not one of this package.
         LeaseError: The checkpoint is in use.
@@ -228,7 +233,9 @@ def note_settings(
 
 
 def _of_planned_batch(journal: PlannedSettings, checkpoint: str) -> dict[str, Any] | None:
-    """The settings of the batch that is planned and not committed, as this version would record them; None if there is none."""
+    """The settings of the batch that is planned and not committed, as this version would record them; None if there is
+    none.
+    """
     planned = planned_batch(checkpoint)
     recorded = journal.settings_of(planned) if planned is not None else None
     if recorded is None or "meaning" in recorded:  # of a purgatory
@@ -258,7 +265,9 @@ def _record(journal: PlannedSettings, newest: int | None, now: dict[str, Any]) -
 
 
 def _require_same_topics(journal: PlannedSettings, newest: int | None, now: Mapping[str, Any]) -> None:
-    """Refuses other topics of delay levels than those that the checkpoint has offsets of: Spark tells its sources apart by their order alone."""
+    """Refuses other topics of delay levels than those that the checkpoint has offsets of: Spark tells its sources
+    apart by their order alone.
+    """
     before = None if newest is None else journal.settings_of(newest)
     if before is None:
         return

@@ -7,11 +7,13 @@
      |                              yes, and fewer than `most` failures since the last new batch
      '---- wait, 2 x wait, ... -----'
 
-The session lives meanwhile, so a new start takes a second or two; a process that a supervisor starts again has to start Spark first. All else is the
-supervisor's: a JVM that has ended, a start that failed, the tries after `most`. Which causes are retried: :class:`~wheel_udf.platform.failures.Cause`.
+The session lives meanwhile, so a new start takes a second or two; a process that a supervisor starts again has to
+start Spark first. All else is the supervisor's: a JVM that has ended, a start that failed, the tries after `most`.
+Which causes are retried: :class:`~wheel_udf.platform.failures.Cause`.
 
-One failure of a start is tried again, too: a Python worker of Spark that did not start in time, which happens on a busy machine. Nothing was
-written then. This holds for the start of a query and, by :func:`patiently`, for the other verbs, as long as they have printed nothing.
+One failure of a start is tried again, too: a Python worker of Spark that did not start in time, which happens on a
+busy machine. Nothing was written then. This holds for the start of a query and, by :func:`patiently`, for the other
+verbs, as long as they have printed nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ def with_restarts(
 
     Args:
         run_once: Starts the query and waits for its end.
-        settings: How often, and how long to wait before the first try; each further wait is twice as long, up to a minute.
+        settings: How often, and how long to wait before the first try; each further wait is twice as long, up to a
+            minute.
         supervisor: Knows the newest batch, whether a query was started, and whether the run is to end.
         say: Takes a line for each failure that is tried again.
 

@@ -5,10 +5,11 @@
     conf/schema/scheduler.schema.json     AnySchedulerConfig          # yaml-language-server: $schema=schema/scheduler.schema.json
     conf/schema/purgatory.schema.json     PurgatoryConfig             (the first line of a config in conf/)
 
-The files are generated from the models; a test compares them. ``python -m wheel_udf.job.schema conf/schema`` writes them again.
+The files are generated from the models; a test compares them. ``python -m wheel_udf.job.schema conf/schema`` writes
+them again.
 
-The schema has names, types, bounds, defaults and descriptions, and which settings belong to which variant of a section. Rules between several
-settings are not in it: ``dry-run`` checks all of them.
+The schema has names, types, bounds, defaults and descriptions, and which settings belong to which variant of a
+section. Rules between several settings are not in it: ``dry-run`` checks all of them.
 """
 
 from __future__ import annotations

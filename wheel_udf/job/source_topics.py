@@ -1,4 +1,5 @@
-"""Compares the offsets in a checkpoint with the topics that they belong to, so that lost records are reported with their topic.
+"""Compares the offsets in a checkpoint with the topics that they belong to, so that lost records are reported with their
+topic.
 
 ::
 
@@ -7,13 +8,13 @@
                                                       id B        the topic was created again: it is not read from its beginning
                                                       [0, 2)      likewise, if the id was not noted
 
-Compared before each start, after a failure, and every few seconds while a query reads. Spark compares offsets alone: a topic that was created again
-and already holds more records than were read passes for the old one. So the ids of the topics are noted beside the checkpoint's own files, in
-``wheel-topics.json``.
+Compared before each start, after a failure, and every few seconds while a query reads. Spark compares offsets alone: a
+topic that was created again and already holds more records than were read passes for the old one. So the ids of the
+topics are noted beside the checkpoint's own files, in ``wheel-topics.json``.
 
-With ``failOnDataLoss: false`` a loss does not end the job. The lost offsets are counted from the plans of the batches: those that were skipped, and
-those below the earliest one that the topic still has. It is a count of offsets: compaction and transactions leave some without a record. What a
-deleted topic held that was not read is not known.
+With ``failOnDataLoss: false`` a loss does not end the job. The lost offsets are counted from the plans of the batches:
+those that were skipped, and those below the earliest one that the topic still has. It is a count of offsets:
+compaction and transactions leave some without a record. What a deleted topic held that was not read is not known.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The verb ``init``: writes a config for a common use, with a script that makes sample input for it, so that it runs as it is.
+"""The verb ``init``: writes a config for a common use, with a script that makes sample input for it, so that it runs as
+it is.
 
 ::
 

@@ -1,14 +1,16 @@
 """Watches a running query: prints progress, ends it at ``--until`` or at a signal, and sums up.
 
-A signal (SIGINT, SIGTERM) lets the running batch finish, stops the query, prints the summary and ends with exit code 0; a
-second one ends at once. A batch that does not end within 20 s is cut off.
+A signal (SIGINT, SIGTERM) lets the running batch finish, stops the query, prints the summary and ends with exit code
+0; a second one ends at once. A batch that does not end within 20 s is cut off.
 
-``timeout`` and service managers send a signal to all processes of a job. The JVM ignores it, and Spark tries the tasks of its workers again;
-but under spark-submit the JVM ends at once. The exit code after a batch that was cut off is 128 + the number of the signal (SIGINT 130, SIGTERM
-143). The next start repeats that batch. Nothing is lost or delivered twice either way.
+``timeout`` and service managers send a signal to all processes of a job. The JVM ignores it, and Spark tries the tasks
+of its workers again; but under spark-submit the JVM ends at once. The exit code after a batch that was cut off is 128
++ the number of the signal (SIGINT 130, SIGTERM 143). The next start repeats that batch. Nothing is lost or delivered
+twice either way.
 
-Spark waits for the next trigger until the wall clock has reached it. If the wall clock is set back, by a day for example, no batch would run for a
-day. So the query then starts again, from its checkpoint; the clock of the wheel stands meanwhile (:mod:`wheel_udf.clock.source`).
+Spark waits for the next trigger until the wall clock has reached it. If the wall clock is set back, by a day for
+example, no batch would run for a day. So the query then starts again, from its checkpoint; the clock of the wheel
+stands meanwhile (:mod:`wheel_udf.clock.source`).
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class Supervisor:
 
     Args:
         say: Takes the lines.
-        until_ms: The run ends after the batch whose clock (or watermark) has reached this instant with nothing due left; None: never.
+        until_ms: The run ends after the batch whose clock (or watermark) has reached this instant with nothing due
+            left; None: never.
         meter: The meter of the run, which takes each report, too; None without one.
         prints: Whether each batch has a progress line.
         phases: Those of the start, which end with the first batch; None without.
@@ -92,7 +95,8 @@ class Supervisor:
             self._say(progress_line(report))
 
     def _has_reached_until(self, report: BatchReport) -> bool:
-        # The clock of an event-time batch is the watermark before it. The watermark after it is known too, and may be the last one to come.
+        # The clock of an event-time batch is the watermark before it. The watermark after it is known too, and may be
+        # the last one to come.
         instants = [at for at in (report.clock_ms, report.watermark_ms) if at is not None]
         if self._until_ms is None or not instants or max(instants) < self._until_ms or not report.complete:
             return False
@@ -110,7 +114,9 @@ class Supervisor:
         self.end_after_this_batch()
 
     def begin(self, doing: str) -> None:
-        """Begins a phase of the start; see :class:`~wheel_udf.job.phases.Phases`. After the first batch it has no effect."""
+        """Begins a phase of the start; see :class:`~wheel_udf.job.phases.Phases`. After the first batch it has no
+        effect.
+        """
         if self._phases is not None and self.newest_batch < 0:
             self._phases.begin(doing)
 
@@ -124,7 +130,9 @@ class Supervisor:
         return self._last_batch is not None
 
     def is_over(self, query: Query) -> bool:
-        """Returns whether the query can be stopped now: the end was requested, and its last batch is committed or none runs."""
+        """Returns whether the query can be stopped now: the end was requested, and its last batch is committed or none
+        runs.
+        """
         if self._last_batch is None:
             return False
         progress = query.lastProgress
@@ -169,7 +177,8 @@ def supervise(
         look: Called every few seconds and at the end; a SourceLostError that it raises ends the query.
 
     Returns:
-        0, or by how many ms the wall clock was set back: then the query was stopped between two batches, and has to start again.
+        0, or by how many ms the wall clock was set back: then the query was stopped between two batches, and has to
+        start again.
 
     Raises:
         StreamingQueryException: The query failed.

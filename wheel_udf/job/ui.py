@@ -1,4 +1,6 @@
-"""The verb ui: serves a page that shows the job of a config, and changes pending entries if that is allowed (:mod:`wheel_udf.page`)."""
+"""The verb ui: serves a page that shows the job of a config, and changes pending entries if that is allowed
+(:mod:`wheel_udf.page`).
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,9 @@ def subject_of(spark: SparkSession, config: JobConfig) -> Subject:
 
 
 def _opener(spark: SparkSession, config: JobConfig) -> Callable[[], PendingWork]:
-    """Returns what opens the pending work, once in each thread: an opened store knows its files and reads only what has changed since."""
+    """Returns what opens the pending work, once in each thread: an opened store knows its files and reads only what
+    has changed since.
+    """
     opened = threading.local()
 
     def work() -> PendingWork:

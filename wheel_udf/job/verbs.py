@@ -10,9 +10,9 @@
     wheel-udf move     --config FILE (--id ID | --where SQL)... --to SQL [--dry-run]
     wheel-udf reroute  --config FILE (--id ID | --where SQL)... --to NAME [--dry-run]
 
-They read the config of the job, and work while it runs and while it is stopped. Rows are printed as JSON, one on a line, without key and value
-unless ``--payload`` is given. ``--dry-run`` counts and changes nothing. A purgatory has ``pending`` (its operations), ``cancel`` and ``acts``. The arguments:
-:mod:`wheel_udf.job.arguments`.
+They read the config of the job, and work while it runs and while it is stopped. Rows are printed as JSON, one on a
+line, without key and value unless ``--payload`` is given. ``--dry-run`` counts and changes nothing. A purgatory has
+``pending`` (its operations), ``cancel`` and ``acts``. The arguments: :mod:`wheel_udf.job.arguments`.
 """
 
 from __future__ import annotations
@@ -161,7 +161,9 @@ def _forecast(spark: SparkSession, work: PendingWork, asked: argparse.Namespace,
 
 
 def draw(steps: DataFrame, file: Path) -> None:
-    """Draws the forecast: rows that fall due in each step, stacked by destination (the eight largest by name). Due times beyond the year 9999 are left out."""
+    """Draws the forecast: rows that fall due in each step, stacked by destination (the eight largest by name). Due
+    times beyond the year 9999 are left out.
+    """
     try:
         import matplotlib as mpl
     except ImportError:
@@ -180,7 +182,8 @@ def draw(steps: DataFrame, file: Path) -> None:
         **({"others": table[list(largest[8:])].sum(axis=1)} if len(largest) > 8 else {})
     )
     figure, axes = plt.subplots(figsize=(10, 4), layout="constrained")
-    # Bars, because steps without rows are left out, and a line would bridge them. A bar is as wide as the nearest two steps are apart.
+    # Bars, because steps without rows are left out, and a line would bridge them. A bar is as wide as the nearest two
+    # steps are apart.
     apart = named.index.to_series().diff().min()
     width = apart if len(named) > 1 else 0.01
     base = 0 * named.iloc[:, 0]

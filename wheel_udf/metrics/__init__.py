@@ -1,7 +1,8 @@
 """Metrics: what a running job reports about itself, to Prometheus, to a health check, to its log and to a page.
 
-In: the report of each batch (:class:`~wheel_udf.delivery.BatchReport`), the progress that Spark reports after it, and the clock. Out: metrics and
-health over HTTP, one line for each batch in a log beside the checkpoint. Nothing here decides what a batch does::
+In: the report of each batch (:class:`~wheel_udf.delivery.BatchReport`), the progress that Spark reports after it, and
+the clock. Out: metrics and health over HTTP, one line for each batch in a log beside the checkpoint. Nothing here
+decides what a batch does::
 
     delivery: on_batch --BatchReport--.                    .--> batch_log      <checkpoint>-batches/, a ring of files --> read_batches
                                        >-- Meter -- line --<
@@ -18,7 +19,8 @@ health over HTTP, one line for each batch in a log beside the checkpoint. Nothin
     listener    passes Spark's progress to the meter
     exporter    HTTP: /metrics, /healthz
 
-**The line of a batch.** One JSON object, the same in the batch log and with ``log: json``. Instants are UTC epoch ms; a member that does not apply is null:
+**The line of a batch.** One JSON object, the same in the batch log and with ``log: json``. Instants are UTC epoch ms;
+a member that does not apply is null:
 
 ==================  =====================================================================================================
 ``at_ms``           wall clock when the batch had ended
@@ -43,15 +45,17 @@ health over HTTP, one line for each batch in a log beside the checkpoint. Nothin
 ``phases``          seconds by phase, in Spark's words: ``latestOffset``, ``queryPlanning``, ``walCommit``, ``addBatch``, ``commitOffsets``, ...
 ==================  =====================================================================================================
 
-A line of the intake has ``at_ms``, ``query``, ``batch_id``, ``seconds`` and ``phases``; its other members are null (the wheel's line
-counts the commands, far ones included; Spark's count of the intake's rows has those twice that are read twice). ``seconds`` is null and ``phases``
-is empty if Spark has not reported the progress of a batch. Read it with::
+A line of the intake has ``at_ms``, ``query``, ``batch_id``, ``seconds`` and ``phases``; its other members are null
+(the wheel's line counts the commands, far ones included; Spark's count of the intake's rows has those twice that are
+read twice). ``seconds`` is null and ``phases`` is empty if Spark has not reported the progress of a batch. Read it
+with::
 
     from wheel_udf.metrics import read_batches
     for line in read_batches("data/checkpoints/scheduler", since_ms=1_767_225_600_000): ...
 
-This room is between ``transfer`` and ``job``: it reads what delivery and the tiered mode report, which therefore cannot import it; the job composes it
-from its config; and the testing room is for tests.
+This room is between ``transfer`` and ``job``: it reads what delivery and the tiered mode report, which therefore
+cannot import it; the job composes it from its config; and the testing room is for tests.
 
-May import: common, wheel, platform, clock, stream, delivery, tiered; pyspark; prometheus_client in ``exporter`` alone (extra ``metrics``).
+May import: common, wheel, platform, clock, stream, delivery, tiered; pyspark; prometheus_client in ``exporter`` alone
+(extra ``metrics``).
 """

@@ -6,11 +6,13 @@
       1767225600000.jsonl     the name is the instant of its first line
       1767229200000.jsonl     a new file after an hour or 1 MB; files older than a day, or beyond 20 MB together, are removed
 
-A line is written with one call, at the end of the newest file, and not flushed to the disk: after a crash of the machine the last lines may be missing or
-torn. A reader skips a line that is no JSON object, and a writer that finds a torn line begins a new one, so at most the torn line is lost.
+A line is written with one call, at the end of the newest file, and not flushed to the disk: after a crash of the
+machine the last lines may be missing or torn. A reader skips a line that is no JSON object, and a writer that finds a
+torn line begins a new one, so at most the torn line is lost.
 
-Cost: one small write for each batch. Beside the checkpoint and not in it, because the checkpoint is Spark's folder, which is checked, repaired and moved.
-A checkpoint that is not on a local path (HDFS, object stores) has no batch log: there an append is slow or impossible.
+Cost: one small write for each batch. Beside the checkpoint and not in it, because the checkpoint is Spark's folder,
+which is checked, repaired and moved. A checkpoint that is not on a local path (HDFS, object stores) has no batch log:
+there an append is slow or impossible.
 """
 
 from __future__ import annotations
@@ -133,7 +135,8 @@ def _remove_old(folder: Path, at_ms: int) -> None:
 def read_batches(checkpoint: str, since_ms: int) -> list[dict[str, Any]]:
     """Returns the lines of the batches that ended at or after an instant, oldest first.
 
-    Reads only the files that can hold them. It may run while the job writes. The members of a line are described in :mod:`wheel_udf.metrics`.
+    Reads only the files that can hold them. It may run while the job writes. The members of a line are described in
+    :mod:`wheel_udf.metrics`.
 
     Args:
         checkpoint: Folder of the job's checkpoint.

@@ -1,4 +1,5 @@
-"""The figures of a job: takes reports and progress, and gives the samples of all metrics at an instant. Needs no Prometheus.
+"""The figures of a job: takes reports and progress, and gives the samples of all metrics at an instant. Needs no
+Prometheus.
 
 ::
 
@@ -112,7 +113,7 @@ class Figures:
         is_same = before is not None and before.next_due_ms == report.next_due_ms
         return self._due_since_ms if is_same and self._due_since_ms is not None else at_ms
 
-    # ---- samples -----------------------------------------------------------------------------------------------------
+    # ---- samples -------------------------------------------------------------------------------------
 
     def samples(self, now_ms: int) -> Iterator[Sample]:
         """Yields the samples at an instant of the wall clock."""

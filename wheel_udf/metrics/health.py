@@ -7,11 +7,12 @@
     no sign of life for longer than unhealthy_after           503  no batch has ended for 320 s
     otherwise                                                 200
 
-A *sign of life* is the end of a batch, or a trigger that found nothing to do; Spark reports the latter every 10 s. So an idle wheel is healthy, and a batch that
-does not end is noticed even if nothing was due.
+A *sign of life* is the end of a batch, or a trigger that found nothing to do; Spark reports the latter every 10 s. So
+an idle wheel is healthy, and a batch that does not end is noticed even if nothing was due.
 
-Under the processing clock an entry is late by the wall clock. Under the event and the simulated clock, time is the data's: a backfill is years behind
-and healthy. There an entry counts as late from the wall-clock instant at which the same entry was first seen due.
+Under the processing clock an entry is late by the wall clock. Under the event and the simulated clock, time is the
+data's: a backfill is years behind and healthy. There an entry counts as late from the wall-clock instant at which the
+same entry was first seen due.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Vitals:
 
     Attributes:
         stopped: Why no query runs; None while one runs.
-        oldest_due_since_ms: Wall clock since when the oldest pending entry is, or will be, due; None if nothing is pending, or it is not known.
+        oldest_due_since_ms: Wall clock since when the oldest pending entry is, or will be, due; None if nothing is
+            pending, or it is not known.
         alive_ms: Wall clock of the last sign of life.
     """
 

@@ -1,4 +1,5 @@
-"""The line of a batch: :func:`line_of` makes it from the batch's report, :func:`intake_line` from the progress of the intake's query.
+"""The line of a batch: :func:`line_of` makes it from the batch's report, :func:`intake_line` from the progress of the
+intake's query.
 
 The members are described in :mod:`wheel_udf.metrics`; :data:`MEMBERS` lists them, once.
 """

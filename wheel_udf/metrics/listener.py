@@ -1,7 +1,8 @@
-"""Listens to Spark's streaming queries, and passes the progress of a job's queries to its meter (public interface: ``StreamingQueryListener``).
+"""Listens to Spark's streaming queries, and passes the progress of a job's queries to its meter (public interface:
+``StreamingQueryListener``).
 
-A listener belongs to the session and hears all queries in it. The queries of a job are known by their names; Spark reports an idle trigger by the query's id
-only, so the ids are noted as the queries start.
+A listener belongs to the session and hears all queries in it. The queries of a job are known by their names; Spark
+reports an idle trigger by the query's id only, so the ids are noted as the queries start.
 """
 
 from __future__ import annotations

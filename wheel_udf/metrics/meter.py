@@ -54,7 +54,7 @@ class Meter:
         self._stopped: str | None = NOT_STARTED
         self._alive_ms = now_ms()
 
-    # ---- what the run reports ----------------------------------------------------------------------------------------
+    # ---- what the run reports ------------------------------------------------------------------------
 
     def started(self) -> None:
         """Notes that a query of the run has started."""
@@ -113,7 +113,7 @@ class Meter:
         for sink in self._sinks:
             sink(line)
 
-    # ---- what others ask ---------------------------------------------------------------------------------------------
+    # ---- what others ask -----------------------------------------------------------------------------
 
     def unhealthy_reason(self) -> str | None:
         """Returns why the job is not healthy; None if it is."""

@@ -1,7 +1,9 @@
-"""The metrics: name, type, unit, labels and one sentence of each. The one declaration; the exporter, the guide and the tests read it.
+"""The metrics: name, type, unit, labels and one sentence of each. The one declaration; the exporter, the guide and the
+tests read it.
 
-A *counter* begins at 0 with the process, except where its sentence says that it counts since the checkpoint began. A metric that does not apply to a job
-(the store in the direct mode, the watermark of a processing clock) is not exported.
+A *counter* begins at 0 with the process, except where its sentence says that it counts since the checkpoint began. A
+metric that does not apply to a job (the store in the direct mode, the watermark of a processing clock) is not
+exported.
 """
 
 from __future__ import annotations

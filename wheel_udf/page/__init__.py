@@ -1,7 +1,9 @@
-"""The page: a job to look at in a browser, and to change pending entries if that is allowed. The verb ``wheel-udf ui`` serves it.
+"""The page: a job to look at in a browser, and to change pending entries if that is allowed. The verb ``wheel-udf ui``
+serves it.
 
-In: a :class:`Subject` (a job: its checkpoint, store, destinations, geometry, and a Spark session) and :class:`Access` (where to listen, who may do what).
-Out: HTML over HTTP. The job is not involved: it may run, rest, or run on another machine::
+In: a :class:`Subject` (a job: its checkpoint, store, destinations, geometry, and a Spark session) and :class:`Access`
+(where to listen, who may do what). Out: HTML over HTTP. The job is not involved: it may run, rest, or run on another
+machine::
 
     state, store, batch log, rejects, acts
        | readings   one function for each kind of figures: Spark in, small dictionary out
@@ -19,17 +21,19 @@ Out: HTML over HTTP. The job is not involved: it may run, rest, or run on anothe
     tiles          the top of the first page; what all cards share
     words          numbers and foreign texts as the page writes them
 
-**No request waits for a reading**: it gets the latest figures with their age, in milliseconds. Figures are read once per interval and not per click, and a
-reading rests five times as long as it took; a search, a dry run or an act waits in a queue of tasks. In the tiered mode, the sizes of the store's windows come from
-its log at once; the exact count follows. The page says which is which.
+**No request waits for a reading**: it gets the latest figures with their age, in milliseconds. Figures are read once
+per interval and not per click, and a reading rests five times as long as it took; a search, a dry run or an act waits
+in a queue of tasks. In the tiered mode, the sizes of the store's windows come from its log at once; the exact count
+follows. The page says which is which.
 
-**Why Flask**, and not a toolkit for dashboards: the page is HTML that the server writes, with forms, so it works from the keyboard and without its script,
-and a policy can forbid everything that is not from this host (the toolkits need inline styles, and load megabytes of scripts). Flask, Jinja2, Flask-WTF
-and waitress do the routing, the escaping, the sessions, the protection of forms and the serving. The charts are bars and lines: SVG in templates, coloured by
-the style sheet, so they follow light and dark.
+**Why Flask**, and not a toolkit for dashboards: the page is HTML that the server writes, with forms, so it works from
+the keyboard and without its script, and a policy can forbid everything that is not from this host (the toolkits need
+inline styles, and load megabytes of scripts). Flask, Jinja2, Flask-WTF and waitress do the routing, the escaping, the
+sessions, the protection of forms and the serving. The charts are bars and lines: SVG in templates, coloured by the
+style sheet, so they follow light and dark.
 
 This room is below ``job``, which makes a Subject from a config: the page knows no config.
 
-May import: common, wheel, purgatory, platform, clock, delivery, store, pending; pyspark; flask, flask_wtf, waitress (extra ``ui``; not in ``shard_sums``, which
-runs on executors: numpy and pyarrow only).
+May import: common, wheel, purgatory, platform, clock, delivery, store, pending; pyspark; flask, flask_wtf, waitress
+(extra ``ui``; not in ``shard_sums``, which runs on executors: numpy and pyarrow only).
 """

@@ -1,4 +1,5 @@
-"""The application: addresses of the page, and what each of them answers. The work is done elsewhere; a request takes milliseconds.
+"""The application: addresses of the page, and what each of them answers. The work is done elsewhere; a request takes
+milliseconds.
 
 ::
 

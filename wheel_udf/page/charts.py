@@ -1,7 +1,8 @@
 """Charts as numbers: where bars, lines and ticks lie. The templates draw them as SVG, the style sheet colours them.
 
-Horizontal places are percent of the width, so that text keeps its size on a narrow screen; vertical ones are pixels. Each chart also
-has its numbers as a table, for those who do not see it. Nothing here knows Spark or the job: plain numbers in, plain dictionaries out.
+Horizontal places are percent of the width, so that text keeps its size on a narrow screen; vertical ones are pixels.
+Each chart also has its numbers as a table, for those who do not see it. Nothing here knows Spark or the job: plain
+numbers in, plain dictionaries out.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SPANS_MS: Final = (
 )  # fmt: skip
 
 
-# ---- the wheel -------------------------------------------------------------------------------------------------------
+# ---- the wheel -----------------------------------------------------------------------------------
 
 
 def heat_map(
@@ -45,7 +46,8 @@ def heat_map(
         stored: Rows in the store's windows: level, start and end (UTC epoch ms), rows.
 
     Returns:
-        ``rows`` (the lowest level first) of ``cells``, ``axis`` and ``most``. With more than 32 slots a cell stands for several of them.
+        ``rows`` (the lowest level first) of ``cells``, ``axis`` and ``most``. With more than 32 slots a cell stands
+        for several of them.
     """
     group = -(-geometry.size // _MOST_CELLS)
     columns = -(-geometry.size // group)
@@ -122,7 +124,7 @@ def _slot_axis(columns: int, group: int) -> list[dict[str, Any]]:
     return [*marks, {"x": 100 * (columns + 0.5) / shown, "text": "later", "minor": False}]
 
 
-# ---- the forecast ----------------------------------------------------------------------------------------------------
+# ---- the forecast --------------------------------------------------------------------------------
 
 
 def step_name(step: int) -> str:
@@ -140,7 +142,9 @@ def _edge(step: int) -> str:
 
 
 def spread(windows: Iterable[Sequence[int]], clock_ms: int) -> dict[int, int]:
-    """Divides rows of windows of the store (level, start, end, rows) among the steps of the forecast, in proportion to their spans."""
+    """Divides rows of windows of the store (level, start, end, rows) among the steps of the forecast, in proportion to
+    their spans.
+    """
     steps: dict[int, float] = {}
     for _, start_ms, end_ms, rows in windows:
         start, end = start_ms - clock_ms, end_ms - clock_ms
@@ -212,7 +216,7 @@ def _part(below: int, rows: int, top: int) -> dict[str, float]:
     return {"y": PLOT_PX - PLOT_PX * below / top - height, "height": height}
 
 
-# ---- the last hour ---------------------------------------------------------------------------------------------------
+# ---- the last hour -------------------------------------------------------------------------------
 
 
 def throughput(hour: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,7 +239,9 @@ def throughput(hour: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lateness(hour: Mapping[str, Any]) -> dict[str, Any]:
-    """Lays out the lateness of each minute: lines of the median, the 99th percentile and the largest; a gap where nothing fired."""
+    """Lays out the lateness of each minute: lines of the median, the 99th percentile and the largest; a gap where
+    nothing fired.
+    """
     minutes = hour["minutes"]
     ticks, top = span_ticks(max((minute["max_ms"] or 0 for minute in minutes), default=0))
     width = 100 / MINUTES
@@ -274,7 +280,7 @@ def _minute_axis(hour: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-# ---- ticks -----------------------------------------------------------------------------------------------------------
+# ---- ticks ---------------------------------------------------------------------------------------
 
 
 def count_ticks(most: int) -> tuple[list[dict[str, Any]], int]:

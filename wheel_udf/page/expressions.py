@@ -1,8 +1,10 @@
-"""Checks the SQL expressions that are typed into the page: conditions and due times, and nothing that reads or calls beyond them.
+"""Checks the SQL expressions that are typed into the page: conditions and due times, and nothing that reads or calls
+beyond them.
 
-Spark's SQL can do more than compare columns: ``java_method`` calls any static method of the JVM, and a subquery reads any file. On the command line that
-is the power of a shell that the user has anyway. A page must not give it to everybody who can open it, so an expression may call the functions of
-:data:`FUNCTIONS` only, and has no subquery, comment or backslash (with which a text could end elsewhere for Spark than it does here).
+Spark's SQL can do more than compare columns: ``java_method`` calls any static method of the JVM, and a subquery reads
+any file. On the command line that is the power of a shell that the user has anyway. A page must not give it to
+everybody who can open it, so an expression may call the functions of :data:`FUNCTIONS` only, and has no subquery,
+comment or backslash (with which a text could end elsewhere for Spark than it does here).
 """
 
 from __future__ import annotations

@@ -17,9 +17,10 @@ def hour_of(lines: Iterable[Mapping[str, Any]], now_ms: int) -> dict[str, Any]:
         now_ms: The end of the hour (UTC epoch ms).
 
     Returns:
-        ``from_ms``, the start of the first of 60 minutes; ``minutes``, for each of them ``fired``, ``received`` and ``rejected`` rows, ``p50_ms``,
-        ``p99_ms`` and ``max_ms`` of lateness (None if nothing fired; the largest of the minute's batches), and ``seconds`` spent in batches;
-        ``fired``, ``received``, ``rejected`` and ``batches`` of the hour, ``p99_ms`` of the worst minute, and ``paused`` by the latest line.
+        ``from_ms``, the start of the first of 60 minutes; ``minutes``, for each of them ``fired``, ``received`` and
+        ``rejected`` rows, ``p50_ms``, ``p99_ms`` and ``max_ms`` of lateness (None if nothing fired; the largest of the
+        minute's batches), and ``seconds`` spent in batches; ``fired``, ``received``, ``rejected`` and ``batches`` of
+        the hour, ``p99_ms`` of the worst minute, and ``paused`` by the latest line.
     """
     from_ms = now_ms - now_ms % MINUTE_MS - (MINUTES - 1) * MINUTE_MS
     minutes = [_empty() for _ in range(MINUTES)]

@@ -1,4 +1,6 @@
-"""Questions that a click asks: the history of an id, the dry run of an act, the act. Plain functions of a job; :mod:`wheel_udf.page.tasks` runs them."""
+"""Questions that a click asks: the history of an id, the dry run of an act, the act. Plain functions of a job;
+:mod:`wheel_udf.page.tasks` runs them.
+"""
 
 from __future__ import annotations
 

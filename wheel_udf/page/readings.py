@@ -1,4 +1,5 @@
-"""Readings: each reads one kind of figures of a job, with Spark or from its files, and returns them as a small dictionary.
+"""Readings: each reads one kind of figures of a job, with Spark or from its files, and returns them as a small
+dictionary.
 
 ::
 
@@ -10,10 +11,11 @@
     rejects    the table of the rejects          yes                                     one column of the table
     acts       the record of acts                yes                                     small
 
-The two that may read millions of entries (wheel, exact) are made again only if a batch was committed, or the store has changed, since the last one; otherwise
-their figures are still those of the moment.
+The two that may read millions of entries (wheel, exact) are made again only if a batch was committed, or the store has
+changed, since the last one; otherwise their figures are still those of the moment.
 
-Nothing is drawn here: :mod:`wheel_udf.page.reader` decides when a reading is made again, :mod:`wheel_udf.page.views` what is shown.
+Nothing is drawn here: :mod:`wheel_udf.page.reader` decides when a reading is made again, :mod:`wheel_udf.page.views`
+what is shown.
 """
 
 from __future__ import annotations
@@ -133,7 +135,9 @@ def read_wheel(subject: Subject) -> dict[str, Any]:
 
 
 def by_place(sums: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Adds up rows of :data:`~wheel_udf.page.shard_sums.SUMS_SCHEMA` to ``cells``, ``steps``, ``resting`` and ``held``."""
+    """Adds up rows of :data:`~wheel_udf.page.shard_sums.SUMS_SCHEMA` to ``cells``, ``steps``, ``resting`` and
+    ``held``.
+    """
     cells: Counter[tuple[int, int]] = Counter()
     outside: Counter[int] = Counter()
     steps: dict[str, Counter[int]] = {}
@@ -173,8 +177,9 @@ def read_store(subject: Subject) -> dict[str, Any]:
     """Reads the size of the slot store from its log.
 
     Returns:
-        ``rows`` that wait in it (replaced and cancelled ones count until their window is handed over), of these ``inbox`` without a slot;
-        ``windows`` (level, start and end in UTC epoch ms, rows), ``files``, ``bytes``, ``cursor_ms``.
+        ``rows`` that wait in it (replaced and cancelled ones count until their window is handed over), of these
+        ``inbox`` without a slot; ``windows`` (level, start and end in UTC epoch ms, rows), ``files``, ``bytes``,
+        ``cursor_ms``.
     """
     store = _store_of(subject)
     found = store.partitions()
@@ -217,7 +222,9 @@ def read_exact(subject: Subject) -> dict[str, Any]:
 
 
 def step_column(ahead_ms: Column) -> Column:
-    """The step of a distance from the clock, as a Spark expression: the number of :data:`~wheel_udf.page.shard_sums.EDGES_MS` below it."""
+    """The step of a distance from the clock, as a Spark expression: the number of
+    :data:`~wheel_udf.page.shard_sums.EDGES_MS` below it.
+    """
     return F.aggregate(
         F.array(*(F.lit(edge).cast("long") for edge in EDGES_MS)),
         F.lit(0),
@@ -235,7 +242,8 @@ def read_rejects(subject: Subject) -> dict[str, Any]:
     """Counts the rejects by code, and reads the latest of them.
 
     Returns:
-        ``codes`` (code to rows, the most first) and ``samples`` (the latest first); or ``elsewhere``, if the rejects are in no table.
+        ``codes`` (code to rows, the most first) and ``samples`` (the latest first); or ``elsewhere``, if the rejects
+        are in no table.
     """
     sink = subject.rejects
     if not isinstance(sink, DeltaSink):

@@ -71,7 +71,8 @@ class PageServer:
         wake = next(each for each in self._sockets.values() if isinstance(each, trigger))
         wake.pull_trigger(self._leave)  # in the thread of the server
         self._thread.join()
-        # Only now: the end of a request wakes the thread, too. It may then leave before `pull_trigger` writes to its pipe, which has to be open.
+        # Only now: the end of a request wakes the thread, too. It may then leave before `pull_trigger` writes to its
+        # pipe, which has to be open.
         for each in self._left:
             each.close()
         self._reader.join()

@@ -1,7 +1,8 @@
 """Counts what a shard holds, by level, slot, destination and step of the forecast. Runs on executors, beside the state.
 
-One pass answers three questions: the heat map (level and slot), pending by destination, and the forecast. Only the counts leave the
-executor, so ten million entries become some thousand rows. Of each chunk, only two columns are decompressed.
+One pass answers three questions: the heat map (level and slot), pending by destination, and the forecast. Only the
+counts leave the executor, so ten million entries become some thousand rows. Of each chunk, only two columns are
+decompressed.
 
 ::
 
@@ -24,7 +25,9 @@ from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.shard_text import chunks_from_text
 
 RESTING, HELD = -3, -4
-"""Levels of operations of a purgatory that are outside the wheel: between two generations, or held until their id is known to be free."""
+"""Levels of operations of a purgatory that are outside the wheel: between two generations, or held until their id is
+known to be free.
+"""
 
 _S, _MIN, _H, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
@@ -32,8 +35,8 @@ EDGES_MS: Final = (
     0, _S, 3 * _S, 10 * _S, 30 * _S, _MIN, 3 * _MIN, 10 * _MIN, 30 * _MIN, _H, 3 * _H, 6 * _H, 12 * _H,
     _DAY, 3 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY, 90 * _DAY, 180 * _DAY, 365 * _DAY, 730 * _DAY, 3_650 * _DAY,
 )  # fmt: skip
-"""Bounds of the steps of the forecast, as distances from the clock. Step 0 is due already, step i is after ``EDGES_MS[i - 1]``
-and up to ``EDGES_MS[i]``, the last one is open."""
+"""Bounds of the steps of the forecast, as distances from the clock. Step 0 is due already, step i is after ``EDGES_MS[i -
+1]`` and up to ``EDGES_MS[i]``, the last one is open."""
 
 SUMS_SCHEMA: Final = pa.schema(
     [
@@ -44,7 +47,9 @@ SUMS_SCHEMA: Final = pa.schema(
         ("rows", pa.int64()),
     ]
 )
-"""Entries by place: ``level`` from 1 (or :data:`RESTING`, :data:`HELD`, whose ``slot`` is 0 and ``step`` -1), absolute ``slot`` on that level, ``step`` of :data:`EDGES_MS`."""
+"""Entries by place: ``level`` from 1 (or :data:`RESTING`, :data:`HELD`, whose ``slot`` is 0 and ``step`` -1), absolute
+``slot`` on that level, ``step`` of :data:`EDGES_MS`.
+"""
 
 _KEYS: Final = ["level", "slot", "destination", "step"]
 
@@ -52,8 +57,8 @@ _KEYS: Final = ["level", "slot", "destination", "step"]
 def sums_of_entries(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table:
     """Counts the entries of a shard of a wheel.
 
-    Levels and slots are those of the wheel's rule at the clock. A shard opens a bucket only when something in it is due, so the bucket in which it
-    keeps an entry may be that of an earlier clock, and differs from shard to shard.
+    Levels and slots are those of the wheel's rule at the clock. A shard opens a bucket only when something in it is
+    due, so the bucket in which it keeps an entry may be that of an earlier clock, and differs from shard to shard.
 
     Args:
         text: The column ``chunks`` of the shard's state.
@@ -67,7 +72,9 @@ def sums_of_entries(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table:
 
 
 def sums_of_operations(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table:
-    """Counts the operations of a shard of a purgatory, by the instant at which each is decided if no event comes; otherwise as :func:`sums_of_entries`."""
+    """Counts the operations of a shard of a purgatory, by the instant at which each is decided if no event comes;
+    otherwise as :func:`sums_of_entries`.
+    """
     return _sums(text, "look_at_ms", geometry, clock_ms)
 
 
@@ -80,7 +87,9 @@ def _sums(
     outside: tuple[int, ...] = (RESTING, HELD),
     more: tuple[int, ...] = (),
 ) -> pa.Table:
-    """`outside` are the levels whose rows have no place in the wheel, `more` those outside it whose rows are counted where they would be."""
+    """`outside` are the levels whose rows have no place in the wheel, `more` those outside it whose rows are counted
+    where they would be.
+    """
     parts = [SUMS_SCHEMA.empty_table()]
     for chunk in chunks_from_text(text):
         if chunk.level > MEMORY_LEVEL or chunk.level in more:

@@ -1,7 +1,8 @@
 """Tasks: what a click asks for and takes longer than a request may: a search, a dry run, an act.
 
-A click adds a task and gets its page at once; the page shows the result when it is there. One task runs at a time, so clicks cannot load the
-machine with more than one Spark query. The same question gets the same task until that is done, and for some seconds after it was asked for.
+A click adds a task and gets its page at once; the page shows the result when it is there. One task runs at a time, so
+clicks cannot load the machine with more than one Spark query. The same question gets the same task until that is done,
+and for some seconds after it was asked for.
 """
 
 from __future__ import annotations
@@ -96,7 +97,9 @@ class Tasks:
         return task if task is not None and task.kind in kinds else None
 
     def use(self, task: Task) -> bool:
-        """Marks a successful dry run as confirmed; returns False if it cannot be: not done, failed, or confirmed before."""
+        """Marks a successful dry run as confirmed; returns False if it cannot be: not done, failed, or confirmed
+        before.
+        """
         with self._lock:
             if not task.is_done or task.error is not None or task.is_used:
                 return False

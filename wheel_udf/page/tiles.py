@@ -1,4 +1,6 @@
-"""The top of the first page: whether the job runs, and its numbers in short. Also what all cards share: age and kind of their figures."""
+"""The top of the first page: whether the job runs, and its numbers in short. Also what all cards share: age and kind
+of their figures.
+"""
 
 from __future__ import annotations
 

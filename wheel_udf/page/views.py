@@ -1,7 +1,8 @@
 """What the templates show: figures in words, numbers and charts, as plain dictionaries.
 
-In: the latest figures (:class:`~wheel_udf.page.reader.Figure`) and the wall clock. Out: one dictionary for each card, drawn by the template of its name. Each
-has a ``source``: how old its figures are, what they cost, and whether they are exact or from metadata. The tiles: :mod:`wheel_udf.page.tiles`.
+In: the latest figures (:class:`~wheel_udf.page.reader.Figure`) and the wall clock. Out: one dictionary for each card,
+drawn by the template of its name. Each has a ``source``: how old its figures are, what they cost, and whether they are
+exact or from metadata. The tiles: :mod:`wheel_udf.page.tiles`.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ def _group(
     }
 
 
-# ---- the other pages -------------------------------------------------------------------------------------------------
+# ---- the other pages -----------------------------------------------------------------------------
 
 
 def rejects(figures: Figures, now_ms: int) -> dict[str, Any]:

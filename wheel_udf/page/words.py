@@ -11,7 +11,9 @@ from wheel_udf.common.instants import instant_text
 from wheel_udf.delivery.progress import duration_text
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Categories of characters that are not seen, or that change the order of others: control, format (marks of direction), line separators."""
+"""Categories of characters that are not seen, or that change the order of others: control, format (marks of
+direction), line separators.
+"""
 
 _LONGEST_BYTES: Final = 64
 
@@ -60,8 +62,8 @@ def until_text(instant_ms: int | None, clock_ms: int | None) -> str:
 def literal(text: object) -> Markup:
     """A foreign text as HTML that shows each of its characters.
 
-    Characters that are not seen, or that reorder others (marks of direction), are written as their codes (a backslash, u, four digits). The text stands in an
-    element that isolates its direction from what is around it.
+    Characters that are not seen, or that reorder others (marks of direction), are written as their codes (a backslash,
+    u, four digits). The text stands in an element that isolates its direction from what is around it.
     """
     parts = [_shown(character) for character in str(text)]
     return Markup('<bdi class="literal">{}</bdi>').format(Markup("").join(parts))

@@ -1,7 +1,8 @@
 """Pending: reads pending work as tables and changes it.
 
-In: a :class:`PendingWork` (the checkpoint folder of a run and, in the tiered mode, its slot store). Out: DataFrames, and rows that an act (cancel,
-move, reroute) adds to the slot store. The running job is not involved; any process with a session can do this::
+In: a :class:`PendingWork` (the checkpoint folder of a run and, in the tiered mode, its slot store). Out: DataFrames,
+and rows that an act (cancel, move, reroute) adds to the slot store. The running job is not involved; any process with
+a session can do this::
 
     question or action                                   function              module
     which entries are pending now, or were at a time?    pending               entries

@@ -1,30 +1,33 @@
 """Cancels, moves and reroutes pending entries, by id or by predicate; from any process, while the job runs or rests.
 
-An act only adds rows. Each selected entry gets a row with a higher version, ``(seq, amend)`` with the same ``seq``, and the wheel handles that row
-like a command of a producer::
+An act only adds rows. Each selected entry gets a row with a higher version, ``(seq, amend)`` with the same ``seq``,
+and the wheel handles that row like a command of a producer::
 
     act       rows added                                                     counted by the wheel
     cancel    CANCEL (seq, amend), near                                      cancelled and applied; late, if it has fired meanwhile
     move      SCHEDULE (seq, amend + 1), due at the new time, in its place   the old one superseded; itself, if that has fired meanwhile
     reroute   SCHEDULE (seq, amend + 1), to the new destination              the same
 
-Delay levels: a moved entry is due at the given time, to the millisecond and without a level; a rerouted entry keeps its level.
+Delay levels: a moved entry is due at the given time, to the millisecond and without a level; a rerouted entry keeps
+its level.
 
 A later command of the producer with a higher ``seq`` still wins over an act.
 
 Where the rows go depends on where the entries wait:
 
-* Slot store (tiered mode): to the store, in one commit together with the record of the act, so it is done completely or not at all
-  (:mod:`wheel_udf.pending.acts_on_store`).
-* State (direct mode; a purgatory, whose operations can be cancelled): to a file of the checkpoint, together with the record, which the query takes with
-  its next batch (:mod:`wheel_udf.pending.acts_on_state`). A query at rest takes it with its next start, before anything fires.
+* Slot store (tiered mode): to the store, in one commit together with the record of the act, so it is done completely
+  or not at all (:mod:`wheel_udf.pending.acts_on_store`).
+* State (direct mode; a purgatory, whose operations can be cancelled): to a file of the checkpoint, together with the
+  record, which the query takes with its next batch (:mod:`wheel_udf.pending.acts_on_state`). A query at rest takes it
+  with its next start, before anything fires.
 
 All acts are shown by :func:`audit` (:mod:`wheel_udf.pending.audit`).
 
-An act obeys the contract of the job if :class:`PendingWork` has it: a reroute goes to an allowed destination only, and a move to at most
-``max_delay`` after the clock (of the store or the state; after the wall clock if there is none).
+An act obeys the contract of the job if :class:`PendingWork` has it: a reroute goes to an allowed destination only, and
+a move to at most ``max_delay`` after the clock (of the store or the state; after the wall clock if there is none).
 
-Predicates are SQL over :data:`~wheel_udf.pending.entries.PENDING_COLUMNS`; Spark parses them as one boolean expression per row.
+Predicates are SQL over :data:`~wheel_udf.pending.entries.PENDING_COLUMNS`; Spark parses them as one boolean expression
+per row.
 """
 
 from __future__ import annotations
@@ -135,7 +138,8 @@ def move(spark: SparkSession, work: PendingWork, picked: Picked, *, to: str, dry
         spark: A session.
         work: Where the entries are.
         picked: The selection.
-        to: SQL of a timestamp over the same columns, for example ``timestamp'2026-01-01 10:00:00'``, ``deliver_at + interval 1 hour``.
+        to: SQL of a timestamp over the same columns, for example ``timestamp'2026-01-01 10:00:00'``, ``deliver_at +
+            interval 1 hour``.
         dry_run: Count the entries and change nothing.
     """
     return _act(spark, work, picked, _Change("move", f"to {to}", due=to), dry_run=dry_run)
@@ -169,7 +173,9 @@ class _Change:
     destination: str | None = None
 
     def of(self, rows: DataFrame, clock_ms: int | None) -> DataFrame:
-        """Turns selected entries into parsed commands with the new version (``amend``), made at this time of the wheel's clock; None: not recorded."""
+        """Turns selected entries into parsed commands with the new version (``amend``), made at this time of the
+        wheel's clock; None: not recorded.
+        """
         entry = self.op == SCHEDULE
         moved = self.due is not None
         due = F.expr(self.due).cast("timestamp") if self.due is not None else F.col("scheduled_at")

@@ -45,14 +45,16 @@ class Wording:
 
 
 def state_clock_ms(spark: SparkSession, checkpoint: str) -> int:
-    """The clock of a query: under the processing clock the wall clock, else the latest clock of its shards. The wall clock if that has not begun."""
+    """The clock of a query: under the processing clock the wall clock, else the latest clock of its shards. The wall
+    clock if that has not begun.
+    """
     if identity_of(checkpoint).clock == "processing":
         return wall_clock_ms()
     # Spark's watermark is 0 until it has seen an event time.
     return clock_of(spark, checkpoint) or wall_clock_ms()
 
 
-# ---- acts that no batch has taken yet ----------------------------------------------------------------------------------
+# ---- acts that no batch has taken yet ------------------------------------------------------------
 
 
 def changed(entries: DataFrame, checkpoint: str) -> DataFrame:
@@ -83,7 +85,9 @@ def changed(entries: DataFrame, checkpoint: str) -> DataFrame:
 
 
 def not_cancelled(operations: DataFrame, checkpoint: str) -> DataFrame:
-    """Returns the pending operations of a purgatory but those that acts have cancelled that no committed batch has taken."""
+    """Returns the pending operations of a purgatory but those that acts have cancelled that no committed batch has
+    taken.
+    """
     rows = acts_of_texts(_not_taken(checkpoint), CANCELLATION_SCHEMA)
     if not rows.num_rows:
         return operations
@@ -98,7 +102,7 @@ def _not_taken(checkpoint: str) -> list[str]:
     return [text for _, rows in acts_of(checkpoint, acts_taken(checkpoint)) for text in rows.values()]
 
 
-# ---- new acts ----------------------------------------------------------------------------------------------------------
+# ---- new acts ------------------------------------------------------------------------------------
 
 
 def act_on_state(

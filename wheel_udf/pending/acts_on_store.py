@@ -1,14 +1,17 @@
 """Appends the rows of an act to the slot store, in one commit together with the record of the act.
 
-Rows are placed by the store's cursor. If a hand-over moves the cursor meanwhile, or another act comes first, they are placed again::
+Rows are placed by the store's cursor. If a hand-over moves the cursor meanwhile, or another act comes first, they are
+placed again::
 
     head: cursor, last act --> rows of the act --> files --> commit, if cursor and last act are the same; else once more
 
-A cancel is selected, written and counted in one pass over the store: its rows are slim, all of them belong to the newest near window, and the
-files say how many there are. So the commit, which comes after the files, can name their number, and nothing is cached. Another try selects anew. A move
-or a reroute is selected once, since its new due times are checked before it is written.
+A cancel is selected, written and counted in one pass over the store: its rows are slim, all of them belong to the
+newest near window, and the files say how many there are. So the commit, which comes after the files, can name their
+number, and nothing is cached. Another try selects anew. A move or a reroute is selected once, since its new due times
+are checked before it is written.
 
-Measured on 2 busy cores, a cancel of 1,000,000 of 10,000,000 entries: 24 CPU seconds with a cache, a shuffle and a sort, 16 to 18 without.
+Measured on 2 busy cores, a cancel of 1,000,000 of 10,000,000 entries: 24 CPU seconds with a cache, a shuffle and a
+sort, 16 to 18 without.
 """
 
 from __future__ import annotations

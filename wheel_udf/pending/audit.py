@@ -3,9 +3,9 @@
 Of the direct mode and a purgatory, each act is a file of the checkpoint that holds its record
 (:mod:`wheel_udf.pending.acts_on_state`). The rest of this page is about the slot store.
 
-The commit that adds an act's rows holds the record too, as the commit's ``userMetadata``. So either both are there or neither, and a failure
-after the commit (no user name, no disk) leaves no act without a record. A commit's metadata lasts as long as the table's log, so each act
-also copies the records that are not copied yet to a table::
+The commit that adds an act's rows holds the record too, as the commit's ``userMetadata``. So either both are there or
+neither, and a failure after the commit (no user name, no disk) leaves no act without a record. A commit's metadata
+lasts as long as the table's log, so each act also copies the records that are not copied yet to a table::
 
     act --one commit--> slot store: rows + record        kept for delta.logRetentionDuration (default 30 days)
                              |
@@ -13,7 +13,8 @@ also copies the records that are not copied yet to a table::
 
     audit() = _acts + records that are not copied yet
 
-A copy that fails is logged, and the next act makes it. The table's transaction ``acts`` is the number of the last act that it has. A record that is there twice is returned once by :func:`audit`.
+A copy that fails is logged, and the next act makes it. The table's transaction ``acts`` is the number of the last act
+that it has. A record that is there twice is returned once by :func:`audit`.
 """
 
 from __future__ import annotations
@@ -198,7 +199,8 @@ def copy_records(spark: SparkSession, store: SlotStore, newest: Act) -> None:
 
 
 def take_over(place: SlotStore | str, acts: DataFrame) -> None:
-    """Copies the records of another job to a new one, which has no acts yet. Their numbers come before those of the new one.
+    """Copies the records of another job to a new one, which has no acts yet. Their numbers come before those of the new
+    one.
 
     Args:
         place: The new store; of the direct mode or a purgatory the new checkpoint.

@@ -1,16 +1,19 @@
-"""Pending entries as a table: :func:`pending` reads them from a running or stopped wheel, direct or tiered, and changes nothing.
+"""Pending entries as a table: :func:`pending` reads them from a running or stopped wheel, direct or tiered, and changes
+nothing.
 
-Direct mode: the entries are in Spark's state (:mod:`wheel_udf.pending.state`). They are shown as acts have left them, also acts that no batch has
-taken yet.
+Direct mode: the entries are in Spark's state (:mod:`wheel_udf.pending.state`). They are shown as acts have left them,
+also acts that no batch has taken yet.
 
-Tiered mode: far entries are in the slot store, near entries in the state; both have versions, of which the highest decides
-(:mod:`wheel_udf.pending.in_store`).
+Tiered mode: far entries are in the slot store, near entries in the state; both have versions, of which the highest
+decides (:mod:`wheel_udf.pending.in_store`).
 
-Cost: direct, O(pending); of some ids, the shards that they belong to. Tiered, one pass over the id hashes in the store, made when the table is requested,
-and then a read of the requested columns; only ids with several versions (usually few) are sorted. :func:`count_pending` needs the first pass and little
-more, :func:`stored` reads the log and no data.
+Cost: direct, O(pending); of some ids, the shards that they belong to. Tiered, one pass over the id hashes in the
+store, made when the table is requested, and then a read of the requested columns; only ids with several versions
+(usually few) are sorted. :func:`count_pending` needs the first pass and little more, :func:`stored` reads the log and
+no data.
 
-Caveats: the wheel drops near rows when it has forgotten their ids (``memory``). A command that arrives after that counts as new, here as in the wheel.
+Caveats: the wheel drops near rows when it has forgotten their ids (``memory``). A command that arrives after that
+counts as new, here as in the wheel.
 """
 
 from __future__ import annotations
@@ -37,9 +40,10 @@ from wheel_udf.store.slot_store import SlotStore
 PENDING_COLUMNS: Final = (
     "schedule_id", "seq", "amend", "deliver_at", "scheduled_at", "delay_level_ms", "destination", "key", "value", "headers", "max_lateness_ms", "source", "place",
 )  # fmt: skip
-"""``deliver_at`` is the requested due time; ``scheduled_at`` is when the wheel releases the entry, which is later if a delay level has rounded it up.
-``delay_level_ms`` is the span of that level, null without one; ``headers`` is JSON text; ``place`` is where the entry waits: ``state``,
-``store``, or (direct mode, punctual delivery) ``sender``: an act comes too late for it."""
+"""``deliver_at`` is the requested due time; ``scheduled_at`` is when the wheel releases the entry, which is later if a
+delay level has rounded it up. ``delay_level_ms`` is the span of that level, null without one; ``headers`` is JSON
+text; ``place`` is where the entry waits: ``state``, ``store``, or (direct mode, punctual delivery) ``sender``: an act
+comes too late for it."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +113,10 @@ def pending(
         spark: A session.
         work: Where the entries are.
         ids: Only the entries with these ids, which costs less than filtering the whole table; None for all.
-        as_of_ms: Read the entries that were pending at this earlier moment (UTC epoch ms). Direct: after the last batch planned by then, as far
-            back as Spark keeps batches (``spark.sql.streaming.minBatchesToRetain``). Tiered: from the store's version at that moment, as far back
-            as its log and files are kept; entries due by that moment are left out, even if they had not been released yet.
+        as_of_ms: Read the entries that were pending at this earlier moment (UTC epoch ms). Direct: after the last
+            batch planned by then, as far back as Spark keeps batches (``spark.sql.streaming.minBatchesToRetain``).
+            Tiered: from the store's version at that moment, as far back as its log and files are kept; entries due by
+            that moment are left out, even if they had not been released yet.
 
     Returns:
         One row per entry with :data:`PENDING_COLUMNS`, in no order.
@@ -147,7 +152,8 @@ def create_view(
 def count_pending(spark: SparkSession, work: PendingWork) -> int:
     """Counts the entries that wait for their due time: ``pending(spark, work).count()`` in less time.
 
-    Tiered mode: far entries are counted from the store's log; only ids with several versions, and the near rows, are read in full.
+    Tiered mode: far entries are counted from the store's log; only ids with several versions, and the near rows, are
+    read in full.
 
     Raises:
         CheckpointError, StoreError: As :func:`pending`.
@@ -159,7 +165,9 @@ def count_pending(spark: SparkSession, work: PendingWork) -> int:
 
 
 def stored(store: SlotStore) -> int:
-    """Counts the far rows of a store from its log, without reading data. Replaced and cancelled entries count until their due time comes near."""
+    """Counts the far rows of a store from its log, without reading data. Replaced and cancelled entries count until
+    their due time comes near.
+    """
     return sum(partition.rows for partition in store.partitions() if is_far(partition.level))
 
 
@@ -173,7 +181,7 @@ def _public(rows: DataFrame, place: Column) -> DataFrame:
     return rows.select(*(named.get(name, F.col(name)) for name in PENDING_COLUMNS))
 
 
-# ---- forecast --------------------------------------------------------------------------------------------------------
+# ---- forecast ------------------------------------------------------------------------------------
 
 
 def forecast(rows: DataFrame, every: str = "1 minute") -> DataFrame:
@@ -184,7 +192,8 @@ def forecast(rows: DataFrame, every: str = "1 minute") -> DataFrame:
         every: Width of a step, such as ``"1 minute"`` or ``PT1H``. Steps are counted from 1970-01-01T00:00Z.
 
     Returns:
-        ``due_from`` timestamp, ``destination`` string, ``rows`` long, ``bytes`` long (keys and values), ordered; steps without rows are left out.
+        ``due_from`` timestamp, ``destination`` string, ``rows`` long, ``bytes`` long (keys and values), ordered; steps
+        without rows are left out.
 
     Raises:
         ConfigError: `every` is not a duration above 0.

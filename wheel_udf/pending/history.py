@@ -1,6 +1,7 @@
 """Collects everything that is known of one id: whether and when it fired, why not, and through which levels it passes.
 
-Nothing is stored for this purpose. The answer is put together from these sources, each of which keeps its part for a limited time::
+Nothing is stored for this purpose. The answer is put together from these sources, each of which keeps its part for a
+limited time::
 
     source                          what it contains                                              how long it is kept
     slot store (tiered)             each version that came, also those that lost                  far versions until their due time has passed;
@@ -12,8 +13,9 @@ Nothing is stored for this purpose. The answer is put together from these source
     records of acts                 who moved, rerouted or cancelled it, when and by which act    always
     the geometry                    the levels it passes, and when                                always
 
-Caveats: files are not searched, and topics are read whole. The levels are computed from the wheel's rule, from the version's event time (of an act: its
-clock) up to the moment when a higher version came; a clock that jumps skips the levels in between.
+Caveats: files are not searched, and topics are read whole. The levels are computed from the wheel's rule, from the
+version's event time (of an act: its clock) up to the moment when a higher version came; a clock that jumps skips the
+levels in between.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Pending rows of a slot store: compares the versions of each id, and asks the wheel's state about near rows that are due.
+"""Pending rows of a slot store: compares the versions of each id, and asks the wheel's state about near rows that are
+due.
 
 Of the rows of one id in the store the highest version decides::
 
@@ -8,16 +9,18 @@ Of the rows of one id in the store the highest version decides::
     SCHEDULE, near, due by now     if the state still holds it (a backlog), or if the wheel has not read the row yet
     CANCEL                         no
 
-"Now" is the clock of the wheel's last committed batch. The store is read at one version and the state after the last committed batch, so the answer
-describes one moment, except for the batch in progress.
+"Now" is the clock of the wheel's last committed batch. The store is read at one version and the state after the last
+committed batch, so the answer describes one moment, except for the batch in progress.
 
-Most rows are far and the only ones of their id. They need no comparison and no look at the state, so the rows are divided::
+Most rows are far and the only ones of their id. They need no comparison and no look at the state, so the rows are
+divided::
 
     far, in slots that the cursor has not reached   only version of its hash   pending as it is; counted from the log
                                                     several                 -> ranked together with:
     near rows, marks, the inbox, reached slots                              -> those of several versions ranked; then the state is asked
 
-Whether a hash has several versions is found by one pass over the hashes (:mod:`wheel_udf.store.repeated`). It may be that of two ids: the ranking is by id.
+Whether a hash has several versions is found by one pass over the hashes (:mod:`wheel_udf.store.repeated`). It may be
+that of two ids: the ranking is by id.
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ _FEW_IDS: Final = 2_000_000
 """Up to this many hashes are broadcast to each executor (about 60 MB)."""
 
 _FEW_ROWS: Final = 100_000
-"""Up to this many rows of a store are ranked in one pass, without looking first which ids have several: a look is a second of Spark's planning."""
+"""Up to this many rows of a store are ranked in one pass, without looking first which ids have several: a look is a
+second of Spark's planning.
+"""
 
 _RANKED: Final = ("level", "id_hash", "schedule_id", *VERSION, "deliver_at_ms", "arrived")
 """The columns that a count needs of the rows that are ranked."""
@@ -99,7 +104,8 @@ def pending_then(
     if version is None:
         return spark.createDataFrame([], STORE_SCHEMA)
     head = store.head(version=version)
-    # With the processing clock the store records none: the clock was the wall clock. The wheel's clock never passes the cursor.
+    # With the processing clock the store records none: the clock was the wall clock. The wheel's clock never passes
+    # the cursor.
     instants = [
         at for at in (as_of_ms if head.clock_ms is None else head.clock_ms, head.cursor_ms) if at is not None
     ]
@@ -114,18 +120,21 @@ def pending_then(
 
 
 def read_to(checkpoint: str) -> tuple[int, int | None]:
-    """Returns the version of the store that the wheel's last committed batch has read, and that batch's clock (None before the first batch)."""
+    """Returns the version of the store that the wheel's last committed batch has read, and that batch's clock (None
+    before the first batch).
+    """
     offsets = committed_offsets(checkpoint)
     if offsets is None:
         return -1, None
     table = next(offset for offset in offsets if isinstance(offset, dict) and "reservoirVersion" in offset)
-    # Delta's offset is either the next version with a negative index, or the version being read with the number of files read.
+    # Delta's offset is either the next version with a negative index, or the version being read with the number of
+    # files read.
     version = int(table["reservoirVersion"]) - (int(table["index"]) < 0)
     instants = (offset.get("instant_ms") for offset in offsets if isinstance(offset, dict))
     return version, max((at for at in instants if at is not None), default=None)
 
 
-# ---- the state -------------------------------------------------------------------------------------------------------
+# ---- the state -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -169,7 +178,7 @@ class _State:
         return held.unionByName(unread).distinct()
 
 
-# ---- versions --------------------------------------------------------------------------------------------------------
+# ---- versions ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -177,7 +186,8 @@ class _Rows:
     """The rows of a store that have versions, at one version of the table.
 
     Attributes:
-        far: The rows of far slots that the cursor has not reached. They are selected by partition, and all of them are entries.
+        far: The rows of far slots that the cursor has not reached. They are selected by partition, and all of them are
+            entries.
         others: All other rows.
     """
 
@@ -223,7 +233,9 @@ def _entries_of_few(store: SlotStore, head: Head, ids: Sequence[str] | None) -> 
 
 
 def _divided(rows: _Rows, about: int) -> tuple[DataFrame, DataFrame]:
-    """Returns the entries that no higher version replaces: those in far slots that are the only version of their hash, and the others."""
+    """Returns the entries that no higher version replaces: those in far slots that are the only version of their hash,
+    and the others.
+    """
     several, number = _several(rows, about)
     if not number:
         return rows.far, rows.others.where(_IS_ENTRY)
@@ -237,8 +249,8 @@ def _divided(rows: _Rows, about: int) -> tuple[DataFrame, DataFrame]:
 def _several(rows: _Rows, about: int) -> tuple[DataFrame, int]:
     """Returns the hashes with several versions, and their number."""
     hashes = rows.far.select("id_hash").unionByName(rows.others.select("id_hash"))
-    # Computed now, because the plan depends on their number: usually few or none, and a join that is planned for many would sort
-    # all rows of the store (count of 3 million entries: 10.3 s; this way 6.7 s).
+    # Computed now, because the plan depends on their number: usually few or none, and a join that is planned for many
+    # would sort all rows of the store (count of 3 million entries: 10.3 s; this way 6.7 s).
     several = repeated_hashes(hashes, about).localCheckpoint()
     number = several.count()
     return (F.broadcast(several) if number <= _FEW_IDS else several), number

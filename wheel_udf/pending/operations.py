@@ -1,4 +1,5 @@
-"""Pending operations of a purgatory as a table: :func:`operations_pending` reads them from a running or stopped one and changes nothing.
+"""Pending operations of a purgatory as a table: :func:`operations_pending` reads them from a running or stopped one and
+changes nothing.
 
 The operations are in Spark's state (:mod:`wheel_udf.pending.state`). Cost: O(pending).
 """
@@ -18,8 +19,9 @@ OPERATIONS_PENDING: Final = (
     "op_id", "group", "keys", "rule", "event_time", "deadline", "limit", "present", "total", "generation", "destination", "key", "value",
     "headers", "source", "place",
 )  # fmt: skip
-"""``present``: the keys whose event has come; ``total``: the sum of amounts so far; ``place``: ``open``, ``resting`` (a join or a heartbeat between
-two generations, without instants), or ``held`` (until it is known whether its id is free); ``headers`` is JSON text."""
+"""``present``: the keys whose event has come; ``total``: the sum of amounts so far; ``place``: ``open``, ``resting`` (a
+join or a heartbeat between two generations, without instants), or ``held`` (until it is known whether its id is free);
+``headers`` is JSON text."""
 
 
 def operations_pending(spark: SparkSession, checkpoint: str, *, as_of_ms: int | None = None) -> DataFrame:
@@ -28,8 +30,8 @@ def operations_pending(spark: SparkSession, checkpoint: str, *, as_of_ms: int | 
     Args:
         spark: A session.
         checkpoint: Checkpoint folder of the query over the frame of :func:`~wheel_udf.stream.watch`.
-        as_of_ms: Read the operations that were pending after the last batch planned by this earlier moment (UTC epoch ms), as far back as Spark
-            keeps batches (``spark.sql.streaming.minBatchesToRetain``).
+        as_of_ms: Read the operations that were pending after the last batch planned by this earlier moment (UTC epoch
+            ms), as far back as Spark keeps batches (``spark.sql.streaming.minBatchesToRetain``).
 
     Returns:
         One row per operation with :data:`OPERATIONS_PENDING`, in no order.

@@ -1,10 +1,11 @@
 """Reads the state of a query: what Spark's state store holds of each shard, as a DataFrame.
 
-Spark's reader of state (the source ``statestore``) returns the state after the last committed batch, one row per shard. The chunks in that row
-are decoded in Python workers, shard by shard, as Arrow batches. Cost: O(entries in the state).
+Spark's reader of state (the source ``statestore``) returns the state after the last committed batch, one row per
+shard. The chunks in that row are decoded in Python workers, shard by shard, as Arrow batches. Cost: O(entries in the
+state).
 
-Of some ids, only their shards are decoded, and of these only the column of the ids, up to the chunks that hold one. Spark's reader still loads the stores of
-all shards: it has no filter.
+Of some ids, only their shards are decoded, and of these only the column of the ids, up to the chunks that hold one.
+Spark's reader still loads the stores of all shards: it has no filter.
 """
 
 from __future__ import annotations
@@ -31,13 +32,17 @@ from wheel_udf.wheel.shard_text import (
 )
 
 _FEW_IDS: Final = 20
-"""Up to so many ids, only their shards are decoded; of more, some belong to most shards, and the filter would be a long expression."""
+"""Up to so many ids, only their shards are decoded; of more, some belong to most shards, and the filter would be a
+long expression.
+"""
 
 
 def in_state(
     spark: SparkSession, checkpoint: str, *, ids: Sequence[str] | None = None, as_of_ms: int | None = None
 ) -> DataFrame:
-    """Returns the entries in the state of a query after its last committed batch (by an instant), with the columns of ``ENTRY_SCHEMA``; with `ids` only theirs."""
+    """Returns the entries in the state of a query after its last committed batch (by an instant), with the columns of
+    ``ENTRY_SCHEMA``; with `ids` only theirs.
+    """
     of_text = partial(entries_of_text, ids=ids)
     return from_state(spark, checkpoint, of_text, ENTRY_SCHEMA, ids=ids, as_of_ms=as_of_ms)
 
@@ -51,7 +56,9 @@ def waiting(
 
 
 def remembered(spark: SparkSession, checkpoint: str, *, ids: Sequence[str] | None = None) -> DataFrame:
-    """Returns the ended ids that the state of a query still remembers, with the columns of ``MEMORY_SCHEMA``; with `ids` only these."""
+    """Returns the ended ids that the state of a query still remembers, with the columns of ``MEMORY_SCHEMA``; with
+    `ids` only these.
+    """
     return from_state(spark, checkpoint, partial(memory_of_text, ids=ids), MEMORY_SCHEMA, ids=ids)
 
 
@@ -94,15 +101,18 @@ def from_state(
 
 
 def _is_shard_of(ids: Sequence[str], shards: int) -> Column:
-    """Whether a row of the state is that of a shard to which one of the ids belongs. Spark computes the shards once, while it plans."""
+    """Whether a row of the state is that of a shard to which one of the ids belongs. Spark computes the shards once,
+    while it plans.
+    """
     keys = [key_of_shard(shard_of_id(F.lit(each), shards), shards) for each in ids]
     return F.col("key.shard").isin(*keys)
 
 
 def _states(spark: SparkSession, checkpoint: str, as_of_ms: int | None = None) -> DataFrame | None:
     """Returns one row per shard after the last committed batch (by an instant); None before the first batch."""
-    # Spark creates the coordinator of state stores together with the session's stream manager, on first use. A reader of state only looks
-    # the coordinator up and fails where no stream has run (Spark 4.2: "Cannot find endpoint: StateStoreCoordinator").
+    # Spark creates the coordinator of state stores together with the session's stream manager, on first use. A reader
+    # of state only looks the coordinator up and fails where no stream has run (Spark 4.2: "Cannot find endpoint:
+    # StateStoreCoordinator").
     _ = spark.streams
     reader = spark.read.format("statestore")
     if as_of_ms is not None:
@@ -121,7 +131,9 @@ def clock_of(spark: SparkSession, checkpoint: str) -> int | None:
 
 
 def heads_of(spark: SparkSession, checkpoint: str) -> list[dict[str, Any]]:
-    """Returns the scalars of each shard that has a state: the columns of its row but ``chunks``, and ``key``, its grouping key."""
+    """Returns the scalars of each shard that has a state: the columns of its row but ``chunks``, and ``key``, its
+    grouping key.
+    """
     states = _states(spark, checkpoint)
     if states is None:
         return []

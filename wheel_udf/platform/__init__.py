@@ -1,8 +1,9 @@
-"""The platform: everything that Spark, Delta, Kafka's client and the JVM keep private, behind functions with Python arguments.
+"""The platform: everything that Spark, Delta, Kafka's client and the JVM keep private, behind functions with Python
+arguments.
 
-For: sessions, jars, checkpoints, reading and committing Delta tables, questions to a Kafka cluster, readable errors. In go paths, frames and
-plain values; out come plain values, frames and errors of this package. No JVM object leaves the room, and no other room names a private
-attribute of pyspark, a class of the JVM or py4j (a test holds this).
+For: sessions, jars, checkpoints, reading and committing Delta tables, questions to a Kafka cluster, readable errors.
+In go paths, frames and plain values; out come plain values, frames and errors of this package. No JVM object leaves
+the room, and no other room names a private attribute of pyspark, a class of the JVM or py4j (a test holds this).
 
 ::
 
@@ -25,9 +26,10 @@ attribute of pyspark, a class of the JVM or py4j (a test holds this).
 
 May import: common, wheel; pyspark, delta, py4j, the standard library.
 
-Private API. Each row has an entry in :mod:`wheel_udf.platform.private_api` and a canary test (``tests/upgrade/test_canaries.py``) that
-names the version in which it was read. Where a class or method is missing, the replacement is used, or
-:class:`~wheel_udf.common.errors.UnsupportedVersionError` names the API and the versions. ::
+Private API. Each row has an entry in :mod:`wheel_udf.platform.private_api` and a canary test
+(``tests/upgrade/test_canaries.py``) that names the version in which it was read. Where a class or method is missing,
+the replacement is used, or :class:`~wheel_udf.common.errors.UnsupportedVersionError` names the API and the versions.
+::
 
     API (module)                            why                                without it -> the way taken
                                                                                instead

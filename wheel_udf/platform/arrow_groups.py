@@ -1,21 +1,26 @@
-"""Hands rows of Arrow to the function of ``applyInPandasWithState``, and takes them from it, without pandas objects between.
+"""Hands rows of Arrow to the function of ``applyInPandasWithState``, and takes them from it, without pandas objects
+between.
 
-``applyInPandasWithState`` is the only stateful operator in Spark that gets many rows at once, and it speaks pandas: pyspark makes a Python object of each
-text on the way in, and tests each for null on the way out. On the way out it also pads the columns of the state, one row a group, to as many rows
-as leave, and joins them as objects. The wheel reads and writes Arrow::
+``applyInPandasWithState`` is the only stateful operator in Spark that gets many rows at once, and it speaks pandas:
+pyspark makes a Python object of each text on the way in, and tests each for null on the way out. On the way out it
+also pads the columns of the state, one row a group, to as many rows as leave, and joins them as objects. The wheel
+reads and writes Arrow::
 
     way in    Arrow --pyspark--> objects ---------------> Arrow      here: the columns as they came
     way out   Arrow --pyspark--> chunks, padded states --> Arrow      here: one record batch, padded with nulls
 
-Measured with 100,000 commands in and 100,000 rows out a batch, in turns, 2 cores: 9.1 us of Python a row without this module, 6.7 with it; the query takes
-110,000 rows a second instead of 92,000.
+Measured with 100,000 commands in and 100,000 rows out a batch, in turns, 2 cores: 9.1 us of Python a row without this
+module, 6.7 with it; the query takes 110,000 rows a second instead of 92,000.
 
-The columns travel in frames of pandas whose columns are Arrow's (:class:`ArrowColumn`), so the function itself is the same with and without this
-module: :func:`take_arrow` changes how pyspark reads and writes the rows of the function that runs next in this process, and of no other.
+The columns travel in frames of pandas whose columns are Arrow's (:class:`ArrowColumn`), so the function itself is the
+same with and without this module: :func:`take_arrow` changes how pyspark reads and writes the rows of the function
+that runs next in this process, and of no other.
 
-Decision: with a version of pyspark that this was not read in, or whose serializer lacks a part of what is used here, rows travel as objects.
+Decision: with a version of pyspark that this was not read in, or whose serializer lacks a part of what is used here,
+rows travel as objects.
 
-Imports numpy, pandas and pyarrow only, besides the standard library; pyspark when it is asked to change it: executors load it.
+Imports numpy, pandas and pyarrow only, besides the standard library; pyspark when it is asked to change it: executors
+load it.
 """
 
 from __future__ import annotations
@@ -50,7 +55,9 @@ class ArrowColumnType(pd.ArrowDtype):
 
 
 class ArrowColumn(pd.arrays.ArrowExtensionArray):
-    """A column of Arrow that is given away in one piece. That of pandas gives a ``ChunkedArray``, of which pyspark cannot make a record batch."""
+    """A column of Arrow that is given away in one piece. That of pandas gives a ``ChunkedArray``, of which pyspark
+    cannot make a record batch.
+    """
 
     @property
     def dtype(self) -> ArrowColumnType:
@@ -78,7 +85,9 @@ _ANNOUNCED = _Announced()
 
 
 def take_arrow() -> None:
-    """Lets pyspark pass rows of Arrow to and from the next function of this process. Called when a Python worker reads the function."""
+    """Lets pyspark pass rows of Arrow to and from the next function of this process. Called when a Python worker reads
+    the function.
+    """
     import pyspark
 
     if pyspark.__version__.startswith(_READ_IN):
@@ -98,7 +107,7 @@ def _change_serializer() -> bool:
     return True
 
 
-# --- way in ----------------------------------------------------------------------------------------------------------
+# --- way in ---------------------------------------------------------------------------------------
 
 
 def _loading(original: Callable[..., Any], module: Any) -> Callable[..., Any]:
@@ -139,7 +148,7 @@ def _transformer(before: Any) -> Any:
     return ArrowTransformer
 
 
-# --- way out ---------------------------------------------------------------------------------------------------------
+# --- way out --------------------------------------------------------------------------------------
 
 
 def _dumping(original: Callable[..., Any], module: Any) -> Callable[..., Any]:
@@ -194,7 +203,9 @@ def _record_batch(
     states: Sequence[tuple[Any, ...]],
     kinds: tuple[pa.StructType, ...],
 ) -> pa.RecordBatch:
-    """Counts, rows and states side by side, each as long as the longest; the JVM reads as many of each as the counts say."""
+    """Counts, rows and states side by side, each as long as the longest; the JVM reads as many of each as the counts
+    say.
+    """
     _, kind, of_states = kinds
     rows = sum(map(len, frames))
     size = max(1, rows, len(states))

@@ -5,10 +5,11 @@
     offsets/.7.crc                       Hadoop's, on local file systems: CRC-32 of each 512 bytes          of any file
     state/0/1/8_<id>.changelog.crc       Spark's, on all file systems: size and CRC-32C, as JSON            of state files alone
 
-A content that one checksum confirms is sound: where the other one differs, the file of that checksum is what is damaged. Spark refuses a file
-if any of the two differs.
+A content that one checksum confirms is sound: where the other one differs, the file of that checksum is what is
+damaged. Spark refuses a file if any of the two differs.
 
-Cost: O(bytes), about 60 MB a second for CRC-32C (numpy, many lanes at once) and 1 GB a second for CRC-32. A file is read into memory.
+Cost: O(bytes), about 60 MB a second for CRC-32C (numpy, many lanes at once) and 1 GB a second for CRC-32. A file is
+read into memory.
 """
 
 from __future__ import annotations
@@ -114,8 +115,9 @@ def _matches_spark(files: Folder, name: str, content: bytes) -> bool | None:
 def crc32c(content: bytes) -> int:
     """The CRC-32C of bytes.
 
-    The register of a CRC is linear, so lanes of 256 bytes are computed at once, each from a register of 0, and then folded: the register of A
-    is moved on by the length of B and added to that of B. The inverted register that a CRC starts with is the same as inverted first bytes.
+    The register of a CRC is linear, so lanes of 256 bytes are computed at once, each from a register of 0, and then
+    folded: the register of A is moved on by the length of B and added to that of B. The inverted register that a CRC
+    starts with is the same as inverted first bytes.
     """
     if len(content) < 4:
         register = 0xFFFFFFFF

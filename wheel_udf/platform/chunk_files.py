@@ -1,4 +1,5 @@
-"""Files beside a checkpoint that hold the long chunks of the states of its shards. They are the answer to :class:`wheel_udf.wheel.texts.Texts`.
+"""Files beside a checkpoint that hold the long chunks of the states of its shards. They are the answer to
+:class:`wheel_udf.wheel.texts.Texts`.
 
 ::
 
@@ -8,32 +9,37 @@
     batch 19 of a shard       read the row --> open files where needed --> write new files --> write refs/19 --> hand the row to Spark
                                                                                                                  the commit of Spark decides
 
-Exactly once, by reference: a file is never changed, and a row of the state that Spark has not committed refers to files that nobody reads. A repeated batch
-writes the same content under the same name. A file is renamed into its place when it is complete.
+Exactly once, by reference: a file is never changed, and a row of the state that Spark has not committed refers to
+files that nobody reads. A repeated batch writes the same content under the same name. A file is renamed into its place
+when it is complete.
 
-Retention: Spark keeps the states of the last ``minBatchesToRetain`` batches. A file that the state no longer refers to is removed when so many batches
-have passed, by the task of the shard. Files that no state has ever referred to (of a task that was killed, of batches that a repair has taken
-out) are removed likewise, once in the life of a Python worker.
+Retention: Spark keeps the states of the last ``minBatchesToRetain`` batches. A file that the state no longer refers to
+is removed when so many batches have passed, by the task of the shard. Files that no state has ever referred to (of a
+task that was killed, of batches that a repair has taken out) are removed likewise, once in the life of a Python
+worker.
 
-Damage: a file is compared with its digest when a process opens it for the first time. What was damaged ends the query with one sentence that names it.
+Damage: a file is compared with its digest when a process opens it for the first time. What was damaged ends the query
+with one sentence that names it.
 
 Costs, measured: 0.1 ms to write a file of 20 KB, 1 ms for one MB; 0.03 ms to open one, and 1 ms a MB the first time.
 
 Decision, each by figures on 2 cores:
 
 * A batch of 2,000 in and out beside a million pending: 0.45 s with files, 1.19 s with all chunks in the row.
-* Files from 4,096 characters on. Punctual delivery at 10,000 commands a second beside 600,000 remembered ids: with 16,384 a batch changes 215 KB of a
-  shard's row, p99 of the lateness is 0.45 s; with 4,096, 12 KB and 0.29 s.
-* Lost: chunks compressed with a common dictionary. zstd makes a row of 8,192 JSON values 30.9 bytes long, with a dictionary 28.9, and a chunk that stays
-  closed is not moved any more.
-* Lost: ``transformWithStateInPandas`` with chunks as values of a map. With two of 400 chunks read and written in a batch of 100,000 rows, its batch takes 1.31
-  to 1.33 times as long, with 2,000 rows 1.10 times (``python -m tests.bench.carrier_run``), and it needs protobuf.
+* Files from 4,096 characters on. Punctual delivery at 10,000 commands a second beside 600,000 remembered ids: with
+  16,384 a batch changes 215 KB of a shard's row, p99 of the lateness is 0.45 s; with 4,096, 12 KB and 0.29 s.
+* Lost: chunks compressed with a common dictionary. zstd makes a row of 8,192 JSON values 30.9 bytes long, with a
+  dictionary 28.9, and a chunk that stays closed is not moved any more.
+* Lost: ``transformWithStateInPandas`` with chunks as values of a map. With two of 400 chunks read and written in a
+  batch of 100,000 rows, its batch takes 1.31 to 1.33 times as long, with 2,000 rows 1.10 times (``python -m
+  tests.bench.carrier_run``), and it needs protobuf.
 
-Durability is that of the files of Spark's state, which are not flushed to the disk either: a process that is killed loses nothing, a machine that loses its
-power may lose the last seconds; ``wheel-udf repair`` then goes back to the newest batch whose files are sound.
+Durability is that of the files of Spark's state, which are not flushed to the disk either: a process that is killed
+loses nothing, a machine that loses its power may lose the last seconds; ``wheel-udf repair`` then goes back to the
+newest batch whose files are sound.
 
-Caveats: local file systems (and those that are mounted) alone; elsewhere all chunks stay in the row. Executors on other machines read the files, where they can reach
-them, and write none. Copy the folder of a checkpoint as a whole.
+Caveats: local file systems (and those that are mounted) alone; elsewhere all chunks stay in the row. Executors on
+other machines read the files, where they can reach them, and write none. Copy the folder of a checkpoint as a whole.
 
 Imports the standard library and errors only: executors load it.
 """
@@ -122,7 +128,9 @@ class ChunkFiles:
         return FileText(self, name)
 
     def keep(self, text: str) -> str:
-        """Writes a text to a file and returns its name. A repeated batch writes it again: what was damaged meanwhile is whole again."""
+        """Writes a text to a file and returns its name. A repeated batch writes it again: what was damaged meanwhile
+        is whole again.
+        """
         content = text.encode("ascii")
         name = f"{self.batch}-{_digest(content)}"
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -155,7 +163,8 @@ class ChunkFiles:
         return found
 
     def settle(self, before: Collection[str], now: Sequence[str]) -> None:
-        """Notes to which files the state refers after this batch, and removes those that no state that Spark keeps refers to.
+        """Notes to which files the state refers after this batch, and removes those that no state that Spark keeps refers
+        to.
 
         Args:
             before: The names to which the state referred.
@@ -174,7 +183,9 @@ class ChunkFiles:
             _swept.add(str(self.folder))
 
     def _remove_left(self, refs: Path, oldest: int, now: Collection[str]) -> None:
-        """Removes what had left before a batch, with the notes of that; the newest of these notes stays: it says what the oldest states refer to."""
+        """Removes what had left before a batch, with the notes of that; the newest of these notes stays: it says what
+        the oldest states refer to.
+        """
         for batch in sorted(each for each in _batches(refs) if each <= oldest)[:-1]:
             for name in _note(refs / str(batch)).get("left", ()):
                 if name not in now:

@@ -1,7 +1,8 @@
 """Tells the tasks of a query where the files of its chunks are (:mod:`wheel_udf.platform.chunk_files`).
 
-The frame of ``schedule`` or ``watch`` does not know its checkpoint: that is given when the query is started. Spark hands the local properties of the
-thread that starts a query on to the thread of the query, and that to its tasks (``SparkContext.setLocalProperty``, ``TaskContext.getLocalProperty``).
+The frame of ``schedule`` or ``watch`` does not know its checkpoint: that is given when the query is started. Spark
+hands the local properties of the thread that starts a query on to the thread of the query, and that to its tasks
+(``SparkContext.setLocalProperty``, ``TaskContext.getLocalProperty``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Which files of chunks a version of the state refers to, and whether they are sound; for a checkpoint at rest (:mod:`wheel_udf.platform.inspection`).
+"""Which files of chunks a version of the state refers to, and whether they are sound; for a checkpoint at rest
+(:mod:`wheel_udf.platform.inspection`).
 
 ::
 
@@ -43,7 +44,9 @@ class ChunkRefs:
         return None
 
     def all_damage(self) -> Iterator[tuple[str, str]]:
-        """All files to which some note refers and that are missing or damaged, and damaged notes: each with what is wrong."""
+        """All files to which some note refers and that are missing or damaged, and damaged notes: each with what is
+        wrong.
+        """
         seen = set()
         for shard, batches in self._batches.items():
             for batch in batches:

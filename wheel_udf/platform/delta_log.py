@@ -1,13 +1,16 @@
-"""Reads Delta tables through Delta's own log: what is at a path, what a version of a table holds, which commits came later.
+"""Reads Delta tables through Delta's own log: what is at a path, what a version of a table holds, which commits came
+later.
 
-Every batch asks these questions, so they take a few milliseconds and, where the last commit has a checksum beside it, no Spark job::
+Every batch asks these questions, so they take a few milliseconds and, where the last commit has a checksum beside it,
+no Spark job::
 
     0007.json   the actions of version 7
     0007.crc    its checksum: all transactions, and the files if they are few       Snapshot.transactions(), .listed_files()
     snapshot    the whole state as Delta computes it, three Spark jobs              used if there is no checksum
 
-Two functions return a state. :func:`snapshot` is for sinks and sources: where Delta's classes are missing, it returns a state that is
-read through public API (:mod:`wheel_udf.platform.delta_public`). :func:`log_snapshot` is for the slot store, which needs them.
+Two functions return a state. :func:`snapshot` is for sinks and sources: where Delta's classes are missing, it returns
+a state that is read through public API (:mod:`wheel_udf.platform.delta_public`). :func:`log_snapshot` is for the slot
+store, which needs them.
 
 Caveat: the classes are not public API of Delta; see :mod:`wheel_udf.platform.private_api`.
 """
@@ -210,7 +213,9 @@ def tables_read(offsets: Iterable[Any]) -> set[str]:
 
 
 def position_after(table_id: str, version: int) -> dict[str, Any]:
-    """The offset of a stream over a table that has read all its versions up to this one, as Delta writes it into a checkpoint."""
+    """The offset of a stream over a table that has read all its versions up to this one, as Delta writes it into a
+    checkpoint.
+    """
     return {
         "sourceVersion": 1,
         "reservoirId": table_id,

@@ -1,7 +1,8 @@
 """Reads and appends to Delta tables through public API alone, for versions of Delta without the internal classes.
 
-:mod:`wheel_udf.platform.delta_log` and :mod:`wheel_udf.platform.delta_transaction` are faster; the guarantee is the same: the
-writer stores its transaction id in the same commit as the data, and skips a transaction that the table has. ::
+:mod:`wheel_udf.platform.delta_log` and :mod:`wheel_udf.platform.delta_transaction` are faster; the guarantee is the
+same: the writer stores its transaction id in the same commit as the data, and skips a transaction that the table has.
+::
 
     version        DeltaTable.history
     columns        schema of the table as a DataFrame
@@ -11,8 +12,8 @@ writer stores its transaction id in the same commit as the data, and skips a tra
 
 Cost: one to three Spark jobs for each answer, and about 0.5 s of CPU time more for each append.
 
-The slot store cannot use this module. Its commits depend on what they have read (cursor, clock, last act of another writer), and the public
-writer has no option for that.
+The slot store cannot use this module. Its commits depend on what they have read (cursor, clock, last act of another
+writer), and the public writer has no option for that.
 """
 
 from __future__ import annotations

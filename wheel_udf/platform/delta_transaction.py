@@ -1,10 +1,11 @@
 """Commits to Delta tables through Delta's own transactions: appends of the sinks, and the commits of the slot store.
 
-Decision: an append to a table that exists is a transaction of Delta's own classes and no ``DataFrameWriter``. Both make the same commit. But
-the writer looks for the last transaction (options ``txnAppId`` and ``txnVersion``) by computing the table's whole state, three Spark jobs for
-each commit, where the checksum beside the last commit already lists it. Measured warm, 1,000 rows, one snapshot partition: 120 ms of CPU time
-for the transaction, 665 for the writer (150 without transaction ids). The guarantee is the same: the id is among what the transaction has
-read, so of two writers of one batch, one fails. Without a checksum (a foreign writer left none) Delta computes the state here too.
+Decision: an append to a table that exists is a transaction of Delta's own classes and no ``DataFrameWriter``. Both
+make the same commit. But the writer looks for the last transaction (options ``txnAppId`` and ``txnVersion``) by
+computing the table's whole state, three Spark jobs for each commit, where the checksum beside the last commit already
+lists it. Measured warm, 1,000 rows, one snapshot partition: 120 ms of CPU time for the transaction, 665 for the writer
+(150 without transaction ids). The guarantee is the same: the id is among what the transaction has read, so of two
+writers of one batch, one fails. Without a checksum (a foreign writer left none) Delta computes the state here too.
 
 ::
 
@@ -13,7 +14,8 @@ read, so of two writers of one batch, one fails. Without a checksum (a foreign w
     files = transaction.write_files(frame)              in the table's folder, in no commit yet
     transaction.commit_append(files, ...)               one atomic commit, or a conflict: nothing was added
 
-Where Delta's classes are missing, :func:`append_once` takes the public writer; :func:`begin_transaction` raises, since the slot store needs the conflicts.
+Where Delta's classes are missing, :func:`append_once` takes the public writer; :func:`begin_transaction` raises, since
+the slot store needs the conflicts.
 
 Caveat: the classes are not public API of Delta; see :mod:`wheel_udf.platform.private_api`.
 """
@@ -132,8 +134,8 @@ class Transaction:
     def commit_deletion(self, files: Sequence[tuple[str, File]], *, app_id: str) -> None:
         """Removes files, path and description each, with a transaction whose version is about that of the table.
 
-        As a DELETE and with its counts: after an operation of another name Delta writes no checksum, and the next reader has to compute
-        the table's state.
+        As a DELETE and with its counts: after an operation of another name Delta writes no checksum, and the next
+        reader has to compute the table's state.
         """
         self._count(
             {
@@ -187,7 +189,8 @@ class Transaction:
         return version
 
     def _mark(self, app_id: str, version: int) -> Any:
-        # Without a time: a table may forget old transactions (delta.setTransactionRetentionDuration), and must not forget these.
+        # Without a time: a table may forget old transactions (delta.setTransactionRetentionDuration), and must not
+        # forget these.
         return self._delta("actions.SetTransaction")(app_id, version, scala_none(self._spark))
 
     def _count(self, counts: Mapping[str, int]) -> None:
@@ -250,7 +253,8 @@ def append_once(
     def is_wanted(state: TableState) -> bool:
         if has_batch(state.transactions(), app_id, batch_id):
             return False
-        # Delta's writer would check this. A change of the table between here and the commit is a conflict, and fails it.
+        # Delta's writer would check this. A change of the table between here and the commit is a conflict, and fails
+        # it.
         misfit = state.contradiction(columns, never_null)
         if misfit is not None:
             raise SinkError(f"the table does not fit: {misfit}", field=place)

@@ -1,4 +1,6 @@
-"""Programs that download side by side and can be ended together. Standard library only: it runs before the packages are installed."""
+"""Programs that download side by side and can be ended together. Standard library only: it runs before the packages
+are installed.
+"""
 
 from __future__ import annotations
 

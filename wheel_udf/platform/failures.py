@@ -1,19 +1,21 @@
 """Turns an exception into one sentence for the user and an exit code.
 
-Spark wraps an error in a batch several times (query, foreachBatch, Python proxy, job, task), and puts the texts of all layers into
-one message. The sentence that matters is the innermost::
+Spark wraps an error in a batch several times (query, foreachBatch, Python proxy, job, task), and puts the texts of all
+layers into one message. The sentence that matters is the innermost::
 
     [STREAM_FAILED] ... [FOREACH_BATCH_USER_FUNCTION_ERROR] ... Traceback ... wheel_udf.common.errors.SinkError: the table is gone: ...
                                                                               '--------------- this one ---------------'
 
-The first of these that is found: an error of this package; a damaged file of the checkpoint (named, with the verb that repairs); a file or table of the source that Spark could not read (named, with a hint);
-an error of Kafka's client (with a hint); the last error class of Spark and the last ``Caused by``; the first line. Secrets are hidden in all
-of them.
+The first of these that is found: an error of this package; a damaged file of the checkpoint (named, with the verb that
+repairs); a file or table of the source that Spark could not read (named, with a hint); an error of Kafka's client
+(with a hint); the last error class of Spark and the last ``Caused by``; the first line. Secrets are hidden in all of
+them.
 
-:class:`Cause` is the table of causes: the exit code of each, and whether a query that it has ended is started again in the same process.
+:class:`Cause` is the table of causes: the exit code of each, and whether a query that it has ended is started again in
+the same process.
 
-Spark names the conditions of its errors (``[STREAM_FAILED]``) in the texts; ``getCondition`` of a failed query is always the outermost one. Errors of
-its Kafka source have a condition, and their text does not name it.
+Spark names the conditions of its errors (``[STREAM_FAILED]``) in the texts; ``getCondition`` of a failed query is
+always the outermost one. Errors of its Kafka source have a condition, and their text does not name it.
 """
 
 from __future__ import annotations
@@ -36,10 +38,11 @@ BUSY = "the machine is busy, or the workers' Python cannot import pyspark"
 
 
 class Cause(Enum):
-    """What ended a run, each with its exit code and whether the query is started again. The guide has the same table (docs/operations.md).
+    """What ended a run, each with its exit code and whether the query is started again. The guide has the same table
+    (docs/operations.md).
 
-    Started again is what may be over a moment later, as long as the session lives. Everything else stays wrong until somebody changes it, or
-    needs a new process.
+    Started again is what may be over a moment later, as long as the session lives. Everything else stays wrong until
+    somebody changes it, or needs a new process.
     """
 
     SETTING = "a setting, the command contract, an act or a move is refused", USER_FAULT, False
@@ -199,8 +202,8 @@ def is_jvm_end(error: BaseException) -> bool:
 def is_slow_worker(error: BaseException) -> bool:
     """Whether an error means that a Python worker of Spark did not start in time, so that nothing was done.
 
-    Spark waits 10 s for the process beside the driver that plans a Python source (``PythonWorkerFactory.createSimpleWorker``; there is no
-    setting). On a busy machine it may take longer.
+    Spark waits 10 s for the process beside the driver that plans a Python source
+    (``PythonWorkerFactory.createSimpleWorker``; there is no setting). On a busy machine it may take longer.
     """
     return _is_of_spark(error) and not is_jvm_end(error) and _NO_WORKER.search(str(error)) is not None
 
@@ -264,7 +267,9 @@ def _of_ours(text: str) -> Failure | None:
 
 
 def _of_a_checkpoint(text: str) -> Failure | None:
-    """A damaged file that Spark has read from the checkpoint; or a state that it could not load, if it does not say which file was damaged."""
+    """A damaged file that Spark has read from the checkpoint; or a state that it could not load, if it does not say
+    which file was damaged.
+    """
     found = _DAMAGED_FILE.search(text)
     file = next((name.strip() for name in found.groups() if name), None) if found else None
     if file is not None and _OF_A_CHECKPOINT.search(file):
@@ -347,7 +352,8 @@ def quiet_sql() -> Iterator[None]:
     """Turns off pyspark's log of SQL that cannot be used (a page of JSON); the caller reports it in one line."""
     from pyspark.logger import PySparkLogger  # not at the top: errors of a config need no Spark
 
-    # Of pyspark's own class: whoever asks for a logger first decides its class, and pyspark logs with arguments that others refuse.
+    # Of pyspark's own class: whoever asks for a logger first decides its class, and pyspark logs with arguments that
+    # others refuse.
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     before, logger.disabled = logger.disabled, True
     try:

@@ -1,4 +1,5 @@
-"""Shortens the start of a local session. Everything works without this module; each part has its figure in ``docs/performance.md``.
+"""Shortens the start of a local session. Everything works without this module; each part has its figure in
+``docs/performance.md``.
 
 ::
 
@@ -99,7 +100,9 @@ def add_byte_code(file: Path) -> None:
 
 
 def _train(options: str) -> None:
-    """Does what a job does, so that its classes are loaded: rows through a stateful function into a Delta table, which is read."""
+    """Does what a job does, so that its classes are loaded: rows through a stateful function into a Delta table, which
+    is read.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -136,7 +139,9 @@ def _train(options: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Without arguments: makes byte code and archive (``make setup``). With options of the JVM: the run that is recorded."""
+    """Without arguments: makes byte code and archive (``make setup``). With options of the JVM: the run that is
+    recorded.
+    """
     if arguments:
         _train(*arguments)
         return 0

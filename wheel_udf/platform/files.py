@@ -1,8 +1,8 @@
 """Small files in the folder of a checkpoint, on the local file system or any that Hadoop knows.
 
-A file is replaced as a whole or not at all. On the local file system a draft is written, flushed to the disk and renamed; then the folder is
-flushed, because only that puts the rename on the disk. On other file systems Spark's manager of checkpoint files replaces it, so whatever
-can hold Spark's logs can hold these files.
+A file is replaced as a whole or not at all. On the local file system a draft is written, flushed to the disk and
+renamed; then the folder is flushed, because only that puts the rename on the disk. On other file systems Spark's
+manager of checkpoint files replaces it, so whatever can hold Spark's logs can hold these files.
 
 Caveats: one writer at a time; two would share a draft. A path without a scheme is a local one.
 """
@@ -45,13 +45,17 @@ class Folder(Protocol):
         """Writes or replaces a file as a whole; creates the folder if it is missing."""
 
     def create(self, name: str, content: bytes) -> bool:
-        """Writes a new file as a whole, with the folders that it needs. Returns False, and writes nothing, if there is one of this name."""
+        """Writes a new file as a whole, with the folders that it needs. Returns False, and writes nothing, if there is
+        one of this name.
+        """
 
     def remove(self, name: str) -> None:
         """Removes a file, or a folder with all that is in it. Does nothing if there is none of this name."""
 
     def unwritable_reason(self) -> str | None:
-        """Writes a small file and removes it, with the folders that it needed. Returns why that failed; None if it did not."""
+        """Writes a small file and removes it, with the folders that it needed. Returns why that failed; None if it did
+        not.
+        """
 
 
 class _LocalFolder:
@@ -143,7 +147,9 @@ PROBE = b"dry run of wheel-udf"
 
 
 def probe_name() -> str:
-    """Hidden from Spark's readers; if it is left by a kill, a checkpoint may begin beside it, as beside a draft of its identity."""
+    """Hidden from Spark's readers; if it is left by a kill, a checkpoint may begin beside it, as beside a draft of its
+    identity.
+    """
     return f".wheel.json.{uuid.uuid4().hex}"
 
 

@@ -10,20 +10,20 @@ A checkpoint is a folder. Spark writes ``metadata``, ``offsets/N``, ``commits/N`
     wheel-exported.json   the content has left                                               see wheel_udf.platform.move_marks
     wheel-import.json     the content comes from another checkpoint                          likewise
 
-The folder of a tiered run holds two checkpoints, ``intake`` and ``wheel``; that of a direct run or of a purgatory is a checkpoint itself. So
-a folder shows its mode, whatever release made it, and a start in another mode is refused.
+The folder of a tiered run holds two checkpoints, ``intake`` and ``wheel``; that of a direct run or of a purgatory is a
+checkpoint itself. So a folder shows its mode, whatever release made it, and a start in another mode is refused.
 
 Rules
-    * No start from the beginning without being asked. A folder with Spark's logs and without ``wheel.json``, a damaged newest log entry or a
-      missing ``metadata`` is an error that names the file and the repair. (Spark would write a new ``metadata``, and would read a checkpoint
-      without offsets from the start of its input.)
-    * The transaction id (``app_id``) is made once and kept. A renamed job keeps the id of its first start. A new checkpoint never gets an old
-      id: Delta skips, without a message, versions that it has seen from an id.
-    * A process that is killed before the first batch is planned leaves temporary files of Spark, with which Spark refuses to start. They are
-      deleted at the next start.
+    * No start from the beginning without being asked. A folder with Spark's logs and without ``wheel.json``, a damaged
+      newest log entry or a missing ``metadata`` is an error that names the file and the repair. (Spark would write a
+      new ``metadata``, and would read a checkpoint without offsets from the start of its input.)
+    * The transaction id (``app_id``) is made once and kept. A renamed job keeps the id of its first start. A new
+      checkpoint never gets an old id: Delta skips, without a message, versions that it has seen from an id.
+    * A process that is killed before the first batch is planned leaves temporary files of Spark, with which Spark
+      refuses to start. They are deleted at the next start.
 
-Call the functions that write while holding the lease (:mod:`wheel_udf.platform.lease`). Each file is replaced as a whole
-(:mod:`wheel_udf.platform.files`).
+Call the functions that write while holding the lease (:mod:`wheel_udf.platform.lease`). Each file is replaced as a
+whole (:mod:`wheel_udf.platform.files`).
 """
 
 from __future__ import annotations
@@ -147,7 +147,8 @@ def open_checkpoint(
     Call it while holding the :class:`Lease`.
 
     Args:
-        path: The checkpoint folder: a local path, a ``file:`` URI, or a URI that Hadoop knows (needs a running session).
+        path: The checkpoint folder: a local path, a ``file:`` URI, or a URI that Hadoop knows (needs a running
+            session).
         name: The job's name; becomes the readable part of a new ``app_id``.
         wheel_fingerprint: From :meth:`wheel_udf.wheel.geometry.Wheel.fingerprint`.
         shards: Number of shards.
@@ -155,9 +156,10 @@ def open_checkpoint(
         importing: Id of the export that is being imported; None at a start.
 
     Raises:
-        GeometryChangedError: The checkpoint was made with other values or in another mode; all differences are named, with both values.
-        CheckpointError: The checkpoint is damaged, foreign, or a checkpoint of Spark without ``wheel.json``; or its content was exported, or its
-            import has not finished.
+        GeometryChangedError: The checkpoint was made with other values or in another mode; all differences are named,
+            with both values.
+        CheckpointError: The checkpoint is damaged, foreign, or a checkpoint of Spark without ``wheel.json``; or its
+            content was exported, or its import has not finished.
     """
     files = open_folder(path)
     app_id = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:100]}-{uuid.uuid4().hex}"

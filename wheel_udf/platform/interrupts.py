@@ -1,8 +1,9 @@
 """Ctrl-C while Spark works: its jobs are cancelled, and the session can be stopped.
 
-pyspark has a handler of SIGINT of its own, which calls the JVM from the main thread. That thread is usually waiting for an answer of the JVM already, and has one
-connection: the call is sent into it, and both get the answer of the other (pyspark 4.2: ``Py4JError: An error occurred while calling o62.sc``, the jobs go on).
-A new thread has a connection of its own, so calls after an interrupt are made in one.
+pyspark has a handler of SIGINT of its own, which calls the JVM from the main thread. That thread is usually waiting
+for an answer of the JVM already, and has one connection: the call is sent into it, and both get the answer of the
+other (pyspark 4.2: ``Py4JError: An error occurred while calling o62.sc``, the jobs go on). A new thread has a
+connection of its own, so calls after an interrupt are made in one.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _TRIES: Final = 2
 def ending_on_interrupt(spark: SparkSession) -> Iterator[None]:
     """Inside, SIGINT cancels all jobs of Spark and raises KeyboardInterrupt; a second one ends the process at once.
 
-    For the owner of a session that ends with the block: Spark's and py4j's reports of what is cancelled, pages of them, are turned off.
-    Outside the main thread, where no signal arrives, nothing changes.
+    For the owner of a session that ends with the block: Spark's and py4j's reports of what is cancelled, pages of
+    them, are turned off. Outside the main thread, where no signal arrives, nothing changes.
 
     Args:
         spark: The session.
@@ -65,9 +66,11 @@ def _cancel(spark: SparkSession) -> None:
 
 
 def at_end(work: Callable[[], None]) -> None:
-    """Does the work of a ``finally``: directly, or after Ctrl-C in a new thread, because the connection of this one may have an answer that nobody has read.
+    """Does the work of a ``finally``: directly, or after Ctrl-C in a new thread, because the connection of this one may
+    have an answer that nobody has read.
 
-    py4j shuts that connection down, and in doing so may raise an ``OSError`` in place of the interrupt, if it meets the socket of a thread that has ended.
+    py4j shuts that connection down, and in doing so may raise an ``OSError`` in place of the interrupt, if it meets
+    the socket of a thread that has ended.
     """
     if is_interrupt(sys.exception()):
         in_new_thread(work)
@@ -76,9 +79,11 @@ def at_end(work: Callable[[], None]) -> None:
 
 
 def in_new_thread(work: Callable[[], None], *, longest_s: float | None = None) -> None:
-    """Does some work in a thread of its own, with a connection of its own to the JVM, and waits for it. What it raises is dropped.
+    """Does some work in a thread of its own, with a connection of its own to the JVM, and waits for it. What it raises is
+    dropped.
 
-    The first call may meet the socket of a thread that has ended, and py4j then drops that socket; so what fails is tried once more.
+    The first call may meet the socket of a thread that has ended, and py4j then drops that socket; so what fails is
+    tried once more.
 
     Args:
         work: The work; can be done twice.

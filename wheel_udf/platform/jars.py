@@ -1,20 +1,21 @@
 """Downloads the JVM jars that Spark lacks: Delta, the Kafka connector, a broker and a database driver for tests.
 
-pyspark ships Ivy, so Java and pip are the only prerequisites. ``conf/ivy.xml`` pins the jars and their versions. ``make setup`` runs
-``python -m wheel_udf.platform.jars spark database broker``, which puts the configurations beside the Python packages of the environment::
+pyspark ships Ivy, so Java and pip are the only prerequisites. ``conf/ivy.xml`` pins the jars and their versions.
+``make setup`` runs ``python -m wheel_udf.platform.jars spark database broker``, which puts the configurations beside
+the Python packages of the environment::
 
     <environment>/jars/spark/*.jar     on Spark's class path: see wheel_udf.platform.session
     <environment>/jars/database/*.jar  a JDBC driver, for the tests of the database sink
     <environment>/jars/broker/*.jar    a Kafka broker, in a JVM of its own: see wheel_udf.testing.broker
 
-Invariants: a folder of jars is complete or absent (it is filled beside its place, then renamed). A SIGINT or SIGTERM ends the downloads too: a Java that goes on
-would share its cache with the next try. Ivy's cache is inside the environment, so
-the cache of another project cannot make a build pass or fail. The environment variable ``WHEEL_UDF_IVY_SETTINGS`` names a file of Ivy
-settings (a mirror, a proxy with a password).
+Invariants: a folder of jars is complete or absent (it is filled beside its place, then renamed). A SIGINT or SIGTERM
+ends the downloads too: a Java that goes on would share its cache with the next try. Ivy's cache is inside the
+environment, so the cache of another project cannot make a build pass or fail. The environment variable
+``WHEEL_UDF_IVY_SETTINGS`` names a file of Ivy settings (a mirror, a proxy with a password).
 
-Cost: 23 MB and 15 seconds for Spark, 43 MB and 40 seconds for the broker, once for each environment. Ivy requests one small file after the
-other, so the latency of the answers takes the time. The configurations are therefore resolved in parallel, each with its own cache
-(Ivy does not lock a cache).
+Cost: 23 MB and 15 seconds for Spark, 43 MB and 40 seconds for the broker, once for each environment. Ivy requests one
+small file after the other, so the latency of the answers takes the time. The configurations are therefore resolved in
+parallel, each with its own cache (Ivy does not lock a cache).
 """
 
 from __future__ import annotations
@@ -189,8 +190,9 @@ def _replace(into: Path, fresh: Path) -> None:
 def link_spark_home() -> Path | None:
     """Lets ``bin/spark-submit`` of this environment find its own Spark, even if the environment is not activated.
 
-    pip installs Spark's ``find-spark-home`` in ``bin``. It asks the ``python3`` of ``PATH`` for pyspark, and fails if that is another Python.
-    But first it looks for a folder ``spark-distribution`` beside itself: the link that is made here.
+    pip installs Spark's ``find-spark-home`` in ``bin``. It asks the ``python3`` of ``PATH`` for pyspark, and fails if
+    that is another Python. But first it looks for a folder ``spark-distribution`` beside itself: the link that is made
+    here.
 
     Returns:
         The link; None outside a virtual environment, where nothing is changed.
@@ -262,7 +264,9 @@ def _resolve_all(chosen: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns 0 if the jars are in place, else 1 (130 after Ctrl-C) after one line on standard error."""
+    """The command line. Returns 0 if the jars are in place, else 1 (130 after Ctrl-C) after one line on standard
+    error.
+    """
     chosen = _parse(arguments)
     try:
         if chosen.check_java:

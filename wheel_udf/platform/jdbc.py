@@ -1,8 +1,8 @@
 """A JDBC connection of the driver's JVM: statements with texts as parameters, results as texts.
 
-Spark's own JDBC writer can only append. A statement that it does not write goes through a connection of the driver itself. It is opened by the
-driver class, and not by ``java.sql.DriverManager``, which does not see the jars of ``spark.jars.packages``. Only public API of Java is used, through
-``SparkSession._jvm``.
+Spark's own JDBC writer can only append. A statement that it does not write goes through a connection of the driver
+itself. It is opened by the driver class, and not by ``java.sql.DriverManager``, which does not see the jars of
+``spark.jars.packages``. Only public API of Java is used, through ``SparkSession._jvm``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,17 @@
-"""Progress of Spark's jobs: how many tasks are done, read from the status tracker while another thread waits for the result.
+"""Progress of Spark's jobs: how many tasks are done, read from the status tracker while another thread waits for the
+result.
 
 ::
 
     thread of the work    count() ------------------------------------------> result
     this thread              tracker: job 7, stages 9, 10 -> 3 of 8 tasks       every half second
 
-All jobs of the session count, not only those of a job group: the jobs of a streaming query and of a broadcast have groups, or threads, of their own.
+All jobs of the session count, not only those of a job group: the jobs of a streaming query and of a broadcast have
+groups, or threads, of their own.
 
-Cost: some calls of the JVM each half second, below a millisecond each. Caveat: the tasks of a later job are not known before it begins, so the time left
-is that of the jobs so far. A task is done or not: of a task that runs, Spark reports no rows.
+Cost: some calls of the JVM each half second, below a millisecond each. Caveat: the tasks of a later job are not known
+before it begins, so the time left is that of the jobs so far. A task is done or not: of a task that runs, Spark
+reports no rows.
 """
 
 from __future__ import annotations

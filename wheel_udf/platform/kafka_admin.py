@@ -1,16 +1,19 @@
 """Questions to a Kafka cluster: which topics exist, which offsets they have, how large a record may be, new topics.
 
-With a missing topic or a broker that cannot be reached, Spark's connector fails after minutes, or fails a batch again and again. The functions
-here ask first, through the admin client of the same ``kafka-clients`` jar that the connector uses, in the driver's JVM::
+With a missing topic or a broker that cannot be reached, Spark's connector fails after minutes, or fails a batch again
+and again. The functions here ask first, through the admin client of the same ``kafka-clients`` jar that the connector
+uses, in the driver's JVM::
 
     options {kafka.bootstrap.servers: ..., kafka.security.protocol: ..., startingOffsets: ...}
              '-- those that begin with kafka. go to the client without it; the others are Spark's own
 
-There is one client for each cluster and identity; it lives until :func:`close_all`, or until its cluster does not answer (the client would
-try again for ever and log a warning each time). Each question has a timeout, so a cluster that is down costs seconds.
+There is one client for each cluster and identity; it lives until :func:`close_all`, or until its cluster does not
+answer (the client would try again for ever and log a warning each time). Each question has a timeout, so a cluster
+that is down costs seconds.
 
-Caveats: an answer may be out of date a moment later. A user who may read a topic but not describe its configuration gets its partitions, and
-None for the size. For a user who may not describe the topic at all, Kafka answers that it is missing.
+Caveats: an answer may be out of date a moment later. A user who may read a topic but not describe its configuration
+gets its partitions, and None for the size. For a user who may not describe the topic at all, Kafka answers that it is
+missing.
 """
 
 from __future__ import annotations
@@ -50,7 +53,8 @@ class TopicInfo:
         partitions: How many it has.
         max_message_bytes: The largest batch of records the topic takes, in bytes; None if this user may not ask.
         may_write: Whether this user may write to it; None if the cluster does not tell.
-        compacted: Whether it keeps the latest record of each key, and so takes none without a key; False if this user may not ask.
+        compacted: Whether it keeps the latest record of each key, and so takes none without a key; False if this user
+            may not ask.
     """
 
     partitions: int
@@ -64,7 +68,8 @@ class TopicOffsets:
     """The records that a topic holds now.
 
     Attributes:
-        topic_id: The id that Kafka gave to the topic when it was created; a topic that is created again gets another one.
+        topic_id: The id that Kafka gave to the topic when it was created; a topic that is created again gets another
+            one.
         ranges: By partition: the earliest offset, and the one behind the latest.
     """
 

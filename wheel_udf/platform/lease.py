@@ -1,4 +1,5 @@
-"""The lease of a checkpoint or a store: the right to run it, for one process at a time. It is a lock of the local kernel on ``wheel.lease``.
+"""The lease of a checkpoint or a store: the right to run it, for one process at a time. It is a lock of the local kernel
+on ``wheel.lease``.
 
 The lease belongs to the running query::
 
@@ -13,9 +14,10 @@ A run takes its leases before Spark starts, which takes seconds, and lends them 
 
 The kernel frees the lock when the process ends, also after a kill -9: the next start takes over at once.
 
-Caveats: on other file systems than the local one (``hdfs:``, ``s3a:``, ...) no lease is taken in this release, and only Spark's own checks stand
-between two runs of one checkpoint. When the Python of a driver is killed, its JVM ends as soon as its standard input is closed: a batch that it
-had begun may still write for a moment. The transaction ids and Spark's logs tolerate that.
+Caveats: on other file systems than the local one (``hdfs:``, ``s3a:``, ...) no lease is taken in this release, and
+only Spark's own checks stand between two runs of one checkpoint. When the Python of a driver is killed, its JVM ends
+as soon as its standard input is closed: a batch that it had begun may still write for a moment. The transaction ids
+and Spark's logs tolerate that.
 """
 
 from __future__ import annotations
@@ -108,7 +110,9 @@ class Lease:
             os.close(handle)
 
     def withdraw(self) -> None:
-        """Gives the lease back. If nothing has come into the folder meanwhile, the file and the folders that were made for it are removed."""
+        """Gives the lease back. If nothing has come into the folder meanwhile, the file and the folders that were made
+        for it are removed.
+        """
         file = self._file
         if file is None or not self.is_held:
             return
@@ -211,7 +215,9 @@ class Leases:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Gives all of them back. One that a query still has, because it could not be stopped, is kept until the process ends."""
+        """Gives all of them back. One that a query still has, because it could not be stopped, is kept until the
+        process ends.
+        """
         self._give_back()
 
     def _give_back(self) -> None:
@@ -224,7 +230,9 @@ class Leases:
 
 
 def _locked(file: Path) -> int:
-    """Opens and locks a file, made if it is missing. If its last holder has removed it meanwhile, the lock is on no file any more: once again."""
+    """Opens and locks a file, made if it is missing. If its last holder has removed it meanwhile, the lock is on no
+    file any more: once again.
+    """
     while True:
         file.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -1,4 +1,5 @@
-"""Settings of a session whose driver and executors are one JVM on this machine: they make its start shorter, and keep it alive.
+"""Settings of a session whose driver and executors are one JVM on this machine: they make its start shorter, and keep it
+alive.
 
 ::
 
@@ -64,8 +65,9 @@ def is_one_jvm(settings: Mapping[str, str]) -> bool:
 def of_one_jvm(settings: Mapping[str, str]) -> dict[str, str]:
     """In local mode the driver is the executor, and never too long without a heartbeat of itself.
 
-    Spark measures heartbeats by the wall clock. If that steps more than two minutes forward (a laptop that has slept, a clock that is set right),
-    Spark may take its only executor for lost, and does not take it back: the JVM ends after 60 failed heartbeats, which is 10 minutes later.
+    Spark measures heartbeats by the wall clock. If that steps more than two minutes forward (a laptop that has slept,
+    a clock that is set right), Spark may take its only executor for lost, and does not take it back: the JVM ends
+    after 60 failed heartbeats, which is 10 minutes later.
     """
     return (
         {_HEARTBEAT_TIMEOUT: "3650d"} if is_one_jvm(settings) and _HEARTBEAT_TIMEOUT not in settings else {}

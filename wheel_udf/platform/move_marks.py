@@ -5,10 +5,12 @@
     wheel-exported.json   the content has left to this export        written last by an export, in the old checkpoint
     wheel-import.json     an import is under way, or done            written first by an import, and again as its last step
 
-A checkpoint that is written anew in its own place (:func:`empty_for_import`) has the first mark until it is empty, and then the second one.
+A checkpoint that is written anew in its own place (:func:`empty_for_import`) has the first mark until it is empty, and
+then the second one.
 
-A start, a dry run and a second import look at both (:mod:`wheel_udf.platform.identity`). Without the first mark, a job that is started by
-habit would deliver a second time what its successor delivers; without the second, a killed import would begin with a part of the entries.
+A start, a dry run and a second import look at both (:mod:`wheel_udf.platform.identity`). Without the first mark, a job
+that is started by habit would deliver a second time what its successor delivers; without the second, a killed import
+would begin with a part of the entries.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class Mark:
     Attributes:
         export_id: The export.
         place: Where it is.
-        done: Of an import, whether it is complete; of an export False if the checkpoint is being emptied, to be written anew in its place.
+        done: Of an import, whether it is complete; of an export False if the checkpoint is being emptied, to be
+            written anew in its place.
     """
 
     export_id: str
@@ -47,7 +50,8 @@ def mark_exported(path: str, export_id: str, place: str) -> None:
 
 
 def empty_for_import(path: str, export_id: str, place: str) -> None:
-    """Empties an exported checkpoint, so that the export can be imported into the same place. All the time, a start is refused.
+    """Empties an exported checkpoint, so that the export can be imported into the same place. All the time, a start is
+    refused.
 
     Call it while holding the lease. One that was killed is done again.
 

@@ -16,8 +16,9 @@ _SETTINGS: Final = "wheel-settings.json"
 class PlannedSettings:
     """The settings that change the rows of a batch, each with the first batch that it applies to.
 
-    At a start: ``record(settings, last_planned + 1)``; in each batch: ``settings_of(batch_id)``. A batch that was planned under earlier
-    settings gets them again; later batches get the new ones. Only settings that a replay can need are kept.
+    At a start: ``record(settings, last_planned + 1)``; in each batch: ``settings_of(batch_id)``. A batch that was
+    planned under earlier settings gets them again; later batches get the new ones. Only settings that a replay can
+    need are kept.
 
     Args:
         path: The checkpoint folder.

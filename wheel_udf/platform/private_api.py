@@ -1,8 +1,9 @@
 """The list of private API that this package uses, and the error for a version of Spark or Delta that lacks one.
 
-Each :class:`PrivateApi` below is a use of something that Spark, Delta or py4j does not promise to keep. The docstring of the room
-shows the list as a table, and ``tests/upgrade/test_canaries.py`` exercises every entry against the installed versions. To use
-another private API: add an entry here, a canary there, and the row that the test of the docstring prints.
+Each :class:`PrivateApi` below is a use of something that Spark, Delta or py4j does not promise to keep. The docstring
+of the room shows the list as a table, and ``tests/upgrade/test_canaries.py`` exercises every entry against the
+installed versions. To use another private API: add an entry here, a canary there, and the row that the test of the
+docstring prints.
 """
 
 from __future__ import annotations

@@ -1,21 +1,22 @@
 """Repairs a checkpoint: decides what can be proved harmless, and does it. See :func:`decide_repair`.
 
-A checkpoint goes on from the newest batch whose files are all sound (:mod:`wheel_udf.platform.inspection`). What was recorded after that batch is
-taken out, so these batches are planned again::
+A checkpoint goes on from the newest batch whose files are all sound (:mod:`wheel_udf.platform.inspection`). What was
+recorded after that batch is taken out, so these batches are planned again::
 
     commit 7 is gone or damaged               batch 7 is repeated, with the rows of its plan: tables skip what they have of it
     state 8 is damaged, made by batch 7       likewise; commit 7 and the plan of batch 8, if there is one, are taken out
     plan 8 is damaged, batch 8 uncommitted    batch 8 is planned anew
 
 Proof
-    * A batch that is repeated has the rows that it had: its plan names them. A table skips what it holds of it, a topic gets the same
-      ``fire_id`` again, which is what "at least once" allows in any case.
-    * A batch that is planned anew may have other rows. So nothing may hold rows of the earlier plan, which a table shows by its transactions.
-      A topic or a folder of files does not show it; but a batch writes to its sinks only after all partitions have stored its state.
+    * A batch that is repeated has the rows that it had: its plan names them. A table skips what it holds of it, a
+      topic gets the same ``fire_id`` again, which is what "at least once" allows in any case.
+    * A batch that is planned anew may have other rows. So nothing may hold rows of the earlier plan, which a table
+      shows by its transactions. A topic or a folder of files does not show it; but a batch writes to its sinks only
+      after all partitions have stored its state.
     * No table may hold a batch beyond the ones that are kept: it would skip the rows of a new batch of that number.
 
-What is taken out is copied first, to a folder beside the checkpoint. The files are removed by falling batch: a repair that is killed leaves a
-checkpoint that is refused, or damaged as before, and the next repair goes on.
+What is taken out is copied first, to a folder beside the checkpoint. The files are removed by falling batch: a repair
+that is killed leaves a checkpoint that is refused, or damaged as before, and the next repair goes on.
 """
 
 from __future__ import annotations
@@ -123,7 +124,9 @@ def _needed(found: Inspection, resume: Resume | None) -> tuple[Finding, ...]:
 
 
 def _removed(found: Inspection, resume: Resume) -> Iterator[str]:
-    """The files of batches from which the checkpoint does not go on, by falling batch; then the state that they have made."""
+    """The files of batches from which the checkpoint does not go on, by falling batch; then the state that they have
+    made.
+    """
     first_plan = resume.batch + 1 if resume.repeats else resume.batch
     batches = sorted({*found.plans, *found.commits}, reverse=True)
     names = [

@@ -1,19 +1,21 @@
 """Builds the Spark session of tests, notebooks and jobs.
 
-The settings are in ``conf/spark-defaults.conf`` alone, each with its reason. :func:`build_session` reads that file and adds the settings
-that are not set elsewhere. Precedence, highest first::
+The settings are in ``conf/spark-defaults.conf`` alone, each with its reason. :func:`build_session` reads that file and
+adds the settings that are not set elsewhere. Precedence, highest first::
 
     1  the arguments of build_session
     2  spark-submit (its options, its --properties-file, the spark-defaults.conf of its SPARK_CONF_DIR)
     3  without spark-submit: the spark-defaults.conf of the user's own SPARK_CONF_DIR, if that is set
     4  the project's conf/spark-defaults.conf
 
-So ``python jobs/x.py`` has the settings of ``spark-submit --properties-file conf/spark-defaults.conf jobs/x.py``. Relative paths in the
-file start at the project's root; they are made absolute here, so that a notebook may run in any folder.
+So ``python jobs/x.py`` has the settings of ``spark-submit --properties-file conf/spark-defaults.conf jobs/x.py``.
+Relative paths in the file start at the project's root; they are made absolute here, so that a notebook may run in any
+folder.
 
-Caveats: settings of the JVM (jars, memory) are fixed when it starts, and a process starts it once. If a session is already running (a managed
-notebook), :func:`build_session` returns it and changes only the settings that are arguments. If spark-submit has started the JVM without
-Delta, it is too late to add it, and :func:`build_session` raises an error.
+Caveats: settings of the JVM (jars, memory) are fixed when it starts, and a process starts it once. If a session is
+already running (a managed notebook), :func:`build_session` returns it and changes only the settings that are
+arguments. If spark-submit has started the JVM without Delta, it is too late to add it, and :func:`build_session`
+raises an error.
 """
 
 from __future__ import annotations
@@ -59,10 +61,12 @@ def build_session(
 
     Args:
         app_name: The name in Spark's UI and logs.
-        master: Where to run, ``local[2]`` for example; default is spark-submit's setting, else that of ``conf/spark-defaults.conf``.
+        master: Where to run, ``local[2]`` for example; default is spark-submit's setting, else that of
+            ``conf/spark-defaults.conf``.
         conf: Spark settings that override all others.
-        checkpoint: Where the queries of the session keep their checkpoints. If that is a local path, a session that is started here writes
-            checkpoints in the faster way of :func:`use_plain_renames`; a running one is left as it is.
+        checkpoint: Where the queries of the session keep their checkpoints. If that is a local path, a session that is
+            started here writes checkpoints in the faster way of :func:`use_plain_renames`; a running one is left as it
+            is.
 
     Returns:
         The session. Stop it with :func:`stop_session`.
@@ -86,7 +90,9 @@ def build_session(
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stops the running streaming queries, each when its current batch has been cancelled, then Spark. A JVM that has ended is stopped."""
+    """Stops the running streaming queries, each when its current batch has been cancelled, then Spark. A JVM that has
+    ended is stopped.
+    """
     at_end(lambda: _stop(spark))
 
 
@@ -102,11 +108,12 @@ def _stop(spark: SparkSession) -> None:
 
 
 def let_jvm_ignore_sigterm(spark: SparkSession) -> None:
-    """Lets SIGTERM not end the JVM that this process has started; of SIGINT, pyspark itself does this. It cannot be undone.
+    """Lets SIGTERM not end the JVM that this process has started; of SIGINT, pyspark itself does this. It cannot be
+    undone.
 
-    ``timeout`` and service managers send the signal to all processes of a job. The JVM would end at once and cut the running batch off; the
-    process that has started it can end the run properly. Under spark-submit the JVM is the process that others know, and nothing changes.
-    The JVM ends in any case when the process that has started it does.
+    ``timeout`` and service managers send the signal to all processes of a job. The JVM would end at once and cut the
+    running batch off; the process that has started it can end the run properly. Under spark-submit the JVM is the
+    process that others know, and nothing changes. The JVM ends in any case when the process that has started it does.
     """
     if not _is_submitted():
         with suppress(UnsupportedVersionError), required(JAVA_SIGNALS):
@@ -115,10 +122,11 @@ def let_jvm_ignore_sigterm(spark: SparkSession) -> None:
 
 
 def close_states(spark: SparkSession) -> None:
-    """Closes the states that ended queries of this session have loaded, and those that were read. For a checkpoint that is about to be emptied.
+    """Closes the states that ended queries of this session have loaded, and those that were read. For a checkpoint that
+    is about to be emptied.
 
-    A minute after the end of a query Spark's maintenance still uploads what it has not uploaded, and makes the folder anew for it. While another query
-    runs in the session, nothing is closed.
+    A minute after the end of a query Spark's maintenance still uploads what it has not uploaded, and makes the folder
+    anew for it. While another query runs in the session, nothing is closed.
     """
     if not spark.streams.active:
         with suppress(UnsupportedVersionError), required(LOADED_STATES):
@@ -128,14 +136,17 @@ def close_states(spark: SparkSession) -> None:
 def use_plain_renames(spark: SparkSession, checkpoint: str) -> None:
     """Lets all queries of a session write their checkpoints by plain renames, if the checkpoint is on a local path.
 
-    For the owner of the session: it is a setting of the whole session, and every query of it must keep its checkpoint on a local path.
+    For the owner of the session: it is a setting of the whole session, and every query of it must keep its checkpoint
+    on a local path.
 
-    Spark's default goes through Hadoop's ``FileContext``, which on a local path runs a program (``ls``, ``readlink``) for several questions
-    about each file. Measured on 2 cores, a batch of 2,000 rows over 2 state stores: 713 ms with it, 576 without; the commit of the state takes
-    15 ms, not 188. A rename on a local path is atomic and replaces the target, which is all that the checkpoint needs. A rename on HDFS does
-    not replace, so the default stays there. A setting of the user is not changed.
+    Spark's default goes through Hadoop's ``FileContext``, which on a local path runs a program (``ls``, ``readlink``)
+    for several questions about each file. Measured on 2 cores, a batch of 2,000 rows over 2 state stores: 713 ms with
+    it, 576 without; the commit of the state takes 15 ms, not 188. A rename on a local path is atomic and replaces the
+    target, which is all that the checkpoint needs. A rename on HDFS does not replace, so the default stays there. A
+    setting of the user is not changed.
 
-    Spark has no such option for one query, and a setting made only while a query starts would be inherited by queries that start beside it.
+    Spark has no such option for one query, and a setting made only while a query starts would be inherited by queries
+    that start beside it.
     """
     chosen = spark.conf.get(_FILE_MANAGER, None) is not None
     default_system = hadoop_configuration(spark).get("fs.defaultFS")
@@ -145,7 +156,8 @@ def use_plain_renames(spark: SparkSession, checkpoint: str) -> None:
 
 
 def read_defaults(folder: Path | None) -> dict[str, str]:
-    """The settings of ``spark-defaults.conf`` in a folder: a ``key value`` or ``key=value`` on each line; ``#`` starts a comment line.
+    """The settings of ``spark-defaults.conf`` in a folder: a ``key value`` or ``key=value`` on each line; ``#`` starts a
+    comment line.
 
     Args:
         folder: The folder; None or a folder without the file has no settings.
@@ -175,8 +187,8 @@ def _text(value: object) -> str:
 def running_session() -> SparkSession | None:
     """The session that ``SparkSession.builder.getOrCreate()`` returns, from any thread; None if Spark does not run.
 
-    Not the active one: other threads than its creator's have none, and after a batch function has called ``createDataFrame`` pyspark calls
-    the copy active that Spark made for the query, in all threads that have one.
+    Not the active one: other threads than its creator's have none, and after a batch function has called
+    ``createDataFrame`` pyspark calls the copy active that Spark made for the query, in all threads that have one.
     """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -295,7 +307,8 @@ def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
 @contextmanager
 def _environment(settings: Mapping[str, str]) -> Iterator[None]:
     """Sets the environment variables that Spark reads when it starts, for that moment."""
-    # Workers would run the first python3 on PATH: pyspark reads this from the environment and not from the configuration.
+    # Workers would run the first python3 on PATH: pyspark reads this from the environment and not from the
+    # configuration.
     wanted = {"PYSPARK_PYTHON": settings.get("spark.pyspark.python", sys.executable)}
     wanted |= MALLOC_SETTINGS
     folder = jars.conf_folder()

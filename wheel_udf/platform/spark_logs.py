@@ -1,12 +1,13 @@
-"""Reads Spark's own logs in a checkpoint: which batch is planned, which is committed, where the sources are, whether the logs are sound.
+"""Reads Spark's own logs in a checkpoint: which batch is planned, which is committed, where the sources are, whether the
+logs are sound.
 
 Spark writes ``offsets/N`` (batch N is planned), runs the batch, and writes ``commits/N`` (batch N is committed)::
 
     offsets   0 1 2 3 4 5        batch 5 is planned and not committed: it replays, with the same rows
     commits   0 1 2 3 4
 
-So at most the newest batch is planned and not committed. Spark reads the newest entries at a start; a crash of the machine can damage those.
-An error names the damaged file and how to repair it.
+So at most the newest batch is planned and not committed. Spark reads the newest entries at a start; a crash of the
+machine can damage those. An error names the damaged file and how to repair it.
 
 Caveat: the format of these files is not documented by Spark; see :mod:`wheel_udf.platform.private_api`.
 """
@@ -116,8 +117,8 @@ def _planned_ms(files: Folder, batch_id: int, content: bytes) -> int:
 def input_moved(path: str, batch_id: int, is_clock: Callable[[str], bool]) -> bool:
     """Whether a batch holds input: an offset of any source but the clock is another than in the batch before.
 
-    Both formats of Spark 4.2 are read: ``v1``, a line for each source in order (``-``: no offset yet), and ``v2``, lines
-    ``<source id>:<offset>`` (a source without an offset has none).
+    Both formats of Spark 4.2 are read: ``v1``, a line for each source in order (``-``: no offset yet), and ``v2``,
+    lines ``<source id>:<offset>`` (a source without an offset has none).
 
     Args:
         path: The checkpoint folder.
@@ -175,8 +176,9 @@ def has_id(metadata: bytes) -> bool:
 def clear_leftovers(path: str, files: Folder) -> None:
     """Deletes what a start left that was killed before it had planned its first batch.
 
-    Spark begins batch 0 only where ``offsets`` and ``commits`` hold no file, not even a temporary one (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY).
-    It reads ``metadata`` in any case; without batches nothing depends on the id in it.
+    Spark begins batch 0 only where ``offsets`` and ``commits`` hold no file, not even a temporary one
+    (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY). It reads ``metadata`` in any case; without batches nothing depends on
+    the id in it.
     """
     if _newest(files, "offsets") is not None:
         return

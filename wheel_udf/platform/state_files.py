@@ -8,8 +8,9 @@ Batch N commits version N+1 of the state of each partition; batch N+1 starts fro
 
     version 12 = newest sound snapshot (or nothing, version 0) + all changes after it up to 12
 
-The changes of a version begin with the ids of the versions before, from the last snapshot on. Spark 4.2 goes back to an older snapshot by itself if
-a newer one is damaged or missing, but not to version 0. It cannot replace damaged changes.
+The changes of a version begin with the ids of the versions before, from the last snapshot on. Spark 4.2 goes back to
+an older snapshot by itself if a newer one is damaged or missing, but not to version 0. It cannot replace damaged
+changes.
 
 Caveat: the layout is Spark's own; see :mod:`wheel_udf.platform.private_api`.
 """

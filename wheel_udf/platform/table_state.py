@@ -10,7 +10,8 @@ from pyspark.sql import types as T
 
 
 def has_batch(transactions: Mapping[str, int], app_id: str, batch_id: int) -> bool:
-    """Whether a table has a batch, so that it must not be written again: its last transaction of that app id is this batch or a later one.
+    """Whether a table has a batch, so that it must not be written again: its last transaction of that app id is this
+    batch or a later one.
 
     Args:
         transactions: The version of the last transaction of each app id.

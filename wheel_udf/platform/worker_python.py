@@ -1,7 +1,8 @@
 """Checks the Python of Spark's workers before a query needs it.
 
-Spark starts its workers with the program in ``PYSPARK_PYTHON``, by default the first ``python3`` on the path. A session that somebody else has built may
-so have workers without pyarrow, or of another version than the driver; Spark then reports "Python worker failed to connect back" from the first batch.
+Spark starts its workers with the program in ``PYSPARK_PYTHON``, by default the first ``python3`` on the path. A
+session that somebody else has built may so have workers without pyarrow, or of another version than the driver; Spark
+then reports "Python worker failed to connect back" from the first batch.
 
 ::
 
@@ -11,7 +12,8 @@ so have workers without pyarrow, or of another version than the driver; Spark th
                        another one: it is run once and asked     error if its minor version differs, or numpy, pandas or pyarrow is missing
     a cluster          is on other machines                      not known, so good
 
-Only what is certain is an error: a program that gives no answer passes, and so does every one where Spark unpacks archives for it.
+Only what is certain is an error: a program that gives no answer passes, and so does every one where Spark unpacks
+archives for it.
 """
 
 from __future__ import annotations

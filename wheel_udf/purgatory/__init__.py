@@ -1,4 +1,5 @@
-"""Purgatory: operations that wait for events. Pure: Arrow tables and numpy arrays in and out; no Spark, no clock, no files.
+"""Purgatory: operations that wait for events. Pure: Arrow tables and numpy arrays in and out; no Spark, no clock, no
+files.
 
 An operation waits under watch keys until events complete it, a cancel ends it, or its deadline passes. Two
 implementations stand side by side: the classic interface in memory (:class:`Purgatory`, for programs and as a

@@ -1,4 +1,5 @@
-"""Rows whose time the clock has not passed: kept in runs in time order, of which a step opens only those that the clock has reached.
+"""Rows whose time the clock has not passed: kept in runs in time order, of which a step opens only those that the clock
+has reached.
 
 ::
 

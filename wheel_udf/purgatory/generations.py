@@ -20,7 +20,9 @@ from wheel_udf.purgatory.state import BEAT, NEVER
 
 
 def extend_joins(operations: Operations, expired: Bools) -> Bools:
-    """Extends the deadline of expired joins that have gained members since the last deadline; the mask of those extended."""
+    """Extends the deadline of expired joins that have gained members since the last deadline; the mask of those
+    extended.
+    """
     limit_ms = operations.event_time_ms + operations.limit_delay_ms
     can = expired & (operations.limit_delay_ms > 0) & (operations.deadline_ms < limit_ms)
     if not can.any():
@@ -101,7 +103,8 @@ def rested_until(from_ms: Int64s, memory_ms: int | None) -> Int64s:
 def remembered_until(at_ms: Int64s, memory_ms: int | None) -> Int64s:
     """The last instant at which ends are remembered.
 
-    An end is remembered during ``[end, end + memory)``, as in the wheel, and in its own instant with a memory of 0, too.
+    An end is remembered during ``[end, end + memory)``, as in the wheel, and in its own instant with a memory of 0,
+    too.
     """
     if memory_ms is None:
         return np.full(len(at_ms), NEVER)

@@ -1,4 +1,5 @@
-"""One operation per id at a time: decides which of several operations with the same id counts, and when that can be decided.
+"""One operation per id at a time: decides which of several operations with the same id counts, and when that can be
+decided.
 
 ::
 
@@ -180,7 +181,9 @@ def not_taken(claims: pa.Table, ended: pa.Table, memory_ms: int | None) -> pa.Ta
 
 
 def _ended(claims: pa.Table, ended: pa.Table, memory_ms: int | None) -> tuple[Int64s, Int64s]:
-    """The claims on ended ids, as places, and until when each id is taken. If an id ended more than once, its last end counts."""
+    """The claims on ended ids, as places, and until when each id is taken. If an id ended more than once, its last end
+    counts.
+    """
     asking, holding = _same_id(claims, ended := ended.sort_by([("at_ms", "descending")]))
     at_ms = ended["at_ms"].to_numpy()[holding]
     return asking, remembered_until(at_ms, memory_ms)

@@ -79,7 +79,9 @@ class Operations:
 
     @property
     def cancellable_from(self) -> Int64s:
-        """First instant at which a cancel counts. The window of a heartbeat moves with its beats, but cancels count from its start."""
+        """First instant at which a cancel counts. The window of a heartbeat moves with its beats, but cancels count
+        from its start.
+        """
         return np.minimum(self.from_ms, np.where(self.at_rest, NEVER, self.event_time_ms))
 
     def effective(self, flat_ms: Int64s) -> Int64s:

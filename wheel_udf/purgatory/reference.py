@@ -1,4 +1,5 @@
-"""The classic purgatory, in memory: operations wait under watch keys until an event completes them or their deadline passes.
+"""The classic purgatory, in memory: operations wait under watch keys until an event completes them or their deadline
+passes.
 
 Modelled on ``DelayedOperationPurgatory`` of Apache Kafka, which holds fetches that lack bytes and produce
 requests that lack acknowledgements::
@@ -72,7 +73,9 @@ class DelayedOperation(ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Returns the result of :meth:`force_complete` if the operation can be completed, else False. Several threads may call it at once."""
+        """Returns the result of :meth:`force_complete` if the operation can be completed, else False. Several threads
+        may call it at once.
+        """
 
     def on_complete(self) -> None:  # noqa: B027  # to be overridden where it matters
         """Called once, when the operation has completed or expired."""

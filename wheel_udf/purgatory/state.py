@@ -33,7 +33,9 @@ from wheel_udf.wheel.shard_state import HEAD_COLUMNS, Kept
 from wheel_udf.wheel.texts import Texts
 
 WATCH_FORMAT_VERSION = 3
-"""Format version of a purgatory's state, also in the identity of its checkpoint. Increase it when the layout below changes."""
+"""Format version of a purgatory's state, also in the identity of its checkpoint. Increase it when the layout below
+changes.
+"""
 
 EVENTS_LEVEL, AHEAD_LEVEL, RESTING_LEVEL, HELD_LEVEL = -1, -2, -3, -4
 
@@ -41,7 +43,9 @@ NEVER = 2**63 - 1
 """An instant that never comes."""
 
 EVENT, CANCEL, CANCEL_OPERATION = 0, 1, 2
-"""Kinds of event rows (``what``): an event on a key; a cancel of every operation that waits under a key; a cancel of one operation."""
+"""Kinds of event rows (``what``): an event on a key; a cancel of every operation that waits under a key; a cancel of
+one operation.
+"""
 
 SUM, BEAT = 0, -1
 """Values of ``need`` that are not a number of keys: a sum of amounts, a heartbeat."""
@@ -56,7 +60,9 @@ EVENT_SCHEMA = pa.schema(
         ("what", pa.int8()),
     ]
 )
-"""An event or a cancel. ``name`` is the key, or the operation's id for CANCEL_OPERATION; ``hash`` is :func:`hashes_of` group and name."""
+"""An event or a cancel. ``name`` is the key, or the operation's id for CANCEL_OPERATION; ``hash`` is :func:`hashes_of`
+group and name.
+"""
 
 REQUEST_SCHEMA = pa.schema(
     [

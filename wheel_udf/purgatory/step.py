@@ -165,7 +165,7 @@ def _in_turn(
     return Settled.of(parts), held, repeated
 
 
-# --- input --------------------------------------------------------------------------------------------------------------
+# --- input ----------------------------------------------------------------------------------------
 
 
 def _claims(state: WatchState, requests: pa.Table, memory_ms: int | None, counts: Counter[str]) -> pa.Table:
@@ -188,7 +188,9 @@ def _claims(state: WatchState, requests: pa.Table, memory_ms: int | None, counts
 def _open(
     state: WatchState, buckets: Buckets, news: pa.Table, claims: pa.Table, clock_ms: int
 ) -> tuple[list[Chunk], pa.Table]:
-    """Splits the operations into chunks that stay closed and rows to work on: reached buckets, operations on the keys of new events, repeated ids."""
+    """Splits the operations into chunks that stay closed and rows to work on: reached buckets, operations on the keys
+    of new events, repeated ids.
+    """
     of_operation = pc.equal(news["what"], CANCEL_OPERATION)
     key_hashes = news["hash"].filter(pc.invert(of_operation)).unique()
     op_hashes = pa.concat_arrays(
@@ -247,7 +249,7 @@ def _seen_by(
     return pa.concat_tables(seen)
 
 
-# --- memory ----------------------------------------------------------------------------------------------------------------
+# --- memory ---------------------------------------------------------------------------------------
 
 
 def _known_of(state: WatchState, level: int, memory_ms: int | None) -> list[Chunk]:
@@ -261,7 +263,9 @@ def _known_of(state: WatchState, level: int, memory_ms: int | None) -> list[Chun
 
 
 def _event_memory(lookback_ms: int, memory_ms: int | None) -> int:
-    """How long events are remembered. Only ids and resting operations can be remembered for ever, because events never stop."""
+    """How long events are remembered. Only ids and resting operations can be remembered for ever, because events never
+    stop.
+    """
     # An operation looks back on the event at the very beginning of its window, too.
     return lookback_ms + _GRACE_MS if memory_ms is None else max(memory_ms, lookback_ms + 1)
 

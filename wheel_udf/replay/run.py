@@ -5,13 +5,16 @@ The clock of a batch is the end of its trigger interval::
     trigger 1 s      commands with event time in      are in the batch at
                      (10:00:00, 10:00:01]             10:00:01
 
-A trigger at which nothing has come and nothing is due is left out, as by the clock source: ``batches`` counts those that are left.
+A trigger at which nothing has come and nothing is due is left out, as by the clock source: ``batches`` counts those
+that are left.
 
-In the tiered mode an entry that is due at or after the cursor waits outside the state until the cursor has passed it, by the layout's own formulas. It is
-then taken in with the next batch. The state gets the version of a far entry at once, as from the store, so that a version that goes far ends an older one
-that is near. A command that replaces or cancels a far entry ends it at once (the store compares versions at the hand-over).
+In the tiered mode an entry that is due at or after the cursor waits outside the state until the cursor has passed it,
+by the layout's own formulas. It is then taken in with the next batch. The state gets the version of a far entry at
+once, as from the store, so that a version that goes far ends an older one that is near. A command that replaces or
+cancels a far entry ends it at once (the store compares versions at the hand-over).
 
-Cost: one call of :func:`wheel_udf.wheel.advance` for each shard and batch: some milliseconds, and more the more is pending.
+Cost: one call of :func:`wheel_udf.wheel.advance` for each shard and batch: some milliseconds, and more the more is
+pending.
 """
 
 from __future__ import annotations
@@ -48,15 +51,17 @@ def replay(commands: pa.Table | DataFrame, plans: Sequence[Plan]) -> pd.DataFram
     """Replays commands under several plans.
 
     Args:
-        commands: An Arrow table, or a batch DataFrame, with the columns ``schedule_id`` (string), ``deliver_at_ms`` (long; null of a CANCEL) and
-            ``event_time_ms`` (long); optional ``seq`` (long), ``op`` (0 SCHEDULE, 1 CANCEL), ``destination``, ``key``, ``value``. That is what
-            :func:`wheel_udf.commands.parse_commands` returns of the valid commands.
+        commands: An Arrow table, or a batch DataFrame, with the columns ``schedule_id`` (string), ``deliver_at_ms``
+            (long; null of a CANCEL) and ``event_time_ms`` (long); optional ``seq`` (long), ``op`` (0 SCHEDULE, 1
+            CANCEL), ``destination``, ``key``, ``value``. That is what :func:`wheel_udf.commands.parse_commands`
+            returns of the valid commands.
         plans: The plans.
 
     Returns:
-        A row for each plan: ``plan``, ``fired``, ``lateness_p50_ms``, ``lateness_p99_ms``, ``lateness_max_ms``, ``batches``, ``moved_rows`` (opened,
-        and placed again on a lower level), ``state_bytes`` (written, all batches together), ``peak_bytes`` (of the state), ``peak_pending``,
-        ``hand_overs``, ``handed_over_rows`` and ``far_files`` (tiered mode: windows that became near, their rows, and partitions that got a file).
+        A row for each plan: ``plan``, ``fired``, ``lateness_p50_ms``, ``lateness_p99_ms``, ``lateness_max_ms``,
+        ``batches``, ``moved_rows`` (opened, and placed again on a lower level), ``state_bytes`` (written, all batches
+        together), ``peak_bytes`` (of the state), ``peak_pending``, ``hand_overs``, ``handed_over_rows`` and
+        ``far_files`` (tiered mode: windows that became near, their rows, and partitions that got a file).
 
     Raises:
         ContractError: A required column is missing.
@@ -175,7 +180,7 @@ class _Replay:
         late_ms = step.clock_ms - step.fired["deliver_at_ms"].to_numpy()
         self.late = self.late.merge(LatenessHistogram.of(late_ms))
 
-    # ---- tiered ------------------------------------------------------------------------------------------------------
+    # ---- tiered --------------------------------------------------------------------------------------
 
     def _near(self, at_ms: int, rows: pa.Table) -> pa.Table:
         """Of the rows of a batch those that go to the state, and with them what a hand-over brings."""

@@ -1,7 +1,8 @@
 """Store: the slot store, one Delta table for entries that are not due for a long time.
 
-What goes in: parsed commands (as rows by ``stored_rows``), hand-overs, acts. What comes out: a stream of near rows for the wheel, tables of rows for
-hand-overs and :mod:`wheel_udf.pending`, and the head of the log (version, cursor, clock). All of it through :class:`SlotStore`::
+What goes in: parsed commands (as rows by ``stored_rows``), hand-overs, acts. What comes out: a stream of near rows for
+the wheel, tables of rows for hand-overs and :mod:`wheel_udf.pending`, and the head of the log (version, cursor,
+clock). All of it through :class:`SlotStore`::
 
     intake batch --stored_rows--> append ------> | level 0: near rows     | --near_stream--> wheel
                                                  | level k: far slots     | --rows---------> hand-over, pending
@@ -22,5 +23,6 @@ hand-overs and :mod:`wheel_udf.pending`, and the head of the log (version, curso
     versions     which entries that leave a slot are still valid
     repeated     which id hashes occur more than once: only their versions are compared
 
-May import: common, wheel, platform, clock, commands, stream, delivery; pyspark, delta (``layout`` and ``repeated`` run on executors: numpy and pyarrow only).
+May import: common, wheel, platform, clock, commands, stream, delivery; pyspark, delta (``layout`` and ``repeated`` run
+on executors: numpy and pyarrow only).
 """

@@ -9,22 +9,25 @@
     CANCEL                       level 0                                                        the wheel, and the comparison of versions
     rejected                     level 0, with its reason                                       the wheel, which counts and delivers it
 
-So the wheel reads about every command in the commit of that command. Of an entry in the store it knows the version: that version beats an older one
-that waits in the wheel, and a later CANCEL finds that the id is known. The rows of a batch and the clock that follows from them are one commit; a
-batch that Spark repeats is skipped by its transaction.
+So the wheel reads about every command in the commit of that command. Of an entry in the store it knows the version:
+that version beats an older one that waits in the wheel, and a later CANCEL finds that the id is known. The rows of a
+batch and the clock that follows from them are one commit; a batch that Spark repeats is skipped by its transaction.
 
-The inbox: a commit costs mostly by its files (30 ms of CPU each), and a batch of a thousand commands over the whole horizon touches some fifty slots.
-So the far entries of small batches go to one file. Many such files are placed together, in one commit that changes no data
-(:meth:`wheel_udf.tiered.keeper.Keeper.tidy`), or at the next hand-over if that comes first.
+The inbox: a commit costs mostly by its files (30 ms of CPU each), and a batch of a thousand commands over the whole
+horizon touches some fifty slots. So the far entries of small batches go to one file. Many such files are placed
+together, in one commit that changes no data (:meth:`wheel_udf.tiered.keeper.Keeper.tidy`), or at the next hand-over if
+that comes first.
 
-Cost: one Spark job per batch, whose rows go through one shuffle into files (see :mod:`wheel_udf.store.slot_store`). The largest event time, from which
-the event clock follows, is read from the statistics of the files just written.
+Cost: one Spark job per batch, whose rows go through one shuffle into files (see :mod:`wheel_udf.store.slot_store`).
+The largest event time, from which the event clock follows, is read from the statistics of the files just written.
 
-Looked at, and left as it is (CPU, 200,000 rows, in turns): a FAR row is 14 of the 128 bytes of a far command, and at most 0.6 of its 16 us. Without it the wheel
-would fire the version that a far entry has replaced. The reason of a reject as JSON takes 2.3 us a reject more than as columns, 2.1 of them where it is
-read; columns would be in all rows of the store and of the operator.
+Looked at, and left as it is (CPU, 200,000 rows, in turns): a FAR row is 14 of the 128 bytes of a far command, and at
+most 0.6 of its 16 us. Without it the wheel would fire the version that a far entry has replaced. The reason of a
+reject as JSON takes 2.3 us a reject more than as columns, 2.1 of them where it is read; columns would be in all rows
+of the store and of the operator.
 
-Caveats: rows are placed by the keeper's cursor, under its lock, so that no row is placed into a slot that is being handed over.
+Caveats: rows are placed by the keeper's cursor, under its lock, so that no row is placed into a slot that is being
+handed over.
 """
 
 from __future__ import annotations
@@ -58,9 +61,9 @@ def stored_rows(
     """Converts parsed commands to rows of the store.
 
     Args:
-        parsed: A batch as :func:`wheel_udf.commands.parse_commands` returns it, with or without delay levels. Rows of acts have two more columns:
-            ``amend``, and ``was_due_ms``, the due time of the entry that a SCHEDULE changes: before the cursor, the wheel has that entry
-            (:mod:`wheel_udf.wheel.late_acts`).
+        parsed: A batch as :func:`wheel_udf.commands.parse_commands` returns it, with or without delay levels. Rows of
+            acts have two more columns: ``amend``, and ``was_due_ms``, the due time of the entry that a SCHEDULE
+            changes: before the cursor, the wheel has that entry (:mod:`wheel_udf.wheel.late_acts`).
         layout: Layout of the store.
         cursor_ms: The cursor by which the rows are placed.
         arrived: Number of the batch.
@@ -68,7 +71,8 @@ def stored_rows(
         only_cancels: All commands are CANCELs without an error, so that no row has to be placed or doubled.
 
     Returns:
-        A frame of :data:`~wheel_udf.store.table.STORE_SCHEMA`: one row for each command, two for one that goes to a far level.
+        A frame of :data:`~wheel_udf.store.table.STORE_SCHEMA`: one row for each command, two for one that goes to a
+        far level.
     """
     good = F.col("error_code").isNull()
     is_entry = good & (F.col("op") != CANCEL)

@@ -1,13 +1,15 @@
 """Layout of the slot store: which entries are near, which are far, and in which partition a far entry lies.
 
-The lowest ``state_levels`` levels of the wheel are *near*: they are in Spark's state. The other levels are *far*: they are in one Delta table, in
-partitions of ``(level, slot)``. The *cursor* divides the two: an instant that only moves forward; entries due before it are near.
+The lowest ``state_levels`` levels of the wheel are *near*: they are in Spark's state. The other levels are *far*: they
+are in one Delta table, in partitions of ``(level, slot)``. The *cursor* divides the two: an instant that only moves
+forward; entries due before it are near.
 
-A partition groups ``g`` neighbouring slots of its level, so a far level k has partitions of width ``W_k = g * u_k`` (u_k is its tick, ``size`` times
-that of the level below). The partitions are therefore the slots of a wheel themselves, ``Wheel(W_lowest, size, far levels)``, and the rule is
-that of :mod:`wheel_udf.wheel.geometry` with the cursor as its clock: an entry due at d lies on the lowest far level with
-``d < floor(cursor / W_k) * W_k + W_k * size``; the top level takes all the rest. Example: ``StoreLayout(Wheel(1_000, 20, 4), state_levels=1)``,
-cursor at 1:00:00 (times h:mm:ss, * marks the cursor)::
+A partition groups ``g`` neighbouring slots of its level, so a far level k has partitions of width ``W_k = g * u_k``
+(u_k is its tick, ``size`` times that of the level below). The partitions are therefore the slots of a wheel
+themselves, ``Wheel(W_lowest, size, far levels)``, and the rule is that of :mod:`wheel_udf.wheel.geometry` with the
+cursor as its clock: an entry due at d lies on the lowest far level with ``d < floor(cursor / W_k) * W_k + W_k *
+size``; the top level takes all the rest. Example: ``StoreLayout(Wheel(1_000, 20, 4), state_levels=1)``, cursor at
+1:00:00 (times h:mm:ss, * marks the cursor)::
 
     level 0   [..., 1:00:00)                                    near: what the cursor has passed
     level 2   *[1:00:00-1:00:20) ... [1:06:20-1:06:40)          20 windows of 20 s
@@ -17,22 +19,27 @@ cursor at 1:00:00 (times h:mm:ss, * marks the cursor)::
     cursor to 1:06:40:  reached are the windows [1:00:00-1:06:40)          -> level 0
     cursor to 1:07:00:  reached are level 3's [1:06:40-1:13:20), moved to  -> level 0 what is due before 1:07:00, else level 2
 
-Invariants, for cursors that are multiples of the window (:meth:`StoreLayout.cursor_of` returns no others). W_k divides W_(k+1), because their
-ratio is ``size``; so bounds of a level's partitions are bounds of all lower ones. A partition is *reached* by a cursor c that is past its start.
+Invariants, for cursors that are multiples of the window (:meth:`StoreLayout.cursor_of` returns no others). W_k divides
+W_(k+1), because their ratio is ``size``; so bounds of a level's partitions are bounds of all lower ones. A partition
+is *reached* by a cursor c that is past its start.
 
-1. *An entry that is placed far at cursor c is in no partition that c reaches*, so the intake writes into no partition that is being handed over.
-   On the lowest level: c is a bound, and d >= c. Above: d is not on level k - 1, so ``d >= floor(c / W_(k-1)) * W_(k-1) + W_k``, and that is at least
-   ``ceil(c / W_k) * W_k``, the first bound of level k from c on. Proof: let ``c = q * W_k + r``; for r = 0 both sums contain at least q, and for
-   r > 0 the first is at least ``(q + 1) * W_k``.
-2. *An entry due before c lies in a reached partition*, because its partition starts no later than the entry is due. So no entry is missed.
-3. *The entries of a partition that c reaches go to lower levels*: it ends at ``ceil(c / W_k) * W_k`` at the latest, which level k - 1 covers at c by
-   the same sum; and a reached partition of the lowest far level ends at or before c itself. So an entry moves at most once per level,
-   however far the cursor jumps.
+1. *An entry that is placed far at cursor c is in no partition that c reaches*, so the intake writes into no partition
+   that is being handed over. On the lowest level: c is a bound, and d >= c. Above: d is not on level k - 1, so ``d >=
+   floor(c / W_(k-1)) * W_(k-1) + W_k``, and that is at least ``ceil(c / W_k) * W_k``, the first bound of level k from
+   c on. Proof: let ``c = q * W_k + r``; for r = 0 both sums contain at least q, and for r > 0 the first is at least
+   ``(q + 1) * W_k``.
+2. *An entry due before c lies in a reached partition*, because its partition starts no later than the entry is due. So
+   no entry is missed.
+3. *The entries of a partition that c reaches go to lower levels*: it ends at ``ceil(c / W_k) * W_k`` at the latest,
+   which level k - 1 covers at c by the same sum; and a reached partition of the lowest far level ends at or before c
+   itself. So an entry moves at most once per level, however far the cursor jumps.
 
-The grouping is the same for all far levels. With a separate one for a higher level, 1 or 3 would fail (an entry beyond the interval of the level below
-could share a partition with the cursor). Hence the rule is applied to partitions and not to slots; for g = 1 (a size up to 32) they are the same.
+The grouping is the same for all far levels. With a separate one for a higher level, 1 or 3 would fail (an entry beyond
+the interval of the level below could share a partition with the cursor). Hence the rule is applied to partitions and
+not to slots; for g = 1 (a size up to 32) they are the same.
 
-Cost: as the geometry: int O(levels), numpy one search and one division, Column two divisions per level. This module runs on executors.
+Cost: as the geometry: int O(levels), numpy one search and one division, Column two divisions per level. This module
+runs on executors.
 
 Caveats: with a large ``size``, a level has up to ``size`` partitions; grouping makes them longer, not fewer.
 """
@@ -84,11 +91,14 @@ class StoreLayout:
 
     Args:
         wheel: The whole wheel.
-        state_levels: Number of lowest levels in Spark's state, from 0 to one less than the wheel has. With 0 even the first level is far.
-        state_horizon_ms: With ``state_levels=0``, and only then: the width of a window, in ms, rounded down to whole ticks.
+        state_levels: Number of lowest levels in Spark's state, from 0 to one less than the wheel has. With 0 even the
+            first level is far.
+        state_horizon_ms: With ``state_levels=0``, and only then: the width of a window, in ms, rounded down to whole
+            ticks.
 
     Raises:
-        ConfigError: A number is out of range, the horizon is missing or not allowed, or the partitions would span more than 64 bits of ms.
+        ConfigError: A number is out of range, the horizon is missing or not allowed, or the partitions would span more
+            than 64 bits of ms.
     """
 
     wheel: Wheel
@@ -160,7 +170,9 @@ class StoreLayout:
 
     @property
     def window_ms(self) -> int:
-        """Width of a partition of the lowest far level, the unit that becomes near at once. Every cursor is a multiple of it."""
+        """Width of a partition of the lowest far level, the unit that becomes near at once. Every cursor is a multiple
+        of it.
+        """
         return self._partitions.tick_ms
 
     @property
@@ -215,7 +227,7 @@ class StoreLayout:
             raise ConfigError("not the layout of a slot store", field="layout", value=fingerprint)
         return layout
 
-    # ---- the cursor --------------------------------------------------------------------------------------------------
+    # ---- the cursor ----------------------------------------------------------------------------------
 
     def cursor_of(self, clock_ms: int) -> int:
         """Returns the cursor for a clock: the first multiple of the window beyond ``clock + lead``, within int64."""
@@ -224,7 +236,9 @@ class StoreLayout:
         return min(ahead_ms, INT64_MAX // self.window_ms * self.window_ms)
 
     def is_due(self, clock_ms: int, cursor_ms: int) -> bool:
-        """Whether the cursor has to move on, shortly before the clock reaches it; :meth:`cursor_of` then returns a later one."""
+        """Whether the cursor has to move on, shortly before the clock reaches it; :meth:`cursor_of` then returns a
+        later one.
+        """
         clock = int(clock_ms)
         return clock + self.lead_ms // 2 >= cursor_ms and self.cursor_of(clock) > cursor_ms
 
@@ -246,7 +260,7 @@ class StoreLayout:
         found = [(level == far) & (slot < F.lit(bound).cast("long")) for far, bound in bounds]
         return reduce(Column.__or__, found)
 
-    # ---- places: plain int -------------------------------------------------------------------------------------------
+    # ---- places: plain int ---------------------------------------------------------------------------
 
     def level_of(self, due_ms: int, cursor_ms: int) -> int:
         """Returns 0 if due before the cursor, otherwise the far level."""
@@ -258,8 +272,8 @@ class StoreLayout:
     def slot_of(self, level: int, due_ms: int, cursor_ms: int) -> int:
         """Returns the partition number of a due time on a level.
 
-        Near rows are numbered by windows, too. Those due before the last two windows go to the earlier of these two, so that past due
-        times create no partitions of their own.
+        Near rows are numbered by windows, too. Those due before the last two windows go to the earlier of these two,
+        so that past due times create no partitions of their own.
         """
         if level == NEAR:
             return max(due_ms // self.window_ms, self.first_near_slot(cursor_ms))
@@ -274,7 +288,7 @@ class StoreLayout:
     def _assert_is_cursor(self, cursor_ms: int) -> None:
         assert cursor_ms % self.window_ms == 0, f"{cursor_ms} is no multiple of the window, {self.window_ms}"
 
-    # ---- places: numpy -----------------------------------------------------------------------------------------------
+    # ---- places: numpy -------------------------------------------------------------------------------
 
     def place(self, due_ms: NDArray[np.int64], cursor_ms: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """:meth:`level_of` and :meth:`slot_of` for many due times at one cursor.
@@ -294,7 +308,7 @@ class StoreLayout:
         levels = np.where(near, np.int32(NEAR), of_partitions + np.int32(self.state_levels))
         return levels.astype(np.int32), slots
 
-    # ---- places: Spark Column ----------------------------------------------------------------------------------------
+    # ---- places: Spark Column ------------------------------------------------------------------------
 
     def level_column(self, due_ms: Column | int, cursor_ms: Column | int) -> Column:
         """:meth:`level_of` as a Spark expression (int); null if either instant is null."""

@@ -72,7 +72,9 @@ class StoreReader:
         ]
 
     def rows(self, *, version: int | None = None) -> DataFrame:
-        """Returns the rows of the current version, or of an earlier one; filters on ``level`` and ``slot`` read only their partitions."""
+        """Returns the rows of the current version, or of an earlier one; filters on ``level`` and ``slot`` read only
+        their partitions.
+        """
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
@@ -102,9 +104,10 @@ class StoreReader:
 
         A commit that both adds and removes files would be skipped whole; therefore a hand-over is two commits.
 
-        A store that never had rows is read by its log from the beginning. Delta would compute the table's state for the first batches instead
-        (2.7 of the 24.6 CPU seconds of a start, 1.3 s to the first delivery). If the first batch is repeated by a later start, which no longer has this
-        option, Delta reads the state of the version before the batch's end: the same rows, since near rows are dropped only after a batch of the wheel.
+        A store that never had rows is read by its log from the beginning. Delta would compute the table's state for
+        the first batches instead (2.7 of the 24.6 CPU seconds of a start, 1.3 s to the first delivery). If the first
+        batch is repeated by a later start, which no longer has this option, Delta reads the state of the version
+        before the batch's end: the same rows, since near rows are dropped only after a batch of the wheel.
         """
         reader = self.spark.readStream.format("delta")
         options = {"skipChangeCommits": "true", "maxFilesPerTrigger": _ALL_FILES}
@@ -140,8 +143,9 @@ class StoreReader:
             owner: The writer whose transactions are allowed (see :attr:`Head.owners`).
 
         Raises:
-            StoreError: Another writer has. A commit without a transaction is reported once, so that a new start accepts the table as it is; a writer
-                with transactions of its own (a streaming query) is reported at every start.
+            StoreError: Another writer has. A commit without a transaction is reported once, so that a new start
+                accepts the table as it is; a writer with transactions of its own (a streaming query) is reported at
+                every start.
         """
         self._files.current()
         unsigned, strangers = list(self._files.unsigned), self.head().owners - {owner}

@@ -1,6 +1,8 @@
-"""The slot store: one Delta table for entries that are not due for a long time. :class:`SlotStore` writes it; reading is in :mod:`wheel_udf.store.reader`.
+"""The slot store: one Delta table for entries that are not due for a long time. :class:`SlotStore` writes it; reading is
+in :mod:`wheel_udf.store.reader`.
 
-The table is partitioned by ``(level, slot)`` as described in :mod:`wheel_udf.store.layout`. There are three kinds of commits, each of them atomic::
+The table is partitioned by ``(level, slot)`` as described in :mod:`wheel_udf.store.layout`. There are three kinds of
+commits, each of them atomic::
 
     version  commit                       files                                     SetTransactions in the same commit
     7        append (intake, batch 41)    + level=0/slot=181, + level=2/slot=190    intake: 41, clock: 3_611_000
@@ -10,20 +12,24 @@ The table is partitioned by ``(level, slot)`` as described in :mod:`wheel_udf.st
     head()   Head(version=9, cursor_ms=4_020_000, clock_ms=3_611_000, batches={"intake": 41, "cascade": 12})
 
 * **Exactly once**: a commit carries ``(app_id, batch_id)``; a batch that the table has is not written again.
-* **Cursor and clock are part of the log** (transactions named ``cursor``, ``clock`` and ``clock-before``), so they belong to exactly the rows of that version. Both only
-  rise: a writer of one has read it in the same transaction, so of two concurrent writers one gets a conflict, reads again and takes the larger value.
-* **Expectations** (``expect``): a writer whose rows depend on something in the log names it. If that has changed, nothing is written and
-  :class:`~wheel_udf.common.errors.StoreMovedError` is raised, so that the rows are computed again. Rows that are placed expect their cursor, so no row
-  is added to a partition that has been handed over; a hand-over expects the last act, so no act comes between its check and its commit.
-* **A hand-over is two commits**, first the rows and then the drop, because a stream of the near rows skips commits that remove anything. A crash between
-  the two leaves rows twice, and the repetition is harmless: the append is skipped, the drop is done.
-* **Late files stay**: a hand-over names the version that it has read (``drop(read_version=...)``), and files added after that version are not
-  dropped; their partition is reached again the next time.
+* **Cursor and clock are part of the log** (transactions named ``cursor``, ``clock`` and ``clock-before``), so they
+  belong to exactly the rows of that version. Both only rise: a writer of one has read it in the same transaction, so
+  of two concurrent writers one gets a conflict, reads again and takes the larger value.
+* **Expectations** (``expect``): a writer whose rows depend on something in the log names it. If that has changed,
+  nothing is written and :class:`~wheel_udf.common.errors.StoreMovedError` is raised, so that the rows are computed
+  again. Rows that are placed expect their cursor, so no row is added to a partition that has been handed over; a
+  hand-over expects the last act, so no act comes between its check and its commit.
+* **A hand-over is two commits**, first the rows and then the drop, because a stream of the near rows skips commits
+  that remove anything. A crash between the two leaves rows twice, and the repetition is harmless: the append is
+  skipped, the drop is done.
+* **Late files stay**: a hand-over names the version that it has read (``drop(read_version=...)``), and files added
+  after that version are not dropped; their partition is reached again the next time.
 
-How files are written. Each (level, slot) should have one file, and Spark writes one for each *task* that has rows of it. So the frame is
-rebalanced by (level, slot) first (Spark's REBALANCE hint): one shuffle, after which adaptive execution joins small parts into one task and
-splits only what is larger than a file should be (64 MB). The cost of an append is mostly its files. Measured on 2 busy cores, 49 partitions, CPU
-seconds of an append from a frame of 2 to 4 tasks::
+How files are written. Each (level, slot) should have one file, and Spark writes one for each *task* that has rows of
+it. So the frame is rebalanced by (level, slot) first (Spark's REBALANCE hint): one shuffle, after which adaptive
+execution joins small parts into one task and splits only what is larger than a file should be (64 MB). The cost of an
+append is mostly its files. Measured on 2 busy cores, 49 partitions, CPU seconds of an append from a frame of 2 to 4
+tasks::
 
     rows       as it is            coalesce(1)         repartition by hash    rebalance
     1,000      3.2  (98 files)     1.7  (49 files)     1.9  (49 files)        1.8  (49 files)
@@ -31,11 +37,12 @@ seconds of an append from a frame of 2 to 4 tasks::
 
 ``coalesce(1)`` costs as little, but the computation of the frame would also run in that one task.
 
-Cost: an append is one write job and one commit. drop() knows the files from :mod:`wheel_udf.platform.delta_files`: O(changes since the last call), without
-a Spark job except for the first call.
+Cost: an append is one write job and one commit. drop() knows the files from :mod:`wheel_udf.platform.delta_files`:
+O(changes since the last call), without a Spark job except for the first call.
 
-Caveats: see :mod:`wheel_udf.platform` for the Delta classes behind this. ``largest_event_ms`` is read from the statistics of a commit's files, so
-``spark.databricks.delta.stats.collect`` must stay on. Files of an append that was refused late stay in the folder until a VACUUM.
+Caveats: see :mod:`wheel_udf.platform` for the Delta classes behind this. ``largest_event_ms`` is read from the
+statistics of a commit's files, so ``spark.databricks.delta.stats.collect`` must stay on. Files of an append that was
+refused late stay in the folder until a VACUUM.
 """
 
 from __future__ import annotations
@@ -85,7 +92,8 @@ from wheel_udf.store.table import (
 )
 
 _MOST_TRIES: Final = 20
-# The conflicts in which another writer was first. In Python these classes have no common base class that could be caught.
+# The conflicts in which another writer was first. In Python these classes have no common base class that could be
+# caught.
 _OTHER_REMOVAL: Final = (
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
@@ -98,8 +106,9 @@ class SlotStore(StoreReader):
     """Reads and writes the table of a layout. Create one with :meth:`open`, which checks the table.
 
     Attributes:
-        log_is_read: Whether the wheel has read all that the log may delete when it expires. Who knows says so; until then the log keeps everything,
-            since a wheel that stood still for longer than the log is kept could never go on.
+        log_is_read: Whether the wheel has read all that the log may delete when it expires. Who knows says so; until
+            then the log keeps everything, since a wheel that stood still for longer than the log is kept could never
+            go on.
     """
 
     log_is_read = False
@@ -120,12 +129,16 @@ class SlotStore(StoreReader):
 
     @staticmethod
     def at(spark: SparkSession, path: str) -> SlotStore:
-        """Opens an existing store with the layout that it was made with; errors are those of :func:`wheel_udf.store.table.layout_of`."""
+        """Opens an existing store with the layout that it was made with; errors are those of
+        :func:`wheel_udf.store.table.layout_of`.
+        """
         return SlotStore.open(spark, path, layout_of(spark, path), create=False)
 
     @staticmethod
     def find(spark: SparkSession, path: str, layout: StoreLayout) -> SlotStore | None:
-        """Returns the store at a place, or None if there is none yet. Creates nothing; errors are those of :func:`wheel_udf.store.table.is_made`."""
+        """Returns the store at a place, or None if there is none yet. Creates nothing; errors are those of
+        :func:`wheel_udf.store.table.is_made`.
+        """
         store = SlotStore(spark, path, layout)
         return store if is_made(spark, store.path, layout) else None
 
@@ -148,19 +161,22 @@ class SlotStore(StoreReader):
             app_id: The writer; not ``cursor``, ``clock``, ``clock-before`` or ``drop``.
             batch_id: The writer's number of the commit, increasing.
             cursor_ms: The new cursor; ignored if it is behind the table's.
-            clock_ms: The new clock, likewise; or a function of the rows' largest event time. The commit also notes the clock before it.
-            expect: The state of the log that the rows depend on: the cursor (:data:`CURSOR`) by which they were placed, the last batch of another
-                app id; None for no batch yet.
-            note: Text that the table's history keeps with the commit (see :meth:`notes`); or a function of the number of rows written, which returns None if there
-                must be no commit.
-            in_one_place: Whether all rows are for one partition, so that none has to be moved to another task before it is written.
+            clock_ms: The new clock, likewise; or a function of the rows' largest event time. The commit also notes the
+                clock before it.
+            expect: The state of the log that the rows depend on: the cursor (:data:`CURSOR`) by which they were
+                placed, the last batch of another app id; None for no batch yet.
+            note: Text that the table's history keeps with the commit (see :meth:`notes`); or a function of the number
+                of rows written, which returns None if there must be no commit.
+            in_one_place: Whether all rows are for one partition, so that none has to be moved to another task before
+                it is written.
 
         Returns:
             The result.
 
         Raises:
             StoreMovedError: The log is not as expected, before the write or at the commit. Nothing was added.
-            StoreError: The frame has other columns, the app id is reserved, or there were too many conflicting commits.
+            StoreError: The frame has other columns, the app id is reserved, or there were too many conflicting
+                commits.
         """
         if app_id in {CURSOR, CLOCK, CLOCK_BEFORE, DROP}:
             raise StoreError("the app id is reserved", field="app_id", value=app_id)
@@ -229,11 +245,12 @@ class SlotStore(StoreReader):
 
         Args:
             partitions: Levels and slots.
-            read_version: The version in which their rows were read. Files added after it stay. Without it, all files are removed.
+            read_version: The version in which their rows were read. Files added after it stay. Without it, all files
+                are removed.
 
         Raises:
-            StoreError: A compaction has put rows that came after `read_version` into a file with earlier ones, or there were too many conflicting
-                commits.
+            StoreError: A compaction has put rows that came after `read_version` into a file with earlier ones, or
+                there were too many conflicting commits.
         """
         self._remove_from(
             partitions,
@@ -243,7 +260,8 @@ class SlotStore(StoreReader):
         )
 
     def rearrange(self, frame: DataFrame, partitions: Iterable[tuple[int, int]], *, read_version: int) -> int:
-        """Moves the rows of partitions to other places, in one commit that counts as a change of no data, so that streams ignore it.
+        """Moves the rows of partitions to other places, in one commit that counts as a change of no data, so that streams
+        ignore it.
 
         Args:
             frame: The rows with their new places.
@@ -290,7 +308,8 @@ class SlotStore(StoreReader):
         return 0
 
     def join_files(self, paths: Sequence[str]) -> int:
-        """Joins files of a partition into as few as possible, in one commit that counts as a change of no data, so that streams ignore it.
+        """Joins files of a partition into as few as possible, in one commit that counts as a change of no data, so that
+        streams ignore it.
 
         Args:
             paths: Files of a partition, from :meth:`small_files`.

@@ -1,7 +1,8 @@
 """The table of the slot store: its columns and properties, its creation, and the check that a table is this store.
 
-A store is created by one commit that holds only its metadata, so a creation that was killed has created nothing; of two concurrent creations one gets a
-conflict and uses the other's table. Layout and format version are properties of the table; a table with other values is refused.
+A store is created by one commit that holds only its metadata, so a creation that was killed has created nothing; of
+two concurrent creations one gets a conflict and uses the other's table. Layout and format version are properties of
+the table; a table with other values is refused.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ STORE_SCHEMA: Final = T.StructType(
         T.StructField("arrived", T.LongType(), nullable=False),
     ]
 )
-"""A row of the store. ``deliver_at_ms`` is when the wheel is to release it; of that, ``level_error_ms`` is the rounding of its delay level, whose
-span is ``delay_level_ms`` (both null without a level). Not to be mixed up with ``level``, which is one of the wheel's."""
+"""A row of the store. ``deliver_at_ms`` is when the wheel is to release it; of that, ``level_error_ms`` is the rounding
+of its delay level, whose span is ``delay_level_ms`` (both null without a level). Not to be mixed up with ``level``,
+which is one of the wheel's."""
 
 STORE_DDL: Final = ", ".join(
     f"{column.name} {column.dataType.simpleString()}{'' if column.nullable else ' NOT NULL'}"
@@ -67,12 +69,15 @@ _LAYOUT: Final = "wheel_udf.layout"
 _FORMAT: Final = "wheel_udf.format_version"
 _KEPT: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
-    # What is looked up by, and what the clock is taken from. Statistics on payloads help nobody and cost in every commit.
+    # What is looked up by, and what the clock is taken from. Statistics on payloads help nobody and cost in every
+    # commit.
     "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived",
     # Files are read by their paths in places: what is in one has to be all of it.
     "delta.enableDeletionVectors": "false",
 }
-"""Properties of a new table, beside its layout, its format version, how long it keeps what is dropped, and those for checkpoints of its log."""
+"""Properties of a new table, beside its layout, its format version, how long it keeps what is dropped, and those for
+checkpoints of its log.
+"""
 
 DEFAULT_KEEP_MS: Final = 86_400_000
 
@@ -94,7 +99,8 @@ def open_table(
         path: Place of the table.
         layout: The layout that it must have, or gets.
         create: Create it if nothing is there.
-        keep_ms: How long a new store keeps files and log entries that nothing needs any more. Longer than any batch of the wheel takes.
+        keep_ms: How long a new store keeps files and log entries that nothing needs any more. Longer than any batch of
+            the wheel takes.
 
     Raises:
         GeometryChangedError: It was created with another layout or in another format.

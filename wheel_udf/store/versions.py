@@ -1,7 +1,9 @@
-"""Comparison of versions: decides which of the entries that leave a far slot are still valid; the highest version of an id wins.
+"""Comparison of versions: decides which of the entries that leave a far slot are still valid; the highest version of an
+id wins.
 
-An entry that leaves the store for the wheel is looked up by its id in the rest of the store: earlier near rows (kept while they can matter, see
-:mod:`wheel_udf.tiered.retirement`), CANCELs, and entries in other far slots. The next higher version decides::
+An entry that leaves the store for the wheel is looked up by its id in the rest of the store: earlier near rows (kept
+while they can matter, see :mod:`wheel_udf.tiered.retirement`), CANCELs, and entries in other far slots. The next
+higher version decides::
 
     version of the entry   next higher version in the store    verdict
     v                      none                                 MOVED: it goes to the wheel
@@ -11,12 +13,13 @@ An entry that leaves the store for the wheel is looked up by its id in the rest 
 
 The verdicts are rows for the wheel, which counts them; so each SCHEDULE and CANCEL is counted once, in one place.
 
-Few leaving entries have another version. So the first step reads only the id hashes, and finds the data files with hashes of leaving entries. Usually
-there are none, and the comparison ends there. Otherwise the rows of these hashes are read from these files; hashes that two ids share are separated then.
+Few leaving entries have another version. So the first step reads only the id hashes, and finds the data files with
+hashes of leaving entries. Usually there are none, and the comparison ends there. Otherwise the rows of these hashes
+are read from these files; hashes that two ids share are separated then.
 
-Cost: one pass over the 64-bit hashes of the ids of all rows in the store, which are matched with those of the leaving entries (a broadcast, 8 bytes
-per entry). If any occur again, a second pass reads the slim columns of the files found, and a shuffle sorts the rows found. It happens once per window
-that is handed over, not once per batch.
+Cost: one pass over the 64-bit hashes of the ids of all rows in the store, which are matched with those of the leaving
+entries (a broadcast, 8 bytes per entry). If any occur again, a second pass reads the slim columns of the files found,
+and a shuffle sorts the rows found. It happens once per window that is handed over, not once per batch.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ _ID = ("id_hash", "schedule_id")
 VERSION = ("seq", "op", "amend")
 """The columns of a version, the most significant first."""
 _HAS_VERSION = (COMMAND, MOVED, GONE_SUPERSEDED, GONE_DUPLICATE)
-"""Kinds of rows that have a version of their own. A FAR row repeats that of an entry; a GONE_CANCELLED row has that of a CANCEL."""
+"""Kinds of rows that have a version of their own. A FAR row repeats that of an entry; a GONE_CANCELLED row has that of
+a CANCEL.
+"""
 
 _BEFORE, _LEAVING, _LATER = range(3)
 
@@ -49,8 +54,8 @@ FILE: Final = "file"
 """Column of a row's data file, by its name."""
 
 OtherRows = Callable[[AbstractSet[str] | None], DataFrame]
-"""Returns the rows of the store that do not leave and have a version (:func:`with_version`), with the column :data:`FILE` (:func:`with_file`). Given names of data files,
-rows of other files may be missing."""
+"""Returns the rows of the store that do not leave and have a version (:func:`with_version`), with the column :data:`FILE`
+(:func:`with_file`). Given names of data files, rows of other files may be missing."""
 
 
 def verdicts(leaving: DataFrame, others: OtherRows) -> DataFrame | None:
@@ -61,11 +66,12 @@ def verdicts(leaving: DataFrame, others: OtherRows) -> DataFrame | None:
         others: All other rows.
 
     Returns:
-        One row per entry that has ended, computed: ``uid``, ``schedule_id``, ``id_hash``, ``delay_level_ms``, ``act`` (GONE_...), its own version
-        ``own_seq, own_amend``, and ``seq, amend, op`` for the wheel: the CANCEL's for GONE_CANCELLED, otherwise its own. None if no hash of a
-        leaving entry occurs again, so that none has ended.
+        One row per entry that has ended, computed: ``uid``, ``schedule_id``, ``id_hash``, ``delay_level_ms``, ``act``
+        (GONE_...), its own version ``own_seq, own_amend``, and ``seq, amend, op`` for the wheel: the CANCEL's for
+        GONE_CANCELLED, otherwise its own. None if no hash of a leaving entry occurs again, so that none has ended.
     """
-    # Computed now: otherwise the broadcast and the search for duplicates would each compute the entries, at the same time.
+    # Computed now: otherwise the broadcast and the search for duplicates would each compute the entries, at the same
+    # time.
     ids = leaving.groupBy("id_hash").agg(F.count(F.lit(1)).alias("entries")).localCheckpoint()
     twice = ids.where("entries > 1").select("id_hash")
     ours = F.broadcast(ids.select("id_hash"))

@@ -1,4 +1,5 @@
-"""Stream: the two operators, ``schedule`` (the wheel) and ``watch`` (the purgatory), as functions of streaming DataFrames.
+"""Stream: the two operators, ``schedule`` (the wheel) and ``watch`` (the purgatory), as functions of streaming
+DataFrames.
 
 An operator groups rows by shard and runs one pure step per shard and batch in a Python worker
 (``applyInPandasWithState``). It starts no query.
@@ -36,7 +37,7 @@ In: streaming DataFrames with the columns of the command contract, of operations
 Out: one streaming DataFrame whose column ``kind`` is ``fired``, ``missed``, ``outcome``, ``rejected`` or
     ``status``.
 
-May import: common, wheel, purgatory, platform, clock, commands; pyspark. The files that run on executors
-(sharding, worker, arrow_frame, wheel_worker, watch_worker, seed_worker, status_row, sampling) import numpy, pandas and pyarrow only, and pyspark
-inside functions only.
+May import: common, wheel, purgatory, platform, clock, commands; pyspark. The files that run on executors (sharding,
+worker, arrow_frame, wheel_worker, watch_worker, seed_worker, status_row, sampling) import numpy, pandas and pyarrow
+only, and pyspark inside functions only.
 """

@@ -1,8 +1,9 @@
-"""The output rows of a group as a pandas frame whose columns are Arrow's, so that no row becomes a Python object on its way to the JVM.
+"""The output rows of a group as a pandas frame whose columns are Arrow's, so that no row becomes a Python object on its
+way to the JVM.
 
-``applyInPandasWithState`` takes pandas frames. :mod:`wheel_udf.platform.arrow_groups` gives their columns to the JVM as they are. Where it cannot,
-pyspark makes Arrow of them, which costs 0.6 us a row (objects: 3.1 us, measured with 25,000 rows of 11 columns, four of them null). A frame costs 1 ms more than
-one of objects if it has few rows.
+``applyInPandasWithState`` takes pandas frames. :mod:`wheel_udf.platform.arrow_groups` gives their columns to the JVM
+as they are. Where it cannot, pyspark makes Arrow of them, which costs 0.6 us a row (objects: 3.1 us, measured with
+25,000 rows of 11 columns, four of them null). A frame costs 1 ms more than one of objects if it has few rows.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def with_clock_rows(
         )
         for field in rows.schema
     ]
-    # Spark asks the sources in the order of the union. With the clock first, all commits that a published instant covers are in the store's
-    # log when that source is asked.
+    # Spark asks the sources in the order of the union. With the clock first, all commits that a published instant
+    # covers are in the store's log when that source is asked.
     rows = ticks.select(columns).unionByName(rows)
     if isinstance(clock, EventClock):
         return rows.withWatermark("event_at", f"{clock.delay_ms} milliseconds")
@@ -112,7 +112,8 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
     except AnalysisException as fault:
         if fault.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
-        # Spark 4.2 looks for the name among the sources of this thread's active session, which may be another one than ours.
+        # Spark 4.2 looks for the name among the sources of this thread's active session, which may be another one than
+        # ours.
         spark.createDataFrame([], "nothing int")  # makes ours the active one
         _search(spark, source.name())
         registration.register(source)
@@ -122,8 +123,8 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
 def _search(spark: SparkSession, name: str) -> None:
     """Looks for the sources of the class path once more, after Spark has said that `name`, which is ours, exists.
 
-    Spark 4.2 also says so when its search, which reads the lists of sources in all jars, fails, and drops the cause. If the search fails here too,
-    its own error is raised.
+    Spark 4.2 also says so when its search, which reads the lists of sources in all jars, fails, and drops the cause.
+    If the search fails here too, its own error is raised.
     """
     try:
         spark.read.format(name).load()
@@ -133,7 +134,9 @@ def _search(spark: SparkSession, name: str) -> None:
 
 
 class _ContextWithPath:
-    """A Spark context whose environment, a copy, lets Python processes find this package where the driver has found it."""
+    """A Spark context whose environment, a copy, lets Python processes find this package where the driver has found
+    it.
+    """
 
     def __init__(self, context: SparkContext) -> None:
         path = with_package_folder(context.environment.get("PYTHONPATH"))

@@ -1,5 +1,5 @@
-"""Observes the figures of each batch with Spark's own means: they appear in ``observedMetrics`` of the query's progress, for any
-``StreamingQueryListener``, also one written in Scala.
+"""Observes the figures of each batch with Spark's own means: they appear in ``observedMetrics`` of the query's progress,
+for any ``StreamingQueryListener``, also one written in Scala.
 
 ::
 

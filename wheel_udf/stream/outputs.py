@@ -24,7 +24,9 @@ FIRED_COLUMNS = (
     "schedule_id", "seq", "fire_id", "destination", "key", "value", "headers", "deliver_at", "fired_at", "lateness_ms",
 )  # fmt: skip
 LEVEL_COLUMNS = ("scheduled_at", "level_error_ms")
-"""With delay levels: the instant to which the level has rounded the release, a timestamp, and how much later than ``deliver_at`` that is, in ms."""
+"""With delay levels: the instant to which the level has rounded the release, a timestamp, and how much later than
+``deliver_at`` that is, in ms.
+"""
 OUTCOME_COLUMNS = (
     "op_id", "group", "outcome", "by_key", "at", "decided_at", "present", "missing", "generation", "destination", "key", "value",
     "headers", "fire_id",
@@ -67,7 +69,8 @@ def outcomes(watched: DataFrame) -> DataFrame:
 
 
 def rejects(frame: DataFrame) -> DataFrame:
-    """The rejected and missed rows, each with its reason (:data:`REJECT_COLUMNS`; of a purgatory :data:`WATCH_REJECT_COLUMNS`).
+    """The rejected and missed rows, each with its reason (:data:`REJECT_COLUMNS`; of a purgatory
+    :data:`WATCH_REJECT_COLUMNS`).
 
     Raises:
         ContractError: The frame was made by neither operator.
@@ -77,7 +80,8 @@ def rejects(frame: DataFrame) -> DataFrame:
 
 
 def status(frame: DataFrame) -> DataFrame:
-    """The status rows: one per touched shard and batch, with the columns of :class:`~wheel_udf.stream.status_row.WheelStatus` (``WatchStatus``).
+    """The status rows: one per touched shard and batch, with the columns of
+    :class:`~wheel_udf.stream.status_row.WheelStatus` (``WatchStatus``).
 
     Raises:
         ContractError: The frame was made by neither operator.
@@ -96,7 +100,7 @@ def _fired_columns(facts: FrameFacts) -> tuple[str, ...]:
     return (*FIRED_COLUMNS, *LEVEL_COLUMNS) if facts.leveled else FIRED_COLUMNS
 
 
-# --- in a batch that is written --------------------------------------------------------------------------------------
+# --- in a batch that is written -------------------------------------------------------------------
 
 
 def leaving(frame: DataFrame, facts: FrameFacts) -> DataFrame:
@@ -108,7 +112,9 @@ def leaving(frame: DataFrame, facts: FrameFacts) -> DataFrame:
 
 
 def leaving_ahead(frame: DataFrame, facts: FrameFacts) -> DataFrame:
-    """The rows for the sender of the query, with the columns of :func:`leaving`; ``fired_at`` is when the batch hands them over."""
+    """The rows for the sender of the query, with the columns of :func:`leaving`; ``fired_at`` is when the batch hands
+    them over.
+    """
     rows = _LEVELED_ROWS if facts.leveled else _FIRED_ROWS
     return rows.select(frame.where("kind = 'ahead'"))
 

@@ -27,8 +27,9 @@ from wheel_udf.wheel.in_flight import HandOver
 from wheel_udf.wheel.sender_news import SenderNews
 
 NOTED_PROPERTY: Final = "wheel_udf.noted"
-"""Local property of the tasks of a query without a sender: the news (:class:`~wheel_udf.wheel.SenderNews`) that its checkpoint's note tells of earlier
-senders. The note does not change while no sender runs, so a repeated batch gets the same."""
+"""Local property of the tasks of a query without a sender: the news (:class:`~wheel_udf.wheel.SenderNews`) that its
+checkpoint's note tells of earlier senders. The note does not change while no sender runs, so a repeated batch gets the
+same."""
 
 DEFAULT_AHEAD_MS: Final = 4_000
 """How long before its due time an entry is handed over, until the times of the batches are known."""
@@ -45,7 +46,8 @@ class Punctual:
         ahead_ms: How long before; None: about twice the time of a batch, measured while the query runs.
         destinations: Names and patterns of the destinations that are served so; None: all. Their sinks are Kafka's.
         among: All names and patterns of the allow-list, in their order; None: they are those of `destinations`.
-        rows: The most rows that wait at the sender; 0: nothing is handed over. What finds no room is released by a batch when it is due.
+        rows: The most rows that wait at the sender; 0: nothing is handed over. What finds no room is released by a
+            batch when it is due.
         bytes: The most bytes that wait there.
 
     Raises:

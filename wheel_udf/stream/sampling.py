@@ -1,6 +1,7 @@
 """When a shard samples what only an opened chunk can tell: about once a minute, by the timestamps of the batches.
 
-A sample changes no row that leaves and no state, so it does not matter that a repeated batch may sample anew. Imports nothing: it runs on executors.
+A sample changes no row that leaves and no state, so it does not matter that a repeated batch may sample anew. Imports
+nothing: it runs on executors.
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ Design notes
 
 * The key is the shard, never the id: a group costs 0.3 to 1 ms whatever it holds, a row inside a group about
   a microsecond.
-* What the operator can keep: 100,000 rows in and out a batch, 2 cores, one run after the other: 397,000 rows a second without it, 170,000 (0.43) with one that
-  only returns its rows, 113,000 (0.28) with the wheel. So Spark's way to Python and back is 5.8 us of CPU a row, the wheel 5.2.
+* What the operator can keep: 100,000 rows in and out a batch, 2 cores, one run after the other: 397,000 rows a second
+  without it, 170,000 (0.43) with one that only returns its rows, 113,000 (0.28) with the wheel. So Spark's way to
+  Python and back is 5.8 us of CPU a row, the wheel 5.2.
 * ``NoTimeout``: with any timeout, Spark scans and decodes every key of every partition in every batch. Time
   comes as data instead (:mod:`wheel_udf.clock.source`).
 * Rejected rows pass through the operator too. They are counted in the same state as everything else, so the
@@ -92,13 +93,13 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
         memory_ms: How long an ended id is remembered; ``None`` for ever.
         limit: Most rows released in a batch, all shards together (at least one each); ``None`` for no bound.
         limits: How many entries may wait; further ones are rejected. The shards share each limit.
-        punctual: Hands entries to a sender ahead of their due time, which gives them to Kafka at the due time. Only with the processing clock and
-            with ``deliver``; None: each batch releases what is due.
+        punctual: Hands entries to a sender ahead of their due time, which gives them to Kafka at the due time. Only
+            with the processing clock and with ``deliver``; None: each batch releases what is due.
 
     Returns:
-        A streaming frame; ``kind`` is ``fired``, ``missed``, ``rejected``, ``status``, or with `punctual` also ``ahead``. With delay levels it
-        also has the columns :data:`~wheel_udf.stream.outputs.LEVEL_COLUMNS`, and ``lateness_ms`` counts from
-        ``scheduled_at``.
+        A streaming frame; ``kind`` is ``fired``, ``missed``, ``rejected``, ``status``, or with `punctual` also
+        ``ahead``. With delay levels it also has the columns :data:`~wheel_udf.stream.outputs.LEVEL_COLUMNS`, and
+        ``lateness_ms`` counts from ``scheduled_at``.
 
     Raises:
         ConfigError: A setting is out of range.

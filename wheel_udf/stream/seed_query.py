@@ -1,7 +1,8 @@
 """The query of the first batch of a moved checkpoint: parcels of rows in, the state of each shard out.
 
-It has the sources, the order of sources, the grouping and the state of the operator's own query (:mod:`wheel_udf.stream.sharded_query`), so that the
-next start, with the real sources, goes on in the same checkpoint::
+It has the sources, the order of sources, the grouping and the state of the operator's own query
+(:mod:`wheel_udf.stream.sharded_query`), so that the next start, with the real sources, goes on in the same
+checkpoint::
 
     stand-in of the clock  (a row for each shard) --join--> groupBy(shard) --> applyInPandasWithState(seed worker) --> a report of each shard
     stand-ins of the other sources (no rows) -------'

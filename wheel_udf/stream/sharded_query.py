@@ -1,4 +1,5 @@
-"""The streaming query that both operators share: rows and clock rows, grouped by shard, through the step of a Python worker.
+"""The streaming query that both operators share: rows and clock rows, grouped by shard, through the step of a Python
+worker.
 
 ::
 
@@ -143,7 +144,9 @@ def check_settings(
 
 
 def clocked(contract: Contract, clock: Clock) -> Contract:
-    """The contract with what a clock adds to it: how far ahead an event time may be, and what ``max_delay`` counts from."""
+    """The contract with what a clock adds to it: how far ahead an event time may be, and what ``max_delay`` counts
+    from.
+    """
     if isinstance(clock, EventClock):
         return replace(contract, max_ahead_ms=clock.max_ahead_ms)
     return replace(contract, from_batch=isinstance(clock, ProcessingClock))
@@ -155,7 +158,8 @@ def shard_column(name: str, shards: int, *of_rejects: str) -> Column:
     Args:
         name: The column of the id.
         shards: Number of shards.
-        of_rejects: Columns that spread rows without an id, which are rejects, so that a flood of them is not the work of one shard.
+        of_rejects: Columns that spread rows without an id, which are rejects, so that a flood of them is not the work
+            of one shard.
     """
     number = shard_of_id(F.col(name), shards)
     if of_rejects:

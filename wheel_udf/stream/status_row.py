@@ -201,11 +201,15 @@ _SIZED = {
     "present": 6,
     "missing": 6,
 }
-"""Columns without a length limit of their own, and the most bytes that one of theirs can become: JSON writes a control character as six."""
+"""Columns without a length limit of their own, and the most bytes that one of theirs can become: JSON writes a control
+character as six.
+"""
 
 
 def largest_of(entries: pa.Table) -> dict[str, int]:
-    """Upper bound of the bytes of the largest entry of each destination; headers count as the JSON text that they are here."""
+    """Upper bound of the bytes of the largest entry of each destination; headers count as the JSON text that they are
+    here.
+    """
     if not entries.num_rows:
         return {}
     sized = ((entries[name], times) for name, times in _SIZED.items() if name in entries.column_names)

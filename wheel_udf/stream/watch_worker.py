@@ -85,7 +85,8 @@ def _events(rows: pa.Table) -> pa.Table:
 def _cancels(acts: pa.Table, now_ms: int) -> pa.Table:
     """Acts as cancels of operations, at the last instant before the clock: what has a later time is decided later.
 
-    A cancel counts from the operation's own time on. Under the event clock that may be ahead of the clock, and then the cancel waits for it.
+    A cancel counts from the operation's own time on. Under the event clock that may be ahead of the clock, and then
+    the cancel waits for it.
     """
     at_ms = np.maximum(acts["event_time_ms"].to_numpy(), now_ms - 1)
     size = acts.num_rows
@@ -131,7 +132,8 @@ class WatchWorker(ShardWorker):
             else WatchState.empty(self.wheel, texts)
         )
         before = state
-        # The next batch's watermark is at least this: rows that come then with an earlier time are late, so it can be decided now.
+        # The next batch's watermark is at least this: rows that come then with an earlier time are late, so it can be
+        # decided now.
         now_ms = max([self.now_ms(state.clock_ms, rows, group), *self.next_watermarks_ms(rows)])
         events = _events(rows.good.filter(pc.invert(is_request)))
         step = advance(

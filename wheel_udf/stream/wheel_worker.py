@@ -1,4 +1,5 @@
-"""The Python worker of ``schedule``: one shard's rows of a batch in, its output rows out. A thin shell around :func:`wheel_udf.wheel.step.advance`.
+"""The Python worker of ``schedule``: one shard's rows of a batch in, its output rows out. A thin shell around
+:func:`wheel_udf.wheel.step.advance`.
 
 It turns the rows of a group (:mod:`wheel_udf.stream.worker`) into commands, runs the step, and writes the
 state only if the step changed it.
@@ -63,9 +64,9 @@ _OUTPUT_SCHEMA = pa.schema(list(_LEVELED_OUTPUT_SCHEMA)[:-1])
 OUTPUT_TYPE = ddl_of(_OUTPUT_SCHEMA)
 """A row that leaves. ``deliver_at_ms`` is when the wheel releases it; without delay levels that is the requested instant.
 
-``detail`` by ``kind``: of a fired row, and of a row that goes to the sender (``ahead``), its ``amend`` (null for 0), of a missed row its ``max_lateness_ms``, of
-a rejected row its reason (the input's ``reject``, JSON), of a status row its JSON
-(:class:`~wheel_udf.stream.status_row.WheelStatus`)."""
+``detail`` by ``kind``: of a fired row, and of a row that goes to the sender (``ahead``), its ``amend`` (null for 0),
+of a missed row its ``max_lateness_ms``, of a rejected row its reason (the input's ``reject``, JSON), of a status row
+its JSON (:class:`~wheel_udf.stream.status_row.WheelStatus`)."""
 
 LEVELED_OUTPUT_TYPE = ddl_of(_LEVELED_OUTPUT_SCHEMA)
 """With delay levels: plus ``level_error_ms``, the part of ``deliver_at_ms`` that is rounding; null without a level."""
@@ -84,7 +85,9 @@ _PAYLOAD = ("schedule_id", "seq", "destination", "key", "value", "headers", "sou
 
 
 def command_bits(op: Any, seq_given: Any, act: Any = 0, amend: Any = 0) -> Any:
-    """Packs ``op`` (1 bit), ``seq_given`` (1), ``act`` (3) and ``amend`` (the rest) into one number; for ints, numpy arrays and Spark columns."""
+    """Packs ``op`` (1 bit), ``seq_given`` (1), ``act`` (3) and ``amend`` (the rest) into one number; for ints, numpy
+    arrays and Spark columns.
+    """
     return op + 2 * seq_given + 4 * act + 32 * amend
 
 
@@ -114,8 +117,8 @@ class WheelWorker(ShardWorker):
         limits: How much may be pending, all shards together.
         leveled: Whether there are delay levels: two more input columns, one more output column.
         punctual: How entries are handed to a sender; None without one.
-        waits_for_clock: Whether a batch without the clock's instant releases nothing: what it has read belongs to the instant that comes with the next
-            one (:class:`~wheel_udf.clock.StoreClock`).
+        waits_for_clock: Whether a batch without the clock's instant releases nothing: what it has read belongs to the
+            instant that comes with the next one (:class:`~wheel_udf.clock.StoreClock`).
     """
 
     limit: int | None

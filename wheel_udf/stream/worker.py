@@ -1,4 +1,5 @@
-"""The part of the Python worker that both operators share: splits a shard's rows by kind, derives the time, fills the common status columns.
+"""The part of the Python worker that both operators share: splits a shard's rows by kind, derives the time, fills the
+common status columns.
 
 ::
 
@@ -8,14 +9,15 @@ The rows of a group are the operator's own rows, rejected rows and clock rows, i
 pandas chunks. In long columns :data:`NO_LONG` stands for null on the way in and out, because pandas has no
 null in an int64.
 
-Decision: few columns, and one frame for the whole output of a group. What only the JVM needs (the reason of a
-reject) travels as one column that the JVM packs and unpacks; on the way out all that is particular to one
-kind of row shares the column :data:`DETAIL`. Measured with 500 rows in and
-out: 16 columns and two or three frames took twice as long as 11 columns and one frame. The frame has Arrow's columns
-(:mod:`wheel_udf.stream.arrow_frame`), and so have the chunks, where pyspark lets them (:mod:`wheel_udf.platform.arrow_groups`).
+Decision: few columns, and one frame for the whole output of a group. What only the JVM needs (the reason of a reject)
+travels as one column that the JVM packs and unpacks; on the way out all that is particular to one kind of row shares
+the column :data:`DETAIL`. Measured with 500 rows in and out: 16 columns and two or three frames took twice as long as
+11 columns and one frame. The frame has Arrow's columns (:mod:`wheel_udf.stream.arrow_frame`), and so have the chunks,
+where pyspark lets them (:mod:`wheel_udf.platform.arrow_groups`).
 
-Lost: a batch of Arrow for each shard, packed by ``mapInArrow`` before the shuffle, so that Spark moves a few long rows: 21 us of CPU a row as without it,
-23 us if what leaves is packed likewise (100,000 in and out a batch, busy machine). What Spark saves in its copies of rows is spent on the second Python process.
+Lost: a batch of Arrow for each shard, packed by ``mapInArrow`` before the shuffle, so that Spark moves a few long
+rows: 21 us of CPU a row as without it, 23 us if what leaves is packed likewise (100,000 in and out a batch, busy
+machine). What Spark saves in its copies of rows is spent on the second Python process.
 
 Imports numpy, pandas and pyarrow only, besides the standard library and pure modules: it runs on executors.
 """
@@ -50,7 +52,9 @@ NO_LONG = -(2**63)
 """Stands for null in the long columns that enter and leave an operator."""
 
 DETAIL = "detail"
-"""Column of the rows that leave, a text: what only rows of this ``kind`` have. Each output schema lists what it holds for each kind."""
+"""Column of the rows that leave, a text: what only rows of this ``kind`` have. Each output schema lists what it holds
+for each kind.
+"""
 
 _DDL = {pa.string(): "string", pa.binary(): "binary", pa.int64(): "long", pa.int32(): "int"}
 
@@ -223,10 +227,10 @@ class ShardWorker(ABC):
     def holds(self, state: Kept, clock_ms: int, rows: GroupRows) -> bool:
         """Whether the shard must write its clock, even if nothing else changes.
 
-        A shard that has got something writes it, whatever became of that: commands, rejects, acts that come too late. One that has got
-        nothing need not write the clock of a batch: the next batch brings a later one. Not so
-        if the clock's row brings an instant: time may be set back after it, and until it has passed that instant
-        again all shards must stand there. (The instants of a store's clock never go back.)
+        A shard that has got something writes it, whatever became of that: commands, rejects, acts that come too late.
+        One that has got nothing need not write the clock of a batch: the next batch brings a later one. Not so if the
+        clock's row brings an instant: time may be set back after it, and until it has passed that instant again all
+        shards must stand there. (The instants of a store's clock never go back.)
 
         Args:
             state: The state before the batch.
@@ -238,13 +242,17 @@ class ShardWorker(ABC):
         return got and (state.clock_ms is None or state.clock_ms < clock_ms)
 
     def next_watermarks_ms(self, rows: GroupRows) -> list[int]:
-        """Under the event clock: the watermark that this batch's event times produce, a lower bound of the next batch's. Else empty."""
+        """Under the event clock: the watermark that this batch's event times produce, a lower bound of the next
+        batch's. Else empty.
+        """
         if self.clock_kind != "event" or rows.latest_event_ms is None:
             return []
         return [rows.latest_event_ms - self.delay_ms]
 
     def watermark_ms(self, group: Any, *more: int) -> int | None:
-        """Lower bound of the next batch's watermark, as this shard knows it; ``None`` unless the clock is the event clock."""
+        """Lower bound of the next batch's watermark, as this shard knows it; ``None`` unless the clock is the event
+        clock.
+        """
         return max([int(group.getCurrentWatermarkMs()), *more]) if self.clock_kind == "event" else None
 
     def common_status(
@@ -325,8 +333,8 @@ def part(schema: pa.Schema, kind: str, size: int, columns: Mapping[str, Any]) ->
 @cache
 def _silence_pyspark() -> None:
     """Suppresses a warning that pyspark's own serializer causes; the filter matches that module only."""
-    # pyspark 4.2 concatenates the output of a group with an empty frame of other dtypes, and pandas warns of it once per worker. The result
-    # is right, and users would attribute the warning to their own code.
+    # pyspark 4.2 concatenates the output of a group with an empty frame of other dtypes, and pandas warns of it once
+    # per worker. The result is right, and users would attribute the warning to their own code.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.sql\.pandas\.serializers")
 
 

@@ -17,8 +17,9 @@
 
     commands, fired rows, rejects ---> ledger.check ---> Report        was a run right? from its input and its sinks alone
 
-In: literal rows, instants, names of topics, the frames of a run. Out: Arrow tables, dicts, frames, bootstrap servers, reports. Of the package only the verb
-``broker`` imports this room: it is not needed to run a job. Guide: docs/testing.md.
+In: literal rows, instants, names of topics, the frames of a run. Out: Arrow tables, dicts, frames, bootstrap servers,
+reports. Of the package only the verb ``broker`` imports this room: it is not needed to run a job. Guide:
+docs/testing.md.
 
 Example, a test of one entry on a wheel, without Spark and without waiting::
 

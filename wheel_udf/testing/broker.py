@@ -11,19 +11,20 @@
 Invariants
 
 * The broker listens on the loopback address only. Writing to a missing topic does not create it.
-* The broker is ended by its process id, never by name, and never outlives this process. It is stopped at interpreter exit. If this
-  process is killed (also by ``kill -9``), a shell that waits on a pipe from it sees the pipe close and kills the broker.
+* The broker is ended by its process id, never by name, and never outlives this process. It is stopped at interpreter
+  exit. If this process is killed (also by ``kill -9``), a shell that waits on a pipe from it sees the pipe close and
+  kills the broker.
 * Ctrl-C in the terminal does not reach the broker, so clients that are still writing can finish first.
 
-An external broker: if the environment variable ``WHEEL_UDF_KAFKA`` names bootstrap servers, that broker is used. It is never
-stopped, killed or reconfigured from here. With ``properties`` a broker of its own is started in any case.
+An external broker: if the environment variable ``WHEEL_UDF_KAFKA`` names bootstrap servers, that broker is used. It is
+never stopped, killed or reconfigured from here. With ``properties`` a broker of its own is started in any case.
 
-TLS or SASL for clients: set another protocol for the listener CLIENT, for example ``listener.security.protocol.map``
-= ``CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT`` with ``sasl.enabled.mechanisms``, ``sasl.mechanism.inter.broker.protocol`` and
-``listener.name.client.plain.sasl.jaas.config``.
+TLS or SASL for clients: set another protocol for the listener CLIENT, for example ``listener.security.protocol.map`` =
+``CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT`` with ``sasl.enabled.mechanisms``,
+``sasl.mechanism.inter.broker.protocol`` and ``listener.name.client.plain.sasl.jaas.config``.
 
-Caveat: a free port is found first and given to the broker later. If another process takes it in between, the start is repeated with
-another port.
+Caveat: a free port is found first and given to the broker later. If another process takes it in between, the start is
+repeated with another port.
 """
 
 from __future__ import annotations
@@ -53,16 +54,17 @@ _LONGEST_START_POLLS = 1200  # two minutes; usual are 5 s, a loaded machine with
 _LONGEST_STOP_S = 20.0
 _PORT_ATTEMPTS = 3
 _PAUSES = ("-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
-"""As Kafka's own start script has it, with Java's own choice of a collector: G1. Under load the serial one stops a broker for 25 to 120 ms every few seconds,
-and all its records with it; tests, which have many brokers and little load, ask for it (``JDK_JAVA_OPTIONS``)."""
+"""As Kafka's own start script has it, with Java's own choice of a collector: G1. Under load the serial one stops a broker
+for 25 to 120 ms every few seconds, and all its records with it; tests, which have many brokers and little load, ask
+for it (``JDK_JAVA_OPTIONS``)."""
 
 
 class LocalKafka:
     """A broker in a JVM of its own, or the external one; a context manager.
 
     Args:
-        folder: Folder for settings, log and data; it is kept, and the next start continues with it. Default: a temporary folder
-            that :meth:`stop` removes.
+        folder: Folder for settings, log and data; it is kept, and the next start continues with it. Default: a
+            temporary folder that :meth:`stop` removes.
         properties: Broker settings that override the defaults, such as ``{"message.max.bytes": "2000"}``.
         heap: Heap of the JVM, as for ``-Xmx``.
         port: Port for clients; default: a free one.
@@ -108,7 +110,8 @@ class LocalKafka:
         return None if self._broker is None else self._broker.pid
 
     def start(self) -> Self:
-        """Starts the broker and returns when it accepts clients; after :meth:`kill` or :meth:`stop`, restarts it on the same port.
+        """Starts the broker and returns when it accepts clients; after :meth:`kill` or :meth:`stop`, restarts it on the
+        same port.
 
         Raises:
             SessionError: Java or the jars are missing, or the broker did not start (with the last lines of its log).
@@ -160,7 +163,8 @@ class LocalKafka:
             f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
         ]
         with log.open("wb") as out:
-            # A session of its own: Ctrl-C in the terminal reaches this process only, which stops the broker after its clients.
+            # A session of its own: Ctrl-C in the terminal reaches this process only, which stops the broker after its
+            # clients.
             self._broker = subprocess.Popen(
                 [java[0], *options, *java[1:], "kafka.Kafka", str(settings)],
                 cwd=folder,
@@ -191,7 +195,8 @@ class LocalKafka:
         atexit.unregister(self.stop)
 
     def kill(self) -> None:
-        """Kills the broker (``kill -9``), without a flush. The data stay, also in a temporary folder; :meth:`start` continues with them.
+        """Kills the broker (``kill -9``), without a flush. The data stay, also in a temporary folder; :meth:`start`
+        continues with them.
 
         Raises:
             SessionError: The broker is an external one.

@@ -1,12 +1,13 @@
 """Literal rows for tests of the pure step: commands in, released rows out.
 
-The step of the wheel takes and returns Arrow tables. :func:`commands_table` makes one from dicts that name only what the test is
-about; :func:`rows_of` turns a table back into dicts to compare. The worked example is in :mod:`wheel_udf.testing`.
+The step of the wheel takes and returns Arrow tables. :func:`commands_table` makes one from dicts that name only what
+the test is about; :func:`rows_of` turns a table back into dicts to compare. The worked example is in
+:mod:`wheel_udf.testing`.
 
 Needs no JVM: numpy and pyarrow only.
 
-Caveat: a table made here goes to the step as it is. It is neither parsed nor validated; bad commands become rejects one stage
-earlier, in :mod:`wheel_udf.commands.parse`.
+Caveat: a table made here goes to the step as it is. It is neither parsed nor validated; bad commands become rejects
+one stage earlier, in :mod:`wheel_udf.commands.parse`.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ def commands_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Returns literal commands as the table that the pure step takes.
 
     Args:
-        rows: One mapping for each command. `schedule_id` is required, and `deliver_at_ms` unless the op is CANCEL. Defaults:
-            `op` SCHEDULE (given as its number, or as SCHEDULE, REPLACE or CANCEL); `seq`, `amend` and `act` 0; `seq_given` is
-            whether the row names a `seq`; `destination` "out" (null for a CANCEL); every other column null.
+        rows: One mapping for each command. `schedule_id` is required, and `deliver_at_ms` unless the op is CANCEL.
+            Defaults: `op` SCHEDULE (given as its number, or as SCHEDULE, REPLACE or CANCEL); `seq`, `amend` and `act`
+            0; `seq_given` is whether the row names a `seq`; `destination` "out" (null for a CANCEL); every other
+            column null.
 
     Returns:
-        A table with the schema `COMMAND_SCHEMA` of :mod:`wheel_udf.wheel`, rows in the order given; empty without rows.
+        A table with the schema `COMMAND_SCHEMA` of :mod:`wheel_udf.wheel`, rows in the order given; empty without
+        rows.
 
     Raises:
         ContractError: A row lacks a required column, has an unknown column, or a value that does not fit its type.

@@ -6,8 +6,8 @@
      ("10:12:00", [order 8 is paid]),       file 1, clock 10:12:00  --+--> pipeline(commands, clock) --> play() returns its rows
      ("10:31:00", [])]                      file 2, clock 10:31:00  --'
 
-Each batch is one micro-batch of a real streaming query, so what is tested is what runs: parsing, the operator, its state. The clock of a batch is the
-instant that stands beside its rows; nothing waits, and no wall clock is read.
+Each batch is one micro-batch of a real streaming query, so what is tested is what runs: parsing, the operator, its
+state. The clock of a batch is the instant that stands beside its rows; nothing waits, and no wall clock is read.
 
 Spark is imported inside the function: the room can be imported without it.
 """

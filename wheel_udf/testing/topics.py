@@ -1,6 +1,7 @@
 """Creates and deletes topics for tests and demos with confluent-kafka.
 
-The job itself uses the client inside Spark's connector (:mod:`wheel_udf.platform.kafka_admin`); this module needs no Spark.
+The job itself uses the client inside Spark's connector (:mod:`wheel_udf.platform.kafka_admin`); this module needs no
+Spark.
 """
 
 from __future__ import annotations
@@ -96,5 +97,6 @@ def _admin(bootstrap: str, client: Mapping[str, str] | None) -> AdminClient:
     except ImportError as fault:
         hint = "pip install 'wheel-udf[kafka]', or `make setup`"
         raise SessionError("the Kafka client is not installed", field="confluent-kafka", hint=hint) from fault
-    # 4: warnings and worse. librdkafka writes notes on its own threads to standard error, among the lines of whoever asks.
+    # 4: warnings and worse. librdkafka writes notes on its own threads to standard error, among the lines of whoever
+    # asks.
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 4, **(client or {})})

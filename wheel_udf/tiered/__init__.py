@@ -1,8 +1,10 @@
-"""Tiered mode: a run whose far entries wait in the slot store, so that a batch costs the same however many entries are pending.
+"""Tiered mode: a run whose far entries wait in the slot store, so that a batch costs the same however many entries are
+pending.
 
-What goes in: a streaming frame of commands and a :class:`TieredWheel` (layout, store, clock, limits). What comes out: a :class:`TieredRun`, which has
-the methods of a streaming query. :func:`start_tiered` starts three activities in one process: the *intake* writes commands to the store, the *keeper*
-moves entries that come near (a *hand-over*), the *wheel* releases what is due::
+What goes in: a streaming frame of commands and a :class:`TieredWheel` (layout, store, clock, limits). What comes out:
+a :class:`TieredRun`, which has the methods of a streaming query. :func:`start_tiered` starts three activities in one
+process: the *intake* writes commands to the store, the *keeper* moves entries that come near (a *hand-over*), the
+*wheel* releases what is due::
 
     commands --> intake query --> keeper --> slot store --near rows--> wheel query --> delivery (sinks, rejects)
                      ^              |            ^                         |

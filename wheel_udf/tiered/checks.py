@@ -34,7 +34,8 @@ from wheel_udf.wheel.delay_levels import fingerprint
 
 
 def check_tiered(spark: SparkSession, what: TieredWheel, checkpoint: str) -> None:
-    """Compares settings with the checkpoint and the store of a tiered run, and these two with each other. Creates nothing.
+    """Compares settings with the checkpoint and the store of a tiered run, and these two with each other. Creates
+    nothing.
 
     Args:
         spark: The session.

@@ -1,4 +1,5 @@
-"""What the slot store holds, and what has left it: figures for reports, from the metadata of its files, without reading data.
+"""What the slot store holds, and what has left it: figures for reports, from the metadata of its files, without reading
+data.
 
 ::
 

@@ -1,6 +1,7 @@
 """Hand-over: computes the rows that move from far slots to the near side when the cursor moves on.
 
-A hand-over moves the *cursor* (everything due before it is on the near side) from one bound of a window to a later one::
+A hand-over moves the *cursor* (everything due before it is on the near side) from one bound of a window to a later
+one::
 
     1  set the new cursor for the intake     new commands due before it go to the near side; the inbox is emptied into slots
     2  read the reached slots                compare versions at one version of the table, while the intake goes on
@@ -9,18 +10,21 @@ A hand-over moves the *cursor* (everything due before it is on the near side) fr
     4  publish the new cursor                the wheel's clock, which never passes the cursor, may go on
     5  drop the reached slots                a crash before this step leaves rows that the cursor marks as handed over
 
-Step 2 is this module; :class:`wheel_udf.tiered.keeper.Keeper` runs the steps. Example, windows of 20 s, cursor from 1:00:20 to 1:00:40: the slot
-[1:00:20, 1:00:40) of the lowest far level is reached. Its entry ``a`` becomes a near row ``MOVED``; its entry ``b``, which was cancelled meanwhile,
-becomes a near row ``GONE_CANCELLED`` that the wheel counts; the slot is dropped.
+Step 2 is this module; :class:`wheel_udf.tiered.keeper.Keeper` runs the steps. Example, windows of 20 s, cursor from
+1:00:20 to 1:00:40: the slot [1:00:20, 1:00:40) of the lowest far level is reached. Its entry ``a`` becomes a near row
+``MOVED``; its entry ``b``, which was cancelled meanwhile, becomes a near row ``GONE_CANCELLED`` that the wheel counts;
+the slot is dropped.
 
-Each entry is rewritten at most once per level (see :mod:`wheel_udf.store.layout`). A crash repeats nothing: the commit of step 3 carries the cursor as
-its transaction, and a start drops whatever is still in slots that the cursor has reached.
+Each entry is rewritten at most once per level (see :mod:`wheel_udf.store.layout`). A crash repeats nothing: the commit
+of step 3 carries the cursor as its transaction, and a start drops whatever is still in slots that the cursor has
+reached.
 
-No command is lost between store and wheel: a CANCEL committed before step 3 is compared in step 2 or in the check; a CANCEL committed after step 3
-reaches the wheel after the entry. Both are in the log of the same table, which the wheel reads in order.
+No command is lost between store and wheel: a CANCEL committed before step 3 is compared in step 2 or in the check; a
+CANCEL committed after step 3 reaches the wheel after the entry. Both are in the log of the same table, which the wheel
+reads in order.
 
-Cost: one pass over the reached slots and over the id hashes of the store; if an id that leaves has several versions, another one over the files that hold
-them.
+Cost: one pass over the reached slots and over the id hashes of the store; if an id that leaves has several versions,
+another one over the files that hold them.
 """
 
 from __future__ import annotations

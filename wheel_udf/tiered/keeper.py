@@ -1,4 +1,5 @@
-"""The keeper of a slot store: commits the intake's batches, moves the cursor, joins small files and drops what is no longer needed.
+"""The keeper of a slot store: commits the intake's batches, moves the cursor, joins small files and drops what is no
+longer needed.
 
 ::
 
@@ -7,8 +8,9 @@
                                  | inbox       --tidy-->    |
                                  | old windows --retire-->  dropped (retirement)
 
-All writes of one run to the store go through one keeper. A lock serialises them where they depend on the cursor, so no row is placed by a cursor that
-a hand-over is replacing. Times are arguments; :mod:`wheel_udf.tiered.run` supplies them.
+All writes of one run to the store go through one keeper. A lock serialises them where they depend on the cursor, so no
+row is placed by a cursor that a hand-over is replacing. Times are arguments; :mod:`wheel_udf.tiered.run` supplies
+them.
 """
 
 from __future__ import annotations
@@ -30,18 +32,23 @@ from wheel_udf.tiered.hand_over import HandedOver, Moving
 from wheel_udf.tiered.pressure import Pressure
 
 _PLACED_AT_ONCE_ROWS = 50_000
-"""A batch of at least this many rows is placed in its slots at once; the far entries of smaller batches go to the inbox."""
+"""A batch of at least this many rows is placed in its slots at once; the far entries of smaller batches go to the
+inbox.
+"""
 
 _INBOX_FILES = 128
-"""This many files in the inbox are placed together. That costs as much as two batches of the wheel, mostly by the files that it writes, one for each slot."""
+"""This many files in the inbox are placed together. That costs as much as two batches of the wheel, mostly by the
+files that it writes, one for each slot.
+"""
 
 _NEAR_FILES = 64
-"""This many small files are joined in a near window that each commit of the intake adds one to. A join costs the same for 64 as for 16, 0.6 CPU seconds
-with 2,000 rows in a file, and the batches of the wheel wait for it."""
+"""This many small files are joined in a near window that each commit of the intake adds one to. A join costs the same for
+64 as for 16, 0.6 CPU seconds with 2,000 rows in a file, and the batches of the wheel wait for it."""
 
 _JOINED_FILES = 16
-"""This many small files are joined in any other partition. What reads the whole store (a count, an act by predicate, the comparison of a hand-over) takes
-more time by its files than by its rows: the hashes of 10 million rows take 2.2 s in 1,430 files and 0.6 s in 45 (2 cores)."""
+"""This many small files are joined in any other partition. What reads the whole store (a count, an act by predicate, the
+comparison of a hand-over) takes more time by its files than by its rows: the hashes of 10 million rows take 2.2 s in
+1,430 files and 0.6 s in 45 (2 cores)."""
 
 _MOST_TRIES = 20
 
@@ -90,7 +97,7 @@ class Keeper:
         self._look_at_intake()
         self._drop_handed_over()
 
-    # ---- intake ------------------------------------------------------------------------------------------------------
+    # ---- intake --------------------------------------------------------------------------------------
 
     def take_in(self, parsed: DataFrame, batch_id: int, clock_of: ClockOf) -> int:
         """Commits a batch of parsed commands, without the entries that limits reject.
@@ -153,10 +160,12 @@ class Keeper:
                 self._move_cursor(None, self._placing_ms)
 
     def require_untouched(self) -> None:
-        """Raises if another writer has changed rows; see :meth:`wheel_udf.store.slot_store.SlotStore.require_untouched`."""
+        """Raises if another writer has changed rows; see
+        :meth:`wheel_udf.store.slot_store.SlotStore.require_untouched`.
+        """
         self.store.require_untouched(self._owner)
 
-    # ---- hand-over ---------------------------------------------------------------------------------------------------
+    # ---- hand-over -----------------------------------------------------------------------------------
 
     def step(self, clock_ms: int) -> HandedOver | None:
         """Hands over the slots that the clock has come near to; returns None if there are none."""
@@ -196,7 +205,9 @@ class Keeper:
         return HandedOver(cursor_ms, len(reached), by_level.total(), by_level)
 
     def _prepare(self, cursor_ms: int) -> tuple[Head, list[Partition], Moving | None]:
-        """The store as it is now, the partitions that a cursor reaches, and what is in them; None if they hold nothing."""
+        """The store as it is now, the partitions that a cursor reaches, and what is in them; None if they hold
+        nothing.
+        """
         self._empty_inbox()
         now = self.store.contents()
         reached = self._reached(now.partitions, cursor_ms)
@@ -205,9 +216,9 @@ class Keeper:
     def _look_at_intake(self) -> None:
         """Reads from the log how far the intake is.
 
-        In one process the lock keeps batches away from a hand-over. But a batch or a hand-over that a killed driver has begun may be committed
-        after this run has started. A hand-over expects the last batch that this keeper knows, so that no entry counts as handed over that it
-        has not seen.
+        In one process the lock keeps batches away from a hand-over. But a batch or a hand-over that a killed driver
+        has begun may be committed after this run has started. A hand-over expects the last batch that this keeper
+        knows, so that no entry counts as handed over that it has not seen.
         """
         self._last_batch = self.store.head().batches.get(self._intake_id)
         self._in_inbox = sum(p.files for p in self.store.partitions() if p.level == INBOX)
@@ -239,7 +250,7 @@ class Keeper:
             self.clock_ms, self.clock_before_ms = done.clock_ms, done.clock_before_ms
         self._on_change(self)
 
-    # ---- the inbox ---------------------------------------------------------------------------------------------------
+    # ---- the inbox -----------------------------------------------------------------------------------
 
     def tidy(self) -> int:
         """Places the entries of the inbox into their slots, once the inbox has many files.
@@ -250,11 +261,12 @@ class Keeper:
         return self._empty_inbox() if self._in_inbox >= _INBOX_FILES else 0
 
     def compact(self) -> Iterator[int]:
-        """Joins small files of partitions that have many of them, one partition after the other as the caller asks for the next.
+        """Joins small files of partitions that have many of them, one partition after the other as the caller asks for
+        the next.
 
-        Each commit of the intake adds a file to near windows, each emptied inbox one to far slots. Large files stay as they are, so the cost
-        follows the rows that have come and not the number pending. Streams do not see the change, and a stream that has not read the small files
-        yet still finds them.
+        Each commit of the intake adds a file to near windows, each emptied inbox one to far slots. Large files stay as
+        they are, so the cost follows the rows that have come and not the number pending. Streams do not see the
+        change, and a stream that has not read the small files yet still finds them.
 
         Yields:
             The number of files emptied in a partition.
@@ -277,19 +289,22 @@ class Keeper:
             if not self._in_inbox or cursor_ms is None:
                 return 0
             now, self._in_inbox = self.store.contents(), 0
-        # Placed by the store's current cursor: by a later one some entries would be near, and near rows must come in a commit that streams see.
+        # Placed by the store's current cursor: by a later one some entries would be near, and near rows must come in a
+        # commit that streams see.
         waiting = {path: file for path, file in now.files.items() if file.place[0] == INBOX}
         rows = hand_over.to_lower_levels(self.layout, self.store.rows_of_files(waiting), cursor_ms)
         return self.store.rearrange(rows, [(INBOX, 0)], read_version=now.head.version)
 
-    # ---- retirement --------------------------------------------------------------------------------------------------
+    # ---- retirement ----------------------------------------------------------------------------------
 
     def retire(self, done_ms: int, memory_ms: int | None, history_ms: int = 0) -> int:
         """Drops the near windows that are no longer needed; see :mod:`wheel_udf.tiered.retirement`.
 
         Args:
-            done_ms: Everything due before this instant has been released and read; rows that arrived later lie in later windows.
-            memory_ms: How long the wheel remembers ended ids; rows that it may still compare with stay as long. ``None``: for ever.
+            done_ms: Everything due before this instant has been released and read; rows that arrived later lie in
+                later windows.
+            memory_ms: How long the wheel remembers ended ids; rows that it may still compare with stay as long.
+                ``None``: for ever.
             history_ms: How long rows stay after their due time, for queries over them.
 
         Returns:

@@ -1,28 +1,33 @@
 """The lead of the intake under the event clock: which clock the wheel gets, and how far the intake may be ahead of it.
 
-The intake reads a backlog faster than the wheel fires. A command that replaces or cancels an entry must not reach the wheel before the entry has had
-its chance to fire. So the intake waits for the wheel after each batch, and the wheel gets the clock that the direct mode would have in that batch:
-the watermark lags one batch behind the rows. An example with a file a batch, largest event times 10:00, 11:00, 12:00::
+The intake reads a backlog faster than the wheel fires. A command that replaces or cancels an entry must not reach the
+wheel before the entry has had its chance to fire. So the intake waits for the wheel after each batch, and the wheel
+gets the clock that the direct mode would have in that batch: the watermark lags one batch behind the rows. An example
+with a file a batch, largest event times 10:00, 11:00, 12:00::
 
     intake   file 1 ------> file 2 ..waits.. -----------> file 3 ..waits.. -----------> end of input
     keeper          hand over to 10:00       to 11:00              to 12:00
     wheel                   reads 1, 2; clock 10:00       reads 3; clock 11:00          clock 12:00, then `until`
 
-An entry due at 10:30 that file 2 has scheduled fires if file 3 does not replace it; what file 4 says of it is too late, in both modes.
+An entry due at 10:30 that file 2 has scheduled fires if file 3 does not replace it; what file 4 says of it is too
+late, in both modes.
 
-* **Clock**: the store's log has the clock of a batch and the clock before it (:data:`wheel_udf.store.head.CLOCK_BEFORE`), so a restart knows both.
-  The wheel gets the one before, and the clock itself as soon as the intake has nothing more to read.
-* **Steps**: the wheel's clock goes from one batch's clock to the next. While a hand-over is needed for that, it stands. So lateness, and what is
-  ``missed``, are those of the direct mode.
-* **No deadlock**: the intake waits after its commit and without the keeper's lock. All that it waits for (a hand-over, a batch of the wheel) follows
-  from what is committed. A stop ends the wait; the batch has been written, so its function returns normally. The next start begins the intake when the
-  wheel has read what the store has.
+* **Clock**: the store's log has the clock of a batch and the clock before it
+  (:data:`wheel_udf.store.head.CLOCK_BEFORE`), so a restart knows both. The wheel gets the one before, and the clock
+  itself as soon as the intake has nothing more to read.
+* **Steps**: the wheel's clock goes from one batch's clock to the next. While a hand-over is needed for that, it
+  stands. So lateness, and what is ``missed``, are those of the direct mode.
+* **No deadlock**: the intake waits after its commit and without the keeper's lock. All that it waits for (a hand-over,
+  a batch of the wheel) follows from what is committed. A stop ends the wait; the batch has been written, so its
+  function returns normally. The next start begins the intake when the wheel has read what the store has.
 
-With ``lead_windows`` of at least 1, the intake waits only while it is further ahead than that many windows, and the wheel gets the clock of what is
-committed. That is faster. But commands that are read meanwhile end entries that the direct mode would have fired.
+With ``lead_windows`` of at least 1, the intake waits only while it is further ahead than that many windows, and the
+wheel gets the clock of what is committed. That is faster. But commands that are read meanwhile end entries that the
+direct mode would have fired.
 
-Caveats: the same rows as the direct mode, if both have the same batches of the same files, no limit on the rows of a batch, and no command
-that comes within a batch of the end of an id's ``memory``. The processing clock has no lead: rows do not move it.
+Caveats: the same rows as the direct mode, if both have the same batches of the same files, no limit on the rows of a
+batch, and no command that comes within a batch of the end of an id's ``memory``. The processing clock has no lead:
+rows do not move it.
 """
 
 from __future__ import annotations
@@ -72,7 +77,9 @@ class Lead:
         return self.reached(committed_ms if is_last else before_ms)
 
     def reached(self, clock_ms: int) -> int | None:
-        """Returns a clock for the wheel, or the one where it stands while the clock needs a hand-over first (UTC epoch ms)."""
+        """Returns a clock for the wheel, or the one where it stands while the clock needs a hand-over first (UTC epoch
+        ms).
+        """
         if self._windows:
             return clock_ms
         cursor_ms, standing_ms = self._keeper.cursor_ms, self._standing_ms
@@ -102,11 +109,13 @@ class Lead:
         )
 
     def _clock_before_ms(self, clock_ms: int) -> int:
-        """The clock of a batch's rows: that of the batches before. Of the first batch it is 0, as Spark's first watermark."""
+        """The clock of a batch's rows: that of the batches before. Of the first batch it is 0, as Spark's first
+        watermark.
+        """
         before_ms = self._keeper.clock_before_ms
         return min(clock_ms, 0) if before_ms is None else before_ms
 
-    # ---- the wait ----------------------------------------------------------------------------------------------------
+    # ---- the wait ------------------------------------------------------------------------------------
 
     @property
     def holds(self) -> bool:

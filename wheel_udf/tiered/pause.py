@@ -5,14 +5,16 @@
     intake's thread      batch 7 written -- no room: hold() ....................... returns -- Spark commits 7 -- batch 8
     supervisor's thread                     .... 0.1 s .... has room again? ... yes: release()
 
-A continuous intake is held at the end of the batch that reaches the limit. That batch is written, so its function returns normally in every case:
+A continuous intake is held at the end of the batch that reaches the limit. That batch is written, so its function
+returns normally in every case:
 
 * there is room again: the query goes on with its next batch;
 * the query is stopped: it ends with the held batch. The offsets of the next batch wait in the source;
 * the process is killed: Spark repeats the held batch, and the store skips it by its transaction.
 
-A bounded intake is held at the start of the next batch, before that is written, because only the call of its function shows that there is more input.
-When it is stopped there, the batch is written and exceeds the limit; Spark would count a batch as done whose function returns without writing it.
+A bounded intake is held at the start of the next batch, before that is written, because only the call of its function
+shows that there is more input. When it is stopped there, the batch is written and exceeds the limit; Spark would count
+a batch as done whose function returns without writing it.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ class IntakePause:
         return not self._may_go_on.is_set()
 
     def hold(self, is_active: Callable[[], bool]) -> None:
-        """Waits until :meth:`release` or :meth:`end`, or until the query is no longer active; returns at once after :meth:`end`.
+        """Waits until :meth:`release` or :meth:`end`, or until the query is no longer active; returns at once after
+        :meth:`end`.
 
         Args:
             is_active: Whether the query is active, which it is not as soon as somebody has called its ``stop``.

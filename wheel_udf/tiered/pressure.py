@@ -1,18 +1,18 @@
 """Back-pressure of the tiered mode: limits on pending entries, by which the intake rejects new entries or pauses.
 
-The limits are those of :mod:`wheel_udf.wheel.limits`. They hold for the whole wheel and not for each shard, because one intake sees all commands. What
-happens at a limit (``on_limit``)::
+The limits are those of :mod:`wheel_udf.wheel.limits`. They hold for the whole wheel and not for each shard, because
+one intake sees all commands. What happens at a limit (``on_limit``)::
 
     pause    the batch that reaches the limit is written whole. Then the intake waits (:mod:`wheel_udf.tiered.pause`); its next batch stays in the
              source. It goes on when all counts are below the limits again (below the soft zone, if there is one)
     reject   a batch is written without the new entries that find no room; these become rejects, with the same rules as in the direct mode
 
-The counts are exact (:func:`wheel_udf.pending.pending`: an entry that a later version replaces is not counted). Counting takes a pass over the store, so
-it happens only when it can matter: no count can have risen by more than the rows that came since the last count, and while that bound leaves room for the
-whole batch, nothing is counted.
+The counts are exact (:func:`wheel_udf.pending.pending`: an entry that a later version replaces is not counted).
+Counting takes a pass over the store, so it happens only when it can matter: no count can have risen by more than the
+rows that came since the last count, and while that bound leaves room for the whole batch, nothing is counted.
 
-Caveats: near a limit every batch is counted; with a million pending entries that takes seconds, which also slows the intake down. A paused intake counts
-again when something has changed, at longer intervals the more is pending.
+Caveats: near a limit every batch is counted; with a million pending entries that takes seconds, which also slows the
+intake down. A paused intake counts again when something has changed, at longer intervals the more is pending.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Pressure:
         """
         return {bound: min(count, at_most) / self._most[bound] for bound, count in self._counts.items()}
 
-    # ---- pause -------------------------------------------------------------------------------------------------------
+    # ---- pause ---------------------------------------------------------------------------------------
 
     def has_room(self) -> bool:
         """Whether the intake may take its next batch: no bound is reached."""
@@ -99,13 +99,14 @@ class Pressure:
         with self._entries() as entries:
             self._take(entries)
 
-    # ---- reject ------------------------------------------------------------------------------------------------------
+    # ---- reject --------------------------------------------------------------------------------------
 
     def admitted(self, parsed: DataFrame, now_ms: int | None) -> DataFrame:
         """Returns a batch of parsed commands in which the entries that find no room are marked as rejects.
 
         Args:
-            parsed: The batch, as :func:`wheel_udf.commands.parse_commands` returns it; cached by the caller, since it is read more than once.
+            parsed: The batch, as :func:`wheel_udf.commands.parse_commands` returns it; cached by the caller, since it
+                is read more than once.
             now_ms: Entries that are due by this instant are not limited.
         """
         good = parsed.where(F.col("error_code").isNull())
@@ -118,7 +119,9 @@ class Pressure:
         return parsed if refused is None else _marked(parsed, refused, self.limits)
 
     def _refused(self, good: DataFrame, now_ms: int | None) -> DataFrame | None:
-        """Returns the ids that find no room: ``schedule_id``, ``bound``, and ``after``, the seq of their last CANCEL in the batch."""
+        """Returns the ids that find no room: ``schedule_id``, ``bound``, and ``after``, the seq of their last CANCEL
+        in the batch.
+        """
         version = F.struct("seq", "op")
         of_id = good.groupBy("schedule_id").agg(
             F.max_by(F.struct("op", "seq", "destination", "deliver_at_ms"), version).alias("last"),
@@ -152,11 +155,13 @@ class Pressure:
 
         return counts
 
-    # ---- what is pending ---------------------------------------------------------------------------------------------
+    # ---- what is pending -----------------------------------------------------------------------------
 
     @contextmanager
     def _entries(self, ended: DataFrame | None = None) -> Iterator[DataFrame]:
-        """Yields the pending entries, cached; without those that a batch's CANCELs end (``schedule_id``, ``ended``: the seq of the CANCEL)."""
+        """Yields the pending entries, cached; without those that a batch's CANCELs end (``schedule_id``, ``ended``:
+        the seq of the CANCEL).
+        """
         due_ms = F.unix_millis("scheduled_at").alias("deliver_at_ms")
         entries = pending(self._spark, self._work).select("schedule_id", "seq", "destination", due_ms)
         if ended is not None:
@@ -186,7 +191,9 @@ class Pressure:
 
 
 def _marked(parsed: DataFrame, refused: DataFrame, limits: Limits) -> DataFrame:
-    """Marks the refused schedules of a batch as rejects; the record of a reject is made from its columns later, as for all rejects."""
+    """Marks the refused schedules of a batch as rejects; the record of a reject is made from its columns later, as for
+    all rejects.
+    """
     texts = F.create_map(*(F.lit(part) for bound in BOUNDS for part in (bound, reason(limits, bound))))
     why = F.from_json(texts[F.col("bound")], "error_code string, error_message string")
     over = (

@@ -1,4 +1,6 @@
-"""Operations on the streaming queries of a run: stop one between its batches, read its position, ask whether it has read all."""
+"""Operations on the streaming queries of a run: stop one between its batches, read its position, ask whether it has
+read all.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,13 @@ def stop_between_batches(
     is_asked: Callable[[], bool] = lambda: True,
     is_held: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Stops a query that is idle. If somebody waits for the stop: when the batch in progress has ended or is held, or after 15 s.
+    """Stops a query that is idle. If somebody waits for the stop: when the batch in progress has ended or is held, or
+    after 15 s.
 
-    A batch that is cut off stays planned: the job cannot be exported before the next run has finished it. In the middle of a batch function Spark searches the error's text for an interruption, with a regular expression that recurses for each
-    character, and prints a thousand lines of a StackOverflowError (Spark 4.2, ``StreamExecution.PROXY_ERROR``).
+    A batch that is cut off stays planned: the job cannot be exported before the next run has finished it. In the
+    middle of a batch function Spark searches the error's text for an interruption, with a regular expression that
+    recurses for each character, and prints a thousand lines of a StackOverflowError (Spark 4.2,
+    ``StreamExecution.PROXY_ERROR``).
 
     Args:
         query: The query.
@@ -47,7 +52,8 @@ def stop_between_batches(
 def has_read_all(query: StreamingQuery) -> bool:
     """Whether the last trigger of a query has ended and has found no input.
 
-    Before its first trigger a query also has no data available, but another message (Spark 4.2, ``MicroBatchExecution``).
+    Before its first trigger a query also has no data available, but another message (Spark 4.2,
+    ``MicroBatchExecution``).
     """
     status = query.status
     return status["message"] == _WAITING and not status["isDataAvailable"] and not status["isTriggerActive"]

@@ -1,13 +1,15 @@
 """Retention of near rows: drops the near windows that are no longer needed and keeps the versions that still matter.
 
-Near rows stay in the store while their window can matter: until all of it has been released and the wheel has forgotten its ids (``memory``). The
-versions in such a window may still beat an older version of the same id in a far slot. Those versions (found by one pass over the id hashes of the
-store) are rewritten as slim *marks* (level -1), in a new generation that also replaces the marks of before::
+Near rows stay in the store while their window can matter: until all of it has been released and the wheel has
+forgotten its ids (``memory``). The versions in such a window may still beat an older version of the same id in a far
+slot. Those versions (found by one pass over the id hashes of the store) are rewritten as slim *marks* (level -1), in a
+new generation that also replaces the marks of before::
 
     near window, to be dropped     far slots            marks of the next generation
     a seq 2, b seq 1, c seq 3      a seq 1, c seq 1     a seq 2, c seq 3
 
-Then the window and the earlier marks are dropped. So there are as many marks as versions that are still needed, not as commands that ever came.
+Then the window and the earlier marks are dropped. So there are as many marks as versions that are still needed, not as
+commands that ever came.
 
 :class:`Retirements` decides when a run may do this, :func:`retire` does it.
 """
@@ -64,7 +66,8 @@ def _marks(store: SlotStore, head: Head, old: Sequence[Partition], generation: i
         .select("id_hash", "schedule_id", "seq", "amend", "op")
         .distinct()
     )
-    # The versions are few compared with the far entries, so the versions are broadcast and the far ids are only scanned.
+    # The versions are few compared with the far entries, so the versions are broadcast and the far ids are only
+    # scanned.
     met = far_ids.join(F.broadcast(versions.select("id_hash").distinct()), "id_hash", "left_semi").distinct()
     kept = versions.join(F.broadcast(met), "id_hash", "left_semi")
     return version_rows(
@@ -83,7 +86,8 @@ class RetiringKeeper(Protocol):
 
 
 class Retirements:
-    """Decides when near windows can be dropped: all their entries are released, and the wheel has read what was in the store by then.
+    """Decides when near windows can be dropped: all their entries are released, and the wheel has read what was in the
+    store by then.
 
     Args:
         keeper: Drops the windows.
@@ -112,7 +116,9 @@ class Retirements:
             self._next = (self._keeper.version, done_ms)
 
     def finish(self, report: BatchReport | None) -> None:
-        """Drops what is no longer needed at the end of a bounded run, so that it leaves no more in the store than a continuous run."""
+        """Drops what is no longer needed at the end of a bounded run, so that it leaves no more in the store than a
+        continuous run.
+        """
         done_ms = None if report is None else _done_ms(report)
         if done_ms is not None and self._keeper.retire(done_ms, self._memory_ms, self._history_ms):
             self._keeper.store.vacuum()

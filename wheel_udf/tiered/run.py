@@ -1,4 +1,5 @@
-"""A tiered run in progress: :class:`TieredRun` supervises intake and wheel, publishes the clock, and decides when the run ends.
+"""A tiered run in progress: :class:`TieredRun` supervises intake and wheel, publishes the clock, and decides when the run
+ends.
 
 ::
 
@@ -12,8 +13,8 @@
                            retire, join files, in parts, and between two of them it looks again for what is near; each hour a thread deletes
                            files that have expired
 
-The run owns both queries, the thread and the leases. It releases the leases when no part of it runs any more. If :meth:`TieredRun.stop` cannot stop
-a part, it raises an error that names the part.
+The run owns both queries, the thread and the leases. It releases the leases when no part of it runs any more. If
+:meth:`TieredRun.stop` cannot stop a part, it raises an error that names the part.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def _never() -> bool:
 
 
 class TieredRun:
-    """A running intake, keeper and wheel; has the methods of a streaming query (``awaitTermination``, ``stop``, ``status``, ``lastProgress``)."""
+    """A running intake, keeper and wheel; has the methods of a streaming query (``awaitTermination``, ``stop``,
+    ``status``, ``lastProgress``).
+    """
 
     def __init__(
         self,
@@ -103,21 +106,22 @@ class TieredRun:
     def begin(self, wheel: StreamingQuery, start_intake: Callable[[], StreamingQuery]) -> None:
         """Takes the wheel's query, starts the intake and the supervisor's thread.
 
-        If a limit is reached already, the intake starts when there is room. A bounded one starts in any case, since only its query knows
-        whether there is any input. Under the event clock it starts when the wheel has read what an earlier run has left.
+        If a limit is reached already, the intake starts when there is room. A bounded one starts in any case, since
+        only its query knows whether there is any input. Under the event clock it starts when the wheel has read what
+        an earlier run has left.
         """
         self.wheel, self._start_intake = wheel, start_intake
         if self._lead.allows(None) if self._lead is not None else self.bounded or self._has_room():
             self.intake = start_intake()
         self._thread.start()
 
-    # ---- the intake --------------------------------------------------------------------------------------------------
+    # ---- the intake ----------------------------------------------------------------------------------
 
     def take_in(self, parsed: DataFrame, batch_id: int) -> None:
         """Commits a batch of parsed commands to the store.
 
-        Then it pauses while a limit is reached (:mod:`wheel_udf.tiered.pause`), and waits while it is too far ahead of the wheel
-        (:mod:`wheel_udf.tiered.lead`).
+        Then it pauses while a limit is reached (:mod:`wheel_udf.tiered.pause`), and waits while it is too far ahead of
+        the wheel (:mod:`wheel_udf.tiered.lead`).
         """
         if self.bounded:
             self._wait_for_room()
@@ -167,7 +171,7 @@ class TieredRun:
         counts = None if self._last_report is None else self._last_report.counts
         return counts, self.keeper.store.head().version
 
-    # ---- the clock ---------------------------------------------------------------------------------------------------
+    # ---- the clock -----------------------------------------------------------------------------------
 
     def clock_of(self, largest_event_ms: int | None) -> int | None:
         """Returns the clock that follows from the largest event time of a batch; None if event times make no clock."""
@@ -175,7 +179,9 @@ class TieredRun:
 
     @property
     def input_has_ended(self) -> bool:
-        """Whether the input is bounded and all of it is in the store. An intake that was stopped or has failed has not read all."""
+        """Whether the input is bounded and all of it is in the store. An intake that was stopped or has failed has not
+        read all.
+        """
         if not self.bounded or self.intake is None or self._end.is_set() or self.intake.isActive:
             return False
         return self.intake.exception() is None
@@ -199,7 +205,7 @@ class TieredRun:
                 self._published = published
                 self.board.put(STORES, self.token, published)
 
-    # ---- the supervisor ----------------------------------------------------------------------------------------------
+    # ---- the supervisor ------------------------------------------------------------------------------
 
     def note(self, report: BatchReport, on_batch: Callable[[BatchReport], None] | None) -> None:
         """Records a report of the wheel and passes it on."""
@@ -245,8 +251,8 @@ class TieredRun:
             self._tending = None
 
     def _begin_vacuum(self) -> None:
-        """Deletes files that have expired, on a thread of its own: all files of the store are listed, and a hand-over that waited for it would leave the
-        wheel's clock standing at the cursor.
+        """Deletes files that have expired, on a thread of its own: all files of the store are listed, and a hand-over
+        that waited for it would leave the wheel's clock standing at the cursor.
         """
         if self._vacuum is None or not self._vacuum.is_alive():
             # A daemon: nothing is lost if the process ends meanwhile.
@@ -263,10 +269,12 @@ class TieredRun:
                 )
 
     def _parts_of_tending(self) -> Iterator[bool]:
-        """The work of every ten seconds, a part for each True. A retirement takes seconds, and so does each partition whose files are joined: a
-        hand-over that waited for all of it would leave the wheel's clock standing at the cursor.
+        """The work of every ten seconds, a part for each True. A retirement takes seconds, and so does each partition
+        whose files are joined: a hand-over that waited for all of it would leave the wheel's clock standing at the
+        cursor.
         """
-        # The board is a folder for temporary files. If somebody has emptied it, the wheel's clock stands still until the next commit.
+        # The board is a folder for temporary files. If somebody has emptied it, the wheel's clock stands still until
+        # the next commit.
         self._publish(self.keeper)
         self.keeper.require_untouched()
         self._look_at_store()
@@ -277,7 +285,9 @@ class TieredRun:
             yield True
 
     def _look_at_wheel(self) -> None:
-        """Once the wheel has read what earlier runs have left, what expires of the log may go: from then on the wheel is a few batches behind."""
+        """Once the wheel has read what earlier runs have left, what expires of the log may go: from then on the wheel
+        is a few batches behind.
+        """
         if not self.keeper.store.log_is_read:
             position = self._position()
             self.keeper.store.log_is_read = position is not None and position.version >= self._before
@@ -316,11 +326,13 @@ class TieredRun:
 
     @cached_property
     def _end_ms(self) -> int | None:
-        """Returns the instant that the clock has to reach after the end of the input; None if there was never any input."""
+        """Returns the instant that the clock has to reach after the end of the input; None if there was never any
+        input.
+        """
         assert self.input_has_ended, "fixed at the end of the input, unlike the wall clock"
         return self._now_ms()
 
-    # ---- the end -----------------------------------------------------------------------------------------------------
+    # ---- the end -------------------------------------------------------------------------------------
 
     def _stop_queries(self, is_asked: Callable[[], bool] = lambda: True) -> None:
         if self.bounded:
@@ -348,7 +360,7 @@ class TieredRun:
         queries = {"the intake's query": self.intake, "the wheel's query": self.wheel}
         return [name for name, query in queries.items() if query is not None and query.isActive]
 
-    # ---- like a query ------------------------------------------------------------------------------------------------
+    # ---- like a query --------------------------------------------------------------------------------
 
     @property
     def isActive(self) -> bool:  # noqa: N802  # Spark's name
@@ -366,7 +378,9 @@ class TieredRun:
         return None if self.wheel is None else self.wheel.lastProgress
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802  # Spark's name
-        """Waits for the end of the run, at most `timeout` seconds; returns whether it has ended. Raises the error that ended it, if any."""
+        """Waits for the end of the run, at most `timeout` seconds; returns whether it has ended. Raises the error that
+        ended it, if any.
+        """
         over = self._over.wait(timeout)
         if over and self._fault is not None:
             raise self._fault

@@ -1,4 +1,5 @@
-"""The clock of a tiered run: which clock a batch of commands makes, up to where slots are handed over, and what the wheel is told.
+"""The clock of a tiered run: which clock a batch of commands makes, up to where slots are handed over, and what the wheel
+is told.
 
 ::
 
@@ -33,13 +34,16 @@ class RunClock:
         self._clock, self._keeper, self._lead = clock, keeper, lead
 
     def of_batch(self, largest_event_ms: int | None) -> int | None:
-        """Returns the clock that follows from the largest event time of a batch (UTC epoch ms); None if event times make no clock."""
+        """Returns the clock that follows from the largest event time of a batch (UTC epoch ms); None if event times
+        make no clock.
+        """
         if not isinstance(self._clock, EventClock):
             return wall_clock_ms() if self._keeper.cursor_ms is None else None
         return None if largest_event_ms is None else largest_event_ms - self._clock.delay_ms
 
     def now_ms(self, *, has_ended: bool) -> int | None:
-        """Returns the clock up to which slots are handed over, and which a bounded run has to reach (UTC epoch ms); None: no clock yet.
+        """Returns the clock up to which slots are handed over, and which a bounded run has to reach (UTC epoch ms); None:
+        no clock yet.
 
         Args:
             has_ended: Whether the input has ended.
@@ -57,7 +61,8 @@ class RunClock:
 
         Args:
             has_ended: Whether the input has ended.
-            is_idle: Whether nothing more is in the input now; asked after the clock is read, so that it holds for all that made the clock.
+            is_idle: Whether nothing more is in the input now; asked after the clock is read, so that it holds for all
+                that made the clock.
             position: The position of the wheel's query; None before its first batch.
         """
         keeper, until_ms, clock_ms = self._keeper, self._until_ms(has_ended=has_ended), self._keeper.clock_ms

@@ -29,11 +29,13 @@ class TieredWheel:
         memory_ms: How long an ended id is remembered; ``None``: for ever.
         limit: Largest number of rows released in a batch; ``None``: no bound.
         limits: Largest numbers of pending entries.
-        on_limit: What happens at a limit: ``reject`` new entries, or ``pause`` the intake (not with the event clock, which would stop).
+        on_limit: What happens at a limit: ``reject`` new entries, or ``pause`` the intake (not with the event clock,
+            which would stop).
         history_ms: How long rows stay in the store after their due time.
         keep_ms: How long a new store keeps files and log entries that nothing needs any more.
         punctual: How entries are handed to a sender ahead of their due time; ``None``: batches release what is due.
-        lead_windows: Under the event clock, how many windows the intake may be ahead of the wheel's clock; see :mod:`wheel_udf.tiered.lead`.
+        lead_windows: Under the event clock, how many windows the intake may be ahead of the wheel's clock; see
+            :mod:`wheel_udf.tiered.lead`.
 
     Raises:
         ConfigError: ``pause`` with the event clock, or a negative number of windows.

@@ -1,4 +1,5 @@
-"""Starts a tiered run: far levels in the slot store, near levels in Spark's state; the cost of a batch does not depend on the number pending.
+"""Starts a tiered run: far levels in the slot store, near levels in Spark's state; the cost of a batch does not depend on
+the number pending.
 
 ::
 
@@ -7,23 +8,24 @@
                                  |     `--- cursor, clock ---' (published after each commit)
                                keeper: hands far slots over when the clock comes near, drops what is no longer needed
 
-Three activities run in one process. The *intake* is a query of its own and can pause while the others go on. The *keeper*
-(:mod:`wheel_udf.tiered.keeper`) runs on a thread. The *wheel* is the query of the direct mode over the store's near rows. Its clock is published by the
-keeper and never passes the cursor, so no entry is late because its slot was not handed over::
+Three activities run in one process. The *intake* is a query of its own and can pause while the others go on. The
+*keeper* (:mod:`wheel_udf.tiered.keeper`) runs on a thread. The *wheel* is the query of the direct mode over the
+store's near rows. Its clock is published by the keeper and never passes the cursor, so no entry is late because its
+slot was not handed over::
 
     clock        what is published                                          without new commands
     processing   nothing: the wall clock is used                            it goes on
     event        largest event time of the batches before the last one,     it goes on to that of the last one,
                  minus the delay (see :mod:`wheel_udf.tiered.lead`)         and stands still
 
-Bounded input (``available-now``): the intake ends by itself; then the clock goes on to ``until`` (if given), slot by slot, and the wheel ends when it
-has read everything and released what is due.
+Bounded input (``available-now``): the intake ends by itself; then the clock goes on to ``until`` (if given), slot by
+slot, and the wheel ends when it has read everything and released what is due.
 
-Restart: both checkpoints lie in the folder of the run (``intake``, ``wheel``); cursor and clock come from the store's log. Folder and store are bound
-to each other, see :mod:`wheel_udf.tiered.checks`.
+Restart: both checkpoints lie in the folder of the run (``intake``, ``wheel``); cursor and clock come from the store's
+log. Folder and store are bound to each other, see :mod:`wheel_udf.tiered.checks`.
 
-Caveats: the simulated clock exists in the direct mode only. The keeper's thread is in the driver; intake batches wait for the commit of a hand-over,
-which takes a while if it moves millions of rows.
+Caveats: the simulated clock exists in the direct mode only. The keeper's thread is in the driver; intake batches wait
+for the commit of a hand-over, which takes a while if it moves millions of rows.
 """
 
 from __future__ import annotations
@@ -107,7 +109,8 @@ def start_tiered(
         ContractError: The commands do not fit the contract.
         ConfigError: The rejects are in the folder of a destination.
         StoreError: The store cannot be used, or belongs to another checkpoint.
-        GeometryChangedError: Store or checkpoint were made with another layout, shard count or clock, or in another mode.
+        GeometryChangedError: Store or checkpoint were made with another layout, shard count or clock, or in another
+            mode.
         LeaseError: Store or checkpoint are in use.
         CheckpointError: The checkpoint is damaged.
     """
@@ -189,7 +192,8 @@ def schedule_tiered(  # noqa: PLR0913  # each is a setting of its own
     name: str = "wheel",
     on_batch: Callable[[BatchReport], None] | None = None,
 ) -> TieredRun:
-    """Does what :func:`~wheel_udf.schedule` and :func:`~wheel_udf.deliver` do, with the far levels of the wheel in a slot store.
+    """Does what :func:`~wheel_udf.schedule` and :func:`~wheel_udf.deliver` do, with the far levels of the wheel in a slot
+    store.
 
     Args:
         commands: Streaming frame of commands.
@@ -210,14 +214,15 @@ def schedule_tiered(  # noqa: PLR0913  # each is a setting of its own
         history_ms: How long rows stay in the store after their due time.
         keep_ms: How long a new store keeps files and log entries that nothing needs any more.
         punctual: As for :func:`~wheel_udf.schedule`.
-        lead_windows: Under the event clock, how many windows the intake may be ahead of the wheel's clock. 0: it waits for the wheel after each
-            batch, so that the rows are those of the direct mode.
+        lead_windows: Under the event clock, how many windows the intake may be ahead of the wheel's clock. 0: it waits
+            for the wheel after each batch, so that the rows are those of the direct mode.
         trigger: An interval such as ``"1 second"``, or ``"available-now"``.
         name: Label in metrics and of new transaction ids.
         on_batch: Called after each batch of the wheel.
 
     Returns:
-        The running query: like a ``StreamingQuery`` it has ``awaitTermination``, ``stop``, ``isActive`` and ``lastProgress``.
+        The running query: like a ``StreamingQuery`` it has ``awaitTermination``, ``stop``, ``isActive`` and
+        ``lastProgress``.
 
     Raises:
         ConfigError: A setting is out of range.

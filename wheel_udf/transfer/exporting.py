@@ -4,10 +4,12 @@
 
     leases taken, all batches committed --> tables, acts, logs of sources --> account compared --> manifest --> mark in the checkpoint
 
-An export that is killed leaves a folder without a manifest; the same export again overwrites it. One that is killed before the mark is complete; said
-again, it only marks. Ctrl-C does not come between manifest and mark: an export that can be imported is one whose job does not start any more.
+An export that is killed leaves a folder without a manifest; the same export again overwrites it. One that is killed
+before the mark is complete; said again, it only marks. Ctrl-C does not come between manifest and mark: an export that
+can be imported is one whose job does not start any more.
 
-An export *without* ids (:mod:`wheel_udf.transfer.forgetting`) leaves out their rows. A pending entry among them is counted as one that a cancel has ended.
+An export *without* ids (:mod:`wheel_udf.transfer.forgetting`) leaves out their rows. A pending entry among them is
+counted as one that a cancel has ended.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ def export_job(
         spark: A session.
         work: Checkpoint and store of the job; of a purgatory the checkpoint.
         folder: A new folder, or that of an unfinished export.
-        keep: Leave the old checkpoint as it is. Without it, the checkpoint refuses to start, so that nothing is delivered twice.
+        keep: Leave the old checkpoint as it is. Without it, the checkpoint refuses to start, so that nothing is
+            delivered twice.
         without: Ids that are left out; to forget them, use :func:`~wheel_udf.transfer.forgetting.forget_ids`.
         on_step: Called when a step begins.
 
@@ -206,7 +209,9 @@ def _copy_logs(part: str, sources: Sequence[Source], folder: str) -> None:
 def _require_account(
     manifest: Manifest, heads: Sequence[Mapping[str, Any]], settled: Settled | None, ended: int, folder: str
 ) -> None:
-    """Refuses an export in which an entry would be lost: what is pending and what was settled is what the shards have counted."""
+    """Refuses an export in which an entry would be lost: what is pending and what was settled is what the shards have
+    counted.
+    """
     told = sum(int(head["pending"]) + int(head.get("far") or 0) for head in heads)
     expected = told - (0 if settled is None else settled.gone) - ended
     if manifest.pending != expected:

@@ -1,14 +1,17 @@
-"""Forgets ids: removes all that the checkpoint and the slot store of a job at rest hold about them, also in older versions. :func:`forget_ids`.
+"""Forgets ids: removes all that the checkpoint and the slot store of a job at rest hold about them, also in older
+versions. :func:`forget_ids`.
 
 Contract
 
-1. After it, no file of the checkpoint and of the store holds a row of the ids: no pending entry, no memory of an ended one, no row of an act, no older
-   version of the state, no history of the store. They are written anew, in their own places, and what was there is deleted.
-2. All else goes on: other ids, the account, the clock, the places in the sources (rules 2 to 4 of :mod:`wheel_udf.transfer`). A pending entry that is
-   forgotten counts as one that an act has cancelled. The record of acts gets a record ``forget`` with the number of ids, without the ids; records whose
-   texts contain one of them lose these texts.
-3. A forgotten id is unknown. A command for it that is read later (a repetition, or one that was in the source already) is new: it waits and fires.
-   So stop the producer first.
+1. After it, no file of the checkpoint and of the store holds a row of the ids: no pending entry, no memory of an ended
+   one, no row of an act, no older version of the state, no history of the store. They are written anew, in their own
+   places, and what was there is deleted.
+2. All else goes on: other ids, the account, the clock, the places in the sources (rules 2 to 4 of
+   :mod:`wheel_udf.transfer`). A pending entry that is forgotten counts as one that an act has cancelled. The record of
+   acts gets a record ``forget`` with the number of ids, without the ids; records whose texts contain one of them lose
+   these texts.
+3. A forgotten id is unknown. A command for it that is read later (a repetition, or one that was in the source already)
+   is new: it waits and fires. So stop the producer first.
 4. Only at rest, and with all batches committed; a job that runs is refused by its lease.
 5. Once begun, it is finished: the checkpoint refuses to start until it is. Killed, it goes on with the next call.
 
@@ -18,15 +21,17 @@ Contract
                  marked: exported            complete                            emptied; marked: importing; begun; marked: done
                                                                                  then the folder of the export is deleted
 
-An act of the running job could remove an id from its shard too, but not from the older versions of the state, from the files in which RocksDB keeps
-overwritten values, from the files of acts and from the history of the store: a new checkpoint has none of these.
+An act of the running job could remove an id from its shard too, but not from the older versions of the state, from the
+files in which RocksDB keeps overwritten values, from the files of acts and from the history of the store: a new
+checkpoint has none of these.
 
-What is lost with it, for all ids: older versions of the state and of the store, so ``pending --as-of`` and the rows that ``store.history`` keeps begin
-anew; the transaction id is a new one, as after each move.
+What is lost with it, for all ids: older versions of the state and of the store, so ``pending --as-of`` and the rows
+that ``store.history`` keeps begin anew; the transaction id is a new one, as after each move.
 
 Cost: an export and an import (the state and the store are read once and written once), and space for both on the disk.
 
-What other places hold is not touched here: :mod:`wheel_udf.delivery.row_removal`, and the verb (:mod:`wheel_udf.job.forget`).
+What other places hold is not touched here: :mod:`wheel_udf.delivery.row_removal`, and the verb
+(:mod:`wheel_udf.job.forget`).
 """
 
 from __future__ import annotations
@@ -87,8 +92,8 @@ def held_of(spark: SparkSession, work: PendingWork, ids: Sequence[str]) -> dict[
         ids: Values of ``schedule_id``; of a purgatory of ``op_id``, and names and groups of events.
 
     Returns:
-        Number of rows by table of the state (``entries``, ``memory``; of a purgatory ``operations``, ``ended``, ...), ``stored`` (rows of the slot store),
-        and ``acts`` (records that contain one of the ids).
+        Number of rows by table of the state (``entries``, ``memory``; of a purgatory ``operations``, ``ended``, ...),
+        ``stored`` (rows of the slot store), and ``acts`` (records that contain one of the ids).
 
     Raises:
         ActError: An id is empty or not UTF-8.
@@ -130,8 +135,8 @@ def forget_ids(
         spark: A session, with the settings that the job will have.
         checkpoint: The checkpoint of the job.
         ids: Values of ``schedule_id``; of a purgatory of ``op_id``, and names and groups of events.
-        begin: Imports the export in the given folder into the same checkpoint and store: a call of ``import_direct``, ``import_tiered`` or ``import_watch``
-            with the settings that the job has.
+        begin: Imports the export in the given folder into the same checkpoint and store: a call of ``import_direct``,
+            ``import_tiered`` or ``import_watch`` with the settings that the job has.
         store: The slot store in the tiered mode.
 
     Returns:
@@ -141,7 +146,8 @@ def forget_ids(
         LeaseError: The job runs.
         TransferError: A batch is not finished: run the job once more.
         ActError: An id is empty or not UTF-8.
-        CheckpointError, GeometryChangedError, StoreError: The checkpoint or the store are damaged or of another format.
+        CheckpointError, GeometryChangedError, StoreError: The checkpoint or the store are damaged or of another
+            format.
     """
     frame_of_ids(spark, ids)
     close_states(spark)
@@ -215,7 +221,9 @@ def _begin_anew(
 
 
 def _empty(parts: Sequence[str], store: str | None, export_id: str, folder: str) -> None:
-    """Deletes the old content. As long as one of the parts has no mark of the import, it has not begun, and all is emptied again."""
+    """Deletes the old content. As long as one of the parts has no mark of the import, it has not begun, and all is
+    emptied again.
+    """
     with ExitStack() as leases:
         for part in parts:
             leases.enter_context(Lease(part))

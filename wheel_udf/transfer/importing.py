@@ -1,10 +1,12 @@
-"""Begins a new checkpoint from an export: :func:`import_direct`, :func:`import_watch`; the tiered mode: :mod:`wheel_udf.transfer.into_store`.
+"""Begins a new checkpoint from an export: :func:`import_direct`, :func:`import_watch`; the tiered mode:
+:mod:`wheel_udf.transfer.into_store`.
 
 ::
 
     mark (not done) --> identity --> logs of sources --> batch 0 by the seed query --> pending and counts compared --> mark (done)
 
-Each step finds what an earlier try has done, so an import that was killed is said again. Until the last step a start is refused.
+Each step finds what an earlier try has done, so an import that was killed is said again. Until the last step a start
+is refused.
 """
 
 from __future__ import annotations
@@ -203,7 +205,7 @@ def seed_wheel(  # noqa: PLR0913  # what a state is made of
         run_first_batch(frame, checkpoint, expecting(manifest.pending))
 
 
-# ---- steps -----------------------------------------------------------------------------------------------------------
+# ---- steps ---------------------------------------------------------------------------------------
 
 
 def require_kind(manifest: Manifest, folder: str, *, purgatory: bool) -> None:

@@ -13,7 +13,8 @@
     wheel    batch 0: the states; its clock stands where the export's did
     intake   batch 0: the positions of the sources
 
-A far entry from the direct mode, where it was known as long as it was pending, is remembered as one of the store, as if it had just come.
+A far entry from the direct mode, where it was known as long as it was pending, is remembered as one of the store, as
+if it had just come.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def import_tiered(
     Args:
         spark: A session, with the settings that the job will have.
         folder: The export, of a direct or a tiered job.
-        what: Layout, store, clock and shards, as for :func:`~wheel_udf.tiered.start.start_tiered`; the store must be new.
+        what: Layout, store, clock and shards, as for :func:`~wheel_udf.tiered.start.start_tiered`; the store must be
+            new.
         checkpoint: A new folder, or that of an unfinished import of the same export.
         name: As for ``start_tiered``.
         positions: As for :func:`~wheel_udf.transfer.importing.import_direct`.
@@ -79,7 +81,8 @@ def import_tiered(
         The manifest of the export.
 
     Raises:
-        TransferError, LeaseError, CheckpointError, GeometryChangedError: As :func:`~wheel_udf.transfer.importing.import_direct`.
+        TransferError, LeaseError, CheckpointError, GeometryChangedError: As
+            :func:`~wheel_udf.transfer.importing.import_direct`.
         StoreError: The store belongs to another job, or cannot be used.
     """
     manifest = read_manifest(folder, positions)

@@ -38,7 +38,8 @@ class Manifest:
         clock_ms: Its latest clock (UTC epoch ms); None if it has none.
         counts: Rows by outcome since the beginning, all shards together.
         rows: Number of rows of each table.
-        positions: Where each source of commands stands, in the order of the query, as Spark's log has it; None: nothing was read of it.
+        positions: Where each source of commands stands, in the order of the query, as Spark's log has it; None:
+            nothing was read of it.
     """
 
     format: int = FORMAT_VERSION

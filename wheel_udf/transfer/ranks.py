@@ -1,4 +1,6 @@
-"""The rank of a memory record (:mod:`wheel_udf.wheel.version_order`) in Spark: ``2 * amend + op``, packed and unpacked."""
+"""The rank of a memory record (:mod:`wheel_udf.wheel.version_order`) in Spark: ``2 * amend + op``, packed and
+unpacked.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@
     waiting     on the shard of the CANCEL that waits, as far as it is remembered; the rest on shard 0
     far         on the shard of each entry in the store
 
-Only ``waiting`` depends on the shard: a shard counts a CANCEL as applied when its entry comes or ends, from its own ``waiting``.
+Only ``waiting`` depends on the shard: a shard counts a CANCEL as applied when its entry comes or ends, from its own
+``waiting``.
 """
 
 from __future__ import annotations

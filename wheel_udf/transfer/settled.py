@@ -1,8 +1,8 @@
 """Settles a slot store for an export: which of its far entries are pending, and what became of the others.
 
-While a job runs, a far entry that a higher version has ended stays in its slot, and the wheel counts its end at the hand-over. An export cannot
-wait for that: it makes the comparison of the hand-over (:func:`wheel_udf.store.versions.verdicts`) for all slots at once and counts the ends as the
-wheel would::
+While a job runs, a far entry that a higher version has ended stays in its slot, and the wheel counts its end at the
+hand-over. An export cannot wait for that: it makes the comparison of the hand-over
+(:func:`wheel_udf.store.versions.verdicts`) for all slots at once and counts the ends as the wheel would::
 
     verdict            count                     and
     none               pending                   an entry of the export
@@ -142,7 +142,9 @@ def _ends(gone: DataFrame, heads: Sequence[Mapping[str, Any]], shards: int) -> C
 
 
 def _late_acts(far: DataFrame, memory: DataFrame, clock_ms: int | None) -> DataFrame:
-    """The far entries that an act has made of entries that had fired: the wheel remembers their end at their due time, ahead of the clock."""
+    """The far entries that an act has made of entries that had fired: the wheel remembers their end at their due time,
+    ahead of the clock.
+    """
     known = memory.where(
         (F.col("status") == FIRED)
         & (op_of(F.col("rank")) == CANCEL)

@@ -54,10 +54,11 @@ lateness                  the histogram of latenesses
 holdings                  what a shard holds, without opening its chunks: rows by level, due soon
 ========================  ==========================================================================================
 
-Costs: a tick with nothing due and nothing new is O(1). Otherwise O(commands + rows of the opened chunks): an add writes a chunk of
-its own, and a cancel reads the id and version of its entry, however many entries are pending. An entry moves down at most
-``levels - 1`` times, and is rewritten O(log) times where chunks are merged. Of a backlog a batch opens what it releases. With limits by destination
-or slot (``shard_limits``) a batch with new entries reads two columns of all chunks. No Python loop over entries.
+Costs: a tick with nothing due and nothing new is O(1). Otherwise O(commands + rows of the opened chunks): an add
+writes a chunk of its own, and a cancel reads the id and version of its entry, however many entries are pending. An
+entry moves down at most ``levels - 1`` times, and is rewritten O(log) times where chunks are merged. Of a backlog a
+batch opens what it releases. With limits by destination or slot (``shard_limits``) a batch with new entries reads two
+columns of all chunks. No Python loop over entries.
 
 May import: the room ``common``; numpy, pandas and pyarrow. Python workers of Spark load this room.
 """

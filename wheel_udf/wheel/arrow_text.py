@@ -32,8 +32,8 @@ def encoded(table: pa.Table) -> pa.Buffer:
 
 
 def _without_remains(table: pa.Table) -> pa.Table:
-    """Writes zeros where a number is null. Arrow leaves there what was in memory before, such as a part of other rows: rows that have been forgotten, and
-    other bytes in each repetition.
+    """Writes zeros where a number is null. Arrow leaves there what was in memory before, such as a part of other rows:
+    rows that have been forgotten, and other bytes in each repetition.
     """
     for place, kind in enumerate(table.schema):
         column = table.column(place)

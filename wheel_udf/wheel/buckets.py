@@ -11,12 +11,14 @@ The bucket of an entry is decided here, in :meth:`Buckets.place`, by the formula
                                          clock 440    450  ->  level 1, slot 450 [450, 451)   bucket (1, 450)
 
 A bucket is a list of chunks. Adding to a bucket adds a chunk, O(rows added). A bucket with more than
-:data:`CHUNKS_PER_BUCKET` small chunks is merged from the smallest one up, as long as the next one is not twice as large; a chunk
-of half the largest size stays as it is. So an entry is rewritten O(log) times while it waits in a bucket, however
-many wait there. Otherwise only opened buckets are rewritten. The rows of a bucket are encoded in order of their due times.
+:data:`CHUNKS_PER_BUCKET` small chunks is merged from the smallest one up, as long as the next one is not twice as
+large; a chunk of half the largest size stays as it is. So an entry is rewritten O(log) times while it waits in a
+bucket, however many wait there. Otherwise only opened buckets are rewritten. The rows of a bucket are encoded in order
+of their due times.
 
-A *backlog*, due entries beyond the limit of a batch, is kept in the bucket of the clock, in runs of :data:`BACKLOG_ROWS`
-rows by due time. The next batch opens the oldest runs (:mod:`wheel_udf.wheel.step`), and the others stay closed::
+A *backlog*, due entries beyond the limit of a batch, is kept in the bucket of the clock, in runs of
+:data:`BACKLOG_ROWS` rows by due time. The next batch opens the oldest runs (:mod:`wheel_udf.wheel.step`), and the
+others stay closed::
 
     due before the clock    [0:00 .. 0:07] [0:07 .. 0:15] [0:15 .. 0:24] ... [9:52 .. 10:00]       clock 10:00
                              opened         opened         closed             closed               2,000 leave
@@ -105,7 +107,9 @@ class Buckets:
         return chunks
 
     def reached(self, chunk: Chunk, clock_ms: int) -> bool:
-        """Whether the clock has reached the slot of the chunk's earliest entry: the entry fires or moves down a level now."""
+        """Whether the clock has reached the slot of the chunk's earliest entry: the entry fires or moves down a level
+        now.
+        """
         if chunk.level == 1:
             return chunk.low_ms <= clock_ms
         tick_ms = self.deep.tick_of(chunk.level)

@@ -9,18 +9,19 @@
 
 Decisions, each measured:
 
-* A chunk is ASCII text, each by itself: base64, and a line of JSON before the keys. One that stays closed passes through as the text it came as. Spark
-  pickles a binary column (Java to Python) as one Latin-1 character for each byte in UTF-8, and Python
-  reverses both: for 8 MB, 43 ms in Python and as much in the JVM. ASCII text takes 1 ms, plus 3 ms for each
-  MB that is opened.
+* A chunk is ASCII text, each by itself: base64, and a line of JSON before the keys. One that stays closed passes
+  through as the text it came as. Spark pickles a binary column (Java to Python) as one Latin-1 character for each byte
+  in UTF-8, and Python reverses both: for 8 MB, 43 ms in Python and as much in the JVM. ASCII text takes 1 ms, plus 3
+  ms for each MB that is opened.
 * A chunk has at most :data:`LARGEST_ROWS` rows and about :data:`LARGEST_BYTES`, so a command opens a bounded amount.
-  Of a chunk with :data:`APART_FROM` rows and more the head is read alone: a tenth of the text with values of 100 bytes.
-  If it has keys, a command reads the keys of one row, and no column.
-* A chunk with keys is in order of its due times. So they are read for its new bounds only when its first or last row is removed.
+  Of a chunk with :data:`APART_FROM` rows and more the head is read alone: a tenth of the text with values of 100
+  bytes. If it has keys, a command reads the keys of one row, and no column.
+* A chunk with keys is in order of its due times. So they are read for its new bounds only when its first or last row
+  is removed.
 * Removed rows are noted beside the chunk, and the chunk stays as it is until a quarter is gone. A cancel of one
   of 8,192 rows writes 8 bytes instead of 1.2 MB.
-* A chunk is a place in the text that it came in (:class:`~wheel_udf.wheel.texts.Span`), or a file: nothing is copied before the text of the next state
-  is joined.
+* A chunk is a place in the text that it came in (:class:`~wheel_udf.wheel.texts.Span`), or a file: nothing is copied
+  before the text of the next state is joined.
 * The columns of the delay levels are left out of a chunk in which no entry has a level.
 * Chunks from 16 KB on are compressed (zstd): every byte saved is saved four times, in
   the pickle, the Arrow stream, the changelog and on the way back.
@@ -58,7 +59,9 @@ REWRITE_BELOW: Final = 256
 
 _REWRITE_AT_GONE = 0.25
 IN_FLIGHT_LEVEL = -1
-"""The ``level`` of chunks of entries that were handed to the sender of the query (:mod:`wheel_udf.wheel.in_flight`); their ``group`` is the batch."""
+"""The ``level`` of chunks of entries that were handed to the sender of the query (:mod:`wheel_udf.wheel.in_flight`);
+their ``group`` is the batch.
+"""
 
 GIVEN_TO_NONE = -1
 """The ``group`` of entries in flight that the present sender has not got."""

@@ -1,7 +1,8 @@
 """The content of a shard's state: its chunks by kind, or the text that holds them.
 
-A state that was read has the text, and splits it when a step asks for chunks. The state that a step returns has chunks, and joins
-their text when its row is written. Both know the texts outside the row (:mod:`wheel_udf.wheel.texts`), if there are any.
+A state that was read has the text, and splits it when a step asks for chunks. The state that a step returns has
+chunks, and joins their text when its row is written. Both know the texts outside the row
+(:mod:`wheel_udf.wheel.texts`), if there are any.
 """
 
 from __future__ import annotations

@@ -147,11 +147,13 @@ def fingerprint(of_wheel: str, *, leveled: bool) -> str:
     return f"{of_wheel},delay_levels=on" if leveled else of_wheel
 
 
-# ---- plain int ---------------------------------------------------------------------------------------------
+# ---- plain int -----------------------------------------------------------------------------------
 
 
 def level_of(levels: Levels, delay_ms: int) -> int:
-    """Span of the level that a delay belongs to, in ms; :data:`NO_LEVEL` for none (also for a delay that ``reject`` refuses)."""
+    """Span of the level that a delay belongs to, in ms; :data:`NO_LEVEL` for none (also for a delay that ``reject``
+    refuses).
+    """
     if delay_ms <= 0:
         return NO_LEVEL
     if isinstance(levels, BinaryLevels):
@@ -186,7 +188,7 @@ def level_beyond(levels: FixedLevels) -> int:
     return levels.list_ms[-1] if levels.on_beyond == "top" else NO_LEVEL
 
 
-# ---- numpy -------------------------------------------------------------------------------------------------
+# ---- numpy ---------------------------------------------------------------------------------------
 
 
 def levels_of(levels: Levels, delay_ms: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -108,7 +108,7 @@ class Wheel:
         return f"tick_ms={self.tick_ms},size={self.size},levels={self.levels}"
 
 
-# ---- plain int ---------------------------------------------------------------------------------------------
+# ---- plain int -----------------------------------------------------------------------------------
 
 
 def level_of(wheel: Wheel, deliver_at_ms: int, clock_ms: int) -> int:
@@ -139,7 +139,7 @@ def _held(instant_ms: int) -> int:
     return min(max(instant_ms, INT64_MIN), INT64_MAX)
 
 
-# ---- numpy -------------------------------------------------------------------------------------------------
+# ---- numpy ---------------------------------------------------------------------------------------
 
 
 def levels_of(wheel: Wheel, deliver_at_ms: NDArray[np.int64], clock_ms: int) -> NDArray[np.int32]:
@@ -198,7 +198,9 @@ def ticks_of(wheel: Wheel) -> tuple[int, ...]:
 
 
 def path_of(wheel: Wheel, deliver_at_ms: int, clock_ms: int) -> list[tuple[int, int, int]]:
-    """The path of an entry down the wheel: (level, slot, clock at which it gets there), from its first place to level 1."""
+    """The path of an entry down the wheel: (level, slot, clock at which it gets there), from its first place to level
+    1.
+    """
     stations, at_ms = [], clock_ms
     while True:
         level = level_of(wheel, deliver_at_ms, at_ms)

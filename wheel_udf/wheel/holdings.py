@@ -5,8 +5,8 @@
     directory of a shard   level 1, 120 rows, 10:00:05 .. 10:00:19    level 2, 800 rows, 10:00:20 .. 10:06:40    (the chunks stay closed)
     holdings at 10:00:00   by_level {1: 120, 2: 800}    due within 1 min: 120 and the part of 800 that lies before 10:01:00, about 80
 
-Cost: one small Arrow table, whatever the number of entries. What no directory can tell, the entries by destination, is a *sample*
-(:func:`destinations_of`): it opens a bounded number of bytes, and only their column ``destination``.
+Cost: one small Arrow table, whatever the number of entries. What no directory can tell, the entries by destination, is
+a *sample* (:func:`destinations_of`): it opens a bounded number of bytes, and only their column ``destination``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Holdings:
         bytes: Size of the state, what is outside its row included.
         remembered: Rows about ended ids.
         by_level: Entries by level of the wheel; the levels above the top one count as the top one.
-        due_within: Entries that are due within each of :data:`HORIZONS_MS` from the clock. Of a bucket that the horizon cuts, the part that lies before
-            it if its entries are spread evenly.
+        due_within: Entries that are due within each of :data:`HORIZONS_MS` from the clock. Of a bucket that the
+            horizon cuts, the part that lies before it if its entries are spread evenly.
     """
 
     bytes: int = 0
@@ -99,8 +99,8 @@ def due_within(low_ms: _Numbers, high_ms: _Numbers, rows: _Numbers, clock_ms: in
 def destinations_of(chunks: Sequence[Chunk]) -> dict[str, int]:
     """Returns the number of entries by destination: the twenty largest, and :data:`OTHERS`.
 
-    Up to 4 MB of chunks are read. If the shard has more, chunks are drawn at random (always the same for the same chunks), and their counts are scaled to
-    the number of entries. A chunk that is larger by itself is never drawn.
+    Up to 4 MB of chunks are read. If the shard has more, chunks are drawn at random (always the same for the same
+    chunks), and their counts are scaled to the number of entries. A chunk that is larger by itself is never drawn.
 
     Args:
         chunks: The shard's chunks.

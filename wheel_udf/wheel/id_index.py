@@ -1,7 +1,7 @@
 """The index of ids: in which chunk of a shard, and in which row of it, an id may be, so that a command reads that alone.
 
-An id is known by the upper 32 bits of a hash. The index is a few *runs*, each a sorted list of (hash, position), cut into
-buckets of about :data:`_BUCKET_ROWS` by the leading bits of the hash. A look-up reads one bucket of each run::
+An id is known by the upper 32 bits of a hash. The index is a few *runs*, each a sorted list of (hash, position), cut
+into buckets of about :data:`_BUCKET_ROWS` by the leading bits of the hash. A look-up reads one bucket of each run::
 
     run of 8 rows, 4 buckets        offsets   0     2     5     5     8
                                     bucket    00..  01..  10..  11..
@@ -12,20 +12,22 @@ buckets of about :data:`_BUCKET_ROWS` by the leading bits of the hash. A look-up
 
     "a" -> hash 52.. -> bucket 01 -> position 4 -> chunk 12, row 1, which is opened and compared text by text
 
-A row keeps its place in its chunk when other rows are removed. A batch appends a run with the ids of the chunks that it has made. Runs are merged like
-the chunks of a bucket: when one is less than twice as long as the next one. A merge leaves out rows of chunks that are gone, and so does a rewrite of
-all runs when a third of the rows are of such chunks.
+A row keeps its place in its chunk when other rows are removed. A batch appends a run with the ids of the chunks that
+it has made. Runs are merged like the chunks of a bucket: when one is less than twice as long as the next one. A merge
+leaves out rows of chunks that are gone, and so does a rewrite of all runs when a third of the rows are of such chunks.
 
 The index may name a row that does not hold the id: because hashes collide (at a million ids for one look-up in 4,000),
-because the row was removed, or because the chunk is gone. The chunk decides. It never leaves out a row that does: a run of another hash
-function (:func:`check`) or of state format 6 is not read, and its chunks count as unknown.
+because the row was removed, or because the chunk is gone. The chunk decides. It never leaves out a row that does: a
+run of another hash function (:func:`check`) or of state format 6 is not read, and its chunks count as unknown.
 
-Cost, measured with a million ids (CPU): one id 0.2 ms in one run and 0.6 ms in six, 1,000 ids 3 ms and 7 ms. Where a batch asks for as many ids as a run
-has buckets, all rows of the run are read: 25,000 ids among 75,000 in three runs take 12 ms, bucket by bucket they took 60. A row is merged O(log rows)
-times, 0.1 us each. Memory: 8 characters an id, and at most a third as much again for what is stale.
+Cost, measured with a million ids (CPU): one id 0.2 ms in one run and 0.6 ms in six, 1,000 ids 3 ms and 7 ms. Where a
+batch asks for as many ids as a run has buckets, all rows of the run are read: 25,000 ids among 75,000 in three runs
+take 12 ms, bucket by bucket they took 60. A row is merged O(log rows) times, 0.1 us each. Memory: 8 characters an id,
+and at most a third as much again for what is stale.
 
-Lost against it: sorted hashes in each chunk, 17 ms for one id and 22 ms for 1,000, because all hashes are decoded from base64. Bloom filters
-would be read whole, too, and with 10 bits an id name one chunk in a hundred in vain, of 125 for each id; they were not built.
+Lost against it: sorted hashes in each chunk, 17 ms for one id and 22 ms for 1,000, because all hashes are decoded from
+base64. Bloom filters would be read whole, too, and with 10 bits an id name one chunk in a hundred in vain, of 125 for
+each id; they were not built.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""In flight: entries that a shard has handed to the sender of its query ahead of their due time, until Kafka has acknowledged them.
+"""In flight: entries that a shard has handed to the sender of its query ahead of their due time, until Kafka has
+acknowledged them.
 
 ::
 
@@ -9,8 +10,8 @@
     due in (C, H], no room       waits                                          of its bucket
     due after H                  waits                                          of its bucket
 
-A chunk in flight is whole: payload and all. What becomes of it is decided by the news of the sender (:mod:`wheel_udf.wheel.sender_news`),
-which comes with a clock row::
+A chunk in flight is whole: payload and all. What becomes of it is decided by the news of the sender
+(:mod:`wheel_udf.wheel.sender_news`), which comes with a clock row::
 
     group 41, the sender gets batches since 40     confirmed up to 41 and the chunk's last due time: dropped, its rows have fired
                                                    else: stays
@@ -18,18 +19,19 @@ which comes with a clock row::
                                                    the others are *handed over again*: they are split by C and H once more
     no sender any more (the setting is off)        as of an earlier sender; without a note, all are split once more
 
-What is handed over again and neither leaves nor finds room stays outside the buckets, *loose*, in chunks of the group :data:`GIVEN_TO_NONE`: an
-earlier sender may have sent it, so a CANCEL must come too late for it. What of it is due leaves with what is due in the buckets, oldest first, and a
-backlog is kept in runs likewise.
+What is handed over again and neither leaves nor finds room stays outside the buckets, *loose*, in chunks of the group
+:data:`GIVEN_TO_NONE`: an earlier sender may have sent it, so a CANCEL must come too late for it. What of it is due
+leaves with what is due in the buckets, oldest first, and a backlog is kept in runs likewise.
 
 Invariants
-    * An entry handed over has a memory record FIRED that ends at its due time. To the fold it has fired, as long as it is in flight or
-      remembered: a later CANCEL is late, a later version starts the id anew.
+    * An entry handed over has a memory record FIRED that ends at its due time. To the fold it has fired, as long as it
+      is in flight or remembered: a later CANCEL is late, a later version starts the id anew.
     * It counts as pending until it is confirmed (or released by a batch), and as fired from then on.
-    * Everything here follows from the state, the rows, the clock and the journaled news. So a replay hands over the same rows.
+    * Everything here follows from the state, the rows, the clock and the journaled news. So a replay hands over the
+      same rows.
 
-Cost: a confirmed chunk is dropped unopened (with delay levels, their column is read). A chunk that is confirmed in part stays whole: no chunk
-is rewritten while its sender lives.
+Cost: a confirmed chunk is dropped unopened (with delay levels, their column is read). A chunk that is confirmed in
+part stays whole: no chunk is rewritten while its sender lives.
 """
 
 from __future__ import annotations
@@ -207,7 +209,9 @@ def handed_over(
 
 
 def beyond_ms(state: ShardState, horizon_ms: int) -> int | None:
-    """The earliest due time after a horizon, from the directory of the chunks; a lower bound if a chunk lies on both sides of it. None: nothing."""
+    """The earliest due time after a horizon, from the directory of the chunks; a lower bound if a chunk lies on both
+    sides of it. None: nothing.
+    """
     waiting = [chunk for chunk in state.chunks if chunk.level > 0 or _is_loose(chunk)]
     after = [max(chunk.low_ms, horizon_ms + 1) for chunk in waiting if chunk.high_ms > horizon_ms]
     return min(after, default=None)
@@ -220,7 +224,9 @@ def held(state: ShardState) -> tuple[int, int]:
 
 
 def complete_ms(state: ShardState) -> int | None:
-    """Up to which due time the sender has to have confirmation, until a chunk in flight can be dropped; None if nothing is in flight."""
+    """Up to which due time the sender has to have confirmation, until a chunk in flight can be dropped; None if
+    nothing is in flight.
+    """
     given = [chunk for chunk in state.in_flight_chunks if not _is_loose(chunk)]
     return min((chunk.high_ms for chunk in given), default=None)
 
@@ -238,7 +244,9 @@ def _loose(entries: pa.Table, clock_ms: int) -> list[Chunk]:
 
 
 def _stays(group: int, high_ms: int, over: HandOver | None) -> bool:
-    """Whether a chunk that was given to a sender stays closed, and in flight. One that none has got shows in the next due time."""
+    """Whether a chunk that was given to a sender stays closed, and in flight. One that none has got shows in the next
+    due time.
+    """
     if group == GIVEN_TO_NONE:
         return True
     if over is None:

@@ -8,9 +8,10 @@
     entry chunks         PENDING 1 (chunk 0, row 7)   -   -   -
     known                PENDING 1   FIRED 3   NOTHING   WAITING 5
 
-Cost: the index of ids (:mod:`wheel_udf.wheel.id_index`) says in which row of which chunk an id of the batch may be. The keys of these rows are read
-(:mod:`wheel_udf.wheel.row_keys`), 30 us for a chunk. Of a chunk without keys the ids and versions are decoded (0.3 ms for 8,192 rows). A chunk of a
-state of format 5 or 6, which no index knows, is searched for all ids.
+Cost: the index of ids (:mod:`wheel_udf.wheel.id_index`) says in which row of which chunk an id of the batch may be.
+The keys of these rows are read (:mod:`wheel_udf.wheel.row_keys`), 30 us for a chunk. Of a chunk without keys the ids
+and versions are decoded (0.3 ms for 8,192 rows). A chunk of a state of format 5 or 6, which no index knows, is
+searched for all ids.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Known:
         chunk: Of PENDING, the index of its chunk among the entry chunks.
         row: Of PENDING, its row in that chunk.
         partition: Of PENDING, its topic and partition, if asked for.
-        due_ms: For the index of a chunk without keys in which ids of the batch are pending, the due times of all its rows.
+        due_ms: For the index of a chunk without keys in which ids of the batch are pending, the due times of all its
+            rows.
     """
 
     status: Int8s
@@ -81,7 +83,8 @@ def look_up(
         with_partition: Whether to read the partitions of pending entries.
     """
     known = Known.nothing(len(ids))
-    # A record can be ahead of the clock (late_acts). What it is kept for comes in the batch that passes its time, at the latest.
+    # A record can be ahead of the clock (late_acts). What it is kept for comes in the batch that passes its time, at
+    # the latest.
     standing_ms = now_ms if state.clock_ms is None else state.clock_ms
     places = state.places_of(ids)
     for chunk in state.memory_chunks:

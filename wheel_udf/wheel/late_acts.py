@@ -65,7 +65,9 @@ def drop_late_acts(
 
 
 def _is_pending(rows: Rows, known: Known, of_wheel: Bools) -> Bools:
-    """Whether an entry of the row's seq is pending when the row takes effect, apart from what the rows of `of_wheel` do."""
+    """Whether an entry of the row's seq is pending when the row takes effect, apart from what the rows of `of_wheel`
+    do.
+    """
     places = np.arange(len(rows.code))
     before = np.maximum.accumulate(np.where(of_wheel, -1, places))
     starts = np.maximum.accumulate(np.where(repeats(rows.code), 0, places))

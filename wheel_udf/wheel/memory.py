@@ -6,13 +6,12 @@ dropped whole.
     clock 100, remembered for 16      [84 .. 89]  [90 .. 97]  [98 .. 99] <- new records are added here
     clock 106                          dropped    [90 .. 97]  [98 .. 105]
 
-The newest chunk grows until it spans a sixteenth of the remembered time, or has half the rows of the largest chunk; then a
-new one is started. So a chunk is dropped soon after its last record has expired. A batch that brings few records starts
-a new chunk, too, and merges it with those before it that are not much larger (:mod:`wheel_udf.wheel.merging`). So a batch rewrites
-little, however many are remembered. A record can have a time
-ahead of the clock; it is remembered from then on, and its chunk as long. A small chunk grows
-beyond a sixteenth, so that there are never many chunks. An expired record may still be stored: a look-up compares
-times.
+The newest chunk grows until it spans a sixteenth of the remembered time, or has half the rows of the largest chunk;
+then a new one is started. So a chunk is dropped soon after its last record has expired. A batch that brings few
+records starts a new chunk, too, and merges it with those before it that are not much larger
+(:mod:`wheel_udf.wheel.merging`). So a batch rewrites little, however many are remembered. A record can have a time
+ahead of the clock; it is remembered from then on, and its chunk as long. A small chunk grows beyond a sixteenth, so
+that there are never many chunks. An expired record may still be stored: a look-up compares times.
 """
 
 from __future__ import annotations

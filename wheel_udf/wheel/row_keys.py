@@ -1,7 +1,7 @@
 """The keys of a chunk: id, version and partition of each row, in records that are read one by one.
 
-A command on a pending entry needs these of one row. The index (:mod:`wheel_udf.wheel.id_index`) says which row, and its
-record is read from the text, whatever the number of rows::
+A command on a pending entry needs these of one row. The index (:mod:`wheel_udf.wheel.id_index`) says which row, and
+its record is read from the text, whatever the number of rows::
 
     "0012-0000000345"     place     0   1   2   3   4   5  ..  9  10 .. 14
     "0096-0000000777"     symbols   0   0  0-9 0-9  -   0  ..  0  0-9
@@ -9,14 +9,16 @@ record is read from the text, whatever the number of rows::
 
     record                seq less the lowest | amend less the lowest | partition | 8-bit places | 4-bit places
 
-* A place of the id at which all ids of the chunk have one symbol takes no bits; with up to 16 symbols it takes 4, otherwise 8. The end of an id is a
-  symbol, too (a zero byte). A number takes as many bytes as the range of the chunk needs, often none. A UUID takes 16 bytes; zstd needs 21.
-* A partition is ``topic/partition/`` of the row's ``source`` (:func:`~wheel_udf.wheel.version_order.without_offset`), as a place in a list.
+* A place of the id at which all ids of the chunk have one symbol takes no bits; with up to 16 symbols it takes 4,
+  otherwise 8. The end of an id is a symbol, too (a zero byte). A number takes as many bytes as the range of the chunk
+  needs, often none. A UUID takes 16 bytes; zstd needs 21.
+* A partition is ``topic/partition/`` of the row's ``source`` (:func:`~wheel_udf.wheel.version_order.without_offset`),
+  as a place in a list.
 * The header, one line of JSON, has the symbols and the lowest numbers.
 
-Caveat: not every chunk has keys (:func:`packed`). Ids of very different forms would take more characters than zstd needs for them: then the ids are a
-column of the head like any other, and a command decodes that. The same holds of ids with a zero byte, of ids longer than :data:`LONGEST`, and of rows
-from more than 256 partitions.
+Caveat: not every chunk has keys (:func:`packed`). Ids of very different forms would take more characters than zstd
+needs for them: then the ids are a column of the head like any other, and a command decodes that. The same holds of ids
+with a zero byte, of ids longer than :data:`LONGEST`, and of rows from more than 256 partitions.
 
 Costs, measured (CPU): 30 us for a few rows of a chunk, 0.5 ms for all ids of 8,192 rows, both ways.
 """
@@ -104,7 +106,7 @@ def _none_of_zeros(octets: Octets, lengths: Int64s) -> Int64s:
     return np.where((octets != 0).sum(axis=1) < np.minimum(lengths, LONGEST), 2 * LONGEST, lengths)
 
 
-# ---- writing ----------------------------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------------------
 
 
 def packed(rows: pa.Table) -> str:
@@ -201,7 +203,7 @@ def _compressed_bytes(ids: pa.Array) -> float:
     return pa.Codec("zstd").compress(joined).size / len(some)  # type: ignore[no-any-return]
 
 
-# ---- reading ----------------------------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------
 
 
 class RowKeys:

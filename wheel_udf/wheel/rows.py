@@ -72,7 +72,9 @@ OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("
 
 
 def asked_ms(entries: pa.Table) -> pa.ChunkedArray:
-    """The requested due times, int64[n]: ``deliver_at_ms`` less what a delay level added; null where there is no due time."""
+    """The requested due times, int64[n]: ``deliver_at_ms`` less what a delay level added; null where there is no due
+    time.
+    """
     if entries["level_error_ms"].null_count == entries.num_rows:
         return entries["deliver_at_ms"]
     # Neither a due time with a level nor its error is near the ends of int64.

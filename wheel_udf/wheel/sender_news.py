@@ -8,8 +8,8 @@
                                                              due by 10:00:04.200 are acknowledged by Kafka
     10:00:04.200 = the earliest row that is not acknowledged, less 1 ms; the largest int64 if there is none
 
-Each start of a query has a sender of its own, which gets what the batches from ``since`` on hand over. What an earlier sender has noted
-about its own batches comes before it in :attr:`SenderNews.confirmed`.
+Each start of a query has a sender of its own, which gets what the batches from ``since`` on hand over. What an earlier
+sender has noted about its own batches comes before it in :attr:`SenderNews.confirmed`.
 
 Imports the standard library only: it is read in the planning process of the clock source.
 """
@@ -40,7 +40,9 @@ class Confirmed:
         return self.since <= batch <= self.batch
 
     def before(self, batch: int) -> Confirmed:
-        """The same for the batches before one: a batch of a higher number may have been repaired away and planned anew."""
+        """The same for the batches before one: a batch of a higher number may have been repaired away and planned
+        anew.
+        """
         return Confirmed(self.since, min(self.batch, batch - 1), self.until_ms)
 
 

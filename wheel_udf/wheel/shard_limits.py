@@ -79,7 +79,9 @@ class HeldByShard:
         return Held(count - due if all_leaves else count, counts)
 
     def _due(self, number: int, chunk: Chunk) -> int:
-        """How many entries of a chunk are due and stay in the batch; a chunk is opened only if the clock is between its times."""
+        """How many entries of a chunk are due and stay in the batch; a chunk is opened only if the clock is between
+        its times.
+        """
         removed = self.removed.get(number, _NONE)
         if chunk.high_ms <= self.now_ms:
             return chunk.rows - len(removed)

@@ -7,15 +7,16 @@ states fail on Spark 4.2). So the layout keeps the row small and opens little of
     chunks    one text: a directory, the encoded chunks (wheel_udf.wheel.chunks), each of one bucket (wheel_udf.wheel.buckets), and
               the index of ids (wheel_udf.wheel.id_index); or the directory with the names of their files (wheel_udf.wheel.texts)
 
-A step leaves the chunks that it does not open where they are: in the text in which they came, or in their files. The text of the next state is joined
-when its row is written: one copy, 20 ms for 160 MB. Spark's pickling of the row costs several times as much, which is why long chunks are in files where
-that is possible.
+A step leaves the chunks that it does not open where they are: in the text in which they came, or in their files. The
+text of the next state is joined when its row is written: one copy, 20 ms for 160 MB. Spark's pickling of the row costs
+several times as much, which is why long chunks are in files where that is possible.
 
-The step of a tick with nothing due and nothing new reads ``next_due_ms`` alone. What the status row tells of the state is in the directory
-(:mod:`wheel_udf.wheel.holdings`); no chunk is decoded.
+The step of a tick with nothing due and nothing new reads ``next_due_ms`` alone. What the status row tells of the state
+is in the directory (:mod:`wheel_udf.wheel.holdings`); no chunk is decoded.
 
 Caveats: the row must stay below 2 GiB; :meth:`ShardState.to_row` refuses earlier
-(:class:`~wheel_udf.common.errors.StateTooLargeError`). With chunks in files that is hundreds of millions of entries; without, the remedy is more shards.
+(:class:`~wheel_udf.common.errors.StateTooLargeError`). With chunks in files that is hundreds of millions of entries;
+without, the remedy is more shards.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class Kept(ABC):
 
     @abstractmethod
     def to_row(self, shards: int) -> tuple[object, ...]:
-        """The state as a row of the state store; its long chunks are kept outside the row, if there are :class:`Texts` that keep them.
+        """The state as a row of the state store; its long chunks are kept outside the row, if there are :class:`Texts`
+        that keep them.
 
         Raises:
             StateTooLargeError: The row would come near the 2 GiB that it can hold.
@@ -178,7 +180,9 @@ class ShardState(Kept):
         return places_of(self.content.index, ids)
 
     def entries(self) -> pa.Table:
-        """All pending entries (``ENTRY_SCHEMA``), in no order. Decodes everything: for inspection, not for the hot path."""
+        """All pending entries (``ENTRY_SCHEMA``), in no order. Decodes everything: for inspection, not for the hot
+        path.
+        """
         return entries_of_text(self.text, texts=self.content.texts)
 
     def with_chunks(
@@ -192,8 +196,8 @@ class ShardState(Kept):
     ) -> ShardState:
         """The state with these chunks at this clock; the other scalars are computed from the chunks.
 
-        `entries` are the chunks of pending entries, those in flight included. All others are in the index: a command finds an entry
-        in flight by its memory record.
+        `entries` are the chunks of pending entries, those in flight included. All others are in the index: a command
+        finds an entry in flight by its memory record.
         """
         in_flight = [chunk for chunk in entries if chunk.level == IN_FLIGHT_LEVEL]
         chunks, runs = indexed(

@@ -10,15 +10,15 @@
           0      0    500    first end     last end      20,000     16       0       0     0     memory records of ended ids (MEMORY_LEVEL)
        -101      0   8,500                               70,000     18     900       0     0     where the ids are (wheel_udf.wheel.id_index)
 
-``length``, ``head``, ``keys`` and ``gone`` are numbers of characters. The directory alone says what a shard holds. Chunks that are neighbours in the text that
-they came in are copied together into the next one.
+``length``, ``head``, ``keys`` and ``gone`` are numbers of characters. The directory alone says what a shard holds.
+Chunks that are neighbours in the text that they came in are copied together into the next one.
 
-With texts outside the row (:mod:`wheel_udf.wheel.texts`) the directory has one column more, ``file``: the name of what is there, empty for a chunk in the row. Of
-such a chunk, the text has only the removed rows.
+With texts outside the row (:mod:`wheel_udf.wheel.texts`) the directory has one column more, ``file``: the name of what
+is there, empty for a chunk in the row. Of such a chunk, the text has only the removed rows.
 
-A directory without ``number`` and what follows it is that of a purgatory, or of a wheel of state format 5: its chunks have no
-number, one part, and all their rows. One without ``keys`` is that of state format 6: its index does not say in which row an id is, and is not read
-(:func:`~wheel_udf.wheel.id_index.trusted`).
+A directory without ``number`` and what follows it is that of a purgatory, or of a wheel of state format 5: its chunks
+have no number, one part, and all their rows. One without ``keys`` is that of state format 6: its index does not say in
+which row an id is, and is not read (:func:`~wheel_udf.wheel.id_index.trusted`).
 """
 
 from __future__ import annotations
@@ -143,7 +143,9 @@ def whole_text(text: str, texts: Texts) -> str:
 
 
 def entries_of_text(text: str, ids: Collection[str] | None = None, texts: Texts | None = None) -> pa.Table:
-    """All pending entries (``ENTRY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state row."""
+    """All pending entries (``ENTRY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state
+    row.
+    """
     return marked_entries_of_text(text, ids, texts).drop_columns([_IN_FLIGHT.name])
 
 
@@ -166,13 +168,17 @@ def _marked(rows: pa.Table, *, in_flight: bool) -> pa.Table:
 
 
 def memory_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
-    """All memory records (``MEMORY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state row."""
+    """All memory records (``MEMORY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state
+    row.
+    """
     tables = _tables([chunk for chunk in chunks_from_text(text) if chunk.level == MEMORY_LEVEL], ids)
     return pa.concat_tables(tables) if tables else MEMORY_SCHEMA.empty_table()
 
 
 def _tables(chunks: Sequence[Chunk], ids: Collection[str] | None) -> list[pa.Table]:
-    """The rows of chunks, or those of some ids: of a chunk without any of them, only the column of the ids is decompressed."""
+    """The rows of chunks, or those of some ids: of a chunk without any of them, only the column of the ids is
+    decompressed.
+    """
     if ids is None:
         return [chunk.table() for chunk in chunks]
     wanted = pa.array(ids, pa.string())

@@ -7,7 +7,8 @@ result, so a replayed batch writes the same bytes. The order of effects at one i
    in which its entry would fire still cancels it.
 2. The clock moves to the batch's instant, or stays if that is earlier: it never goes backwards.
 3. Buckets whose slot the clock has reached are opened. What is due leaves, oldest first, up to ``limit``: of these
-   buckets, and of what an earlier sender has left. With a sender (``over``), what is due soon after leaves, too: it is handed over ahead (:mod:`wheel_udf.wheel.in_flight`).
+   buckets, and of what an earlier sender has left. With a sender (``over``), what is due soon after leaves, too: it is
+   handed over ahead (:mod:`wheel_udf.wheel.in_flight`).
 4. The rest of the opened buckets (the cascade), and new entries, are placed by the new clock
    (:mod:`wheel_udf.wheel.buckets`).
 
@@ -21,11 +22,12 @@ Worked example, ``Wheel(tick_ms=1, size=20, levels=3)``, one entry due at 450::
 A clock that jumps from 0 to 450 opens the level-3 bucket and fires the entry at once: the ticks in between
 are not visited.
 
-Cost: of a tick with nothing due and nothing new, a look at the directory of the chunks; otherwise O(commands + rows of opened chunks), whatever the number of
-pending entries. A command reads the keys of the row in which its id is (:mod:`wheel_udf.wheel.known`), and a removed row is noted in its chunk
-(:meth:`~wheel_udf.wheel.chunks.Chunk.less`): 0.1 ms for a chunk with removed rows. Under a ``limit`` a batch opens the chunks that hold its oldest due rows, and the rest of a backlog
-stays closed, also the buckets that would move down a level. What grows with the number of chunks is their directory: 6 us
-for each, 1 ms with a million pending. Caveat: an entry is released by the first *step* at or
+Cost: of a tick with nothing due and nothing new, a look at the directory of the chunks; otherwise O(commands + rows of
+opened chunks), whatever the number of pending entries. A command reads the keys of the row in which its id is
+(:mod:`wheel_udf.wheel.known`), and a removed row is noted in its chunk (:meth:`~wheel_udf.wheel.chunks.Chunk.less`):
+0.1 ms for a chunk with removed rows. Under a ``limit`` a batch opens the chunks that hold its oldest due rows, and the
+rest of a backlog stays closed, also the buckets that would move down a level. What grows with the number of chunks is
+their directory: 6 us for each, 1 ms with a million pending. Caveat: an entry is released by the first *step* at or
 after its due time, so lateness is at most the distance between steps.
 """
 
@@ -187,7 +189,8 @@ def _open_reached(
     """Splits the entries of a shard into chunks that stay closed and open rows: those of reached buckets, and
     new entries.
 
-    What the fold added and removed is counted into `levels`. Of chunks that begin after `latest_ms` nothing can leave with this batch.
+    What the fold added and removed is counted into `levels`. Of chunks that begin after `latest_ms` nothing can leave
+    with this batch.
     """
     closed: list[Chunk] = []
     opened: list[pa.Table] = []
@@ -237,7 +240,9 @@ def _latest_needed(
 
 
 def _placed(entries: pa.Table, buckets: Buckets, clock_ms: int, horizon_ms: int) -> list[Chunk]:
-    """Places the entries that stay, by the horizon: what it has passed is opened in each batch, so it is kept apart from the rest."""
+    """Places the entries that stay, by the horizon: what it has passed is opened in each batch, so it is kept apart
+    from the rest.
+    """
     if horizon_ms == clock_ms:
         return buckets.place(entries, clock_ms)
     passed = pc.less_equal(entries["deliver_at_ms"], horizon_ms)

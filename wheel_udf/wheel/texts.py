@@ -8,7 +8,8 @@ The text of a chunk is in the row of its shard's state, or in a file beside the 
 This room knows neither files nor folders: :class:`Texts` is what it asks of them, and
 :class:`wheel_udf.platform.chunk_files.ChunkFiles` is what answers. Without one, all texts are in the row.
 
-Why. Spark moves the row of a touched shard whole, as Python objects, Arrow and changelog: 1.3 s a batch for a million entries, none of which was opened.
+Why. Spark moves the row of a touched shard whole, as Python objects, Arrow and changelog: 1.3 s a batch for a million
+entries, none of which was opened.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class Texts(Protocol):
 
     @property
     def least(self) -> int | None:
-        """Length from which on a text is kept; None: no text is kept any more, and those that were kept earlier go into the row."""
+        """Length from which on a text is kept; None: no text is kept any more, and those that were kept earlier go
+        into the row.
+        """
 
     def open(self, name: str) -> Text:
         """The text of a name; it is read when a part of it is asked for."""

@@ -27,8 +27,8 @@ The steps of :func:`fold`, each in the module of its name::
     late_acts        drop moves and reroutes of what has fired
     settle           end the rest: winners, outcomes, memory records
 
-Cost: O(b log b) for b commands, plus the look-up of their ids (:mod:`wheel_udf.wheel.known`), which does not depend on how many are
-pending. No Python loop over rows.
+Cost: O(b log b) for b commands, plus the look-up of their ids (:mod:`wheel_udf.wheel.known`), which does not depend on
+how many are pending. No Python loop over rows.
 
 Retries. A retry is recognised by the *requested* due time, not by the one to which a delay level rounded it:
 repeated a little later, the same due time is a shorter delay and may have another level; and two due times
@@ -236,7 +236,9 @@ def _drop_older(rows: Rows, known: Known, counts: Counter[str]) -> tuple[Rows, I
 
 
 def _drop_retries(rows: Rows, known: Known, commands: pa.Table, counts: Counter[str]) -> Rows:
-    """Drops a producer's retries: no seq given, and the due time of what has fired, before any other schedule of the id."""
+    """Drops a producer's retries: no seq given, and the due time of what has fired, before any other schedule of the
+    id.
+    """
     candidates = (rows.op == SCHEDULE) & (rows.act == COMMAND) & (known.status[rows.code] == FIRED)
     if not candidates.any():
         return rows

@@ -1,4 +1,6 @@
-"""A Delta table as a compacted log: its rows are what is pending, whatever becomes of them by insert, update, delete and merge."""
+"""A Delta table as a compacted log: its rows are what is pending, whatever becomes of them by insert, update, delete
+and merge.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Delivery into real Delta tables: exactly once over failures and restarts, one checkpoint for one wheel and one process."""
+"""Delivery into real Delta tables: exactly once over failures and restarts, one checkpoint for one wheel and one
+process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A hundred hostile names, as destinations and as ids, through a whole run into real tables: all that went in came out or was rejected, below the root."""
+"""A hundred hostile names, as destinations and as ids, through a whole run into real tables: all that went in came out
+or was rejected, below the root.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Batches go to real tables: once, in order, the good ones whatever the bad ones do, and what cannot go there to the rejects."""
+"""Batches go to real tables: once, in order, the good ones whatever the bad ones do, and what cannot go there to the
+rejects.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,7 @@ def commits(place: Path) -> list[list[dict[str, Any]]]:
     return [[json.loads(line) for line in log.read_text().splitlines()] for log in logs]
 
 
-# --- exactly once -----------------------------------------------------------------------------------------------------
+# --- exactly once ---------------------------------------------------------------------------------
 
 
 def test_three_destinations_of_one_batch_get_their_rows_as_they_are(
@@ -240,7 +242,7 @@ def test_another_series_of_batches_is_not_mistaken_for_a_repetition(
     assert ids(spark, tmp_path / "EWR") == ["a", "a"]
 
 
-# --- what cannot be delivered -----------------------------------------------------------------------------------------
+# --- what cannot be delivered ---------------------------------------------------------------------
 
 
 def test_rows_of_a_missing_table_are_undeliverable_and_the_others_unaffected(
@@ -412,7 +414,7 @@ def test_thousands_of_missing_tables_are_one_commit_of_rejects(
     )
 
 
-# --- failures ---------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 class BrokenSink(DeltaSink):
@@ -473,7 +475,7 @@ def test_writers_beside_each_other_keep_the_streams_own_properties(
     assert sorted(seen) == [("EWR", "run-1"), ("JFK", "run-1")]
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["parquet", "json", "csv"])
@@ -522,7 +524,7 @@ def test_rejects_may_go_to_files_too(spark: SparkSession, tmp_path: Path) -> Non
     assert [(row.schedule_id, row.error_code) for row in rows] == [("lost", "undeliverable"), ("r", "bad_op")]
 
 
-# --- a checkpoint on another file system ------------------------------------------------------------------------------
+# --- a checkpoint on another file system ----------------------------------------------------------
 
 
 def test_a_dry_run_writes_through_hadoop_as_it_does_locally_and_leaves_nothing(

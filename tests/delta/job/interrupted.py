@@ -1,7 +1,8 @@
-"""A process that executes a verb of the command line and never ends by itself: ``python -m tests.delta.job.interrupted MARK FUNCTION ARGUMENT...``.
+"""A process that executes a verb of the command line and never ends by itself: ``python -m tests.delta.job.interrupted
+MARK FUNCTION ARGUMENT...``.
 
-The tables that the named function (``module:name``) returns block in Spark's workers when they are read. The first worker that does creates the file MARK.
-Before Spark is stopped, the jobs that run are written to the file MARK.jobs.
+The tables that the named function (``module:name``) returns block in Spark's workers when they are read. The first
+worker that does creates the file MARK. Before Spark is stopped, the jobs that run are written to the file MARK.jobs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Delay levels on real tables, in both modes: rounded up, told by level, cancelled and replaced, and the account closes."""
+"""Delay levels on real tables, in both modes: rounded up, told by level, cancelled and replaced, and the account
+closes.
+"""
 
 from __future__ import annotations
 

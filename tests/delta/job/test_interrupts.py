@@ -1,4 +1,6 @@
-"""Ctrl-C while a verb works: a process gets a SIGINT while Spark reads; it ends with one line, and the same command again does all of it."""
+"""Ctrl-C while a verb works: a process gets a SIGINT while Spark reads; it ends with one line, and the same command
+again does all of it.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def _config(folder: Path, name: str) -> Path:
 
 
 class Ended(NamedTuple):
-    """How a process ended: exit code, standard output, the last line of standard error, the jobs that ran when Spark was stopped."""
+    """How a process ended: exit code, standard output, the last line of standard error, the jobs that ran when Spark
+    was stopped.
+    """
 
     code: int
     out: str

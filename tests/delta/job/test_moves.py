@@ -1,4 +1,6 @@
-"""A job that reads a Delta table under a simulated clock and moves: the new one goes on behind the rows and at the time of the old one."""
+"""A job that reads a Delta table under a simulated clock and moves: the new one goes on behind the rows and at the
+time of the old one.
+"""
 
 from __future__ import annotations
 

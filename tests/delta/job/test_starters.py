@@ -1,4 +1,6 @@
-"""The configs of ``init`` with their sample input, from files and tables: what a new user sees after the commands that it prints."""
+"""The configs of ``init`` with their sample input, from files and tables: what a new user sees after the commands that
+it prints.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,8 @@ def test_the_reminders_of_a_table_fire_but_for_the_deleted_one(spark: SparkSessi
 
 
 def test_the_table_of_reminders_is_written_by_the_command_that_init_prints(tmp_path: Path) -> None:
-    # In a process of its own: its paths are relative, and begin where its JVM was started. SQL does not take a relative path for a table.
+    # In a process of its own: its paths are relative, and begin where its JVM was started. SQL does not take a
+    # relative path for a table.
     assert main(["init", "reminders", "--into", str(tmp_path)], out=io.StringIO()) == 0
     command = [sys.executable, "reminders_sample.py"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)

@@ -1,4 +1,6 @@
-"""Acts on pending entries: one commit for rows and record, the contract of the job, and answers that say what was done."""
+"""Acts on pending entries: one commit for rows and record, the contract of the job, and answers that say what was
+done.
+"""
 
 from __future__ import annotations
 
@@ -183,7 +185,9 @@ def test_a_cancel_for_dry_run_counts_and_changes_nothing(world: World) -> None:
 
 
 def between(monkeypatch: pytest.MonkeyPatch, comes: Callable[[], bool]) -> list[str]:
-    """Lets something come between the files of the first act and its commit, and be true; the app ids of all commits of acts."""
+    """Lets something come between the files of the first act and its commit, and be true; the app ids of all commits
+    of acts.
+    """
     commit, tries = Transaction.commit_append, []
 
     def late(transaction: Transaction, *files: Any, app_id: str, **more: Any) -> int:

@@ -1,4 +1,6 @@
-"""Acts in the direct mode and on a purgatory: a file of the checkpoint, which the query takes with its next batch, running or at rest."""
+"""Acts in the direct mode and on a purgatory: a file of the checkpoint, which the query takes with its next batch,
+running or at rest.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Pending entries of a store of many rows: only ids with several versions are compared, and the count reads the others from the log."""
+"""Pending entries of a store of many rows: only ids with several versions are compared, and the count reads the others
+from the log.
+"""
 
 from __future__ import annotations
 

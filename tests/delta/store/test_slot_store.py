@@ -1,4 +1,6 @@
-"""The slot store on real Delta: made once, written once, with a cursor that only rises, and a stream that hears of near rows alone."""
+"""The slot store on real Delta: made once, written once, with a cursor that only rises, and a stream that hears of
+near rows alone.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def ids(frame: DataFrame) -> list[str]:
     return sorted(found.schedule_id for found in frame.select("schedule_id").collect())
 
 
-# --- creation and reopening -------------------------------------------------------------------------------------------
+# --- creation and reopening -----------------------------------------------------------------------
 
 
 def test_a_store_is_made_by_one_commit_and_opened_again_as_it_is(
@@ -153,7 +155,7 @@ def test_a_store_with_other_columns_is_refused(spark: SparkSession, store: SlotS
         SlotStore.open(spark, store.path, LAYOUT, create=False)
 
 
-# --- append -----------------------------------------------------------------------------------------------------------
+# --- append ---------------------------------------------------------------------------------------
 
 
 def test_a_batch_is_appended_once_and_tells_what_it_wrote(
@@ -339,7 +341,7 @@ def test_a_frame_with_other_columns_and_an_app_id_of_the_store_s_own_are_refused
     assert store.head().version == 0
 
 
-# --- partitions and drop ----------------------------------------------------------------------------------------------
+# --- partitions and drop --------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["the checksum lists the files", "the log is read", "a job lists the files"])
@@ -524,7 +526,7 @@ def test_a_compaction_is_dropped_with_its_partition_unless_it_holds_what_came_la
     assert ids(store.rows()) == ["a", "b", "late"]
 
 
-# --- the near stream --------------------------------------------------------------------------------------------------
+# --- the near stream ------------------------------------------------------------------------------
 
 
 def test_the_stream_sees_near_rows_once_and_neither_drops_nor_compactions_disturb_it(

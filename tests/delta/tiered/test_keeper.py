@@ -1,4 +1,6 @@
-"""The keeper of a slot store on real tables, without queries around it: inbox, hand-over and its crash points, retirement."""
+"""The keeper of a slot store on real tables, without queries around it: inbox, hand-over and its crash points,
+retirement.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ PLACE = ("level", "act", "schedule_id", "seq")
 
 
 class World:
-    """A store, its keeper, and commands by the batch. The first cursor is 20 s; times are seconds after the tests' beginning."""
+    """A store, its keeper, and commands by the batch. The first cursor is 20 s; times are seconds after the tests'
+    beginning.
+    """
 
     def __init__(self, spark: SparkSession, folder: Path, layout: StoreLayout = LAYOUT) -> None:
         self.spark, self.batch = spark, 0

@@ -1,4 +1,6 @@
-"""A checkpoint belongs to one mode and one store: a start with another is refused before anything is created, by the job and by the library."""
+"""A checkpoint belongs to one mode and one store: a start with another is refused before anything is created, by the
+job and by the library.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ def job(spark: SparkSession, tmp_path: Path) -> Job:
 
 
 def leave_a_killed_first_start(folder: Path) -> None:
-    """What a tiered run leaves that is killed while both queries plan their first batch: a store without rows, two checkpoints without batches."""
+    """What a tiered run leaves that is killed while both queries plan their first batch: a store without rows, two
+    checkpoints without batches.
+    """
     parts = {
         "intake": {"wheel_fingerprint": LAYOUT.fingerprint(), "clock_kind": CLOCK.kind},
         "wheel": {"wheel_fingerprint": WHEEL.fingerprint(), "clock_kind": StoreClock.kind},
@@ -116,7 +120,9 @@ def leave_a_killed_first_start(folder: Path) -> None:
 
 
 def require_the_table_that_was_read(job: Job, store: SlotStore) -> None:
-    """The wheel may plan its first batch before the intake has written to the store: a kill then leaves a store that nobody has written."""
+    """The wheel may plan its first batch before the intake has written to the store: a kill then leaves a store that
+    nobody has written.
+    """
     planned = job.folder / "checkpoint" / "wheel" / "offsets" / "0"
     for read, expected in ((store.table_id, 0), (str(uuid4()), 1)):
         offset = {"sourceVersion": 1, "reservoirId": read, "reservoirVersion": 1, "index": -1}

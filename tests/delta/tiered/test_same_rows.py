@@ -1,4 +1,6 @@
-"""Under the event clock, both modes fire the same rows at the same clock on the same files, also over stops in the middle of a backfill."""
+"""Under the event clock, both modes fire the same rows at the same clock on the same files, also over stops in the
+middle of a backfill.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,8 @@ OUTCOMES = (
     "cancel_superseded",
 )
 FILES, FILE_S = 6, 150
-# The wheel may read a file while its clock is still that of the file before, so an id that ended in it is forgotten a batch earlier than in the
-# direct mode. No command comes so close to the end of this memory.
+# The wheel may read a file while its clock is still that of the file before, so an id that ended in it is forgotten a
+# batch earlier than in the direct mode. No command comes so close to the end of this memory.
 MEMORY_MS = 20 * FILES * FILE_S * 1_000
 PATIENCE_S = 300
 
@@ -60,8 +62,8 @@ Fired = list[tuple[str, int, int, int]]
 def backfill() -> list[list[dict[str, Any]]]:
     """Files in the order of their event times, 150 s of it in each.
 
-    12 ids are armed again and again, before and after they were due, near and far, and now and then cancelled. A last command marks the
-    end of a file.
+    12 ids are armed again and again, before and after they were due, near and far, and now and then cancelled. A last
+    command marks the end of a file.
     """
     chance = random.Random(7)
     files = []
@@ -76,7 +78,8 @@ def backfill() -> list[list[dict[str, Any]]]:
                 lateness = chance.choice((None, None, "100 seconds"))
                 rows.append(due(name, due_s, said_s, seq=number, max_lateness=lateness))
         end_s = (number + 1) * FILE_S
-        # Long due on arrival, by the clock of two files before; one of them is missed by the clock of the file before, not by the earlier one.
+        # Long due on arrival, by the clock of two files before; one of them is missed by the clock of the file before,
+        # not by the earlier one.
         past_s, bound = max(0, end_s - 4 * FILE_S), f"{5 * FILE_S // 2} seconds"
         rows += [
             due(f"late{number}", past_s, end_s - 2),
@@ -216,8 +219,9 @@ def test_a_continuous_run_fires_the_same_rows_and_goes_on_to_the_last_clock_when
 def test_which_clock_a_file_met_depended_on_what_spark_asked_first(
     spark: SparkSession, tmp_path: Path, direct: tuple[Fired, dict[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A commit could come after Spark had asked for the clock and before it asked for the store's rows. Then a batch had rows and no instant, and
-    # what was past due was released by the clock before theirs. Here this happens to every file: its instant is published when the wheel has read it.
+    # A commit could come after Spark had asked for the clock and before it asked for the store's rows. Then a batch
+    # had rows and no instant, and what was past due was released by the clock before theirs. Here this happens to
+    # every file: its instant is published when the wheel has read it.
     world = Backfill(spark, tmp_path)
     kept, seen = TieredRun._publish, set[int]()
     held, read, begun = threading.Event(), threading.Event(), dict[str, int]()

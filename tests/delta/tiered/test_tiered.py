@@ -1,4 +1,6 @@
-"""The tiered mode on real tables: far entries wait in the slot store, near ones in the state, and the account is that of the direct mode."""
+"""The tiered mode on real tables: far entries wait in the slot store, near ones in the state, and the account is that
+of the direct mode.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A scheduler that lives in one place after another: its input and tables stay, mode, geometry, shards, checkpoint and store change."""
+"""A scheduler that lives in one place after another: its input and tables stay, mode, geometry, shards, checkpoint and
+store change.
+"""
 
 from __future__ import annotations
 

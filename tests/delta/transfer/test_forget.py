@@ -69,7 +69,9 @@ class Wheel:
         return sorted(row.schedule_id for row in rows.collect())
 
     def begin(self) -> None:
-        """ANN is in each place: fired to a table and to a file, rejected, remembered, in a text of the rejects, moved by an act, pending."""
+        """ANN is in each place: fired to a table and to a file, rejected, remembered, in a text of the rejects, moved
+        by an act, pending.
+        """
         self.run(
             [due(ANN, 5, 0), due("bob", 5, 0), due("bob 2", 3_000, 0), due(ANN, 5, 0, destination="nowhere")],
             [tick(20), due(None, 20, 20, value=ANN.encode())],
@@ -90,7 +92,8 @@ def tick(said_s: int) -> dict[str, Any]:
 
 
 def holders(folder: Path, name: str, schedule_id: str = ANN) -> set[str]:
-    """The kinds of files below a folder that hold an id, as it is (however quotes are escaped), or in base64, as chunks of the state have it.
+    """The kinds of files below a folder that hold an id, as it is (however quotes are escaped), or in base64, as chunks
+    of the state have it.
 
     The tests write Parquet without compression.
     """

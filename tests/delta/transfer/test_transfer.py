@@ -1,4 +1,6 @@
-"""A job that moves: shards, wheel, mode, clock and path change between its runs; it fires and counts as one that stays."""
+"""A job that moves: shards, wheel, mode, clock and path change between its runs; it fires and counts as one that
+stays.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A consumer sees each delivery once: over repetitions, restarts, rebalances; and a producer's record is the command that it meant."""
+"""A consumer sees each delivery once: over repetitions, restarts, rebalances; and a producer's record is the command
+that it meant.
+"""
 
 from __future__ import annotations
 

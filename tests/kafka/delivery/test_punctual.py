@@ -1,4 +1,6 @@
-"""Punctual delivery with a real broker: never early, each once, over stops and starts; what cannot be sent is a reject."""
+"""Punctual delivery with a real broker: never early, each once, over stops and starts; what cannot be sent is a
+reject.
+"""
 
 from __future__ import annotations
 

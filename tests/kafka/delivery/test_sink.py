@@ -1,4 +1,6 @@
-"""Batches go to real topics: all that Kafka takes, with one write, and what it would refuse to the rejects, before it can refuse it."""
+"""Batches go to real topics: all that Kafka takes, with one write, and what it would refuse to the rejects, before it
+can refuse it.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,7 @@ def jobs_of(spark: SparkSession, batches: Batches, *fired: tuple[Any, ...], **mo
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup("one batch"))
 
 
-# --- deliveries -------------------------------------------------------------------------------------------------------
+# --- deliveries -----------------------------------------------------------------------------------
 
 
 def test_each_topic_of_a_batch_gets_its_rows_with_payload_and_headers_oldest_first(
@@ -163,7 +165,7 @@ def test_a_batch_that_is_repeated_is_sent_again_with_the_same_fire_ids(
     assert fire_ids(kafka.everything(topic)) == ["f-a", "f-b", "f-a", "f-b"]
 
 
-# --- topics that take nothing -----------------------------------------------------------------------------------------
+# --- topics that take nothing ---------------------------------------------------------------------
 
 
 def test_rows_of_a_missing_topic_are_undeliverable_and_the_others_are_sent(
@@ -219,7 +221,7 @@ def test_a_name_that_no_pattern_allows_is_undeliverable_though_there_is_such_a_t
     assert rejected(spark, tmp_path)[0][2] == "no destination of the allow-list matches"
 
 
-# --- rows that a topic does not take ----------------------------------------------------------------------------------
+# --- rows that a topic does not take --------------------------------------------------------------
 
 
 def test_a_record_that_is_too_large_is_undeliverable_and_its_neighbours_are_sent(
@@ -293,7 +295,7 @@ def test_a_compacted_topic_takes_no_record_without_a_key(
     assert rejected(spark, tmp_path)[0][2] == "the topic is compacted and takes no record without a key"
 
 
-# --- topics that change while they are written ------------------------------------------------------------------------
+# --- topics that change while they are written ----------------------------------------------------
 
 
 class StaleSink(KafkaSink):
@@ -320,7 +322,7 @@ def test_a_limit_that_sinks_while_the_batch_is_written_makes_a_reject_and_no_fai
     assert [row[0] for row in rejected(spark, tmp_path)] == ["large"]
 
 
-# --- failures ---------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 def test_a_cluster_that_is_down_fails_the_batch_with_one_error_that_names_the_destinations(
@@ -351,7 +353,7 @@ def test_a_write_that_fails_though_no_topic_has_changed_fails_the_batch(
     assert not (tmp_path / "rejects").exists()
 
 
-# --- tables and topics in one batch -----------------------------------------------------------------------------------
+# --- tables and topics in one batch ---------------------------------------------------------------
 
 
 def test_tables_and_topics_of_one_batch_are_exactly_once_and_at_least_once(
@@ -376,7 +378,7 @@ def test_a_batch_whose_rejects_are_in_a_table_was_complete_and_is_not_sent_again
     assert ids(kafka.everything(topic)) == ["a"]
 
 
-# --- rejects in a topic -----------------------------------------------------------------------------------------------
+# --- rejects in a topic ---------------------------------------------------------------------------
 
 
 def test_rejects_go_to_a_topic_that_is_made_when_it_is_missing(

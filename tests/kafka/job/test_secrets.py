@@ -1,4 +1,6 @@
-"""A password in the config is nowhere to be found afterwards: not in the output, the logs, the checkpoint, the tables or the topics."""
+"""A password in the config is nowhere to be found afterwards: not in the output, the logs, the checkpoint, the tables
+or the topics.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ for argv in [words.split() for words in sys.argv[1:]]:
 def run_jobs(
     folder: Path, bootstrap: str, *runs: tuple[str, dict[str, Any]]
 ) -> tuple[list[int], list[str], str]:
-    """Exit codes, what each run put on standard output, and all standard error, of runs in one process: the JVM writes its logs there."""
+    """Exit codes, what each run put on standard output, and all standard error, of runs in one process: the JVM writes
+    its logs there.
+    """
     servers = {"kafka.bootstrap.servers": bootstrap}
     (folder / "job").mkdir()
     argv = []

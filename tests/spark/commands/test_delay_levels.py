@@ -1,4 +1,6 @@
-"""Delay levels in Spark: the columns say what plain int says on hostile values, and what the contract makes of commands."""
+"""Delay levels in Spark: the columns say what plain int says on hostile values, and what the contract makes of
+commands.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Thousands of damaged rows through every reader at once: each comes out once, as a command that obeys the contract or as a reject with a known code."""
+"""Thousands of damaged rows through every reader at once: each comes out once, as a command that obeys the contract or
+as a reject with a known code.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,7 @@ def require_good(row: Row) -> None:
     assert row.max_lateness_ms is None or 0 <= row.max_lateness_ms <= TOO_LONG_MS
 
 
-# --- commands ---------------------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 
 def test_damaged_columns_are_commands_or_rejects(spark: SparkSession) -> None:
@@ -182,7 +184,7 @@ def test_damaged_records_are_commands_or_rejects(spark: SparkSession, preset: st
     assert codes <= found.keys()
 
 
-# --- the purgatory ----------------------------------------------------------------------------------------------------
+# --- the purgatory --------------------------------------------------------------------------------
 
 
 def test_damaged_operations_and_events_are_rows_or_rejects(spark: SparkSession) -> None:
@@ -233,7 +235,7 @@ def test_damaged_operations_and_events_are_rows_or_rejects(spark: SparkSession) 
         assert all(0 <= row.amount < float("inf") for row in good)
 
 
-# --- headers ----------------------------------------------------------------------------------------------------------
+# --- headers --------------------------------------------------------------------------------------
 
 
 def test_headers_of_nothing_to_a_mebibyte_pass_or_are_oversize(spark: SparkSession) -> None:

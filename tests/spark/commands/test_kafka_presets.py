@@ -53,7 +53,7 @@ def parsed(spark: SparkSession, preset: str, *records: tuple[Any, ...], **limits
     return rows
 
 
-# --- native -----------------------------------------------------------------------------------------------------------
+# --- native ---------------------------------------------------------------------------------------
 
 
 def test_native_reads_every_header_and_leaves_the_rest_untouched(spark: SparkSession) -> None:
@@ -270,7 +270,7 @@ def test_a_reject_of_native_records_all_that_the_record_was(spark: SparkSession)
     assert row.source == "orders/3/9"
 
 
-# --- json -------------------------------------------------------------------------------------------------------------
+# --- json -----------------------------------------------------------------------------------------
 
 
 def json_record(**fields: Any) -> tuple[Any, ...]:
@@ -413,7 +413,7 @@ def test_a_reject_of_json_records_the_value_as_it_came(spark: SparkSession) -> N
     }
 
 
-# --- scheduler --------------------------------------------------------------------------------------------------------
+# --- scheduler ------------------------------------------------------------------------------------
 
 
 def scheduler(epoch: bytes | None = b"1767225600", target_key: bytes | None = b"tk") -> Headers:
@@ -497,7 +497,7 @@ def test_a_reject_of_scheduler_records_its_headers(spark: SparkSession) -> None:
     assert told["kafka"]["headers"] == [{"key": "scheduler-epoch", "value": "soon"}]
 
 
-# --- all --------------------------------------------------------------------------------------------------------------
+# --- all ------------------------------------------------------------------------------------------
 
 
 def test_an_unknown_preset_is_a_fault_of_the_config(spark: SparkSession) -> None:

@@ -1068,7 +1068,9 @@ def test_an_empty_frame_gives_an_empty_frame(spark: SparkSession) -> None:
 
 
 def largest_method(frame: DataFrame) -> int:
-    """Bytes of the largest method that Spark generates for a frame, in a session that generates code or in one that does not."""
+    """Bytes of the largest method that Spark generates for a frame, in a session that generates code or in one that
+    does not.
+    """
     package = getattr(frame.sparkSession._jvm.org.apache.spark.sql.execution.debug, "package")  # noqa: B009  # a keyword of Scala
     stages = package.codegenStringSeq(frame._jdf.queryExecution().executedPlan())
     return max(stages.apply(at)._3().maxMethodCodeSize() for at in range(stages.size()))

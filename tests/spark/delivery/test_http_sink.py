@@ -1,4 +1,6 @@
-"""Batches go to real webhooks and tables: what an endpoint does not take is a reject, and no other destination waits for it or misses a row."""
+"""Batches go to real webhooks and tables: what an endpoint does not take is a reject, and no other destination waits
+for it or misses a row.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Batches go to tables of a real PostgreSQL: each delivery once, the good ones whatever the bad ones do, and the rest to the rejects."""
+"""Batches go to tables of a real PostgreSQL: each delivery once, the good ones whatever the bad ones do, and the rest
+to the rejects.
+"""
 
 from __future__ import annotations
 

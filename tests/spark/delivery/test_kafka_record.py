@@ -77,7 +77,7 @@ def record(frame: DataFrame) -> tuple[str, Any, Any, list[tuple[str, Any]]]:
     return row.topic, row.key, row.value, [tuple(header) for header in row.headers]
 
 
-# --- deliveries -------------------------------------------------------------------------------------------------------
+# --- deliveries -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
@@ -158,7 +158,7 @@ def test_instants_are_iso_8601_in_utc_to_the_millisecond(
     assert frame.select(iso_utc("at")).collect()[0][0] == text
 
 
-# --- sizes ------------------------------------------------------------------------------------------------------------
+# --- sizes ----------------------------------------------------------------------------------------
 
 EDGES = [0, 1, 63, 64, 8191, 8192, 1_048_575, 1_048_576]
 SIZED: list[tuple[bytes | None, bytes | None, Headers]] = [
@@ -216,7 +216,7 @@ def test_what_a_delivery_adds_is_less_than_the_sink_reckons_with(spark: SparkSes
     assert row[0] < OWN_BYTES_OF_DELIVERY
 
 
-# --- rejects ----------------------------------------------------------------------------------------------------------
+# --- rejects --------------------------------------------------------------------------------------
 
 LIMIT = SMALLEST_REJECTS_TOPIC
 REASONS = [

@@ -33,11 +33,13 @@ def test_code_is_in_languages_that_are_tested_here(page: str) -> None:
     assert languages(page) <= LANGUAGES
 
 
-# ---- python ----------------------------------------------------------------------------------------------------------
+# ---- python --------------------------------------------------------------------------------------
 
 
 def test_each_python_block_is_run_by_a_test() -> None:
-    """Elsewhere: those for Kafka need a broker (tests/kafka/delivery/test_deliveries.py), the ledger's no JVM (tests/unit/docs)."""
+    """Elsewhere: those for Kafka need a broker (tests/kafka/delivery/test_deliveries.py), the ledger's no JVM
+    (tests/unit/docs).
+    """
     assert {page: count for page in PAGES if (count := len(blocks(page, "python")))} == {
         "README.md": 1,
         "docs/choosing-a-wheel.md": 1,
@@ -54,7 +56,9 @@ def test_each_python_block_is_run_by_a_test() -> None:
 
 
 def run_block(page: str, folder: Path, **names: object) -> dict[str, object]:
-    """Runs the Python block of a page. In a running JVM a relative path starts where the JVM was started, so it gets its folder in full."""
+    """Runs the Python block of a page. In a running JVM a relative path starts where the JVM was started, so it gets
+    its folder in full.
+    """
     (program,) = blocks(page, "python")
     namespace = dict(names)
     exec(compile(program.replace('"data/', f'"{folder}/data/'), page, "exec"), namespace)
@@ -166,7 +170,7 @@ def test_the_sink_of_the_guide_keeps_to_the_protocol(spark: SparkSession, tmp_pa
     assert [file.read_text() for file in tmp_path.iterdir()] == ["f1 a\nf2 b\n"]
 
 
-# ---- bash ------------------------------------------------------------------------------------------------------------
+# ---- bash ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("words", [words for page in PAGES for words in commands(page)], ids=" ".join)
@@ -216,7 +220,7 @@ def check_install(words: list[str]) -> None:
             assert word == f"dist/wheel_udf-{wheel_udf.__version__}-py3-none-any.whl"
 
 
-# ---- yaml ------------------------------------------------------------------------------------------------------------
+# ---- yaml ----------------------------------------------------------------------------------------
 
 CONFIGS = [(page, number) for page in PAGES for number in range(len(configs(page)))]
 

@@ -1,4 +1,6 @@
-"""A real job is scraped over HTTP while it runs; its batch log, its JSON lines and Spark's observed metrics tell the same."""
+"""A real job is scraped over HTTP while it runs; its batch log, its JSON lines and Spark's observed metrics tell the
+same.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,8 @@ PHASE = "wheel_batch_phase_seconds_sum{addBatch}{wheel}"
 
 
 class Scraper:
-    """Takes the lines of a job that runs: scrapes it when a batch has ended, and asks it to end as a process manager would.
+    """Takes the lines of a job that runs: scrapes it when a batch has ended, and asks it to end as a process manager
+    would.
 
     It takes the second batch, or a later one: Spark tells of the phases of a batch some time after its end.
     """

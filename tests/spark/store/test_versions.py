@@ -1,4 +1,6 @@
-"""Comparison of versions: the DataFrames find what the simulator's lists find, and read no file without a hash of a leaving entry."""
+"""Comparison of versions: the DataFrames find what the simulator's lists find, and read no file without a hash of a
+leaving entry.
+"""
 
 from __future__ import annotations
 

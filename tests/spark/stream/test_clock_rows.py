@@ -1,4 +1,6 @@
-"""The registration of our sources in a session, where Spark takes them for others or its search of the class path fails."""
+"""The registration of our sources in a session, where Spark takes them for others or its search of the class path
+fails.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def test_a_search_that_fails_once_is_no_reason_to_say_that_the_source_exists(
 
 
 def test_a_source_that_another_active_session_has_is_registered_in_ours(spark: SparkSession) -> None:
-    """An import failed twice, in long runs of tests, with "Data source 'wheel-position' already exists": its session had never seen it, another had."""
+    """An import failed twice, in long runs of tests, with "Data source 'wheel-position' already exists": its session
+    had never seen it, another had.
+    """
     source = _source("of-another-session")
     another = spark.newSession()
     register(another, source)

@@ -1,4 +1,6 @@
-"""The purgatory on real streams: files of operations and events in, outcomes out. Times are seconds after 2024-01-01 00:00 UTC."""
+"""The purgatory on real streams: files of operations and events in, outcomes out. Times are seconds after 2024-01-01
+00:00 UTC.
+"""
 
 from __future__ import annotations
 

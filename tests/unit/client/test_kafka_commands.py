@@ -1,4 +1,6 @@
-"""Commands as Kafka records: the headers and values of the presets, and an error for each argument that breaks the contract."""
+"""Commands as Kafka records: the headers and values of the presets, and an error for each argument that breaks the
+contract.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""When the clock source lets time move on: what it offers, given what the shards answered. No Spark runs, no time passes."""
+"""When the clock source lets time move on: what it offers, given what the shards answered. No Spark runs, no time
+passes.
+"""
 
 from __future__ import annotations
 
@@ -322,7 +324,8 @@ def test_a_clock_that_cannot_run_is_refused_by_name(make: Any, field: str) -> No
 def test_after_a_step_back_one_tick_brings_all_shards_to_the_latest_instant_that_one_has_reached(
     tmp_path: Path, wall: dict[str, int], *, bounded: bool
 ) -> None:
-    # One shard saw 10:00 before the wall clock was set back to 9:00, the other waits for 9:30: it got tick after tick and released nothing.
+    # One shard saw 10:00 before the wall clock was set back to 9:00, the other waits for 9:30: it got tick after tick
+    # and released nothing.
     run = Run(tmp_path, ProcessingClock(heartbeat_ms=24 * HOUR_MS), bounded=bounded)
     wall["ms"] = 9 * HOUR_MS
     assert run.plan()

@@ -1,4 +1,6 @@
-"""The news of a sender travel with the clock, and three things about it are reasons for a tick. No Spark runs, no time passes."""
+"""The news of a sender travel with the clock, and three things about it are reasons for a tick. No Spark runs, no time
+passes.
+"""
 
 from __future__ import annotations
 

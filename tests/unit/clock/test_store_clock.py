@@ -1,4 +1,6 @@
-"""The clock of a store under the event clock: rows that a batch has read without their instant wait for it. No Spark runs, no time passes."""
+"""The clock of a store under the event clock: rows that a batch has read without their instant wait for it. No Spark
+runs, no time passes.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,8 @@ def test_rows_that_were_read_before_their_instant_was_published_are_released_at_
 ) -> None:
     run = Run(tmp_path)
     at_1000(run)
-    # Spark asks the clock, the intake commits version 4, Spark asks the store: a batch with the rows of version 4 and no instant.
+    # Spark asks the clock, the intake commits version 4, Spark asks the store: a batch with the rows of version 4 and
+    # no instant.
     run.answer(700)
     elapsed["ms"] = 500
     assert not run.plan(), "at 1,000 they would be released by the clock before theirs"

@@ -1,4 +1,5 @@
-"""A query with a sender over several starts, as its promises see it: the step, the sender and its note, and a broker, a journal and a wall clock by hand.
+"""A query with a sender over several starts, as its promises see it: the step, the sender and its note, and a broker, a
+journal and a wall clock by hand.
 
 ::
 
@@ -6,7 +7,8 @@
                                                  |          |            |
                                                crash      crash        crash     the next start plans the same batch again
 
-Beside it a model that knows nothing of chunks and confirmations: which ids are said, cancelled, out of reach of a cancel, and what a topic has got.
+Beside it a model that knows nothing of chunks and confirmations: which ids are said, cancelled, out of reach of a
+cancel, and what a topic has got.
 """
 
 from __future__ import annotations
@@ -155,7 +157,7 @@ class Life:
         self.state, self.topic, self.files = ShardState.empty(WHEEL), Topic(), Files()
         self.start()
 
-    # ---- starts and ends ----------------------------------------------------------------------------------------------
+    # ---- starts and ends -----------------------------------------------------------------------------
 
     def start(self) -> None:
         """A new process."""
@@ -207,7 +209,7 @@ class Life:
         self._commit(Plan((), self.now_ms, None), step.state, set(released))
         self.start()
 
-    # ---- the sender ---------------------------------------------------------------------------------------------------
+    # ---- the sender ----------------------------------------------------------------------------------
 
     def turn(self) -> None:
         self.sender.turn()
@@ -233,7 +235,7 @@ class Life:
         assert self.broker.unknown or until_ms == INT64_MAX
         assert self.broker.unknown or self.sender.held == (0, 0)
 
-    # ---- batches ------------------------------------------------------------------------------------------------------
+    # ---- batches -------------------------------------------------------------------------------------
 
     def batch(
         self, waits_ms: Sequence[int], cancels: Sequence[int], *, brings_news: bool, point: str = ""
@@ -312,7 +314,9 @@ class Life:
         self.check_flight(plan)
 
     def check_flight(self, plan: Plan) -> None:
-        """The sender keeps its room; what it has is in the state; a chunk leaves as soon as all its rows are confirmed."""
+        """The sender keeps its room; what it has is in the state; a chunk leaves as soon as all its rows are
+        confirmed.
+        """
         assert len(self.broker.unknown) <= self.sender.held[0] <= self.punctual.rows
         given = [chunk for chunk in self.state.in_flight_chunks if chunk.group != GIVEN_TO_NONE]
         kept = {name for chunk in given for name in chunk.table("schedule_id")["schedule_id"].to_pylist()}

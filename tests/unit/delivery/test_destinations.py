@@ -1,4 +1,6 @@
-"""The allow-list: which names are names, which sink a name gets, and that no name leads out of the folder of the tables."""
+"""The allow-list: which names are names, which sink a name gets, and that no name leads out of the folder of the
+tables.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The sender of a query and its books: what is posted for the clock, what is noted, and what a failure of either leaves behind. No JVM."""
+"""The sender of a query and its books: what is posted for the clock, what is noted, and what a failure of either
+leaves behind. No JVM.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,8 @@ def test_a_batch_with_nothing_to_hand_over_is_told_at_once(world: World) -> None
 def test_of_two_threads_that_post_the_one_with_the_older_news_is_not_the_last(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What the clock reads was older than what the sender believed to have posted, and so stayed until something else happened.
+    # What the clock reads was older than what the sender believed to have posted, and so stayed until something else
+    # happened.
     delivery = world.start()
     held, go_on = threading.Event(), threading.Event()
     kept = ShardBoard.put
@@ -112,7 +115,8 @@ def test_of_two_threads_that_post_the_one_with_the_older_news_is_not_the_last(
 def test_a_note_that_cannot_be_written_at_the_end_gives_the_frame_back_nevertheless(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The frame stayed claimed, so that the next start in this process was refused: "this frame is being delivered already".
+    # The frame stayed claimed, so that the next start in this process was refused: "this frame is being delivered
+    # already".
     delivery = world.start()
 
     def full(*_: Any) -> None:
@@ -223,7 +227,8 @@ def test_without_a_setting_ahead_is_twice_the_longest_batch_the_trigger_and_half
 def test_a_batch_that_was_repeated_after_an_hour_was_taken_for_a_batch_of_an_hour(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It has the clock of its first try. So `ahead` was 60 s for the next ten batches that handed something over, and cancels came too late.
+    # It has the clock of its first try. So `ahead` was 60 s for the next ten batches that handed something over, and
+    # cancels came too late.
     world.facts = replace(world.facts, punctual=Punctual())
     now_ms = 1_700_000_000_000
     monkeypatch.setattr(punctual_module, "wall_clock_ms", lambda: now_ms)

@@ -1,6 +1,8 @@
-"""How late rows come with and without punctual delivery, on a time line of its own: batches of 700 ms, a trigger of a second, any ``ahead``.
+"""How late rows come with and without punctual delivery, on a time line of its own: batches of 700 ms, a trigger of a
+second, any ``ahead``.
 
-The clock source, the step and the sender are real; what they take no time for here takes none. So lateness is exact, and no machine is too slow.
+The clock source, the step and the sender are real; what they take no time for here takes none. So lateness is exact,
+and no machine is too slow.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
 
 BATCH_MS, TRIGGER_MS, STEP_MS = 700, 1_000, 50
 LONGEST_MS = TRIGGER_MS + 2 * BATCH_MS
-"""Without a sender: a batch that began a moment before the row was due, the wait for the trigger, and the batch that releases the row."""
+"""Without a sender: a batch that began a moment before the row was due, the wait for the trigger, and the batch that
+releases the row.
+"""
 WHEEL = Wheel(tick_ms=100, size=20, levels=4)
 
 

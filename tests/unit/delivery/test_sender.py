@@ -1,4 +1,6 @@
-"""The sender with a clock moved by hand and a producer that acknowledges when it is told to. No broker, no thread, no waiting."""
+"""The sender with a clock moved by hand and a producer that acknowledges when it is told to. No broker, no thread, no
+waiting.
+"""
 
 from __future__ import annotations
 
@@ -310,7 +312,8 @@ def test_lateness_that_nobody_asks_for_was_kept_as_long_as_the_query_ran() -> No
 
 
 def test_a_parcel_lets_go_of_what_is_sent_while_its_last_record_waits() -> None:
-    # With `ahead: 10 minutes` each parcel stayed whole until its last record was sent, beyond the bounds of rows and bytes.
+    # With `ahead: 10 minutes` each parcel stayed whole until its last record was sent, beyond the bounds of rows and
+    # bytes.
     world = World()
     world.give(5, late=600_000, **{f"id{number:04}": number for number in range(3_000)})
     world.at(1_500)

@@ -1,4 +1,6 @@
-"""Sender, state and note over random lives: hand-overs, acknowledgements, crashes, stops, steps of the wall clock. No broker, no thread, no waiting."""
+"""Sender, state and note over random lives: hand-overs, acknowledgements, crashes, stops, steps of the wall clock. No
+broker, no thread, no waiting.
+"""
 
 from __future__ import annotations
 

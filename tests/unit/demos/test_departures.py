@@ -103,7 +103,8 @@ def of_id(commands: pa.Table, schedule_id: str) -> list[tuple[object, ...]]:
 
 
 def test_a_missing_delay_is_a_missing_time_whatever_the_memory_held_before() -> None:
-    # pandas' to_timedelta took what lay in memory for the number that was missing: now and then an overflow, which is an error here.
+    # pandas' to_timedelta took what lay in memory for the number that was missing: now and then an overflow, which is
+    # an error here.
     never_left = pd.concat(
         [flight(flight=number, dep_time=np.nan, dep_delay=np.nan) for number in range(500)]
     )

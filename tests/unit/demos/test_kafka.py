@@ -1,4 +1,6 @@
-"""The Kafka demo: its config and its constants say the same, and the job beside it is started, stopped and killed as told."""
+"""The Kafka demo: its config and its constants say the same, and the job beside it is started, stopped and killed as
+told.
+"""
 
 from __future__ import annotations
 

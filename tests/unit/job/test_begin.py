@@ -1,4 +1,6 @@
-"""The beginning of a run: its leases before Spark, the program loaded meanwhile, nothing left by a start that is refused."""
+"""The beginning of a run: its leases before Spark, the program loaded meanwhile, nothing left by a start that is
+refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The section ``delivery``: off by default, what it needs, and that a planned batch is replayed with the setting that it was planned with."""
+"""The section ``delivery``: off by default, what it needs, and that a planned batch is replayed with the setting that
+it was planned with.
+"""
 
 from __future__ import annotations
 

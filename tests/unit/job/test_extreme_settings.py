@@ -1,4 +1,6 @@
-"""A config is refused before the job starts, or everything can be made from it. A bound that only the library knew was found after Spark had started."""
+"""A config is refused before the job starts, or everything can be made from it. A bound that only the library knew was
+found after Spark had started.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Any bytes as a config file, and any text behind ``--set``, give a config or its errors; never a traceback, never a wait without end."""
+"""Any bytes as a config file, and any text behind ``--set``, give a config or its errors; never a traceback, never a
+wait without end.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,9 @@ def settings(most: int = 3, wait: str = "5 seconds") -> RestartsConfig:
 
 @dataclass
 class Run:
-    """A run whose starts end as scripted: with an error, or well (None). It waits for nothing and notes for how long it would have."""
+    """A run whose starts end as scripted: with an error, or well (None). It waits for nothing and notes for how long
+    it would have.
+    """
 
     ends: list[Exception | Callable[[Run], None] | None]
     newest_batch: int = -1
@@ -134,7 +136,7 @@ def test_a_run_that_is_asked_to_end_while_it_waits_ends_with_its_failure() -> No
     assert run.starts == 1
 
 
-# --- a Python worker that did not start in time ------------------------------------------------------------------------
+# --- a Python worker that did not start in time ---------------------------------------------------
 
 SLOW_WORKER = (
     "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back.\n"

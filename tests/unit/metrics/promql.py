@@ -1,10 +1,12 @@
-"""As much of PromQL as the alert rules use, over series with a sample each minute. Where promtool is installed, a test compares the two.
+"""As much of PromQL as the alert rules use, over series with a sample each minute. Where promtool is installed, a test
+compares the two.
 
 ::
 
     or  <-  and on (labels)  <-  > < ==  <-  + -  <-  * / [ignoring (labels)]  <-  number, selector, increase(selector[10m]), ( ... )
 
-``increase`` is the last value minus the first, without Prometheus' extrapolation; the thresholds of the rules are far from the difference.
+``increase`` is the last value minus the first, without Prometheus' extrapolation; the thresholds of the rules are far
+from the difference.
 """
 
 from __future__ import annotations

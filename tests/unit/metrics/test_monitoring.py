@@ -1,4 +1,6 @@
-"""The alert rules and the dashboard: every metric that they name exists, every rule can fire, none fires for a healthy job."""
+"""The alert rules and the dashboard: every metric that they name exists, every rule can fire, none fires for a healthy
+job.
+"""
 
 from __future__ import annotations
 
@@ -205,7 +207,7 @@ def test_the_panels_fill_the_grid_and_do_not_overlap() -> None:
         assert beside or above
 
 
-# ---- the same with Prometheus' own tool, where it is installed -------------------------------------------------------
+# ---- the same with Prometheus' own tool, where it is installed -----------------------------------
 
 with_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)"

@@ -1,4 +1,6 @@
-"""The notebooks: a percent script and its rendered notebook are the same, and outputs hold nothing of the machine that made them."""
+"""The notebooks: a percent script and its rendered notebook are the same, and outputs hold nothing of the machine that
+made them.
+"""
 
 from __future__ import annotations
 

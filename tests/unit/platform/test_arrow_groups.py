@@ -1,4 +1,6 @@
-"""Rows of the stateful operator as Arrow: what pyspark's own serializer reads and writes, and what it does after ``take_arrow``."""
+"""Rows of the stateful operator as Arrow: what pyspark's own serializer reads and writes, and what it does after
+``take_arrow``.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def run_three_batches(folder: Path) -> None:
     commit(folder, 1)
 
 
-# --- identity ---------------------------------------------------------------------------------------------------------
+# --- identity -------------------------------------------------------------------------------------
 
 
 def test_the_first_start_writes_who_the_checkpoint_is_and_the_next_reads_it(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_another_file_system_needs_a_session_and_says_so() -> None:
         start("hdfs://namenode/checkpoints/departures")
 
 
-# --- the mode ---------------------------------------------------------------------------------------------------------
+# --- the mode -------------------------------------------------------------------------------------
 
 LAYOUT = StoreLayout(Wheel(tick_ms=1_000, size=20, levels=6), state_levels=1).fingerprint()
 
@@ -243,7 +243,7 @@ def test_a_check_finds_what_a_start_finds_and_creates_nothing(tmp_path: Path) ->
         check_checkpoint(str(tmp_path / "other"), **known_by)
 
 
-# --- what a kill leaves before the first batch is planned -------------------------------------------------------------
+# --- what a kill leaves before the first batch is planned -----------------------------------------
 
 METADATA_OF_SPARK = '{"id":"d6df10ac-8cb1-44ad-9e12-46d13e2f9dbc"}'
 # As seen on a real start of Spark 4.2, in this order; the state comes after `offsets/0`.
@@ -299,7 +299,7 @@ def test_where_no_lease_can_be_taken_leftovers_are_named_and_not_deleted(
     assert (tmp_path / "offsets" / ".0.3888.tmp").exists()
 
 
-# --- Spark's logs -----------------------------------------------------------------------------------------------------
+# --- Spark's logs ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["metadata", "offsets/2", "commits/1"])

@@ -1,4 +1,6 @@
-"""Files of chunks beside a checkpoint: read in part, never changed, removed when no state that Spark keeps refers to them."""
+"""Files of chunks beside a checkpoint: read in part, never changed, removed when no state that Spark keeps refers to
+them.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(place.name for place in folder.iterdir() if place.is_file())
 
 
-# ---- content --------------------------------------------------------------------------------------------------------
+# ---- content -------------------------------------------------------------------------------------
 
 
 def test_a_text_is_read_in_parts(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_a_place_travels_as_text() -> None:
     assert place.of_shard(3, 17) == ChunkFiles(Path("/data/a checkpoint/chunks/3"), 17, 100, None)
 
 
-# ---- retention ------------------------------------------------------------------------------------------------------
+# ---- retention -----------------------------------------------------------------------------------
 
 
 def test_a_file_that_the_state_no_longer_refers_to_stays_for_the_batches_that_spark_keeps(

@@ -71,7 +71,8 @@ def test_the_files_follow_the_commits(log: Log) -> None:
 
 
 def test_what_was_asked_for_changed_while_it_was_looped_over(log: Log) -> None:
-    # Of two threads, one looped over the files and the other applied a commit to the same dict: "dictionary changed size during iteration".
+    # Of two threads, one looped over the files and the other applied a commit to the same dict: "dictionary changed
+    # size during iteration".
     files = file_list()
     log.commits.append([added("a"), added("b"), SIGNED])
     seen = []

@@ -1,4 +1,6 @@
-"""Files of a checkpoint, an export and a store's history with any bytes in them: read, or an error that names the file."""
+"""Files of a checkpoint, an export and a store's history with any bytes in them: read, or an error that names the
+file.
+"""
 
 from __future__ import annotations
 

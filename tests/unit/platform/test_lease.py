@@ -112,7 +112,7 @@ def test_no_lease_is_taken_where_the_local_kernel_cannot_lock() -> None:
         assert (one.is_held, other.is_held) == (False, False)
 
 
-# --- the lease of a query ---------------------------------------------------------------------------------------------
+# --- the lease of a query -------------------------------------------------------------------------
 
 
 class Query:
@@ -163,7 +163,7 @@ def test_a_lease_that_is_closed_before_its_query_ends_closes_no_other_file(tmp_p
     assert not other.is_held
 
 
-# --- the leases of a run ----------------------------------------------------------------------------------------------
+# --- the leases of a run --------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("impatient")

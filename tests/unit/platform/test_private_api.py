@@ -1,4 +1,6 @@
-"""The list of private API: the docstring of the room shows it, and the error for a version without one names both versions."""
+"""The list of private API: the docstring of the room shows it, and the error for a version without one names both
+versions.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 ROOM = ROOT / "wheel_udf" / "platform"
 
 
-# --- the table in the docstring ---------------------------------------------------------------------------------------
+# --- the table in the docstring -------------------------------------------------------------------
 
 
 WIDTHS = (38, 33, 34)
@@ -55,7 +57,7 @@ def test_an_entry_names_a_module_of_the_room_and_a_version(api: PrivateApi) -> N
     assert re.match(r"(Spark|Delta) \d+\.\d+\.\d+|Java \d+", api.read_in)
 
 
-# --- the error --------------------------------------------------------------------------------------------------------
+# --- the error ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

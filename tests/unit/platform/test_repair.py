@@ -49,7 +49,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-# --- nothing to do ----------------------------------------------------------------------------------------------------
+# --- nothing to do --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_the_state_of_a_try_that_was_cut_off_is_not_needed(tmp_path: Path) -> No
     assert decided(tmp_path, held=3).is_sound
 
 
-# --- the newest state -------------------------------------------------------------------------------------------------
+# --- the newest state -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_checksum_that_is_damaged_is_taken_out_if_another_one_confirms_the_fil
     assert decided(tmp_path, held=3).is_sound
 
 
-# --- plans and commits ------------------------------------------------------------------------------------------------
+# --- plans and commits ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("damage", [flip, tear, lambda file: file.write_bytes(b"")])
@@ -267,7 +267,7 @@ def test_the_first_batch_is_repeated_and_never_planned_anew(tmp_path: Path) -> N
     assert decided(tmp_path).resume is None
 
 
-# --- what tables do not show ------------------------------------------------------------------------------------------
+# --- what tables do not show ----------------------------------------------------------------------
 
 
 def test_a_topic_has_nothing_of_a_batch_whose_state_is_not_stored(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_a_topic_may_have_rows_of_a_batch_whose_state_is_stored(tmp_path: Path) 
     assert decided(tmp_path).refusals == ()
 
 
-# --- the repetition of a committed batch ------------------------------------------------------------------------------
+# --- the repetition of a committed batch ----------------------------------------------------------
 
 
 def test_a_committed_batch_is_not_repeated_where_the_source_leaves_out_what_is_gone(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_the_batch_of_an_import_is_not_repeated(tmp_path: Path) -> None:
     )
 
 
-# --- other files ------------------------------------------------------------------------------------------------------
+# --- other files ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("damage", [flip, tear, lose])
@@ -371,7 +371,7 @@ def test_a_checkpoint_of_the_first_format_has_no_ids_and_loses_all_state_that_is
     ]
 
 
-# --- the repair -------------------------------------------------------------------------------------------------------
+# --- the repair -----------------------------------------------------------------------------------
 
 
 def damaged(folder: Path) -> Path:
@@ -413,7 +413,7 @@ def test_a_checkpoint_on_another_file_system_is_not_changed(tmp_path: Path) -> N
         apply_repair("hdfs://namenode/checkpoint", Decision(None), tmp_path)
 
 
-# --- starts -----------------------------------------------------------------------------------------------------------
+# --- starts ---------------------------------------------------------------------------------------
 
 
 def test_a_start_refuses_a_plan_that_is_missing_before_the_newest(tmp_path: Path) -> None:
@@ -430,7 +430,7 @@ def test_a_start_with_a_commit_gone_before_a_planned_batch_names_the_repair(tmp_
         require_sound_logs(open_folder(str(tmp_path)))
 
 
-# --- checksums --------------------------------------------------------------------------------------------------------
+# --- checksums ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -476,7 +476,7 @@ def test_the_plan_of_the_helpers_is_one_that_a_start_accepts(tmp_path: Path) -> 
     require_sound_logs(open_folder(str(tmp_path)))
 
 
-# ---- files of chunks ------------------------------------------------------------------------------------------------
+# ---- files of chunks -----------------------------------------------------------------------------
 
 
 def chunk_of(folder: Path, batch: int, text: str, before: Sequence[str] = ()) -> Path:

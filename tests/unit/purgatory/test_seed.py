@@ -1,4 +1,6 @@
-"""The state of a purgatory's shard made anew from its rows after every batch: what is decided is what the model says of all rows at once."""
+"""The state of a purgatory's shard made anew from its rows after every batch: what is decided is what the model says
+of all rows at once.
+"""
 
 from __future__ import annotations
 

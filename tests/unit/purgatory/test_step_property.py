@@ -1,4 +1,6 @@
-"""Property tests of the purgatory's step: whatever the batches, what comes out is what the model says of all rows at once."""
+"""Property tests of the purgatory's step: whatever the batches, what comes out is what the model says of all rows at
+once.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ EVENTS = st.builds(
 def models_of(
     operations: list[Request], events: list[Event], lookback: int, memory: float = math.inf
 ) -> list[list[Outcome]]:
-    """What may be decided. Of operations that differ in nothing but what they say any one may be meant; which one: the test below."""
+    """What may be decided. Of operations that differ in nothing but what they say any one may be meant; which one: the
+    test below.
+    """
     distinct = set(operations)
     names = [(r.group, r.op_id, r.time, r.deadline) for r in distinct]
     tied = [r for r in distinct if names.count((r.group, r.op_id, r.time, r.deadline)) > 1]

@@ -1,7 +1,7 @@
 """The oracle of the purgatory's step: one operation at a time, one instant after the other, in plain Python.
 
-It is given all rows at once and knows of no batches, chunks or state: what it says is what must come of the rows wherever batches end, as long as
-no row is behind the clock when it comes and nothing is forgotten.
+It is given all rows at once and knows of no batches, chunks or state: what it says is what must come of the rows
+wherever batches end, as long as no row is behind the clock when it comes and nothing is forgotten.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def outcomes_of(
     memory: float = math.inf,
     tie: Callable[[Request, int], int | None] = lambda _, default: default,
 ) -> list[Outcome]:
-    """What has been decided when the clock has come there. Of an id, the earliest is meant, and then the first that begins when the id is free again; `tie`
-    orders those of one time and deadline.
+    """What has been decided when the clock has come there. Of an id, the earliest is meant, and then the first that
+    begins when the id is free again; `tie` orders those of one time and deadline.
     """
     taken: dict[tuple[str, str], float] = {}
     found: list[Outcome] = []
@@ -87,7 +87,9 @@ def outcomes_of(
 def _lived(
     request: Request, events: list[Event], clock: int, lookback: int, memory: float
 ) -> tuple[list[Outcome], float]:
-    """The outcomes of an operation, and the last instant at which it takes its id: it is remembered in [end, end + memory)."""
+    """The outcomes of an operation, and the last instant at which it takes its id: it is remembered in [end, end +
+    memory).
+    """
     memory = max(memory - 1, 0)
     mine = [e for e in events if e.group == request.group and e.time < clock and _concerns(request, e)]
     mine.sort(key=lambda e: (e.time, _position(request, e), e.amount))

@@ -126,7 +126,8 @@ def delivered(shards: int, core: Core, steps: Sequence[Step], **settings: object
 def test_after_a_step_back_of_the_clock_the_output_does_not_depend_on_the_number_of_shards(
     first: Command, core: Core
 ) -> None:
-    # One batch is at 1,100; then the clock is set back to 1,040. The wheel stands at 1,100, so what is due at 1,090 fires at once.
+    # One batch is at 1,100; then the clock is set back to 1,040. The wheel stands at 1,100, so what is due at 1,090
+    # fires at once.
     steps: list[Step] = [
         ("batch",),
         ("wait", 100),
@@ -141,7 +142,7 @@ def test_after_a_step_back_of_the_clock_the_output_does_not_depend_on_the_number
     assert ("b", 1, 0, 1_090, 1_100) in one["left"]
 
 
-# ---- found by the simulator ------------------------------------------------------------------------------------------
+# ---- found by the simulator ----------------------------------------------------------------------
 
 TIERED = {"shards": 1, "size": 4, "levels": 3, "state_levels": 1, "memory": None, "limit": None}
 
@@ -202,7 +203,8 @@ def test_the_first_run_of_the_tiered_mode_leaves_the_settings_of_its_planned_bat
 
 
 def test_a_shard_that_is_due_by_the_clock_of_another_alone_does_not_get_batch_after_batch() -> None:
-    # One shard had run on to `until`, the other had not: its entry was due by the largest clock and by no clock of its own.
+    # One shard had run on to `until`, the other had not: its entry was due by the largest clock and by no clock of its
+    # own.
     settings = {"shards": 2, "size": 4, "limit": 1, "bounded": True, "until": 1_010}
     steps = [
         ("send", Command("a", seq=4, due_ms=1_002, to="topic")),

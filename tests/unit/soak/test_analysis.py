@@ -45,7 +45,8 @@ def test_the_line_is_given_by_the_hour_with_its_mean_and_its_rise() -> None:
 
 
 def test_the_error_is_that_of_the_textbook_where_blocks_do_not_resemble_each_other() -> None:
-    # Five blocks of one sample. Slope 0.2, residuals 0.4, -0.8, 0, 0.8, -0.4 around the line; their squares 1.6, with three degrees of freedom, over 10.
+    # Five blocks of one sample. Slope 0.2, residuals 0.4, -0.8, 0, 0.8, -0.4 around the line; their squares 1.6, with
+    # three degrees of freedom, over 10.
     line = trend([0, 1, 2, 3, 4], [1.0, 0.0, 1.0, 2.0, 1.0])
     assert line is not None
     assert line.slope / 3_600 == pytest.approx(0.2)
@@ -113,8 +114,8 @@ def test_too_few_samples_have_no_line() -> None:
 
 
 def test_few_samples_that_rise_by_chance_do_not_grow() -> None:
-    # Sizes of a heap after seven collections, as a soak of half a minute has them. The line rises by more than four of its errors; with three
-    # degrees of freedom that is nothing rare.
+    # Sizes of a heap after seven collections, as a soak of half a minute has them. The line rises by more than four of
+    # its errors; with three degrees of freedom that is nothing rare.
     line = trend(range(0, 28, 4), [100.0, 112.0, 108.0, 121.0, 115.0, 132.0, 127.0])
     assert line is not None
     assert line.slope > 3 * line.error

@@ -1,4 +1,6 @@
-"""The parts of a soak around its runs: the plan, the traffic, the check of the purgatory's outcomes, live files, the table."""
+"""The parts of a soak around its runs: the plan, the traffic, the check of the purgatory's outcomes, live files, the
+table.
+"""
 
 from __future__ import annotations
 
@@ -243,7 +245,9 @@ def test_files_of_the_store_are_decided_only_where_windows_come_and_go(tmp_path:
 def soaks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *rounds: dict[str, set[str]], right: bool = True
 ) -> tuple[int, int]:
-    """The exit code of a short soak of two modes, and how many rounds it took; `rounds` says which figures of which modes rise in each."""
+    """The exit code of a short soak of two modes, and how many rounds it took; `rounds` says which figures of which
+    modes rise in each.
+    """
     left = list(rounds)
 
     def run(modes: list[str], plan: Plan, out: Path) -> bool:

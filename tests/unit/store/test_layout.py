@@ -1,4 +1,6 @@
-"""The partitions of the slot store: a worked example, the shape's rules, and that no cursor overlooks or repeats an entry."""
+"""The partitions of the slot store: a worked example, the shape's rules, and that no cursor overlooks or repeats an
+entry.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ def placed(layout: StoreLayout, due_ms: int, cursor_ms: int) -> tuple[int, int]:
     return level, layout.slot_of(level, due_ms, cursor_ms)
 
 
-# --- the worked example -----------------------------------------------------------------------------------------------
+# --- the worked example ---------------------------------------------------------------------------
 
 
 def test_windows_are_20_seconds_and_the_partitions_above_are_slots_of_the_wheel() -> None:
@@ -134,7 +136,7 @@ def test_without_levels_in_the_state_the_horizon_says_how_wide_a_window_is() -> 
     assert [three_levels.width_ms(level) for level in (1, 2, 3)] == [600_000, 12_000_000, 240_000_000]
 
 
-# --- the cursor -------------------------------------------------------------------------------------------------------
+# --- the cursor -----------------------------------------------------------------------------------
 
 
 def test_the_cursor_is_the_first_window_beyond_clock_and_lead_and_moves_on_a_bit_before_the_clock_is_there() -> (
@@ -180,7 +182,7 @@ def test_a_due_cursor_always_has_somewhere_to_go(layout: StoreLayout, clock_ms: 
         assert layout.cursor_of(clock_ms) > cursor - layout.window_ms
 
 
-# --- properties of places ---------------------------------------------------------------------------------------------
+# --- properties of places -------------------------------------------------------------------------
 
 
 @given(with_cursors())
@@ -246,7 +248,7 @@ def test_whole_reached_partitions_empty_to_lower_levels_once_for_each_and_nothin
         assert [due for due, (level, _) in places.items() if level != NEAR and due < cursor] == []
 
 
-# --- the shape's rules ------------------------------------------------------------------------------------------------
+# --- the shape's rules ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

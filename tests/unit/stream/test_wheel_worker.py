@@ -347,7 +347,7 @@ def test_a_batch_of_acts_alone_that_come_too_late_wrote_the_state_without_its_cl
     assert written == [T0 + 90] * 3
 
 
-# ---- a sender ---------------------------------------------------------------------------------------------------------
+# ---- a sender ------------------------------------------------------------------------------------
 
 
 def punctual(**settings: Any) -> WheelWorker:
@@ -446,7 +446,8 @@ def test_turned_off_what_an_earlier_sender_had_noted_was_released_again(
 def test_what_a_shard_hands_over_counts_as_released_when_the_limit_is_divided(
     batches: dict[str, int],
 ) -> None:
-    # It did not: beside a shard that is behind, one that handed much over had the smallest share, and delivered the rest late.
+    # It did not: beside a shard that is behind, one that handed much over had the smallest share, and delivered the
+    # rest late.
     group, what = Group(), punctual()
     group.processing_ms = T0
     rows = [command("fires", T0), *(command(name, T0 + 1_000) for name in "abc")]
@@ -461,8 +462,8 @@ def test_settings_of_punctual_delivery_have_bounds(setting: dict[str, int]) -> N
 
 
 def test_rows_that_were_read_without_their_instant_were_released_by_the_clock_before_it() -> None:
-    # In a tiered backfill a commit may come between the two questions of Spark, what the clock is and what the store has. Then `fired_at`, and
-    # whether a row was missed, depended on milliseconds.
+    # In a tiered backfill a commit may come between the two questions of Spark, what the clock is and what the store
+    # has. Then `fired_at`, and whether a row was missed, depended on milliseconds.
     group, what = Group(), step("store", waits_for_clock=True)
     run(what, group, tick(1_000), command("far", 10**9))
     late, later = command("late", 700), command("later", 1_500, max_lateness_ms=600)

@@ -262,7 +262,8 @@ def test_a_corrupted_run_is_found_out_by_name_and_id(
     corrupt(world)
     report = world.check()
     assert [each.schedule_id for each in report.of(kind)] == [schedule_id]
-    # One fault is not reported under several names; counts follow from rows, and a lost version is not the one in its place.
+    # One fault is not reported under several names; counts follow from rows, and a lost version is not the one in its
+    # place.
     assert set(report.counts) - {kind} <= {"account", "lost"}
 
 
@@ -287,7 +288,7 @@ def test_an_account_that_does_not_close_is_found_out(change: dict[str, int], det
     assert detail in [each.detail for each in report.findings]
 
 
-# --- when a command was read ------------------------------------------------------------------------------------------
+# --- when a command was read ----------------------------------------------------------------------
 
 
 def found(commands: list[Row], fired: list[Row], **rules: Any) -> tuple[dict[str, int], int]:
@@ -384,7 +385,7 @@ def test_a_retry_without_seq_is_one_with_what_has_fired() -> None:
     assert found([first, again], [])[0] == {"lost": 1}
 
 
-# --- forms of input ---------------------------------------------------------------------------------------------------
+# --- forms of input -------------------------------------------------------------------------------
 
 
 def test_due_times_are_read_from_instants_delays_and_levels() -> None:
@@ -510,7 +511,7 @@ def test_a_frame_without_a_required_column_is_refused() -> None:
         Rules(memory_ms=-1)
 
 
-# --- the report -------------------------------------------------------------------------------------------------------
+# --- the report -----------------------------------------------------------------------------------
 
 
 def test_the_report_has_all_counts_the_first_of_each_kind_and_raises_with_its_lines() -> None:

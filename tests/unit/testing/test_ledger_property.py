@@ -1,4 +1,5 @@
-"""The ledger checker against a small model of the contract: right runs are never accused, whatever is known; planted faults are found.
+"""The ledger checker against a small model of the contract: right runs are never accused, whatever is known; planted
+faults are found.
 
 The model is a dict and a heap, one command at a time::
 
@@ -136,7 +137,9 @@ memories = st.sampled_from((None, 0, 1, 50, 200))
 
 
 def run_of(plan: list[tuple[int, list[tuple[str, int, bool, int]]]], memory_ms: int | None) -> Run:
-    """Runs a plan: batches of (id, seq, whether it is a SCHEDULE, due time after the clock); the same version is the same command."""
+    """Runs a plan: batches of (id, seq, whether it is a SCHEDULE, due time after the clock); the same version is the
+    same command.
+    """
     model, clock_ms = Model(memory_ms), 1_000
     said: dict[tuple[str, int, bool], Row] = {}
     commands = []

@@ -34,7 +34,8 @@ def test_far_rows_are_counted_by_level_and_by_how_soon_they_are_due() -> None:
         files=11,
         bytes=6_730,
         by_level={"3": 100, "4": 1_000, "inbox": 7},
-        # Of the 100 rows in [0, 400 s), 15 are taken to be due in a minute and 75 in five; all of them, and none in [8,000 s, ...), in an hour.
+        # Of the 100 rows in [0, 400 s), 15 are taken to be due in a minute and 75 in five; all of them, and none in
+        # [8,000 s, ...), in an hour.
         due_within={"1m": 15, "5m": 75, "1h": 100, "24h": 1_100},
         handed_over={"3": 7, "4": 9},
     )

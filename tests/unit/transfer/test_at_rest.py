@@ -33,7 +33,7 @@ MANIFEST = Manifest(
 )
 
 
-# ---- the checkpoint --------------------------------------------------------------------------------------------------
+# ---- the checkpoint ------------------------------------------------------------------------------
 
 
 def test_a_job_that_runs_is_not_exported(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_positions_are_those_of_the_sources_without_the_clock(tmp_path: Path
     assert sources_of(str(tmp_path)) == [Source(1, {"orders": {"0": 4711}}), Source(2, None)]
 
 
-# ---- the folder ------------------------------------------------------------------------------------------------------
+# ---- the folder ----------------------------------------------------------------------------------
 
 
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_an_import_that_is_killed_is_done_again_and_one_that_is_done_is_not(tmp_
     assert [begun(), begun()] == [True, False]
 
 
-# ---- the account -----------------------------------------------------------------------------------------------------
+# ---- the account ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Forgetting: what a killed call leaves, the account without an id, the texts that have one. Files and numbers, no Spark."""
+"""Forgetting: what a killed call leaves, the account without an id, the texts that have one. Files and numbers, no
+Spark.
+"""
 
 from __future__ import annotations
 

@@ -10,11 +10,12 @@
 
 The promises, and nothing of how the step keeps them:
 
-* Released is what is due by the clock, oldest first by (due time, id, seq), whether it waits or an earlier sender had it. Missed rows count
-  under the limit, and so does what is handed over after it.
-* What was handed over is known as fired while it is in flight, and from its due time on for `memory`: a CANCEL is late, a higher version
-  starts the id anew.
-* A new sender gets what the one before has not noted. Without a sender all in flight is released when it is due, but for what is noted.
+* Released is what is due by the clock, oldest first by (due time, id, seq), whether it waits or an earlier sender had
+  it. Missed rows count under the limit, and so does what is handed over after it.
+* What was handed over is known as fired while it is in flight, and from its due time on for `memory`: a CANCEL is
+  late, a higher version starts the id anew.
+* A new sender gets what the one before has not noted. Without a sender all in flight is released when it is due, but
+  for what is noted.
 
 Caveats: as :mod:`tests.unit.wheel.heap_model`.
 """
@@ -92,7 +93,7 @@ class FlightModel(HeapModel):
         fired, missed = self.batch(commands, now_ms, limit)
         return fired, missed, self.handed
 
-    # ---- what is known of an id ----------------------------------------------------------------------------------------
+    # ---- what is known of an id ----------------------------------------------------------------------
 
     def _end(self, schedule_id: str, ended: Ended) -> None:
         super()._end(schedule_id, ended)
@@ -119,7 +120,7 @@ class FlightModel(HeapModel):
             default=None,
         )
 
-    # ---- what leaves -----------------------------------------------------------------------------------------------------
+    # ---- what leaves ---------------------------------------------------------------------------------
 
     def _release(self, now: int, limit: int | None) -> tuple[list[Row], list[Row]]:
         self._hear()

@@ -1,9 +1,9 @@
 """The oracle of the pure step: one shard, one command at a time, in plain Python.
 
-Kafka tests its timing wheel against a mock timer that is only a priority queue. This is the same idea for the whole step: a
-dict of what is pending, a dict of what is remembered, a heap of due times. It has no levels, no slots and no buckets, and it
-forgets nothing it stores (what is *remembered* is decided by comparing times alone), so none of the things that make the
-real step fast can go wrong here. It is slow on purpose.
+Kafka tests its timing wheel against a mock timer that is only a priority queue. This is the same idea for the whole
+step: a dict of what is pending, a dict of what is remembered, a heap of due times. It has no levels, no slots and no
+buckets, and it forgets nothing it stores (what is *remembered* is decided by comparing times alone), so none of the
+things that make the real step fast can go wrong here. It is slow on purpose.
 
 One batch, in this order::
 
@@ -11,12 +11,12 @@ One batch, in this order::
                                                         |
     clock := max(clock, now) --- release what is due, oldest first, at most `limit`
 
-A batch that carries no command and releases nothing changes nothing, not even the clock: the clock held is that of the last
-batch that was written.
+A batch that carries no command and releases nothing changes nothing, not even the clock: the clock held is that of the
+last batch that was written.
 
 Two readings of the rules, chosen here: the commands of one batch know of each other even if nothing is remembered
-(``memory_ms=0``); of several commands of one version that tie in due time, destination, value and key, the headers decide,
-then the lateness bound, then whether the seq was given, and what is null comes last.
+(``memory_ms=0``); of several commands of one version that tie in due time, destination, value and key, the headers
+decide, then the lateness bound, then whether the seq was given, and what is null comes last.
 
 Caveats: every batch builds its heap anew, O(pending); the memory grows for ever. Fit for tests only.
 """
@@ -219,7 +219,9 @@ def _is_retry(command: Command, ended: Ended) -> bool:
 
 
 def _is_late(command: Command, entry: Command | None, ended: Ended | None) -> bool:
-    """Whether the entry of an act has fired; of an entry that the wheel has had (`seq_given` False): whether it is not pending."""
+    """Whether the entry of an act has fired; of an entry that the wheel has had (`seq_given` False): whether it is not
+    pending.
+    """
     if not command["seq_given"]:
         return entry is None or entry["seq"] != command["seq"]
     return ended is not None and ended.version[0] == command["seq"] and ended.fired_due_ms is not None

@@ -1,7 +1,7 @@
 """The pure step against the heap model: random commands, clocks that jump both ways, restarts, limits, memories.
 
-Few ids and few seqs, so that versions collide; due times on and beside the edges of every level of a random wheel. What one
-example does::
+Few ids and few seqs, so that versions collide; due times on and beside the edges of every level of a random wheel.
+What one example does::
 
     state --- advance ---> state' --- to_bytes / from_bytes, now and then ---> state' --- advance ---> ...
       |                      |

@@ -1,8 +1,8 @@
 """What goes wrong with delayed messages, one sentence and one time line each, against the pure step.
 
 Reading the time lines: time runs to the right, one column for each batch. Above the line are the commands of the batch
-(``S1@9`` SCHEDULE seq 1 due 9, ``C2`` CANCEL seq 2), on the line the batch's clock, below it what leaves. The id is ``a``
-unless it is said; a fired row is (schedule_id, seq, deliver_at_ms).
+(``S1@9`` SCHEDULE seq 1 due 9, ``C2`` CANCEL seq 2), on the line the batch's clock, below it what leaves. The id is
+``a`` unless it is said; a fired row is (schedule_id, seq, deliver_at_ms).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Shard:
         return {name: count for name, count in counts.items() if count}
 
 
-# ---- cancels --------------------------------------------------------------------------------------------------------
+# ---- cancels -------------------------------------------------------------------------------------
 
 
 def test_a_cancel_in_the_batch_that_would_fire_wins() -> None:
@@ -244,7 +244,7 @@ def test_the_same_cancel_twice_is_one_cancel_and_one_duplicate() -> None:
     assert shard.told == {"cancelled": 1, "applied": 1, "cancel_duplicate": 2}
 
 
-# ---- versions -------------------------------------------------------------------------------------------------------
+# ---- versions ------------------------------------------------------------------------------------
 
 
 def test_a_replacement_that_comes_before_what_it_replaces_wins() -> None:
@@ -439,7 +439,7 @@ def test_of_two_copies_the_first_column_that_differs_decides_and_null_comes_last
     assert shard.told == {"fired": 1, "duplicate": 1}
 
 
-# ---- memory ---------------------------------------------------------------------------------------------------------
+# ---- memory --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("again_at_ms", "fired"), [(108, []), (109, [("a", 1, 9)])])
@@ -572,7 +572,7 @@ def test_memory_runs_by_the_wheels_clock_and_not_by_the_wall() -> None:
     assert shard.told == {"fired": 1, "duplicate": 1}
 
 
-# ---- limit and backlog ----------------------------------------------------------------------------------------------
+# ---- limit and backlog ---------------------------------------------------------------------------
 
 
 def test_a_backlog_over_the_limit_goes_oldest_first_and_next_due_is_its_oldest() -> None:
@@ -620,7 +620,7 @@ def test_at_one_instant_the_order_is_by_id_in_bytes_and_then_by_seq() -> None:
     assert [name for name, _, _ in fired] == ["10", "9", "Z", "a", "é"]
 
 
-# ---- clocks ---------------------------------------------------------------------------------------------------------
+# ---- clocks --------------------------------------------------------------------------------------
 
 
 def test_a_step_back_of_the_clock_holds_the_wheel_and_fires_nothing_again() -> None:
@@ -688,7 +688,7 @@ def test_the_wheel_turns_alike_at_any_instant_of_int64(start_ms: int) -> None:
         assert shard.batch(start_ms + far) == []
 
 
-# ---- the edges of due times -----------------------------------------------------------------------------------------
+# ---- the edges of due times ----------------------------------------------------------------------
 
 
 def test_an_entry_before_at_and_after_the_clock_fires_twice_now_and_once_later() -> None:
@@ -734,7 +734,7 @@ def test_what_is_past_due_on_arrival_fires_in_its_own_batch(due_ms: int) -> None
     assert shard.batch(9, schedule(1, due_ms)) == [("a", 1, due_ms)]
 
 
-# ---- lateness -------------------------------------------------------------------------------------------------------
+# ---- lateness ------------------------------------------------------------------------------------
 
 
 def test_an_entry_later_than_its_own_bound_is_missed_and_not_fired() -> None:
@@ -782,7 +782,7 @@ def test_an_entry_without_a_real_bound_is_never_missed_whatever_goes_beside_it(
     assert shard.missed == [("b", 1, 0)]
 
 
-# ---- what is written ------------------------------------------------------------------------------------------------
+# ---- what is written -----------------------------------------------------------------------------
 
 
 def test_a_tick_with_nothing_due_and_nothing_new_changes_nothing() -> None:
@@ -907,7 +907,7 @@ def test_a_state_of_another_format_version_is_refused_with_both_named(
         ShardState.from_bytes(data, wheel=WHEEL)
 
 
-# ---- incidents of other systems -------------------------------------------------------------------------------------
+# ---- incidents of other systems ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("behind_ms", [0, 1, 19, 20, 21])

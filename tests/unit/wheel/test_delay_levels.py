@@ -1,4 +1,6 @@
-"""Delay levels: the worked examples, every edge, plain int against numpy, what can be no list; and what the wheel makes of them."""
+"""Delay levels: the worked examples, every edge, plain int against numpy, what can be no list; and what the wheel
+makes of them.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +164,7 @@ def test_a_level_is_named_by_its_span_in_the_largest_unit_that_is_whole() -> Non
     ]
 
 
-# ---- in the wheel ----------------------------------------------------------------------------------------------------
+# ---- in the wheel --------------------------------------------------------------------------------
 
 WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
 

@@ -1,4 +1,6 @@
-"""The index of ids: it names the chunk and the row of each id that a shard holds, however many ids are asked for at once."""
+"""The index of ids: it names the chunk and the row of each id that a shard holds, however many ids are asked for at
+once.
+"""
 
 from __future__ import annotations
 

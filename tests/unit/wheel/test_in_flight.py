@@ -1,7 +1,8 @@
-"""What is handed to a sender ahead of its due time: one sentence each, and the step beside a heap model over random lives of senders.
+"""What is handed to a sender ahead of its due time: one sentence each, and the step beside a heap model over random lives
+of senders.
 
-Reading the time lines: above the line the commands of a batch, on the line its clock, below it what leaves (``a!`` released by the batch,
-``a>`` handed over). The horizon is the clock and 4; the wheel has ticks of 1 ms.
+Reading the time lines: above the line the commands of a batch, on the line its clock, below it what leaves (``a!``
+released by the batch, ``a>`` handed over). The horizon is the clock and 4; the wheel has ticks of 1 ms.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Shard:
         return {name: count for name, count in counts.items() if count}
 
 
-# ---- hand-over ------------------------------------------------------------------------------------------------------
+# ---- hand-over -----------------------------------------------------------------------------------
 
 
 def test_what_is_due_within_the_horizon_is_handed_over_and_what_is_due_is_released() -> None:
@@ -209,7 +210,7 @@ def test_the_levels_of_what_is_in_flight_count_until_it_is_confirmed() -> None:
     assert shard.state.levels == {90: 1}
 
 
-# ---- cancels, replaces, retries -------------------------------------------------------------------------------------
+# ---- cancels, replaces, retries ------------------------------------------------------------------
 
 
 def test_a_cancel_in_the_batch_of_the_hand_over_wins_and_one_after_it_is_late() -> None:
@@ -262,7 +263,7 @@ def test_what_was_in_flight_for_longer_than_memory_was_taken_for_unknown() -> No
     assert shard.told == {"fired": 4, "duplicate": 2, "late": 2}
 
 
-# ---- a new sender ---------------------------------------------------------------------------------------------------
+# ---- a new sender --------------------------------------------------------------------------------
 
 
 def test_a_new_sender_gets_what_the_one_before_has_not_noted() -> None:
@@ -352,7 +353,8 @@ def test_a_limit_on_entries_counts_no_row_that_leaves_with_the_batch() -> None:
 
 
 def test_a_limit_on_entries_counts_each_row_that_stays_in_the_batch() -> None:
-    # What the sender had and was due was taken for gone, although the sender had not confirmed it, or the limit of the batch held it back.
+    # What the sender had and was due was taken for gone, although the sender had not confirmed it, or the limit of the
+    # batch held it back.
     limits = Limits(per_destination=1)
     for news, limit in (((), None), ((Confirmed(1, 0, -1),), 1)):
         shard = Shard()
@@ -375,7 +377,7 @@ def test_without_a_sender_all_in_flight_is_released_when_it_is_due() -> None:
     assert shard.batch(4, off=True) == (["b"], [])
 
 
-# ---- what the clock is told -----------------------------------------------------------------------------------------
+# ---- what the clock is told ----------------------------------------------------------------------
 
 
 def test_the_shard_tells_when_there_is_more_to_hand_over_and_what_would_complete_a_batch() -> None:
@@ -404,7 +406,7 @@ def test_news_travel_as_json() -> None:
             SenderNews.from_json(found)
 
 
-# ---- against the model ----------------------------------------------------------------------------------------------
+# ---- against the model ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

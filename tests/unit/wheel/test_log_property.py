@@ -1,4 +1,5 @@
-"""A log through the wheel: what fires is what a fold over the log leaves, however the log is cut, shuffled, repeated or compacted.
+"""A log through the wheel: what fires is what a fold over the log leaves, however the log is cut, shuffled, repeated or
+compacted.
 
 ::
 
@@ -7,7 +8,8 @@
     compacted  b=-  c=1  a=3,  or  c=1  a=3       superseded records are gone; a tombstone too, once what it ended is gone
     wheel      any batches of any of these before the first due time, then the clock runs on: fires a=3 and c=1
 
-The same for the change feed of a table, whose log is its commits; a first start reads a snapshot, which is that log compacted.
+The same for the change feed of a table, whose log is its commits; a first start reads a snapshot, which is that log
+compacted.
 """
 
 from __future__ import annotations
@@ -136,7 +138,8 @@ def adds_up(state: ShardState, batches: list[list[Record]], *, stored: bool = Fa
     schedules = sum(map(len, batches)) - tombstones
     assert sum(state.counts[name] for name in SCHEDULE_OUTCOMES) == schedules
     assert sum(state.counts[name] for name in CANCEL_OUTCOMES) == tombstones
-    # Beside a store, a CANCEL that has been counted as superseded may end an older entry there; see wheel_udf.wheel.versions.
+    # Beside a store, a CANCEL that has been counted as superseded may end an older entry there; see
+    # wheel_udf.wheel.versions.
     assert state.counts["applied"] == state.counts["cancelled"] or stored
     assert state.counts["applied"] <= state.counts["cancelled"]
     assert min(state.counts.values()) >= 0
@@ -180,7 +183,7 @@ def test_a_tombstone_read_before_its_schedule_is_kept_for_memory_and_no_longer(
     assert fired_of([[tombstone], [schedule]], WHEELS[0], memory_ms) == fired
 
 
-# --- a table's change feed --------------------------------------------------------------------------------------------
+# --- a table's change feed ------------------------------------------------------------------------
 
 Commit = dict[str, tuple[str, int]]
 """What a commit does to ids: (delete, write, or replace: delete and insert, due time)."""
@@ -198,7 +201,8 @@ commits = st.lists(
 def changes_of(commits: list[Commit], since: int) -> tuple[list[Record], dict[str, Record]]:
     """The feed of a table from its snapshot at a version on, as commands; and the table in the end.
 
-    A commit's rows have its number for a version, and its deletes the number before: what a commit deletes is what stood there before it.
+    A commit's rows have its number for a version, and its deletes the number before: what a commit deletes is what
+    stood there before it.
     """
     feed: list[Record] = []
     table: dict[str, Record] = {}

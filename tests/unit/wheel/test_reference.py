@@ -33,7 +33,7 @@ Driver: TypeAlias = Callable[[TimingWheel], list[tuple[int, object]]]
 DRIVERS: list[Driver] = [run_to_the_end, jump_to_the_end]
 
 
-# ---- the two worked traces ---------------------------------------------------------------------------------
+# ---- the two worked traces -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -194,7 +194,7 @@ def test_on_two_levels_the_top_one_is_open_ended_and_comes_down_in_one_step() ->
     assert fired == [(seconds * 1_000, seconds) for seconds in AT_SECONDS]
 
 
-# ---- firing ------------------------------------------------------------------------------------------------
+# ---- firing --------------------------------------------------------------------------------------
 
 
 def ids(entries: list[Entry]) -> list[object]:
@@ -287,7 +287,7 @@ def test_the_wheel_works_at_any_clock(start_ms: int, tick_ms: int) -> None:
     assert run_to_the_end(wheel) == [(start_ms + delay_ms, delay_ms) for delay_ms in [0, 1, 8_888, 9_999]]
 
 
-# ---- cancelling and replacing ------------------------------------------------------------------------------
+# ---- cancelling and replacing --------------------------------------------------------------------
 
 
 def test_cancel_says_whether_there_was_something_to_cancel() -> None:
@@ -347,7 +347,7 @@ def test_entries_added_and_cancelled_for_ever_leave_nothing_behind() -> None:
     assert run_to_the_end(wheel) == [(500, "stays")]
 
 
-# ---- no empty ticks ----------------------------------------------------------------------------------------
+# ---- no empty ticks ------------------------------------------------------------------------------
 
 
 def test_years_at_a_tick_of_one_ms_cost_a_handful_of_wake_ups() -> None:
@@ -374,7 +374,7 @@ def test_years_at_a_tick_of_one_ms_cost_a_handful_of_wake_ups() -> None:
     assert [event.at_ms for event in trace if isinstance(event, Woke)] == wake_ups
 
 
-# ---- the wheel's edges -------------------------------------------------------------------------------------
+# ---- the wheel's edges ---------------------------------------------------------------------------
 
 
 def test_overflow_levels_are_made_when_an_entry_first_needs_them() -> None:
@@ -410,7 +410,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         TimingWheel().advance(0, limit=-1)
 
 
-# ---- against a sorted list ---------------------------------------------------------------------------------
+# ---- against a sorted list -----------------------------------------------------------------------
 
 
 class SortedListTimer:

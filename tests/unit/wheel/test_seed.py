@@ -1,4 +1,6 @@
-"""The state of a shard made anew from its rows: another geometry, another number of shards, the same firings and the same account."""
+"""The state of a shard made anew from its rows: another geometry, another number of shards, the same firings and the
+same account.
+"""
 
 from __future__ import annotations
 

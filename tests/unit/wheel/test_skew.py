@@ -1,4 +1,5 @@
-"""Skew in one shard: nearly all commands for one id, and a great many entries due in one second. Memory stays bounded and the others progress.
+"""Skew in one shard: nearly all commands for one id, and a great many entries due in one second. Memory stays bounded and
+the others progress.
 
 200,000 rows here; ``tests/faults/test_skew.py`` runs the same with a million.
 """
@@ -92,7 +93,8 @@ def test_nine_of_ten_commands_on_one_id_cost_no_more_than_one_entry_and_starve_n
     assert peak.bytes < 3 * table.nbytes
     assert len(step.state.to_bytes()) < table.nbytes / 50, "what is superseded is not kept"
 
-    # All others are due. The hot id is armed a thousand times a batch, before all of them, and takes one place of each batch.
+    # All others are due. The hot id is armed a thousand times a batch, before all of them, and takes one place of each
+    # batch.
     fired: list[pa.Table] = []
     for batch in range(11):
         again = rows + 1_000 * batch + np.arange(1_000)

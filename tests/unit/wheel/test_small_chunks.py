@@ -134,7 +134,7 @@ def everywhere(runs: Sequence[Chunk], ids: pa.Array) -> Places:
     return Places(len(ids), dict.fromkeys(chunks_known, np.arange(len(ids))))
 
 
-# ---- how much is opened ---------------------------------------------------------------------------------------------
+# ---- how much is opened --------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -264,7 +264,7 @@ def test_a_batch_opens_as_much_of_a_backlog_as_it_releases(opened: list[int]) ->
     assert (rows - state.pending, state.next_due_ms) == (5_000, DAY_MS + 6_000_000)
 
 
-# ---- the text of a state -------------------------------------------------------------------------------------------------
+# ---- the text of a state -------------------------------------------------------------------------
 
 
 def test_an_index_of_another_hash_function_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +311,7 @@ def test_rows_removed_one_by_one_leave_a_chunk_that_is_written_anew_now_and_then
     assert state.pending == len(left)
 
 
-# ---- the index -------------------------------------------------------------------------------------------------------
+# ---- the index -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("few_positions", [2**24, 100], ids=["positions of 3 bytes", "of 4 bytes"])

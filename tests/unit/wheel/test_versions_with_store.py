@@ -1,7 +1,7 @@
 """The wheel beside a slot store: what it is told of, what comes, what has ended there.
 
-The last test is the whole mode without Spark: commands are split by a cursor, far ones wait in a list, a hand-over compares versions one by
-one, and what the wheel fires is what a wheel fires that holds everything itself.
+The last test is the whole mode without Spark: commands are split by a cursor, far ones wait in a list, a hand-over
+compares versions one by one, and what the wheel fires is what a wheel fires that holds everything itself.
 """
 
 from __future__ import annotations
@@ -294,7 +294,8 @@ class Tiered:
 
 
 def _command(schedule_id: str, seq: int, *, is_cancel: bool) -> Row:
-    # The due time follows from the version: of two equal versions the store keeps the one that is due first, the wheel the first that comes.
+    # The due time follows from the version: of two equal versions the store keeps the one that is due first, the wheel
+    # the first that comes.
     if is_cancel:
         return cancel(seq, schedule_id)
     entry = near(seq, seq * 7919 % 400 + len(schedule_id), schedule_id)

@@ -11,7 +11,8 @@
       contract, limits, delivery, store, restarts                      bounds.py
       metrics                                                          metrics.py
 
-One class for each section and variant. Durations and instants become attributes that end in ``_ms``; None means that there is no bound.
-:mod:`~wheel_udf.job.models.values` has the types of settings, :mod:`~wheel_udf.job.models.section` the rules between several settings.
-:mod:`wheel_udf.job.loader` reads a file into these models, :mod:`wheel_udf.job.schema` makes their JSON Schema, which has the docstrings of the fields.
+One class for each section and variant. Durations and instants become attributes that end in ``_ms``; None means that
+there is no bound. :mod:`~wheel_udf.job.models.values` has the types of settings, :mod:`~wheel_udf.job.models.section`
+the rules between several settings. :mod:`wheel_udf.job.loader` reads a file into these models,
+:mod:`wheel_udf.job.schema` makes their JSON Schema, which has the docstrings of the fields.
 """

@@ -1,4 +1,6 @@
-"""The section ``levels``: the policy of delay levels (:mod:`wheel_udf.wheel.delay_levels`). One variant for each policy."""
+"""The section ``levels``: the policy of delay levels (:mod:`wheel_udf.wheel.delay_levels`). One variant for each
+policy.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class _Levels(Section):
     told_by: ClassVar = "policy"
 
     topics: dict[TopicName, PositiveMs] = Field(default_factory=dict)
-    """Topics of Kafka, besides source.topics, whose records have this delay unless they name a due time. Fixed by the first start."""
+    """Topics of Kafka, besides source.topics, whose records have this delay unless they name a due time. Fixed by the
+    first start.
+    """
 
     paused: tuple[PositiveMs, ...] = ()
     """Levels whose topics are not read for now. Their offsets do not move."""

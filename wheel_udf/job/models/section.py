@@ -7,9 +7,10 @@ A field's type checks one setting; a *rule* checks several. A rule is a function
     class DirectConfig(SchedulerConfig):
         rules = (*SchedulerConfig.rules, _keeps_its_share)
 
-A rule runs if the fields that it names are valid (unknown keys in them do not count), whatever else is wrong. So one validation reports all
-errors together, and a rule only ever sees models, never the raw file. Of a large section a rule may look at one setting (:func:`looks_at`):
-then only that one has to be valid. A parameter with the default None is optional: it is None if its field is not valid.
+A rule runs if the fields that it names are valid (unknown keys in them do not count), whatever else is wrong. So one
+validation reports all errors together, and a rule only ever sees models, never the raw file. Of a large section a rule
+may look at one setting (:func:`looks_at`): then only that one has to be valid. A parameter with the default None is
+optional: it is None if its field is not valid.
 
 The root of a config is a section too; its rules are those across sections.
 """
@@ -130,7 +131,9 @@ class Section(BaseModel):
 
 
 def looks_at(**settings: str) -> Callable[[_R], _R]:
-    """Says which single setting of a section a rule looks at. The rule then runs even if other settings of that section are wrong."""
+    """Says which single setting of a section a rule looks at. The rule then runs even if other settings of that
+    section are wrong.
+    """
 
     def mark(rule: _R) -> _R:
         vars(rule)["looks_at"] = settings

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from wheel_udf.delivery.http_sink import HttpSink
     from wheel_udf.delivery.jdbc_sink import JdbcSink
 
-# The sinks themselves are imported where one is made: they need pyspark, and a second start is refused before that is loaded.
+# The sinks themselves are imported where one is made: they need pyspark, and a second start is refused before that is
+# loaded.
 
 OWN: Final = "module:Class"
 """Stands for the sinks of users among the kinds of sinks."""

@@ -1,10 +1,11 @@
 """Types of single settings: durations, instants, texts, names and options.
 
-Each type reads the text of the config file, checks it, and has the JSON Schema of what a user may write. The defaults of the models are
-written as in a file (``"1 minute"``) and go through the same types.
+Each type reads the text of the config file, checks it, and has the JSON Schema of what a user may write. The defaults
+of the models are written as in a file (``"1 minute"``) and go through the same types.
 
-A start of the job records the settings that determine the rows of a batch (:mod:`wheel_udf.job.replay`). There a duration is a number of ms, an instant
-UTC epoch ms, and no bound is null. The same types read that form when the validation context is :data:`RECORDED`.
+A start of the job records the settings that determine the rows of a batch (:mod:`wheel_udf.job.replay`). There a
+duration is a number of ms, an instant UTC epoch ms, and no bound is null. The same types read that form when the
+validation context is :data:`RECORDED`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def fault(what: str, *, rule: str | None = None, hint: str | None = None) -> Pyd
 def fault_at(
     *location: str, what: str, value: object = None, rule: str | None = None, hint: str | None = None
 ) -> InitErrorDetails:
-    """Builds the error of a rule of a section (:class:`~wheel_udf.job.models.section.Section`), at a location inside the section."""
+    """Builds the error of a rule of a section (:class:`~wheel_udf.job.models.section.Section`), at a location inside
+    the section.
+    """
     return InitErrorDetails(type=fault(what, rule=rule, hint=hint), loc=location, input=value)
 
 

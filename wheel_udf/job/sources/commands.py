@@ -25,14 +25,17 @@ def read_commands(
     Args:
         spark: The session.
         source: The section ``source`` of the config.
-        preset: How a Kafka record becomes a command (see :mod:`wheel_udf.commands.kafka_presets`); other sources have columns.
+        preset: How a Kafka record becomes a command (see :mod:`wheel_udf.commands.kafka_presets`); other sources have
+            columns.
         level_topics: Of kafka: topics of delay levels, beside the source's own, always in one order.
 
     Returns:
-        A streaming frame: the source's columns and ``source_coordinates`` (string); of Kafka and of a change feed also ``source_seq`` (long).
+        A streaming frame: the source's columns and ``source_coordinates`` (string); of Kafka and of a change feed also
+        ``source_seq`` (long).
 
     Raises:
-        ConfigError: If there is nothing at the path, a topic is missing, a table keeps no changes, or ``schema`` or an option cannot be used.
+        ConfigError: If there is nothing at the path, a topic is missing, a table keeps no changes, or ``schema`` or an
+            option cannot be used.
         ContractError: If what is there has no ``schedule_id``, or a table of changes says ``op`` or ``seq``.
         SinkError: If the Kafka cluster does not answer.
     """

@@ -1,6 +1,7 @@
 """The streaming frames of operations and of events, from their sections of the config.
 
-A source is opened like that of commands (:mod:`wheel_udf.job.sources`). Either its columns have the names of the contract, or SQL makes them::
+A source is opened like that of commands (:mod:`wheel_udf.job.sources`). Either its columns have the names of the
+contract, or SQL makes them::
 
     operations:
       format: kafka
@@ -12,8 +13,9 @@ A source is opened like that of commands (:mod:`wheel_udf.job.sources`). Either 
         deadline: "'30 minutes'"
       where: topic = 'orders'
 
-Without ``columns`` the value of a Kafka record is a JSON object with the names of :mod:`wheel_udf.commands.operations`; another value goes to the rejects.
-The default of ``event_time`` is the source's own timestamp: of the record, or of the file. If the SQL of ``rule`` or ``amount`` gives null (``try_cast``, a missing
+Without ``columns`` the value of a Kafka record is a JSON object with the names of
+:mod:`wheel_udf.commands.operations`; another value goes to the rejects. The default of ``event_time`` is the source's
+own timestamp: of the record, or of the file. If the SQL of ``rule`` or ``amount`` gives null (``try_cast``, a missing
 field), the row becomes a reject, whose ``record`` is the source's row.
 """
 
@@ -54,10 +56,12 @@ def read_both(
         events: Likewise.
 
     Returns:
-        Streaming frames with the columns of :mod:`wheel_udf.commands.operations`, as far as the sources have them, and ``source_coordinates``.
+        Streaming frames with the columns of :mod:`wheel_udf.commands.operations`, as far as the sources have them, and
+        ``source_coordinates``.
 
     Raises:
-        ConfigErrors: All errors of both together: there is nothing at the path, a topic is missing, or SQL cannot be used.
+        ConfigErrors: All errors of both together: there is nothing at the path, a topic is missing, or SQL cannot be
+            used.
         SinkError: The Kafka cluster does not answer.
     """
     frames: list[DataFrame] = []
@@ -97,7 +101,8 @@ def _read(spark: SparkSession, source: StreamConfig, section: str) -> DataFrame:
     kept = [name for name in (COORDINATES, CORRUPT_RECORD, MISREAD) if name in rows.columns]
     columns = {"event_time": time, **given, RECORD: F.struct(*(F.col(f"`{name}`") for name in rows.columns))}
     for name in _NEVER_NULL & given.keys():
-        # Null would mean the default, but it is also the result of SQL on a bad value. The text null is neither a rule nor a number.
+        # Null would mean the default, but it is also the result of SQL on a bad value. The text null is neither a rule
+        # nor a number.
         columns[name] = F.coalesce(given[name].cast("string"), F.lit("null"))
     return rows.select(*(column.alias(name) for name, column in columns.items()), *kept)
 
@@ -163,8 +168,8 @@ def json_rows(rows: DataFrame, names: Sequence[str]) -> DataFrame:
         names: The names to take from the object.
 
     Returns:
-        Those columns as texts (``keys`` and ``headers`` as arrays), the record's own time where the object has none, the coordinates, and the
-        text of a value that is not an object.
+        Those columns as texts (``keys`` and ``headers`` as arrays), the record's own time where the object has none,
+        the coordinates, and the text of a value that is not an object.
     """
     text = F.col("value").cast("string")
     given = F.from_json(text, _ddl_of(names, keys="STRING"), {**LONG_JSON})

@@ -18,8 +18,9 @@
     wheel's clock ----+-----------------------+-------------------------->
                                               fired or not fired: either is right, ``undecided``
 
-It uses nothing of the code that it checks: it has its own reading of the command contract (README, "Command contract" and
-"Guarantees") and imports no room but ``common``. In: Arrow tables, pandas frames, Spark DataFrames or dicts. It needs no Spark.
+It uses nothing of the code that it checks: it has its own reading of the command contract (README, "Command contract"
+and "Guarantees") and imports no room but ``common``. In: Arrow tables, pandas frames, Spark DataFrames or dicts. It
+needs no Spark.
 
 Kinds of findings, each one a fault of the run
 ----------------------------------------------
@@ -51,17 +52,19 @@ account             the account does not close, or does not agree with the rows
 When a command was read
 -----------------------
 
-A cancel is effective if it is read before, or in, the batch that would fire. Input and sinks do not say when that was, but they
-often bound it. Instants are those of the wheel's clock:
+A cancel is effective if it is read before, or in, the batch that would fire. Input and sinks do not say when that was,
+but they often bound it. Instants are those of the wheel's clock:
 
-* the columns ``read_from`` and ``read_by`` (or ``read_from_ms``, ``read_by_ms``) of a command: it was read between the two;
-* :attr:`Rules.read_within_ms`: without ``read_by``, a command is read at most so long after its ``event_time``. 0 holds for an
-  event clock and input in the order of its event times; with the wall clock it is the longest time on the way;
+* the columns ``read_from`` and ``read_by`` (or ``read_from_ms``, ``read_by_ms``) of a command: it was read between the
+  two;
+* :attr:`Rules.read_within_ms`: without ``read_by``, a command is read at most so long after its ``event_time``. 0
+  holds for an event clock and input in the order of its event times; with the wall clock it is the longest time on the
+  way;
 * the column ``batch``, or :attr:`Rules.in_order`: which of two commands was read first;
 * the rows themselves: what has fired was read before.
 
-What these do not decide is *undecided*: fired or not fired, both are right. :attr:`Report.undecided` counts it, with examples. So
-a correct run is never accused. If much is undecided, give more of the above.
+What these do not decide is *undecided*: fired or not fired, both are right. :attr:`Report.undecided` counts it, with
+examples. So a correct run is never accused. If much is undecided, give more of the above.
 
 =======================  ==========================================================================================
 an id has                what is decided
@@ -78,9 +81,9 @@ acts (move, reroute)     rows of the input, too: the command as it was changed, 
                          Read after that ``seq`` has fired, it must not fire
 =======================  ==========================================================================================
 
-Refusals that depend on the job's config (allow-list, ``max_delay``, sizes, limits) are believed if they have a reason; the report
-counts rejects by code. Durations and instants in forms that the checker does not read make a command *unclear*: it may be in the
-rejects or fire, but need not. Purgatory: not checked here.
+Refusals that depend on the job's config (allow-list, ``max_delay``, sizes, limits) are believed if they have a reason;
+the report counts rejects by code. Durations and instants in forms that the checker does not read make a command
+*unclear*: it may be in the rejects or fire, but need not. Purgatory: not checked here.
 
 ============ ==================================================================================
 module       what it holds
@@ -99,8 +102,9 @@ readers      Delta folders without Spark, files, records of a Kafka consumer
 report       ``Report``, ``Finding``, ``LedgerError``
 ============ ==================================================================================
 
-Cost, measured over a year of departures (415,805 commands, 328,521 rows): about 30 us of one core and 1.5 kB of memory for a command
-and its row. Ids are independent of each other: more than some millions of commands can be checked in parts, by a hash of the id.
+Cost, measured over a year of departures (415,805 commands, 328,521 rows): about 30 us of one core and 1.5 kB of memory
+for a command and its row. Ids are independent of each other: more than some millions of commands can be checked in
+parts, by a hash of the id.
 """
 
 from __future__ import annotations

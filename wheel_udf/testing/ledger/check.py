@@ -45,15 +45,16 @@ def check(
 ) -> Report:
     """Decides from the input and the sinks of a run whether the run was right (:mod:`wheel_udf.testing.ledger`).
 
-    Each frame is an Arrow table, a pandas frame, a Spark DataFrame or an iterable of dicts. Instants are timestamps, ISO text, or
-    whole numbers of ms in columns whose names end in ``_ms`` (``deliver_at_ms``).
+    Each frame is an Arrow table, a pandas frame, a Spark DataFrame or an iterable of dicts. Instants are timestamps,
+    ISO text, or whole numbers of ms in columns whose names end in ``_ms`` (``deliver_at_ms``).
 
     Args:
-        commands: All commands that the run has read, good and bad, with the columns of the contract. Further columns: ``read_from``
-            and ``read_by`` (instants), ``batch`` (order of reading), ``source_seq`` (Kafka's offset), ``amend``.
-        fired: The fired rows of all tables and topics. ``schedule_id``, ``seq``, ``deliver_at`` and ``fired_at`` are required;
-            others that are missing are not checked. Further columns: ``table`` (where a row was found), ``delivered_at`` (when a
-            consumer had it, by the wheel's clock), ``at_least_once``.
+        commands: All commands that the run has read, good and bad, with the columns of the contract. Further columns:
+            ``read_from`` and ``read_by`` (instants), ``batch`` (order of reading), ``source_seq`` (Kafka's offset),
+            ``amend``.
+        fired: The fired rows of all tables and topics. ``schedule_id``, ``seq``, ``deliver_at`` and ``fired_at`` are
+            required; others that are missing are not checked. Further columns: ``table`` (where a row was found),
+            ``delivered_at`` (when a consumer had it, by the wheel's clock), ``at_least_once``.
         rejects: All rows of the rejects; by default there are none. Further column: ``at_least_once``.
         rules: What else is known of the run.
         pending: The pending entries at the end: ``schedule_id``, ``seq``, ``deliver_at``.
@@ -61,7 +62,8 @@ def check(
             :func:`~wheel_udf.testing.ledger.account.account_of_summary`.
 
     Returns:
-        The report. What a run did wrong never raises here; :meth:`~wheel_udf.testing.ledger.report.Report.require` does.
+        The report. What a run did wrong never raises here; :meth:`~wheel_udf.testing.ledger.report.Report.require`
+        does.
 
     Raises:
         ContractError: A frame lacks a required column.

@@ -4,7 +4,8 @@
 
     Arrow table | pandas frame | Spark DataFrame | dicts  -->  Columns  -->  texts("schedule_id"), instants("deliver_at", up=True), ...
 
-An instant is a timestamp, ISO text, or a whole number of ms in a column whose name ends in ``_ms``. A missing column is all None.
+An instant is a timestamp, ISO text, or a whole number of ms in a column whose name ends in ``_ms``. A missing column
+is all None.
 """
 
 from __future__ import annotations

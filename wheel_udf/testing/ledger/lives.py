@@ -7,7 +7,8 @@ A version is *beaten* by a higher one that was read before it fired and not forg
     must be out                  no higher version can have beaten it
     undecided                    neither
 
-All bounds are taken the way that favours the run: the earliest possible end of what is remembered, the latest possible reading.
+All bounds are taken the way that favours the run: the earliest possible end of what is remembered, the latest possible
+reading.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Lives:
         """What has beaten all of these copies for certain, in words; empty if there is no such version.
 
         Args:
-            copies: Those that a row can come from; of several versions (an act may change nothing that shows) the highest counts.
+            copies: Those that a row can come from; of several versions (an act may change nothing that shows) the
+                highest counts.
             at_ms: When it was released, or could be at the earliest.
             read_by_ms: When it was read at the latest; the default is `at_ms`.
         """
@@ -74,7 +76,9 @@ class Lives:
         return ""
 
     def has_acts_on(self, version: Version) -> bool:
-        """Whether there are higher versions of the same seq: of these, a late one is shown as pending until its due time."""
+        """Whether there are higher versions of the same seq: of these, a late one is shown as pending until its due
+        time.
+        """
         return any(
             other.version is not None and other.version.seq == version.seq for other in self._higher(version)
         )
@@ -130,7 +134,9 @@ class Lives:
         return min(copy.read_by_ms, read_by_ms) - end_ms >= memory_ms
 
     def _earliest_end(self, command: Command) -> float:
-        """The earliest instant at which what is remembered of this version, or of a higher one in its place, can have ended."""
+        """The earliest instant at which what is remembered of this version, or of a higher one in its place, can have
+        ended.
+        """
         assert command.version is not None, "all versions are known"
         if command.version not in self._ends:
             others = [each for each in self._commands if (each.version or command.version) >= command.version]
@@ -149,7 +155,9 @@ class Lives:
         return max(command.release_ms, command.read_by_ms) + within
 
     def _is_harmless(self, other: Command, copy: Command) -> bool:
-        """Whether a higher version was read for certain after the copy had fired, or was forgotten when the copy was read."""
+        """Whether a higher version was read for certain after the copy had fired, or was forgotten when the copy was
+        read.
+        """
         within, memory_ms = self._rules.fires_within_ms, self._rules.memory_ms
         if within is not None and copy.release_ms is not None:
             latest_ms = max(copy.release_ms, copy.read_by_ms) + within
@@ -163,7 +171,9 @@ class Lives:
         return any(self._may_be_retry(each) for each in copies)
 
     def is_retry(self, copies: Sequence[Command]) -> bool:
-        """Whether these must be dropped as a producer's retry: no ``seq``, and all versions of the id have one due time."""
+        """Whether these must be dropped as a producer's retry: no ``seq``, and all versions of the id have one due
+        time.
+        """
         dues = {each.due_ms for each in self._commands if not each.is_cancel}
         return len(dues) == 1 and None not in dues and not any(each.seq_given for each in copies)
 

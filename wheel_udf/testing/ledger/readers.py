@@ -26,12 +26,12 @@ def read_delta(folder: Path | str) -> pa.Table:
     """Reads a Delta table of the local file system without Spark; a column ``table`` has the folder's name.
 
     Args:
-        folder: The table's folder; or one that holds tables, such as the ``path`` of a ``DeltaSink``: then all of them, one below
-            the other.
+        folder: The table's folder; or one that holds tables, such as the ``path`` of a ``DeltaSink``: then all of
+            them, one below the other.
 
     Raises:
-        SinkError: There is no Delta table, or one with deletion vectors, column mapping or a checkpoint of version 2. Read such a
-            table with Spark.
+        SinkError: There is no Delta table, or one with deletion vectors, column mapping or a checkpoint of version 2.
+            Read such a table with Spark.
     """
     folder = Path(folder)
     if not (folder / "_delta_log").is_dir():
@@ -102,8 +102,8 @@ def _with_partition(table: pa.Table, values: Mapping[str, str | None]) -> pa.Tab
 def read_files(folder: Path | str) -> pa.Table:
     """Reads the Parquet or JSON files of a folder, by name; a column ``batch`` has the number of the file.
 
-    As in Spark, files and folders whose names begin with ``_`` or ``.`` are left out, and a line that is no JSON object is a row with
-    ``_corrupt_record``.
+    As in Spark, files and folders whose names begin with ``_`` or ``.`` are left out, and a line that is no JSON
+    object is a row with ``_corrupt_record``.
 
     Raises:
         ContractError: There are no such files.
@@ -140,10 +140,12 @@ def _json_row(line: str) -> dict[str, Any]:
     return row if isinstance(row, dict) else {"_corrupt_record": line}
 
 
-# --- Kafka --------------------------------------------------------------------------------------------------------------
+# --- Kafka ----------------------------------------------------------------------------------------
 
 Record = Any
-"""A ``confluent_kafka.Message``, or a mapping with ``topic``, ``key``, ``value``, ``headers`` and, if known, ``received_ms``."""
+"""A ``confluent_kafka.Message``, or a mapping with ``topic``, ``key``, ``value``, ``headers`` and, if known,
+``received_ms``.
+"""
 
 
 def fired_of_kafka(records: Iterable[Record]) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """The rejects of one id against its commands: which commands were refused, which should have been.
 
-A row of the rejects names id and ``seq`` where it can. Commands that break the contract are explained first; what is left refuses
-good commands (limits, allow-list, sizes), those of its ``seq`` if it has one. Where it cannot be told which, all candidates are OPEN.
+A row of the rejects names id and ``seq`` where it can. Commands that break the contract are explained first; what is
+left refuses good commands (limits, allow-list, sizes), those of its ``seq`` if it has one. Where it cannot be told
+which, all candidates are OPEN.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def explain(commands: Sequence[Command], refusals: Sequence[Refusal], report: Re
 def _mark_good(good: Sequence[Command], bad: Sequence[Command], refusals: Sequence[Refusal]) -> None:
     left = Counter(each.seq for each in refusals)
     left.subtract(each.seq for each in bad)
-    # A bad command may be in the rejects without its seq, and a good one with an event time that is not that of its seq.
+    # A bad command may be in the rejects without its seq, and a good one with an event time that is not that of its
+    # seq.
     certain = all(count >= 0 for count in left.values()) and left[None] == 0
     copies = Counter(each.seq for each in good)
     for each in good:

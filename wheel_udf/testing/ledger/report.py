@@ -54,7 +54,8 @@ class Report:
         examples: The first ``keep`` of these.
         commands: Commands read.
         schedules: Those that are no CANCEL.
-        released: Rows of the sinks, without repetitions; ``missed`` and ``undeliverable`` rows of the rejects are not among them.
+        released: Rows of the sinks, without repetitions; ``missed`` and ``undeliverable`` rows of the rejects are not
+            among them.
         repetitions: Rows of at-least-once sinks beyond the first of their fire id.
         rejects: Rows of the rejects by ``error_code``.
     """

@@ -1,7 +1,8 @@
-"""Frames to records: what was asked for (:class:`Command`), what was released (:class:`Release`), what was refused (:class:`Refusal`).
+"""Frames to records: what was asked for (:class:`Command`), what was released (:class:`Release`), what was refused
+(:class:`Refusal`).
 
-Here the command contract is read, independently of the product: which commands are certainly bad, the default of ``seq``, due times
-from ``delay``, delay levels. A command is in one of four states::
+Here the command contract is read, independently of the product: which commands are certainly bad, the default of
+``seq``, due times from ``delay``, delay levels. A command is in one of four states::
 
     GOOD      keeps to the contract; nothing in the rejects can be it
     OPEN      may have been refused: it is unclear, or a row of the rejects may be it or another one
@@ -80,7 +81,9 @@ class Command:
 
 @dataclass(slots=True)
 class Release:
-    """A row that was released: fired, or in the rejects as missed or undeliverable. What its frame does not have is in `unknown`."""
+    """A row that was released: fired, or in the rejects as missed or undeliverable. What its frame does not have is in
+    `unknown`.
+    """
 
     schedule_id: str | None
     seq: int | None
@@ -188,7 +191,9 @@ def _due_ms(deliver_at: Any, delay: str | None, made: Any) -> int | None:
 
 
 def _release_ms(due: int | None, made: Any, levels: tuple[int, ...]) -> tuple[int | None, bool]:
-    """When the wheel releases it, and whether its delay is beyond the last level: then that depends on the job's policy."""
+    """When the wheel releases it, and whether its delay is beyond the last level: then that depends on the job's
+    policy.
+    """
     if due is None or not levels:
         return due, False
     if type(made) is not int:

@@ -12,18 +12,21 @@ class Rules:
     """What the caller knows of the run that is checked. All times are ms; instants are UTC epoch ms of the wheel's clock.
 
     Args:
-        until_ms: The clock has reached this instant, and all commands have been read: what is due by then must be out. None: nothing
-            has to be out, and nothing is found lost.
+        until_ms: The clock has reached this instant, and all commands have been read: what is due by then must be out.
+            None: nothing has to be out, and nothing is found lost.
         memory_ms: How long the end of an id is remembered, as in the contract; None for ever.
-        read_within_ms: A command without ``read_by`` is read at most so long after its ``event_time``. None: at any time.
+        read_within_ms: A command without ``read_by`` is read at most so long after its ``event_time``. None: at any
+            time.
         in_order: Whether the commands (of an id) are given in the order in which they were read.
-        clock_rises: Whether each batch has a later clock than the one before. Then a CANCEL that was read at the very instant of a
-            firing was in the same batch, where it wins.
-        fires_within_ms: An entry is released at most so long after it is due and read. None: not known, and no row is too late.
+        clock_rises: Whether each batch has a later clock than the one before. Then a CANCEL that was read at the very
+            instant of a firing was in the same batch, where it wins.
+        fires_within_ms: An entry is released at most so long after it is due and read. None: not known, and no row is
+            too late.
         max_lateness_ms: The ``max_lateness`` of commands without one, as in the contract.
         default_destination: The destination of commands without one, as in the contract.
         levels_ms: The spans of fixed delay levels, if the job has them.
-        at_least_once: Whether a fired row may be repeated with its fire id (Kafka). A column ``at_least_once`` of the rows goes before.
+        at_least_once: Whether a fired row may be repeated with its fire id (Kafka). A column ``at_least_once`` of the
+            rows goes before.
         keep: How many findings of each kind the report holds; all are counted.
 
     Raises:

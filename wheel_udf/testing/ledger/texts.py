@@ -36,7 +36,9 @@ _ISO: Final = re.compile(
 
 
 def instant_ms(value: datetime | str, *, up: bool) -> int | None:
-    """Reads an instant (UTC where it has no zone) as UTC epoch ms; parts of a ms round up or down. None for other text."""
+    """Reads an instant (UTC where it has no zone) as UTC epoch ms; parts of a ms round up or down. None for other
+    text.
+    """
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value.strip())
