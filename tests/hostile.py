@@ -37,6 +37,12 @@ BAD_NAMES: Final = (
 """Over 100 names that no destination may have."""
 
 
+PATH_NAME: Final = "a b%41#c+d=e'f\"g\u00fc*?[h]{i,j}`k\\l"
+"""A folder whose name means something to a URI, to a pattern of Hadoop, to SQL and to a shell; only a colon does not
+go with its wildcards.
+"""
+
+
 def is_id(name: str) -> bool:
     """The rule of ids: 1 to 512 bytes of UTF-8 without NUL."""
     return 1 <= len(name.encode()) <= 512 and "\0" not in name

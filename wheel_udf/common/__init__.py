@@ -7,7 +7,7 @@
     durations    text such as "10 minutes" or PT10M to ms
     instants     ISO text to UTC epoch ms, and back
     records      a dataclass from JSON that may be damaged
-    paths        whether one folder is inside another
+    paths        what a path or URI names, whether Hadoop and Spark can hold it, and whether one folder is inside another
     outcomes     the words of the account: fired, superseded, applied, expired, ...
     progress     a bar or lines that show how far long work is
     interrupts   Ctrl-C: its exit code, and work that it does not cut in two

@@ -1,4 +1,8 @@
-"""Paths and URIs of folders, compared without a file system.
+"""Paths and URIs of folders: which file system they name, which of them Hadoop can read, how Spark's readers take them.
+No file system is asked.
+
+A path is taken as Hadoop's ``Path`` takes it: what stands before a colon in front of the first slash is the scheme of
+a URI, and ``%20`` is never decoded.
 
 ::
 
@@ -14,8 +18,57 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from posixpath import normpath
+from typing import Final
+
+from wheel_udf.common.errors import ConfigError
+
+_PATTERN_CHARACTERS: Final = re.compile(r"[*?\[\]{}\\]")
+
+
+def local_path(path: str) -> str | None:
+    """Returns the path on the local file system that a path or a ``file:`` URI names; None for another file system."""
+    uri = re.fullmatch(r"file:(?://)?(/.*)", path, re.DOTALL)
+    if uri:
+        return uri[1]
+    return None if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path) else path
+
+
+def as_pattern(path: str) -> str:
+    """Returns the pattern that names just this path. Spark's readers of files take ``* ? [ ] { }`` and the backslash
+    in a path as wildcards.
+    """
+    return _PATTERN_CHARACTERS.sub(r"\\\g<0>", path)
+
+
+def require_path(path: str, field: str | None = None) -> None:
+    """Checks that Hadoop and Spark can hold a path or URI, and that it names the same folder there as in this process.
+
+    Raises:
+        ConfigError: They cannot; the error names the character.
+    """
+    bad = next((each for each in path if each == "\0" or "\ud800" <= each <= "\udfff"), None)
+    if bad is not None:
+        rule = "no file system has it in a name"
+        raise ConfigError(f"a path with the character U+{ord(bad):04X}", field=field, value=path, rule=rule)
+    if re.match(r"(file:)?//[^/]", path):
+        what, hint = "a path with two slashes at its start", "one slash, or three after file:"
+        raise ConfigError(
+            what, field=field, value=path, rule="Hadoop takes the name behind them for a host", hint=hint
+        )
+    if re.match(r"[^/]*:", path) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path):
+        rule = "Hadoop takes what stands before it for the scheme of a URI"
+        raise ConfigError(
+            "a colon in the first name of a path", field=field, value=path, rule=rule, hint=f"./{path}"
+        )
+    local = local_path(path)
+    names = re.sub(r"[^/]*:(//[^/]*)?", "", path, count=1) if local is None else str(Path(local).absolute())
+    wildcard = _PATTERN_CHARACTERS.search(names)
+    if ":" in names and wildcard is not None:
+        what = f"a path with a colon and the character {wildcard[0]}"
+        rule = "Spark reads such a path of files as a pattern, in which Hadoop allows no colon"
+        raise ConfigError(what, field=field, value=names, rule=rule, hint="rename one of the folders")
 
 
 def inside(folder: str, other: str) -> tuple[str, ...] | None:
@@ -23,14 +76,16 @@ def inside(folder: str, other: str) -> tuple[str, ...] | None:
 
     Symbolic links of the local file system are followed where they exist.
     """
-    first, second = _parts(folder), _parts(other)
+    first, second = names_of(folder), names_of(other)
     return second[len(first) :] if second[: len(first)] == first else None
 
 
-def _parts(path: str) -> tuple[str, ...]:
-    """The names from the root on; the scheme and the host count as one of them."""
-    local = re.fullmatch(r"file:(?://)?(/.*)", path, re.DOTALL)
-    remote = None if local else re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]+://[^/]*)(/.*)?", path, re.DOTALL)
-    if remote:
-        return remote[1], *PurePosixPath(normpath(remote[2] or "/")).parts
-    return PurePosixPath(os.path.realpath(local[1] if local else path)).parts
+def names_of(path: str) -> tuple[str, ...]:
+    """The names from the root on, the same for all ways to write one path; the scheme and the host count as one of
+    them.
+    """
+    local = local_path(path)
+    if local is not None:
+        return PurePosixPath(os.path.realpath(local)).parts
+    root, names = re.fullmatch(r"([^/]*:(?://[^/]*)?)(.*)", path, re.DOTALL).groups()  # type: ignore[union-attr]  # it has a colon
+    return root, *PurePosixPath(normpath(names or "/")).parts

@@ -22,9 +22,11 @@ summary), standard error the ``warning:`` and ``error:`` lines. Errors are put i
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
@@ -110,17 +112,18 @@ def main(
     try:
         arguments = parse(argv)
     except SystemExit as end:  # argparse has printed the error or the help
+        _has_reader(sys.stdout)
         return end.code if isinstance(end.code, int) else USAGE
-    errors = err or sys.stderr
+    warn = line_printer(err or sys.stderr)
     try:
-        return _execute(arguments, verbs, line_printer(out or sys.stdout), line_printer(errors))
+        return _execute(arguments, verbs, line_printer(out or sys.stdout), warn)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last place that can turn an error into a sentence
         if arguments.debug:
-            print(hide("".join(traceback.format_exception(error))), end="", file=errors)
+            warn("".join(traceback.format_exception(error)).rstrip("\n"))
         if is_interrupt(error):
-            print(_interrupt_text(arguments.verb, dry_run=getattr(arguments, "dry_run", False)), file=errors)
+            warn(_interrupt_text(arguments.verb, dry_run=getattr(arguments, "dry_run", False)))
             return INTERRUPTED
-        return _report(error, errors, debug=arguments.debug)
+        return _report(error, warn, debug=arguments.debug)
 
 
 def console() -> int:
@@ -134,13 +137,21 @@ def line_printer(stream: TextIO) -> Say:
 
     def write(line: str) -> None:
         nonlocal closed
-        if not closed:
-            try:
-                print(hide(line), file=stream, flush=True)
-            except BrokenPipeError:
-                closed = True
+        closed = closed or not _has_reader(stream, f"{hide(line)}\n")
 
     return write
+
+
+def _has_reader(stream: TextIO, text: str = "") -> bool:
+    """Writes a text and all that is held back; returns whether the stream has a reader."""
+    try:
+        print(text, end="", file=stream, flush=True)
+    except BrokenPipeError:
+        with suppress(OSError):
+            # At its end, Python writes what it still holds, and prints that this failed.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return False
+    return True
 
 
 def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn: Say) -> int:
@@ -179,7 +190,7 @@ def _interrupt_text(verb: str, *, dry_run: bool) -> str:
     return f"{verb}: interrupted" if after is None else f"{verb}: interrupted; {after}"
 
 
-def _report(error: BaseException, stream: TextIO, *, debug: bool) -> int:
+def _report(error: BaseException, warn: Say, *, debug: bool) -> int:
     from wheel_udf.platform.failures import explain
 
     failure = explain(error)
@@ -187,7 +198,7 @@ def _report(error: BaseException, stream: TextIO, *, debug: bool) -> int:
         [str(fault) for fault in error.faults] if isinstance(error, ConfigErrors) else [failure.sentence]
     )
     for sentence in sentences:
-        print(hide(f"error: {sentence}"), file=stream)
+        warn(f"error: {sentence}")
     if not debug and failure.exit_code != USAGE:
-        print("(--debug shows the stack trace)", file=stream)
+        warn("(--debug shows the stack trace)")
     return failure.exit_code

@@ -40,6 +40,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common.errors import LeaseError, TransferError
+from wheel_udf.common.paths import as_pattern
 from wheel_udf.delivery.row_removal import (
     count_rows,
     count_texts,
@@ -258,7 +259,9 @@ def _table_line(place: str, count: int | None, *, vectors: bool) -> Line:
 
 def _of_files(spark: SparkSession, kind: str, place: str, ids: DataFrame, column: str) -> Iterator[Line]:
     try:
-        rows = spark.read.options(header="true", recursiveFileLookup="true").format(kind).load(place)
+        rows = (
+            spark.read.options(header="true", recursiveFileLookup="true").format(kind).load(as_pattern(place))
+        )
         count, unread = count_rows(rows, ids, column), _without_id(rows, ids, column)
     except AnalysisException:  # a folder without files has no columns
         return

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from wheel_udf.common.errors import TransferError
 from wheel_udf.common.instants import instant_text
+from wheel_udf.common.paths import require_path
 from wheel_udf.common.progress import Step, no_steps
 from wheel_udf.job.compose import Say, clock_of, pending_work_of, tiered_wheel_of
 from wheel_udf.job.models.purgatory import PurgatoryConfig
@@ -46,6 +47,7 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
     Raises:
         WheelError: The job cannot be moved; see :mod:`wheel_udf.transfer`.
     """
+    require_path(asked.folder, field="--to" if asked.verb == "export" else "--from")
     # With the session that a run has: the first batch of a checkpoint fixes some of its settings.
     with session(config.name, config.checkpoint) as spark, progress_of(spark, asked.verb) as progress:
         say = progress.around(say)

@@ -11,8 +11,9 @@
     wheel-udf reroute  --config FILE (--id ID | --where SQL)... --to NAME [--dry-run]
 
 They read the config of the job, and work while it runs and while it is stopped. Rows are printed as JSON, one on a
-line, without key and value unless ``--payload`` is given. ``--dry-run`` counts and changes nothing. A purgatory has
-``pending`` (its operations), ``cancel`` and ``acts``. The arguments: :mod:`wheel_udf.job.arguments`.
+line (if there is none, a line says so), without key and value unless ``--payload`` is given. ``--dry-run`` counts and
+changes nothing. A purgatory has ``pending`` (its operations), ``cancel`` and ``acts``. The arguments:
+:mod:`wheel_udf.job.arguments`.
 """
 
 from __future__ import annotations
@@ -116,7 +117,14 @@ def _list_operations(
     shown = rows.orderBy("deadline", "group", "op_id").limit(asked.limit)
     payload = {"key", "value", "headers"}
     named = [F.col(name) for name in shown.columns if name not in payload]
-    _say_rows(shown.select(*named, *_payload(asked)), say)
+    _say_rows(shown.select(*named, *_payload(asked)), say, _none(asked, "operations"))
+
+
+def _none(asked: argparse.Namespace, noun: str) -> str:
+    """What is said instead of no rows."""
+    if getattr(asked, "limit", 1) == 0:
+        return ""  # there may be some
+    return f"0 pending {noun}" + (" match" if asked.id is not None or asked.where is not None else "")
 
 
 def _payload(asked: argparse.Namespace) -> list[Column]:
@@ -144,15 +152,19 @@ def _list(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, say
     # JSON leaves nulls out: the line of an entry without a delay level has no columns of levels.
     scheduled = F.when(F.col("delay_level_ms").isNotNull(), F.col("scheduled_at")).alias("scheduled_at")
     kept = ("delay_level_ms", "destination", "max_lateness_ms", "source", "place")
-    _say_rows(shown.select("schedule_id", "seq", "deliver_at", scheduled, *kept, *_payload(asked)), say)
+    _say_rows(
+        shown.select("schedule_id", "seq", "deliver_at", scheduled, *kept, *_payload(asked)),
+        say,
+        _none(asked, "entries"),
+    )
 
 
 def _forecast(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, say: Say) -> None:
     steps = forecast(_rows(spark, work, asked), asked.every).persist()
     try:
-        _say_rows(steps, say)
+        _say_rows(steps, say, _none(asked, "entries"))
         if asked.png is not None and steps.isEmpty():
-            say("nothing is pending: no picture was drawn")
+            say("no picture was drawn")
         elif asked.png is not None:
             draw(steps, asked.png)
             say(f"drawn: {asked.png}")
@@ -218,7 +230,7 @@ def _act_text(verb: str, count: int, noun: str, *, dry_run: bool) -> str:
 
 
 def _acts(spark: SparkSession, work: PendingWork, say: Say) -> None:
-    _say_rows(acts.audit(spark, work.store or work.query).orderBy("at", "batch"), say)
+    _say_rows(acts.audit(spark, work.store or work.query).orderBy("at", "batch"), say, "0 acts")
 
 
 def _history(
@@ -246,6 +258,9 @@ def _history(
         )
 
 
-def _say_rows(rows: DataFrame, say: Say) -> None:
-    for row in rows.select(F.to_json(F.struct("*")).alias("line")).collect():
+def _say_rows(rows: DataFrame, say: Say, none: str) -> None:
+    lines = rows.select(F.to_json(F.struct("*")).alias("line")).collect()
+    for row in lines:
         say(row.line)
+    if none and not lines:
+        say(none)

@@ -14,6 +14,7 @@ on threads of their own, from figures that are in memory: a scrape asks neither 
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from http.server import ThreadingHTTPServer
@@ -100,6 +101,11 @@ class _Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         # Without HTTPServer's own, which looks up the machine's name: that takes seconds where no name server answers.
         TCPServer.server_bind(self)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A client that has hung up is no fault of the job.
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def _server_of(address: str, port: int) -> ThreadingHTTPServer:

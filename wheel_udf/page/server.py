@@ -42,7 +42,13 @@ class PageServer:
         self._left: list[Any] = []
         try:
             self._server = create_server(
-                app, map=self._sockets, host=access.address, port=access.port, threads=4, ident=None
+                app,
+                map=self._sockets,
+                host=access.address,
+                port=access.port,
+                threads=4,
+                ident=None,
+                log_socket_errors=False,  # a browser that has hung up is no fault of the page
             )
         except OSError as fault:
             raise ConfigError(

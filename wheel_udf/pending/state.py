@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.platform.chunk_place import chunk_place_of
+from wheel_udf.platform.hadoop_files import state_location
 from wheel_udf.platform.identity import identity_of
 from wheel_udf.platform.spark_logs import batch_at, committed_offsets
 from wheel_udf.stream.sharding import key_of_shard, shard_keys, shard_of_id
@@ -114,11 +115,11 @@ def _states(spark: SparkSession, checkpoint: str, as_of_ms: int | None = None) -
     # of state only looks the coordinator up and fails where no stream has run (Spark 4.2: "Cannot find endpoint:
     # StateStoreCoordinator").
     _ = spark.streams
-    reader = spark.read.format("statestore")
+    reader, place = spark.read.format("statestore"), state_location(spark, checkpoint)
     if as_of_ms is not None:
         batch = batch_at(checkpoint, as_of_ms)
-        return None if batch is None else reader.option("batchId", batch).load(checkpoint)
-    return None if committed_offsets(checkpoint) is None else reader.load(checkpoint)
+        return None if batch is None else reader.option("batchId", batch).load(place)
+    return None if committed_offsets(checkpoint) is None else reader.load(place)
 
 
 def clock_of(spark: SparkSession, checkpoint: str) -> int | None:

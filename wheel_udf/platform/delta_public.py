@@ -27,6 +27,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common.errors import SinkError, UnsupportedVersionError
+from wheel_udf.common.paths import as_pattern
 from wheel_udf.platform.table_state import TableState
 
 FORGETS: Final = "delta.setTransactionRetentionDuration"
@@ -61,7 +62,7 @@ class PublicState(TableState):
     def transactions(self) -> dict[str, int]:
         """The version of the last transaction of each app id. Versions only rise, so the last one is the largest."""
         reader = self._spark.read.schema("txn struct<appId: string, version: bigint>")
-        log = f"{self._place}/_delta_log"
+        log = as_pattern(f"{self._place}/_delta_log")
         commits = reader.option("pathGlobFilter", "*.json").json(log)
         checkpoints = reader.option("pathGlobFilter", "*.checkpoint*.parquet").parquet(log)
         found = commits.unionByName(checkpoints).where("txn is not null").groupBy("txn.appId")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import uuid
 from contextlib import suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from wheel_udf.common.errors import CheckpointError
+from wheel_udf.common.paths import local_path
 
 
 class Folder(Protocol):
@@ -169,11 +169,9 @@ def open_folder(path: str) -> Folder:
 
 
 def local_folder(path: str) -> Path | None:
-    """The folder, or None for another file system. ``%20`` is not decoded; Hadoop does not decode it either."""
-    uri = re.fullmatch(r"file:(?://)?(/.*)", path, re.DOTALL)
-    if uri:
-        return Path(uri[1])
-    return None if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path) else Path(path)
+    """The folder, or None for another file system; see :mod:`wheel_udf.common.paths`."""
+    local = local_path(path)
+    return None if local is None else Path(local)
 
 
 def parsed_json(content: bytes) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError
 
@@ -11,6 +12,12 @@ from wheel_udf.platform.files import PROBE, Folder, probe_name
 from wheel_udf.platform.jvm import hadoop_configuration, java_class
 from wheel_udf.platform.private_api import CHECKPOINT_FILES, required
 from wheel_udf.platform.session import running_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_VIEW: Final = "wheel-udf-view"
+"""Scheme of the views of :func:`state_location`; ``conf/log4j2.properties`` names it."""
 
 _FILE_MANAGER: Final = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
 
@@ -22,6 +29,25 @@ def hadoop_folder(path: str) -> Folder:
         CheckpointError: No Spark session is running.
     """
     return _HadoopFolder(path)
+
+
+def state_location(spark: SparkSession, checkpoint: str) -> str:
+    """Returns the path at which Spark's reader of state finds a checkpoint.
+
+    The reader makes a URI of its path and takes that for a path again: for ``a b`` it looks into ``a%20b``. A
+    checkpoint with such a name gets a view of Hadoop's with a plain one. The view is a setting of the context, so
+    executors have it, too.
+    """
+    path = java_class(spark, "org.apache.hadoop.fs.Path")(checkpoint)
+    configuration = hadoop_configuration(spark)
+    uri = path.getFileSystem(configuration).makeQualified(path).toUri()
+    if uri.getRawPath() == uri.getPath():
+        return checkpoint
+    name = sha256(uri.toString().encode()).hexdigest()
+    # Not Hadoop's own scheme, viewfs: that one has a FileContext, which cannot hold such names either.
+    configuration.set(f"fs.{_VIEW}.impl", "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme")
+    configuration.set(f"fs.viewfs.mounttable.{name}.link./folder", uri.toString())
+    return f"{_VIEW}://{name}/folder"
 
 
 class _HadoopFolder:

@@ -315,9 +315,14 @@ def _environment(settings: Mapping[str, str]) -> Iterator[None]:
     if folder is not None and METRICS not in settings:
         wanted["SPARK_CONF_DIR"] = str(folder)  # where log4j2.properties and metrics.properties are
     added = {key: value for key, value in wanted.items() if key not in os.environ}
+    if os.environ.get("LC_ALL") in ("C", "POSIX"):
+        # Python reads names of files as UTF-8 even so; the JVM would not find one that is not ASCII.
+        added["LC_ALL"] = "C.UTF-8"
+    before = {key: os.environ[key] for key in added if key in os.environ}
     os.environ.update(added)
     try:
         yield
     finally:
         for key in added:
             os.environ.pop(key, None)
+        os.environ.update(before)

@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
+from wheel_udf.common.paths import as_pattern
 from wheel_udf.platform.worker_python import require_worker_python
 from wheel_udf.stream.clock_rows import register
 from wheel_udf.stream.seed_worker import (
@@ -64,7 +65,7 @@ def stand_ins(spark: SparkSession, positions: Sequence[Any], empty_folder: str) 
     """
     register(spark, PositionSource)
     return [
-        spark.readStream.schema("number int").parquet(empty_folder)
+        spark.readStream.schema("number int").parquet(as_pattern(empty_folder))
         if position is None
         else _stand_in(spark, position)
         for position in positions

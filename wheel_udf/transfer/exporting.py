@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from wheel_udf.common.errors import TransferError
 from wheel_udf.common.interrupts import uninterrupted
 from wheel_udf.common.outcomes import WATCH_COUNTS, WHEEL_COUNTS
+from wheel_udf.common.paths import as_pattern
 from wheel_udf.common.progress import Step, no_steps
 from wheel_udf.pending import acts
 from wheel_udf.pending.audit import records_without
@@ -181,7 +182,7 @@ def _clock_ms(heads: Sequence[Mapping[str, Any]], work: PendingWork) -> int | No
 
 def _written(table: DataFrame, place: str) -> int:
     table.write.mode("overwrite").parquet(place)
-    return table.sparkSession.read.schema(table.schema).parquet(place).count()
+    return table.sparkSession.read.schema(table.schema).parquet(as_pattern(place)).count()
 
 
 def _counts(

@@ -22,6 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.clock.clocks import Clock
 from wheel_udf.common.errors import TransferError
+from wheel_udf.common.paths import as_pattern
 from wheel_udf.common.progress import Step, no_steps
 from wheel_udf.delivery.query import ONCE, start_with
 from wheel_udf.pending.audit import take_over
@@ -253,13 +254,13 @@ def beginning(manifest: Manifest, folder: str, parts: Sequence[str]) -> Iterator
 
 def table_of(spark: SparkSession, folder: str, name: str) -> DataFrame:
     """A table of an export."""
-    return spark.read.schema(from_arrow_schema(SCHEMAS[name])).parquet(f"{folder}/{name}")
+    return spark.read.schema(from_arrow_schema(SCHEMAS[name])).parquet(as_pattern(f"{folder}/{name}"))
 
 
 def bring_acts(spark: SparkSession, manifest: Manifest, folder: str, place: SlotStore | str) -> None:
     """Copies the records of acts, if the export has any, to the new store or checkpoint."""
     if ACTS in manifest.rows:
-        take_over(place, spark.read.parquet(f"{folder}/{ACTS}"))
+        take_over(place, spark.read.parquet(as_pattern(f"{folder}/{ACTS}")))
 
 
 def copy_logs(manifest: Manifest, folder: str, checkpoint: str, *, first: int) -> None:

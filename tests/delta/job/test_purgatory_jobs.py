@@ -189,6 +189,8 @@ def test_a_join_waits_for_its_members_and_a_member_that_misses_a_beat_is_lost(
     )
     assert case.say("pending", "--count", "--where", "rule = 'beat'") == 0
     assert case.out == "pending 1\n"
+    assert case.say("pending", "--id", "nobody") == 0
+    assert case.out == "0 pending operations match\n"
     # The group's state survives the restart: the second generation of the join is still open.
     case.write("signs", *({"group": "g", "member": m, "what": "join", "at": at("10:00:22")} for m in "ab"))
     assert case.run("10:01:00") == 0, case.err

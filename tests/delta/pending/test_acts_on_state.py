@@ -229,10 +229,12 @@ def test_the_verbs_act_on_a_direct_job_and_tell_the_history(job: Job) -> None:
         assert (code, err) == (0, [])
         return out
 
+    assert (verb("acts"), verb("pending", "--id", "nobody")) == (["0 acts"], ["0 pending entries match"])
+    assert verb("forecast", "--where", "false") == ["0 pending entries match"]
     assert verb("cancel", "--id", "a", "--dry-run") == ["would cancel 1 entry (dry run)"]
     assert verb("move", "--id", "a", "--to", "timestamp'2024-01-01 01:00:00'") == ["moved 1 entry"]
     assert verb("cancel", "--where", "schedule_id < 'c'") == ["cancelled 2 entries"]
-    assert verb("pending", "--count") == ["pending 2"]
+    assert (verb("pending", "--count"), verb("pending", "--limit", "0")) == (["pending 2"], [])
     assert [json.loads(line)["act"] for line in verb("acts")] == ["move", "cancel"]
     told = [json.loads(line) for line in verb("history", "--id", "a")]
     assert [(each["what"], each.get("act"), each.get("amend")) for each in told] == [

@@ -174,6 +174,26 @@ def test_a_schema_of_the_config_is_taken_as_it_is(tmp_path: Path, rows_of: Rows)
     assert (row.schedule_id, row.seq) == ("a", 3)
 
 
+@pytest.mark.parametrize("format_", ["parquet", "json", "csv"])
+def test_a_folder_is_read_under_its_very_name_and_not_the_others_that_its_wildcards_match(
+    spark: SparkSession, tmp_path: Path, rows_of: Rows, format_: str
+) -> None:
+    for folder, name in (("[ab]*/x", "right"), ("ab/x", "wrong"), ("a/x", "wrong")):
+        frame = spark.sql(f"SELECT '{name}' AS schedule_id, '1 minute' AS delay, 7 AS part")
+        writer = frame.coalesce(1).write.format(format_).option("header", "true").partitionBy("part")
+        writer.save(str(tmp_path / folder))
+    columns = "schedule_id string, delay string, part int"
+    found = rows_of(source(format_, tmp_path / "[ab]*" / "x", schema=columns))
+    assert [(row.schedule_id, row.part) for row in found] == [("right", 7)]
+    assert rows_of(source(format_, tmp_path / "[ab]*" / "x")) == []  # that checkpoint has read the file
+
+
+def test_wildcards_of_a_path_that_is_no_folder_are_those_of_spark(tmp_path: Path, rows_of: Rows) -> None:
+    for day in ("1", "2"):
+        write(tmp_path / day / "in" / "1.json", f'{{"schedule_id": "{day}", "delay": "1 minute"}}\n')
+    assert [row.schedule_id for row in rows_of(source("json", tmp_path / "[12]" / "in"))] == ["1", "2"]
+
+
 @pytest.mark.parametrize("format_", ["parquet", "json", "csv", "delta"])
 def test_a_path_with_nothing_there_is_a_fault_of_the_config(
     spark: SparkSession, tmp_path: Path, format_: str

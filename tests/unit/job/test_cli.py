@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -266,6 +267,17 @@ def test_a_reader_that_has_gone_away_does_not_end_the_run() -> None:
     say("one")
     say("two")
     assert stream.writes == 1
+
+
+@pytest.mark.parametrize("argument", ["conf", "--help"])
+def test_a_reader_that_has_gone_away_leaves_no_trace_on_standard_error(argument: str) -> None:
+    command, pipe = [sys.executable, "-m", "wheel_udf", argument], subprocess.PIPE
+    buffered = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(command, cwd=ROOT, env=buffered, stdout=pipe, stderr=pipe) as program:
+        assert program.stdout is not None
+        program.stdout.close()
+        assert program.communicate()[1] == b""
+    assert program.returncode == 0
 
 
 def test_the_version_is_that_of_the_package(program: Program, capsys: pytest.CaptureFixture[str]) -> None:

@@ -154,6 +154,33 @@ def test_rejects_in_the_folder_of_a_destination_are_refused(file: Path, path: st
     )
 
 
+@pytest.mark.parametrize(
+    ("field", "kind"),
+    [
+        ("checkpoint", ()),
+        ("source.path", ()),
+        ("source.path", ("source.format=delta",)),
+        ("rejects.path", ()),
+        ("rejects.path", ("rejects.sink=json",)),
+        ("destinations.reminders_*.path", ()),
+        ("destinations.reminders_*.path", ("destinations.reminders_*.sink=csv",)),
+        ("store.path", ("mode=tiered", "clock.kind=processing", "clock.delay=", "clock.max_ahead=")),
+    ],
+)
+def test_a_path_that_hadoop_cannot_hold_is_refused_in_each_setting(
+    file: Path, field: str, kind: tuple[str, ...]
+) -> None:
+    assert fault_of(file, *kind, f"{field}='data:1/x'") == (
+        f"a colon in the first name of a path: {field} = 'data:1/x'; "
+        "rule: Hadoop takes what stands before it for the scheme of a URI; hint: ./data:1/x"
+    )
+
+
+def test_one_path_with_two_uses_is_found_however_it_is_written(file: Path) -> None:
+    path = Path("data/commands").absolute()
+    assert fault_of(file, f"checkpoint='file:{path}'").startswith("one path with two uses: checkpoint = ")
+
+
 def test_a_section_of_no_known_variant_is_checked_for_what_is_wrong_with_all_of_them(file: Path) -> None:
     assert faults_of(file, "source={form: json, path: 5, options: []}", "mode=half", "wheel.size=1") == [
         "not one of the known values: mode = 'half'; rule: one of direct, tiered",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_line import say
 from wheel_udf.common.errors import TransferError
 from wheel_udf.job.loader import load
 from wheel_udf.job.moves import _require_same_sources, _say_content
@@ -38,6 +39,13 @@ def test_the_content_of_an_export_is_told_as_an_account() -> None:
         "  clock     2026-01-01T10:00:00Z",
         "  source    goes on at {'orders': {'0': 4711}}",
     ]
+
+
+@pytest.mark.parametrize(("verb", "argument"), [("export", "--to"), ("import", "--from")])
+def test_a_folder_that_hadoop_cannot_hold_is_refused_before_spark_starts(verb: str, argument: str) -> None:
+    code, out, err = say(ROOT / "conf/scheduler.yml", verb, argument, "a:b")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: a colon in the first name of a path: {argument} = 'a:b'; rule: ")
 
 
 @pytest.mark.parametrize(("name", "sources"), [("scheduler", 1), ("unpaid_orders", 2)])

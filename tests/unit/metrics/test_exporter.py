@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import socket
+import struct
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import pytest
@@ -62,6 +65,31 @@ def test_health_is_200_or_503_with_the_reason(url: str, job: Meter) -> None:
     job.started()
     assert get(f"{url}/healthz?from=probe")[::2] == (200, "ok\n")
     assert "wheel_healthy 1.0\n" in get(f"{url}/metrics")[2]
+
+
+def test_a_client_that_hangs_up_before_the_answer_leaves_no_trace_in_the_log(
+    job: Meter, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked, gone = threading.Event(), threading.Event()
+
+    def unhealthy_reason() -> None:
+        asked.set()
+        assert gone.wait(60)
+
+    monkeypatch.setattr(job, "unhealthy_reason", unhealthy_reason)
+    with closing(Exporter("127.0.0.1", 0)) as exporter:
+        exporter.serve(job)
+        with socket.create_connection(("127.0.0.1", urlsplit(exporter.url).port or 0)) as client:
+            client.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert asked.wait(60)
+            # Its end resets the connection.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        gone.set()
+        for thread in threading.enumerate():
+            if "process_request" in thread.name:
+                thread.join()
+
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("path", ["", "/", "/metric", "/healthz/x", "/../metrics"])

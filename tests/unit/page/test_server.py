@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import socket
-from http.client import HTTPConnection
+from errno import ETIMEDOUT
+from http.client import HTTPConnection, RemoteDisconnected
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import pytest
+from waitress.channel import HTTPChannel
 from waitress.trigger import trigger
 
 from wheel_udf.page import server as server_module
@@ -44,6 +47,18 @@ def test_a_page_answers_and_frees_its_port_at_the_end(page: PageServer) -> None:
         assert status_of(page) > 0
     assert not is_open(page)
     page.wait()
+
+
+def test_a_browser_that_has_vanished_leaves_no_trace_in_the_log(
+    page: PageServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unanswered(*_: object, **__: object) -> int:
+        raise TimeoutError(ETIMEDOUT, "Connection timed out")  # what the system says of its machine
+
+    monkeypatch.setattr(HTTPChannel, "send", unanswered)
+    with page, pytest.raises(RemoteDisconnected):
+        status_of(page)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_a_page_ends_when_a_request_wakes_its_thread_first(

@@ -173,6 +173,18 @@ def test_driver_workers_and_executors_get_memory_in_the_same_way() -> None:
     assert dict(MALLOC_SETTINGS) == of_executors == of_submit
 
 
+@pytest.mark.parametrize(
+    ("given", "started_with"), [("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_DE", "de_DE")]
+)
+def test_the_jvm_starts_with_a_locale_that_has_all_names_of_files(
+    monkeypatch: pytest.MonkeyPatch, given: str, started_with: str
+) -> None:
+    monkeypatch.setenv("LC_ALL", given)
+    with session._environment({}):
+        assert os.environ["LC_ALL"] == started_with
+    assert os.environ["LC_ALL"] == given
+
+
 def test_the_settings_of_memory_are_in_the_environment_only_while_spark_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -11,10 +11,10 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt, WithJsonSche
 from wheel_udf.job.models.section import Section
 from wheel_udf.job.models.values import (
     DestinationName,
+    FolderPath,
     NotNegativeMs,
     PositiveMs,
     Span,
-    Text,
     UnboundedMs,
     as_written,
     at_least,
@@ -115,7 +115,7 @@ class DeliveryConfig(Section):
 class StoreConfig(Section):
     """Where the slot store is, and how long it keeps rows that have left it."""
 
-    path: Text
+    path: FolderPath
     """The folder of the store, a Delta table."""
 
     history_ms: NotNegativeMs = Field(as_written("0 seconds"), alias="history")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import (
@@ -21,6 +20,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from wheel_udf.commands.contract import DEFAULT_PRESET, PRESETS
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.names import AllowList, shares_a_folder
+from wheel_udf.common.paths import names_of
 from wheel_udf.delivery.producers import settings_of
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models.bounds import (
@@ -42,7 +42,7 @@ from wheel_udf.job.models.sink import (
     RejectsConfig,
 )
 from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
-from wheel_udf.job.models.values import DURATION_RULE, Text, duration_of, fault, fault_at
+from wheel_udf.job.models.values import DURATION_RULE, FolderPath, duration_of, fault, fault_at
 from wheel_udf.job.models.wheel import ClockConfig, TieredClockConfig, TieredWheelConfig, WheelConfig
 from wheel_udf.wheel.delay_levels import level_name
 
@@ -98,9 +98,9 @@ def one_use_of_each(paths: Mapping[tuple[str, ...], str | None]) -> Faults:
     Args:
         paths: Location of a setting to its path; None: it has none.
     """
-    seen: dict[Path, tuple[str, ...]] = {}
+    seen: dict[tuple[str, ...], tuple[str, ...]] = {}
     for location, path in paths.items():
-        if path is not None and (other := seen.setdefault(Path(path), location)) != location:
+        if path is not None and (other := seen.setdefault(names_of(path), location)) != location:
             rule = f"not the path of {'.'.join(other)}"
             yield fault_at(*location, what="one path with two uses", value=path, rule=rule)
 
@@ -154,7 +154,7 @@ class JobConfig(Section):
     trigger: Trigger = "1 second"
     """The interval between batches; or available-now: reads what is there, then ends."""
 
-    checkpoint: Text
+    checkpoint: FolderPath
     """The folder of the query's progress, and its identity: a stopped run continues from it."""
 
     restarts: RestartsConfig = all_defaults(RestartsConfig)

@@ -15,6 +15,7 @@ from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models import kafka
 from wheel_udf.job.models.section import Rule, Section
 from wheel_udf.job.models.values import (
+    FolderPath,
     NotNegativeMs,
     Options,
     PositiveMs,
@@ -73,7 +74,7 @@ class _Creating(_Sink):
 
 
 class _Folder(_Creating):
-    path: Text
+    path: FolderPath
     """The folder to write to."""
 
     @property

@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails
 from wheel_udf.job.kafka_options import option, topic_names
 from wheel_udf.job.models import kafka
 from wheel_udf.job.models.section import Rule, Section
-from wheel_udf.job.models.values import Options, Text, fault_at
+from wheel_udf.job.models.values import FolderPath, Options, Text, fault_at
 
 _CHANGE_FEED = ("readChangeFeed", "readChangeData")  # Delta knows both names
 
@@ -41,8 +41,10 @@ class FileSourceConfig(_Source):
     format: Literal["parquet", "json", "csv"]
     """Spark's name of the format."""
 
-    path: Text
-    """The folder to read. It must exist; it may be empty."""
+    path: FolderPath
+    """The folder to read. It must exist; it may be empty. If no folder has this very name, * ? [ ] { } in it are
+    wildcards.
+    """
 
     schema_ddl: Text | None = Field(None, alias="schema")
     """Columns of the files as SQL DDL. Default: those of the files, or of the command contract."""
@@ -56,7 +58,7 @@ class DeltaSourceConfig(_Source):
     format: Literal["delta"]
     """A Delta table."""
 
-    path: Text
+    path: FolderPath
     """The folder of the table to read."""
 
     @property

@@ -20,6 +20,7 @@ from wheel_udf.common.durations import parse_duration_ms
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.instants import INSTANT_RULE, parse_instant_ms
 from wheel_udf.common.names import NAME_RULE, is_destination_name
+from wheel_udf.common.paths import require_path
 
 RECORDED: Final[Mapping[str, Any]] = {"recorded": True}
 """Validation context for settings that a checkpoint has recorded; see the module."""
@@ -132,6 +133,14 @@ def _text(value: object) -> object:
     return value
 
 
+def _path(value: str) -> str:
+    try:
+        require_path(value)
+    except ConfigError as error:
+        raise fault(error.what, rule=error.rule, hint=error.hint) from None
+    return value
+
+
 def _destination(value: str) -> str:
     if not is_destination_name(value):
         raise fault("not a destination name", rule=NAME_RULE)
@@ -150,6 +159,7 @@ Instant = Annotated[
     WithJsonSchema({"type": "string", "examples": ["2013-01-01T05:00:00Z", "2013-01-01"]}),
 ]
 Text = Annotated[StrictStr, BeforeValidator(_text)]
+FolderPath = Annotated[Text, AfterValidator(_path)]
 DestinationName = Annotated[Text, AfterValidator(_destination)]
 _Option = Annotated[
     str, BeforeValidator(_option_text), WithJsonSchema({"type": ["string", "number", "boolean"]})

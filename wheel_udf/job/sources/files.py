@@ -21,7 +21,9 @@ from wheel_udf.commands.parse import require_due_column
 from wheel_udf.commands.readers import LONG_JSON
 from wheel_udf.commands.rules import MISREAD
 from wheel_udf.common.errors import ConfigError, ContractError
+from wheel_udf.common.paths import as_pattern
 from wheel_udf.job.models.source import DeltaSourceConfig, FileSourceConfig
+from wheel_udf.platform import delta_log
 
 COORDINATES: Final = "source_coordinates"
 CORRUPT_RECORD: Final = "_corrupt_record"
@@ -66,7 +68,7 @@ def open_files(spark: SparkSession, source: FileSourceConfig, ddl: str | None) -
         schema = _parsed(source.schema_ddl or ddl or "")
     else:
         reader = spark.read.options(**options).format(source.format)
-        schema = _inferred(source, reader.load) or StructType()
+        schema = _inferred(spark, source, reader.load) or StructType()
     return _with_coordinates(
         _files(spark, source, options, _with_corrupt_record(source, schema)), source, options
     )
@@ -75,8 +77,19 @@ def open_files(spark: SparkSession, source: FileSourceConfig, ddl: str | None) -
 def _files(
     spark: SparkSession, source: FileSourceConfig, options: dict[str, str], schema: StructType
 ) -> DataFrame:
+    path = _path_of(spark, source)
+    if path != source.path:  # of a pattern, Spark takes no names of partitions
+        options = {"basePath": source.path, **options}
     reader = spark.readStream.format(source.format).options(**options).schema(schema)
-    return existing(source, lambda: reader.load(source.path))
+    return existing(source, lambda: reader.load(path))
+
+
+def _path_of(spark: SparkSession, source: FileSourceConfig) -> str:
+    """Returns the path for Spark's readers, which take it as a pattern: one that means just the folder, if that
+    exists.
+    """
+    pattern = as_pattern(source.path)
+    return pattern if pattern != source.path and delta_log.exists(spark, source.path) else source.path
 
 
 def reader_options(source: Source) -> dict[str, str]:
@@ -141,7 +154,7 @@ def _parsed(ddl: str) -> StructType:
 
 
 def _parquet_schema(spark: SparkSession, source: FileSourceConfig, options: dict[str, str]) -> StructType:
-    found = _inferred(source, spark.read.options(**options).parquet)
+    found = _inferred(spark, source, spark.read.options(**options).parquet)
     return _parsed(_PARQUET_DDL) if found is None else found
 
 
@@ -149,17 +162,19 @@ def _csv_schema(spark: SparkSession, source: FileSourceConfig, options: dict[str
     found = None
     if options["header"].lower() == "true":
         header_only = {**options, "inferSchema": "false"}
-        found = _inferred(source, spark.read.options(**header_only).csv)
+        found = _inferred(spark, source, spark.read.options(**header_only).csv)
     schema = StructType()
     for name in found.names if found is not None else _TEXT_COLUMNS:
         schema = schema.add(name, StringType())
     return schema
 
 
-def _inferred(source: FileSourceConfig, read: Callable[[str], DataFrame]) -> StructType | None:
+def _inferred(
+    spark: SparkSession, source: FileSourceConfig, read: Callable[[str], DataFrame]
+) -> StructType | None:
     """Returns the schema that Spark finds in the files; None if there are no files."""
     try:
-        return existing(source, lambda: read(source.path)).schema
+        return existing(source, lambda: read(_path_of(spark, source))).schema
     except AnalysisException as error:
         if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
             return None
@@ -170,7 +185,7 @@ def _check_json_keys(spark: SparkSession, source: FileSourceConfig) -> None:
     """Checks the keys of the first lines: a JSON file of something else would be read as rows of nulls."""
     if source.options.get("multiLine", "").lower() == "true":
         return
-    lines = existing(source, lambda: spark.read.text(source.path)).limit(_SAMPLED_LINES)
+    lines = existing(source, lambda: spark.read.text(_path_of(spark, source))).limit(_SAMPLED_LINES)
     is_cancel = F.lower(F.btrim(F.get_json_object("value", "$.op"))) == "cancel"
     keys = lines.select(F.explode(F.json_object_keys("value")).alias("key"), is_cancel.alias("is_cancel"))
     found = keys.groupBy("key").agg(F.min(F.coalesce("is_cancel", F.lit(False))).alias("is_cancel")).collect()
