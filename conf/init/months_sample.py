@@ -1,4 +1,6 @@
-"""Writes the input of months.yml: 1,000 rows due within half a year, the first ones within seconds."""
+"""Writes the input of months.yml: 1,000 rows due within half a year, the first ones in 2 minutes: time for the first
+start.
+"""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -10,7 +12,7 @@ folder.mkdir(parents=True, exist_ok=True)
 file = folder / f"{len(list(folder.iterdir())):04}.json"
 with file.open("w", encoding="utf-8") as out:
     for number in range(1_000):
-        due = now + timedelta(seconds=15.7 * number**2)  # 15 s, 1 min, 2 min, ... 182 days
+        due = now + timedelta(minutes=2, seconds=15.7 * number**2)  # 2 min, 2 min 16 s, 3 min, ... 182 days
         row = {
             "schedule_id": f"customer-{number}",
             "deliver_at": due.isoformat(),

@@ -1,4 +1,6 @@
-"""Writes the table of reminders.yml: five reminders due within a minute, of which one is moved and one is deleted."""
+"""Writes the table of reminders.yml: five reminders due in 2 to 3 minutes (time for the first start), of which one is
+moved and one is deleted.
+"""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,7 +10,12 @@ from wheel_udf import build_session
 spark = build_session("sample")
 now = datetime.now(UTC)
 rows = [
-    (f"reminder-{number}", now + timedelta(seconds=10 * number), "reminders_mail", f"hello {number}".encode())
+    (
+        f"reminder-{number}",
+        now + timedelta(seconds=120 + 10 * number),
+        "reminders_mail",
+        f"hello {number}".encode(),
+    )
     for number in range(1, 6)
 ]
 columns = "schedule_id string, deliver_at timestamp, destination string, value binary"

@@ -1,4 +1,6 @@
-"""Sends the input of retries.yml: three payments that failed, to be tried again after 5, 10 and 30 seconds."""
+"""Sends the input of retries.yml: three payments that failed, to be tried again after 2, 3 and 3 minutes: time for the
+first start.
+"""
 
 from confluent_kafka import Producer
 
@@ -7,7 +9,7 @@ from wheel_udf.client import kafka
 SERVERS = "127.0.0.1:9092"
 
 producer = Producer({"bootstrap.servers": SERVERS})
-for number, delay in enumerate(("5 seconds", "9 seconds", "30 seconds"), start=1):
+for number, delay in enumerate(("2 minutes", "150 seconds", "3 minutes"), start=1):
     record = kafka.schedule(
         f"payment-{number}",
         delay=delay,

@@ -1,5 +1,5 @@
-"""Sends the input of schedules.yml: schedules due in 10, 20 and 30 seconds; the first is changed, the second
-cancelled.
+"""Sends the input of schedules.yml: schedules due in 2 minutes and more (time for the first start); the first is
+changed, the second cancelled.
 """
 
 import time
@@ -22,8 +22,8 @@ def schedule(name: str, in_s: int, text: str) -> None:
 
 
 for number in (1, 2, 3):
-    schedule(f"notice-{number}", 10 * number, f"first text {number}")
-schedule("notice-1", 15, "second text 1")
+    schedule(f"notice-{number}", 120 + 10 * number, f"first text {number}")
+schedule("notice-1", 125, "second text 1")
 producer.produce("schedules", key="notice-2", value=None)  # a tombstone
 left = producer.flush(30)
 print(f"sent to {SERVERS}, {left} of 5 not confirmed; next: wheel-udf run --config schedules.yml")

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.instants import MAX_INSTANT_MS, require_ms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +45,10 @@ class EventClock:
     kind = "event"
 
     def __post_init__(self) -> None:
-        _at_least("delay_ms", self.delay_ms, 0)
-        _at_least("heartbeat_ms", self.heartbeat_ms, 1)
-        _at_least("max_ahead_ms", self.max_ahead_ms, 0)
+        require_ms("clock.delay_ms", self.delay_ms, 0)
+        require_ms("clock.heartbeat_ms", self.heartbeat_ms, 1)
+        require_ms("clock.max_ahead_ms", self.max_ahead_ms, 0)
+        require_ms("clock.until_ms", self.until_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,8 @@ class ProcessingClock:
     kind = "processing"
 
     def __post_init__(self) -> None:
-        _at_least("heartbeat_ms", self.heartbeat_ms, 1)
+        require_ms("clock.heartbeat_ms", self.heartbeat_ms, 1)
+        require_ms("clock.until_ms", self.until_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +103,10 @@ class SimulatedClock:
                 field="clock",
                 value={"start_ms": self.start_ms, "step_ms": self.step_ms, "instants_ms": self.instants_ms},
             )
-        _at_least("step_ms", self.step_ms, 1)
+        require_ms("clock.step_ms", self.step_ms, 1)
+        require_ms("clock.until_ms", self.until_ms)
+        for instant_ms in (self.start_ms, *self.instants_ms):
+            require_ms("clock.instants_ms" if self.instants_ms else "clock.start_ms", instant_ms)
 
     @property
     def first_ms(self) -> int:
@@ -112,8 +118,8 @@ class SimulatedClock:
         if self.instants_ms:
             return max(self.instants_ms[: max(counter, 1)])
         start_ms, step_ms = self._grid
-        instant_ms = start_ms + (counter - 1) * step_ms
-        return instant_ms if self.until_ms is None else min(instant_ms, self.until_ms)
+        last_ms = MAX_INSTANT_MS if self.until_ms is None else self.until_ms
+        return min(start_ms + (counter - 1) * step_ms, last_ms)
 
     def tick_at(self, due_ms: int) -> int:
         """The first tick, counted from 1, whose instant is at or after ``due_ms``. For clocks with a step."""
@@ -151,13 +157,6 @@ class StoreClock:
 
 
 Clock = EventClock | ProcessingClock | SimulatedClock
-
-
-def _at_least(field: str, value: int | None, least: int) -> None:
-    if value is not None and value < least:
-        raise ConfigError(
-            "a clock setting is too small", field=f"clock.{field}", value=value, rule=f"at least {least}"
-        )
 
 
 def clock_options(

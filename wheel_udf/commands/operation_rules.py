@@ -28,9 +28,9 @@ from wheel_udf.commands.rules import (
     misread_rules,
     payload_bytes,
 )
-from wheel_udf.commands.time_readers import MAX_INSTANT_MS
 from wheel_udf.common.command_facts import ID_RULE
 from wheel_udf.common.durations import DURATION_RULE
+from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.purgatory.state import BEAT, SUM
 
 MOST_KEYS: Final = 10_000

@@ -20,9 +20,9 @@ from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract, shortened
 from wheel_udf.commands.inputs import Inputs
 from wheel_udf.commands.tier_columns import is_beyond_column
-from wheel_udf.commands.time_readers import MAX_INSTANT_MS
 from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS, ID_RULE, MAX_ID_BYTES
 from wheel_udf.common.durations import DURATION_RULE
+from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.common.names import NAME_PATTERN, NAME_RULE, NOT_NAMES, AllowList
 from wheel_udf.wheel.delay_levels import level_name, refused_beyond_ms
 from wheel_udf.wheel.rows import CANCEL

@@ -23,8 +23,8 @@ from pyspark.sql import Column, functions as F, types as T
 from wheel_udf.commands import readers as read
 from wheel_udf.commands.inputs import SOURCE_EVENT_TIME, Inputs
 from wheel_udf.common.durations import BLANKS, DURATION_PATTERN, LONGEST_TEXT, TOO_LONG_MS, UNITS_MS
+from wheel_udf.common.instants import MAX_INSTANT_MS
 
-MAX_INSTANT_MS: Final = (2**63 - 1) // 1000
 """The last whole ms that a Spark timestamp (64-bit microseconds) can hold, in the year 294247."""
 
 _DAY_MS: Final = 86_400_000

@@ -15,9 +15,29 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from wheel_udf.common.errors import ConfigError
+
+MAX_INSTANT_MS: Final = (2**63 - 1) // 1000
+"""The last instant, and the longest time, in ms: Spark counts both in microseconds, as 64 bits."""
+
+LONGEST_WAIT_MS: Final = 2**31 - 1
+"""The longest wait for an answer, about 24 days: drivers and sockets count it in 32 bits."""
+
 INSTANT_RULE: Final = "an ISO instant such as 2013-01-01T05:00:00Z (UTC where it names no zone)"
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def require_ms(
+    field: str, value: int | None, least: int = -MAX_INSTANT_MS, most: int = MAX_INSTANT_MS
+) -> None:
+    """Checks an instant or a time in ms. None passes.
+
+    Raises:
+        ConfigError: It is not from `least` to `most`.
+    """
+    if value is not None and not least <= value <= most:
+        raise ConfigError("a setting is out of range", field=field, value=value, rule=f"{least} to {most}")
 
 
 def parse_instant_ms(text: str) -> int:

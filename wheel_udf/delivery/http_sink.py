@@ -41,6 +41,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from wheel_udf.clock.wall import wall_clock_ms
 from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.common.extras import missing_package
+from wheel_udf.common.instants import LONGEST_WAIT_MS
 from wheel_udf.common.secrets import hide, is_secret_name, remember
 from wheel_udf.delivery.destinations import FIRED, LeftOut, Shape, fields
 from wheel_udf.delivery.http_endpoint import Patience
@@ -109,6 +110,10 @@ class HttpSink:
             ConfigError("too small", field=name, value=getattr(self, name), rule=f"at least {least}")
             for name, least in lowest.items()
             if getattr(self, name) < least
+        ] + [
+            ConfigError("too large", field=name, value=getattr(self, name), rule=f"at most {LONGEST_WAIT_MS}")
+            for name in lowest
+            if name.endswith("_ms") and getattr(self, name) > LONGEST_WAIT_MS
         ]
         body = None
         if self.body not in ("json", "value"):

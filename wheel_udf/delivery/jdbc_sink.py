@@ -35,6 +35,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F, types as T
 
 from wheel_udf.common.errors import ConfigError, ConfigErrors, SinkError
+from wheel_udf.common.instants import LONGEST_WAIT_MS
 from wheel_udf.common.secrets import hide, remember_options
 from wheel_udf.delivery.destinations import FIRED, LeftOut, Shape, fields
 from wheel_udf.delivery.jdbc_tables import Move, Table, create_staging, quoted, table_of
@@ -77,10 +78,9 @@ class JdbcSink:
             hint = "user and password belong into options; for another database write a sink of your own"
             rule = f"{_URL}//host/database, without a password"
             faults.append(ConfigError("not a URL for rows", field="url", rule=rule, hint=hint))
-        if self.timeout_ms < 1:
-            faults.append(
-                ConfigError("too small", field="timeout_ms", value=self.timeout_ms, rule="at least 1")
-            )
+        if not 1 <= self.timeout_ms <= LONGEST_WAIT_MS:
+            rule = f"1 to {LONGEST_WAIT_MS}"
+            faults.append(ConfigError("out of range", field="timeout_ms", value=self.timeout_ms, rule=rule))
         if self.when_down not in ("fail", "undeliverable"):
             rule = "fail or undeliverable"
             faults.append(

@@ -118,7 +118,7 @@ class _Attempt:
         start = compose(self.spark, config, self.until_ms, self.leases.of)
         supervisor.begin("comparing the config with its checkpoint")
         check_config_checkpoint(self.spark, config)
-        recorded = note_settings(config, self.until_ms, self.leases.of)
+        recorded = note_settings(config, self.until_ms, self.leases.of, start.columns)
         self.topics.check()
         if recorded is not None:
             self._finish_planned_batch(recorded)

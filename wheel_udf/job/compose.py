@@ -9,13 +9,14 @@ The same that a notebook would write::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.clock.clocks import Clock, EventClock, ProcessingClock, SimulatedClock
-from wheel_udf.commands.contract import Contract
+from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS, Contract
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import Destinations, Sink
@@ -42,6 +43,7 @@ from wheel_udf.job.models.wheel import (
     SimulatedClockConfig,
 )
 from wheel_udf.job.sources.commands import read_commands
+from wheel_udf.job.sources.files import COMMAND_COLUMNS, known_columns
 from wheel_udf.job.sources.operations import read_both
 from wheel_udf.job.sources.topics import LevelTopic
 from wheel_udf.pending.entries import PendingWork
@@ -63,8 +65,6 @@ from wheel_udf.wheel.limits import Limits
 SUCCESS = 0
 
 Say = Callable[[str], None]
-Starter = Callable[[str, Callable[[BatchReport], None]], "Query"]
-"""(trigger, callback for each report) -> the running query."""
 
 
 class Query(Protocol):
@@ -85,6 +85,23 @@ class Query(Protocol):
         """The progress of the last batch that was committed, or None."""
 
 
+@dataclass(frozen=True)
+class Starter:
+    """Starts the query of a composed job.
+
+    Attributes:
+        start: (trigger, callback for each report) -> the running query.
+        columns: As :func:`columns_of` returns them.
+    """
+
+    start: Callable[[str, Callable[[BatchReport], None]], Query]
+    columns: Mapping[str, Sequence[str]]
+
+    def __call__(self, trigger: str, on_batch: Callable[[BatchReport], None]) -> Query:
+        """Starts the query."""
+        return self.start(trigger, on_batch)
+
+
 def compose(
     spark: SparkSession,
     config: JobConfig,
@@ -100,15 +117,17 @@ def compose(
         lease_of: As for :func:`~wheel_udf.deliver`.
 
     Returns:
-        A function that starts the query.
+        What starts the query.
 
     Raises:
         ConfigError: The source cannot be opened.
         ContractError: The source does not fit the command contract.
     """
+    sources = sources_of(spark, config)
+    columns = columns_of(config, sources)
     if isinstance(config, TieredConfig):
-        return _compose_tiered(spark, config, until_ms, lease_of)
-    scheduled = frame_of(spark, config, until_ms)
+        return Starter(_start_of_tiered(sources["source"], config, until_ms, lease_of), columns)
+    scheduled = frame_of(config, sources, until_ms)
     if config.metrics is not None:
         scheduled = observed(scheduled)
     destinations, rejects = destinations_of(config), sink_of(config.rejects)
@@ -125,16 +144,16 @@ def compose(
             lease_of=lease_of,
         )
 
-    return start
+    return Starter(start, columns)
 
 
-def _compose_tiered(
-    spark: SparkSession,
+def _start_of_tiered(
+    commands: DataFrame,
     config: TieredConfig,
     until_ms: int | None,
     lease_of: Callable[[str], Lease] | None,
-) -> Starter:
-    commands, what = commands_of(spark, config), tiered_wheel_of(config, until_ms)
+) -> Callable[[str, Callable[[BatchReport], None]], Query]:
+    what = tiered_wheel_of(config, until_ms)
 
     def start(trigger: str, on_batch: Callable[[BatchReport], None]) -> TieredRun:
         return start_tiered(
@@ -174,16 +193,37 @@ def tiered_wheel_of(config: TieredConfig, until_ms: int | None) -> TieredWheel:
     )
 
 
-def frame_of(spark: SparkSession, config: JobConfig, until_ms: int | None) -> DataFrame:
+def sources_of(spark: SparkSession, config: JobConfig) -> dict[str, DataFrame]:
+    """Opens the config's source or sources; returns them by section."""
+    if isinstance(config, PurgatoryConfig):
+        operations, events = read_both(spark, config.operations, config.events)
+        return {"operations": operations, "events": events}
+    assert isinstance(config, SchedulerConfig), "there are two kinds"
+    return {"source": _commands_of(spark, config)}
+
+
+def columns_of(config: JobConfig, sources: Mapping[str, DataFrame]) -> dict[str, Sequence[str]]:
+    """Returns, by section, the columns of the contract that files and tables have; without sections whose columns the
+    config makes.
+    """
+    contracts = {"source": COMMAND_COLUMNS, "operations": OPERATION_COLUMNS, "events": EVENT_COLUMNS}
+    return {
+        name: known_columns(frame, contracts[name])
+        for name, frame in sources.items()
+        if (section := getattr(config, name)).format != "kafka" and not getattr(section, "columns", None)
+    }
+
+
+def frame_of(config: JobConfig, sources: Mapping[str, DataFrame], until_ms: int | None) -> DataFrame:
     """Returns the frame of :func:`~wheel_udf.stream.schedule_operator.schedule` or
     :func:`~wheel_udf.stream.watch_operator.watch` over the config's source or sources.
     """
     clock = clock_of(config.clock, until_ms)
     if isinstance(config, PurgatoryConfig):
-        return _watched(spark, config, clock)
+        return _watched(config, sources["operations"], sources["events"], clock)
     assert isinstance(config, SchedulerConfig), "there are two kinds"
     return schedule(
-        commands_of(spark, config),
+        sources["source"],
         wheel=config.wheel.wheel(),
         clock=clock,
         shards=config.wheel.shards,
@@ -195,9 +235,8 @@ def frame_of(spark: SparkSession, config: JobConfig, until_ms: int | None) -> Da
     )
 
 
-def _watched(spark: SparkSession, config: PurgatoryConfig, clock: Clock) -> DataFrame:
+def _watched(config: PurgatoryConfig, operations: DataFrame, events: DataFrame, clock: Clock) -> DataFrame:
     contract = config.contract
-    operations, events = read_both(spark, config.operations, config.events)
     named = "destination" in (name.lower() for name in operations.columns)
     if config.watch.deliver and not named and contract.default_destination is None:
         raise ConfigError(
@@ -224,8 +263,7 @@ def _watched(spark: SparkSession, config: PurgatoryConfig, clock: Clock) -> Data
     )
 
 
-def commands_of(spark: SparkSession, config: SchedulerConfig) -> DataFrame:
-    """Returns the stream of commands from the config's source and the topics of its delay levels."""
+def _commands_of(spark: SparkSession, config: SchedulerConfig) -> DataFrame:
     topics = {} if config.levels is None else config.levels.topics
     paused = () if config.levels is None else config.levels.paused
     topics_of_levels = [

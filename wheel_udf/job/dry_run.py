@@ -9,7 +9,7 @@ to it. Kafka clusters are asked for their topics. All errors of destinations are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,9 +24,10 @@ from wheel_udf.job.compose import (
     SUCCESS,
     Say,
     check_config_checkpoint,
-    commands_of,
+    columns_of,
     frame_of,
     sink_of,
+    sources_of,
 )
 from wheel_udf.job.metering import check_port
 from wheel_udf.job.models.bounds import DeliveryConfig
@@ -42,8 +43,8 @@ from wheel_udf.job.models.wheel import (
     ProcessingClockConfig,
     SimulatedClockConfig,
 )
+from wheel_udf.job.replay import require_columns
 from wheel_udf.job.sessions import session
-from wheel_udf.job.sources.operations import read_both
 from wheel_udf.platform import kafka_admin
 from wheel_udf.platform.files import open_folder
 from wheel_udf.platform.spark_logs import last_planned, planned_batch
@@ -70,28 +71,24 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
     """
     check_port(config)
     with session(config.name) as spark:
-        frame_of(spark, config, until_ms)
+        sources = sources_of(spark, config)
+        frame_of(config, sources, until_ms)
         check_destinations(spark, config)
         check_config_checkpoint(spark, config)
+        require_columns(config, columns_of(config, sources))
         batches = _batches_text(config)
-        sources = source_lines(spark, config)
-        for line in report(config, until_ms, sources, batches):
+        for line in report(config, until_ms, source_lines(config, sources), batches):
             say(line)
     return SUCCESS
 
 
-def source_lines(spark: SparkSession, config: JobConfig) -> list[str]:
+def source_lines(config: JobConfig, sources: Mapping[str, DataFrame]) -> list[str]:
     """Returns a line for each source: where it is and which columns it has."""
-    if isinstance(config, PurgatoryConfig):
-        parts = (("operations", config.operations), ("events", config.events))
-        frames = read_both(spark, config.operations, config.events)
-        return [
-            f"  {name:<13} {_source_text(source)}: {_named(frame)}"
-            for (name, source), frame in zip(parts, frames, strict=True)
-        ]
-    assert isinstance(config, SchedulerConfig), "there are two kinds"
-    names = _named(commands_of(spark, config))
-    return [f"  source        {_source_text(config.source, config.contract.preset)}: {names}"]
+    preset = config.contract.preset if isinstance(config, SchedulerConfig) else None
+    return [
+        f"  {name:<13} {_source_text(getattr(config, name), preset)}: {_named(frame)}"
+        for name, frame in sources.items()
+    ]
 
 
 def _named(frame: DataFrame) -> str:

@@ -16,13 +16,13 @@ the config read them (context :data:`~wheel_udf.job.models.values.RECORDED`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from wheel_udf.clock.clocks import StoreClock
-from wheel_udf.common.errors import CheckpointError, ConfigError
+from wheel_udf.common.errors import CheckpointError, ConfigError, ContractError
 from wheel_udf.job import kafka_options
 from wheel_udf.job.compose import identity_of
 from wheel_udf.job.models.bounds import ContractConfig, DeliveryConfig, LimitsConfig
@@ -40,6 +40,8 @@ from wheel_udf.platform.planned_settings import PlannedSettings
 from wheel_udf.platform.spark_logs import last_planned, planned_batch
 
 _ENDING_OFFSETS = "endingOffsets"
+_COLUMNS = "columns"
+"""Key of the record beside the settings: columns that the sources had, by section."""
 
 
 class RowSettings(BaseModel):
@@ -193,7 +195,10 @@ def _source_of_then(source: SourceConfig, end: str | None) -> SourceConfig:
 
 
 def note_settings(
-    config: JobConfig, until_ms: int | None, lease_of: Callable[[str], Lease] | None = None
+    config: JobConfig,
+    until_ms: int | None,
+    lease_of: Callable[[str], Lease] | None = None,
+    columns: Mapping[str, Sequence[str]] | None = None,
 ) -> RowSettings | None:
     """Records today's settings for the batches that will be planned.
 
@@ -201,6 +206,7 @@ def note_settings(
         config: The checked config.
         until_ms: The instant to which the clock runs (UTC epoch ms), or None.
         lease_of: As for :func:`~wheel_udf.deliver`.
+        columns: As :func:`~wheel_udf.job.compose.columns_of` returns them.
 
     Returns:
         The settings of a batch that was planned under others and is not committed; None if there is none.
@@ -208,27 +214,27 @@ def note_settings(
     Raises:
         ConfigError: Such a batch is in the checkpoint of a purgatory or of the tiered mode, or the topics of delay
             levels have changed.
+        ContractError: As :func:`require_columns`.
         GeometryChangedError: The checkpoint was made with another geometry, shard count or clock, or in another mode.
         CheckpointError: The checkpoint is damaged or not one of this package.
         LeaseError: The checkpoint is in use.
     """
+    columns, folder = columns or {}, _folder_of(config)
     if isinstance(config, PurgatoryConfig):
         settings = purgatory_settings(config, until_ms)
-        with (lease_of or Lease)(config.checkpoint):
-            _record_or_refuse(config, config.checkpoint, config.clock.kind, settings)
+        with (lease_of or Lease)(folder):
+            _record_or_refuse(config, config.clock.kind, settings, columns)
         return None
     assert isinstance(config, SchedulerConfig), "there are two kinds"
     now = RowSettings.of(config, until_ms).record()
     if isinstance(config, TieredConfig):
-        part = f"{config.checkpoint}/wheel"
-        with (lease_of or Lease)(part):
-            _record_or_refuse(config, part, StoreClock.kind, now)
+        with (lease_of or Lease)(folder):
+            _record_or_refuse(config, StoreClock.kind, now, columns)
         return None
-    with (lease_of or Lease)(config.checkpoint):
-        open_checkpoint(config.checkpoint, name=config.name, **identity_of(config))
-        journal = PlannedSettings(config.checkpoint)
-        recorded = _of_planned_batch(journal, config.checkpoint)
-        _record(journal, last_planned(config.checkpoint), now)
+    with (lease_of or Lease)(folder):
+        open_checkpoint(folder, name=config.name, **identity_of(config))
+        recorded = _of_planned_batch(PlannedSettings(folder), folder)
+        _record(config, now, columns)
     return RowSettings.read(recorded) if recorded not in (None, now) else None
 
 
@@ -238,17 +244,19 @@ def _of_planned_batch(journal: PlannedSettings, checkpoint: str) -> dict[str, An
     """
     planned = planned_batch(checkpoint)
     recorded = journal.settings_of(planned) if planned is not None else None
-    if recorded is None or "meaning" in recorded:  # of a purgatory
-        return recorded
-    return RowSettings.read(recorded).record()
+    if recorded is not None and "meaning" in recorded:  # of a purgatory
+        return {name: value for name, value in recorded.items() if name != _COLUMNS}
+    return None if recorded is None else RowSettings.read(recorded).record()
 
 
-def _record_or_refuse(config: JobConfig, checkpoint: str, clock_kind: str, now: dict[str, Any]) -> None:
+def _record_or_refuse(
+    config: JobConfig, clock_kind: str, now: dict[str, Any], columns: Mapping[str, Sequence[str]]
+) -> None:
     """As :func:`note_settings`, where a batch that was planned under other settings is refused."""
+    checkpoint = _folder_of(config)
     # Also before the first batch: the first run may be the one that leaves a planned batch.
     open_checkpoint(checkpoint, name=config.name, **identity_of(config) | {"clock_kind": clock_kind})
-    journal = PlannedSettings(checkpoint)
-    if _of_planned_batch(journal, checkpoint) not in (None, now):
+    if _of_planned_batch(PlannedSettings(checkpoint), checkpoint) not in (None, now):
         raise ConfigError(
             "the last run left a planned batch under other settings",
             field="checkpoint",
@@ -256,21 +264,65 @@ def _record_or_refuse(config: JobConfig, checkpoint: str, clock_kind: str, now: 
             rule="that batch is done with the settings that it was planned with",
             hint="start once with the old settings, then change them",
         )
-    _record(journal, last_planned(checkpoint), now)
+    _record(config, now, columns)
 
 
-def _record(journal: PlannedSettings, newest: int | None, now: dict[str, Any]) -> None:
-    _require_same_topics(journal, newest, now)
-    journal.record(now, 0 if newest is None else newest + 1)
+def _record(config: JobConfig, now: dict[str, Any], columns: Mapping[str, Sequence[str]]) -> None:
+    folder = _folder_of(config)
+    newest, before = last_planned(folder), _of_newest_batch(folder)
+    if before is not None:
+        _require_same_topics(before, now)
+        _require_columns(config, before, columns)
+    had = (before or {}).get(_COLUMNS, {})
+    if both := {name: sorted({*had.get(name, ()), *columns.get(name, ())}) for name in {**had, **columns}}:
+        now = now | {_COLUMNS: both}
+    PlannedSettings(folder).record(now, 0 if newest is None else newest + 1)
 
 
-def _require_same_topics(journal: PlannedSettings, newest: int | None, now: Mapping[str, Any]) -> None:
+def _folder_of(config: JobConfig) -> str:
+    """The checkpoint whose batches are planned under the settings."""
+    return f"{config.checkpoint}/wheel" if isinstance(config, TieredConfig) else config.checkpoint
+
+
+def _of_newest_batch(folder: str) -> dict[str, Any] | None:
+    newest = last_planned(folder)
+    return None if newest is None else PlannedSettings(folder).settings_of(newest)
+
+
+def require_columns(config: JobConfig, columns: Mapping[str, Sequence[str]]) -> None:
+    """Refuses a source without a column that it had when the newest batch was planned: its rows would have nulls there.
+    Changes nothing.
+
+    Args:
+        config: The checked config.
+        columns: As :func:`~wheel_udf.job.compose.columns_of` returns them.
+
+    Raises:
+        ContractError: A column was renamed or dropped.
+        CheckpointError: The journal of settings is damaged.
+    """
+    _require_columns(config, _of_newest_batch(_folder_of(config)) or {}, columns)
+
+
+def _require_columns(
+    config: JobConfig, before: Mapping[str, Any], columns: Mapping[str, Sequence[str]]
+) -> None:
+    for section, had in before.get(_COLUMNS, {}).items():
+        now = columns.get(section)  # empty: nothing is known of it
+        if now and (gone := [name for name in had if name not in now]):
+            raise ContractError(
+                f"the source has lost a column since the last run: {', '.join(gone)}",
+                field=f"{section}.path",
+                value=getattr(config, section).path,
+                rule=f"the columns of the contract that it had: {', '.join(had)}; it has: {', '.join(now)}",
+                hint="rename the column back, or add it again (nulls if it is no longer needed); or begin a new checkpoint",
+            )
+
+
+def _require_same_topics(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuses other topics of delay levels than those that the checkpoint has offsets of: Spark tells its sources
     apart by their order alone.
     """
-    before = None if newest is None else journal.settings_of(newest)
-    if before is None:
-        return
     there, here = (sorted((each.get("levels") or {}).get("topics", {})) for each in (before, now))
     if there != here:
         raise ConfigError(

@@ -40,10 +40,9 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.clock.wall import wall_clock_ms
 from wheel_udf.commands.contract import shortened
-from wheel_udf.commands.time_readers import MAX_INSTANT_MS
 from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS
 from wheel_udf.common.errors import ActError
-from wheel_udf.common.instants import instant_text_ms
+from wheel_udf.common.instants import MAX_INSTANT_MS, instant_text_ms
 from wheel_udf.common.names import NAME_RULE, AllowList, is_destination_name
 from wheel_udf.pending.acts_on_state import Wording, act_on_state, state_clock_ms
 from wheel_udf.pending.acts_on_store import append_act

@@ -27,9 +27,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from wheel_udf.commands.contract import Contract
-from wheel_udf.commands.time_readers import MAX_INSTANT_MS
 from wheel_udf.common.durations import DURATION_RULE, parse_duration_ms
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.pending import in_store
 from wheel_udf.pending.acts_on_state import changed
 from wheel_udf.pending.state import waiting

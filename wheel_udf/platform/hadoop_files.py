@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 _VIEW: Final = "wheel-udf-view"
 """Scheme of the views of :func:`state_location`; ``conf/log4j2.properties`` names it."""
+PLAIN_LOCAL_FILES: Final = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+"""Options of a reader of files whose names may have a colon: Hadoop cannot name the checksum of such a file, so none
+is looked for.
+"""
 
 _FILE_MANAGER: Final = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
 
@@ -48,6 +55,12 @@ def state_location(spark: SparkSession, checkpoint: str) -> str:
     configuration.set(f"fs.{_VIEW}.impl", "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme")
     configuration.set(f"fs.viewfs.mounttable.{name}.link./folder", uri.toString())
     return f"{_VIEW}://{name}/folder"
+
+
+def depth_of(spark: SparkSession, path: str) -> int:
+    """Returns how many folders lead from the root of its file system to a path or URI, itself counted."""
+    place = java_class(spark, "org.apache.hadoop.fs.Path")(path)
+    return int(place.getFileSystem(hadoop_configuration(spark)).makeQualified(place).depth())
 
 
 class _HadoopFolder:

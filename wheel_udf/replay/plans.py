@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.instants import require_ms
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.wheel.geometry import Wheel
 
@@ -37,7 +38,9 @@ class Plan:
     name: str = field(default="")
 
     def __post_init__(self) -> None:
-        for setting, least in (("trigger_ms", 1), ("shards", 1), ("memory_ms", 0), ("limit", 1)):
+        require_ms("trigger_ms", self.trigger_ms, 1)
+        require_ms("memory_ms", self.memory_ms, 0)
+        for setting, least in (("shards", 1), ("limit", 1)):
             value = getattr(self, setting)
             if value is not None and value < least:
                 raise ConfigError(

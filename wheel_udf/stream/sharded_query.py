@@ -23,6 +23,7 @@ from wheel_udf.clock.board import ShardBoard
 from wheel_udf.clock.clocks import Clock, EventClock, ProcessingClock, StoreClock
 from wheel_udf.commands.contract import Contract
 from wheel_udf.common.errors import ConfigError, ContractError
+from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.platform.local_mode import executors_are_here
 from wheel_udf.platform.worker_python import require_worker_python
 from wheel_udf.stream.clock_rows import with_clock_rows
@@ -132,7 +133,7 @@ def check_settings(
         )
     bounds = (
         ("shards", shards, 1, LARGEST_SHARDS),
-        ("memory_ms", memory_ms, 0, None),
+        ("memory_ms", memory_ms, 0, MAX_INSTANT_MS),
         ("limit", limit, 1, None),
         # Each shard needs a part of it.
         *((f"limits.{bound}", getattr(limits, bound), shards, None) for bound in BOUNDS if limits),

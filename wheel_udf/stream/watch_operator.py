@@ -28,6 +28,7 @@ from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.operations import parse_events, parse_operations
 from wheel_udf.commands.readers import batch_ms
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.instants import require_ms
 from wheel_udf.common.outcomes import DECIDED
 from wheel_udf.purgatory.state import WATCH_STATE_COLUMNS, watch_fingerprint
 from wheel_udf.stream.clock_rows import event_column, no_tick
@@ -114,7 +115,8 @@ def watch(  # noqa: PLR0913  # each is a setting of its own
 
 
 def _check(lookback_ms: int, memory_ms: int | None, deliver: Sequence[str]) -> None:
-    if lookback_ms < 0 or (memory_ms is not None and memory_ms < lookback_ms):
+    require_ms("lookback_ms", lookback_ms, 0)
+    if memory_ms is not None and memory_ms < lookback_ms:
         raise ConfigError(
             "an operation cannot look back further than events are remembered",
             field="lookback_ms",

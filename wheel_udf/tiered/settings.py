@@ -8,6 +8,7 @@ from typing import Literal
 from wheel_udf.clock.clocks import EventClock, ProcessingClock
 from wheel_udf.commands.contract import Contract
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.instants import require_ms
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.table import DEFAULT_KEEP_MS
 from wheel_udf.stream.punctual import Punctual
@@ -38,7 +39,7 @@ class TieredWheel:
             :mod:`wheel_udf.tiered.lead`.
 
     Raises:
-        ConfigError: ``pause`` with the event clock, or a negative number of windows.
+        ConfigError: ``pause`` with the event clock, or a setting is out of range.
     """
 
     layout: StoreLayout
@@ -63,6 +64,8 @@ class TieredWheel:
                 value="pause",
                 rule="not with the event clock: commands move it, so nothing would make room again",
             )
+        for name in ("history_ms", "keep_ms", "memory_ms"):
+            require_ms(name, getattr(self, name), 0)
         if self.lead_windows < 0:
             raise ConfigError(
                 "a setting is out of range", field="lead_windows", value=self.lead_windows, rule="at least 0"

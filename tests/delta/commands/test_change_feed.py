@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from wheel_udf.commands.change_feed import change_commands
 from wheel_udf.commands.parse import Contract, parse_commands
 from wheel_udf.common.errors import ConfigError, ContractError
-from wheel_udf.job.compose import compose
+from wheel_udf.job.compose import compose, sources_of
 from wheel_udf.job.dry_run import source_lines
 from wheel_udf.job.loader import check
 from wheel_udf.job.models.source import SourceConfig
@@ -109,7 +109,7 @@ def test_a_table_fires_what_it_holds_whatever_becomes_of_its_rows_over_a_restart
     assert counts == {"fired": 4, "superseded": 1, "cancelled": 2, "applied": 2, "rejected": 1}
     assert sum(each.received for each in table.reports) == 4 + 6, "all but what an update found"
     assert sum(each.spread for each in table.reports) == 0
-    (line,) = source_lines(spark, table.config)
+    (line,) = source_lines(table.config, sources_of(spark, table.config))
     assert line.startswith(f"  source        delta {table.path}, its change feed: schedule_id")
 
 

@@ -9,7 +9,10 @@ import runpy
 import subprocess
 import sys
 from contextlib import redirect_stdout
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
 
 from tests.command_line import say
 from wheel_udf.job.cli import main
@@ -54,10 +57,13 @@ def test_all_of_half_a_year_is_in_the_tables_after_a_run_to_its_end(
 
 
 def test_the_reminders_of_a_table_fire_but_for_the_deleted_one(spark: SparkSession, tmp_path: Path) -> None:
+    began = datetime.now(UTC)
     started("reminders", tmp_path)
     rows = spark.read.format("delta").load(f"{tmp_path}/data/reminders/sent/reminders_mail")
     found = sorted((row.schedule_id, bytes(row.value)) for row in rows.collect())
     assert found == [(f"reminder-{number}", f"hello {number}".encode()) for number in (1, 3, 4, 5)]
+    first_s = rows.agg(F.min(F.unix_seconds("deliver_at"))).first()[0]  # after the first start of a user
+    assert first_s >= int(began.timestamp()) + 120
 
 
 def test_the_table_of_reminders_is_written_by_the_command_that_init_prints(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import runpy
+import time
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,10 @@ def test_the_latest_schedule_of_a_key_is_sent_and_a_tombstone_cancels(
     spark: SparkSession, kafka: KafkaWorld, tmp_path: Path
 ) -> None:
     names = {name: kafka.topic(prefix=name) for name in ("schedules", "notices")}
+    began_s = int(time.time())
     started("schedules", tmp_path, kafka, names)
     found = sorted((record.key, record.value) for record in kafka.everything(names["notices"]))
+    asked = [dict(record.headers or ()) for record in kafka.everything(names["schedules"])]
+    first_s = min(int(each["scheduler-epoch"]) for each in asked if each)
+    assert first_s >= began_s + 120  # after the first start of a user
     assert found == [(b"notice-1", b"second text 1"), (b"notice-3", b"first text 3")]

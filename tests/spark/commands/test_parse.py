@@ -20,8 +20,9 @@ from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.commands.parse import Contract, parse_commands
 from wheel_udf.commands.readers import HEADERS
 from wheel_udf.commands.rules import TEXTS
-from wheel_udf.commands.time_readers import MAX_INSTANT_MS, duration_ms, duration_parts
+from wheel_udf.commands.time_readers import duration_ms, duration_parts
 from wheel_udf.common.errors import ContractError
+from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.wheel.delay_levels import MOST_LEVELS, FixedLevels
 
 NOON = "2026-01-05T12:00:00Z"

@@ -6,17 +6,22 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import pandas as pd
 import pytest
 from pydantic import TypeAdapter
-from pyspark.sql import Row, SparkSession, functions as F
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 
 from wheel_udf.common.errors import ConfigError, ContractError
 from wheel_udf.job.models.source import SourceConfig
 from wheel_udf.job.sources.commands import read_commands
+from wheel_udf.job.sources.files import COMMAND_COLUMNS, known_columns, open_files
 
 SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
 Rows = Callable[[SourceConfig], list[Row]]
+Run = Callable[[DataFrame], list[Row]]
 FILE_TIME_S = 1_357_000_000  # 2013-01-01T00:26:40Z
 
 
@@ -25,12 +30,11 @@ def source(format_: str, path: Path, **more: Any) -> SourceConfig:
 
 
 @pytest.fixture
-def rows_of(spark: SparkSession, tmp_path: Path) -> Rows:
-    """Runs a source to its end and gives what came, by id."""
+def run(tmp_path: Path) -> Run:
+    """Runs a frame to its end and gives what came."""
 
-    def read(config: SourceConfig) -> list[Row]:
+    def rows(frame: DataFrame) -> list[Row]:
         found: list[Row] = []
-        frame = read_commands(spark, config)
         writer = frame.writeStream.foreachBatch(lambda batch, _id: found.extend(batch.collect()))
         query = (
             writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -38,7 +42,19 @@ def rows_of(spark: SparkSession, tmp_path: Path) -> Rows:
             .start()
         )
         query.awaitTermination()
-        return sorted(found, key=lambda row: (row.schedule_id is None, row.schedule_id))
+        return found
+
+    return rows
+
+
+@pytest.fixture
+def rows_of(spark: SparkSession, run: Run) -> Rows:
+    """Runs a source to its end and gives what came, by id."""
+
+    def read(config: SourceConfig) -> list[Row]:
+        return sorted(
+            run(read_commands(spark, config)), key=lambda row: (row.schedule_id is None, row.schedule_id)
+        )
 
     return read
 
@@ -61,6 +77,24 @@ def test_parquet_keeps_its_columns_and_each_row_knows_its_file_and_place(
     assert [(row.schedule_id, row.destination) for row in found] == [("a", "x"), ("b", "y")]
     assert [row.source_coordinates for row in found] == [f"file:{file}#0", f"file:{file}#1"]
     assert [row.event_time.isoformat() for row in found] == ["2013-01-01T00:26:40"] * 2
+
+
+def test_the_columns_that_a_source_has_are_known_but_not_those_of_an_empty_folder(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    frame = spark.createDataFrame([("a", "0", "x")], "schedule_id string, DELAY string, value string")
+    frame.write.parquet(str(tmp_path / "parquet"))
+    frame.write.format("delta").save(str(tmp_path / "delta"))
+    write(tmp_path / "csv" / "1.csv", "schedule_id,delay,Value,note\na,0,x,y\n")
+    ddl = "schedule_id STRING, delay STRING, value STRING"
+    (tmp_path / "empty").mkdir()
+
+    def known(format_: str, name: str, **more: Any) -> list[str]:
+        return known_columns(read_commands(spark, source(format_, tmp_path / name, **more)), COMMAND_COLUMNS)
+
+    assert [known(name, name) for name in ("parquet", "delta", "csv")] == [["delay", "value"]] * 3
+    assert known("json", "empty", schema=ddl) == ["delay", "value"]
+    assert [known(format_, "empty") for format_ in ("parquet", "csv", "json")] == [[], [], []]
 
 
 def test_an_event_time_that_is_given_stays_and_a_null_one_is_the_files(
@@ -200,6 +234,73 @@ def test_a_path_with_nothing_there_is_a_fault_of_the_config(
 ) -> None:
     with pytest.raises(ConfigError, match=r"there is nothing to read: source\.path = .*nowhere"):
         read_commands(spark, source(format_, tmp_path / "nowhere"))
+
+
+NAMES = (
+    "plain",
+    *("what?", "what*", "what[12]", "{1,2}", "what\\", "[", "{", "]"),
+    *("2013-01-01T10:00:00", "1:what", "http:x", "a:b?"),
+    *("with space", "what%3F", "%201", "täg#1", "a,b+c|d", "new\nline"),
+)
+
+
+@pytest.mark.parametrize("format_", ["parquet", "json", "csv"])
+def test_a_file_is_read_once_and_its_neighbours_too_whatever_is_in_its_name(
+    tmp_path: Path, rows_of: Rows, format_: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    for number, name in enumerate(NAMES):
+        file, frame = (
+            tmp_path / "in" / f"{name}.{format_}",
+            pd.DataFrame({"schedule_id": [f"{number:02}"], "delay": "0"}),
+        )
+        if format_ == "parquet":
+            frame.to_parquet(file)
+        else:
+            file.write_text(
+                frame.to_csv(index=False) if format_ == "csv" else frame.to_json(orient="records", lines=True)
+            )
+    found = rows_of(source(format_, tmp_path / "in"))
+    assert [row.schedule_id for row in found] == [f"{number:02}" for number in range(len(NAMES))]
+    assert unquote(found[1].source_coordinates.partition("#")[0]) == f"file:{tmp_path}/in/what?.{format_}"
+
+
+def test_events_and_operations_are_read_once_likewise(spark: SparkSession, tmp_path: Path, run: Run) -> None:
+    for name in ("a", "b", "what?"):
+        write(tmp_path / "in" / f"{name}.json", f'{{"group": "g", "key": "{name}", "amount": 60}}\n')
+    rows = run(open_files(spark, source("json", tmp_path / "in"), "group STRING, key STRING, amount STRING"))
+    assert sorted((row.key, row.amount) for row in rows) == [("a", "60"), ("b", "60"), ("what?", "60")]
+
+
+def test_files_of_subfolders_are_not_read_and_a_partition_that_comes_late_stops_the_stream(
+    spark: SparkSession, tmp_path: Path, run: Run
+) -> None:
+    write(tmp_path / "in" / "1.json", '{"schedule_id": "a", "delay": "0"}\n')
+    write(tmp_path / "in" / "done" / "[0].json", '{"schedule_id": "b", "delay": "0"}\n')
+    frame = read_commands(spark, source("json", tmp_path / "in"))
+    assert [row.schedule_id for row in run(frame)] == ["a"]
+    write(tmp_path / "in" / "op=x" / "2.json", '{"schedule_id": "c", "delay": "0"}\n')
+    with pytest.raises(
+        StreamingQueryException, match=r"start again to read the new partition of file:.*/op=x/2\.json"
+    ):
+        run(frame)
+
+
+def test_a_file_of_a_partition_is_read_once_and_has_its_column(tmp_path: Path, rows_of: Rows) -> None:
+    for name, line in (("x/a", "a"), ("y/b", "b"), ("y/c?", "c")):
+        write(tmp_path / "in" / f"destination={name}.json", f'{{"schedule_id": "{line}", "delay": "0"}}\n')
+    found = rows_of(source("json", tmp_path / "in"))
+    assert [(row.schedule_id, row.destination) for row in found] == [("a", "x"), ("b", "y"), ("c", "y")]
+
+
+@pytest.mark.parametrize("options", [{"cleanSource": "delete"}, {"fileNameOnly": "true"}])
+def test_with_options_for_files_that_were_read_a_name_with_a_wildcard_is_an_error_that_names_the_file(
+    spark: SparkSession, tmp_path: Path, run: Run, options: dict[str, str]
+) -> None:
+    for name in ("a", "what?"):
+        write(tmp_path / "in" / f"{name}.json", '{"schedule_id": "a", "delay": "0"}\n')
+    with pytest.raises(StreamingQueryException, match=r"rename this file: file:.*/in/what%3F\.json"):
+        run(read_commands(spark, source("json", tmp_path / "in", options=options)))
 
 
 def test_files_without_schedule_id_are_refused_with_what_was_found(

@@ -270,6 +270,7 @@ def test_an_empty_source_runs_and_ends(spark: SparkSession, tmp_path: Path) -> N
         ({"shards": 1025}, "shards"),
         ({"limit": 0}, "limit"),
         ({"memory_ms": -1}, "memory_ms"),
+        ({"memory_ms": 2**62}, "memory_ms"),
     ],
 )
 def test_a_setting_out_of_its_bounds_is_refused_by_name(

@@ -219,6 +219,9 @@ def test_settings_that_cannot_be_are_errors_before_anything_runs(spark: SparkSes
     operations, events = read_rows(spark, tmp_path / "in")
     with pytest.raises(ConfigError, match=r"lookback_ms = 600000; rule: 0 to memory_ms, 300000"):
         watch(operations, events, wheel=WHEEL, clock=UNTIL, lookback_ms=600_000)
+    for lookback_ms in (-1, 2**62):
+        with pytest.raises(ConfigError, match=rf"a setting is out of range: lookback_ms = {lookback_ms}"):
+            watch(operations, events, wheel=WHEEL, clock=UNTIL, lookback_ms=lookback_ms, memory_ms=None)
     with pytest.raises(ConfigError, match=r"unknown outcomes: deliver = 'paid'"):
         watch(operations, events, wheel=WHEEL, clock=UNTIL, deliver=["paid"])
     with pytest.raises(ContractError, match=r"the operations have no column op_id"):

@@ -310,6 +310,15 @@ def test_a_clock_reaches_the_source_as_it_was_made(clock: Clock, tmp_path: Path)
         (lambda: EventClock(max_ahead_ms=-1), "clock.max_ahead_ms"),
         (lambda: ProcessingClock(heartbeat_ms=0), "clock.heartbeat_ms"),
         (lambda: SimulatedClock(start_ms=0, step_ms=0), "clock.step_ms"),
+        (lambda: EventClock(delay_ms=2**60), "clock.delay_ms"),
+        (lambda: EventClock(max_ahead_ms=2**63), "clock.max_ahead_ms"),
+        (lambda: EventClock(until_ms=2**62), "clock.until_ms"),
+        (lambda: ProcessingClock(until_ms=2**62), "clock.until_ms"),
+        (lambda: ProcessingClock(heartbeat_ms=2**63), "clock.heartbeat_ms"),
+        (lambda: SimulatedClock(start_ms=0, step_ms=1, until_ms=-(2**62)), "clock.until_ms"),
+        (lambda: SimulatedClock(start_ms=2**62, step_ms=1), "clock.start_ms"),
+        (lambda: SimulatedClock(start_ms=0, step_ms=2**62), "clock.step_ms"),
+        (lambda: SimulatedClock(instants_ms=(0, 2**62)), "clock.instants_ms"),
         (lambda: SimulatedClock(start_ms=0), "clock"),
         (lambda: SimulatedClock(start_ms=0, step_ms=1, instants_ms=(1,)), "clock"),
     ],
@@ -318,6 +327,12 @@ def test_a_clock_that_cannot_run_is_refused_by_name(make: Any, field: str) -> No
     with pytest.raises(ConfigError) as fault:
         make()
     assert fault.value.field == field
+
+
+def test_a_step_ends_at_the_last_instant_that_a_timestamp_holds() -> None:
+    last_ms = (2**63 - 1) // 1_000
+    clock = SimulatedClock(start_ms=0, step_ms=last_ms - 1)
+    assert [clock.instant_of(counter) for counter in (2, 3, 4)] == [last_ms - 1, last_ms, last_ms]
 
 
 @pytest.mark.parametrize("bounded", [False, True])

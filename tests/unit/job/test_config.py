@@ -239,6 +239,10 @@ def test_faults_of_the_overrides_and_across_sections_stand_in_the_same_list(file
             "not a setting of kind event: clock.step = '1s'; rule: only with kind: simulated",
         ),
         ("clock.heartbeat=0s", "too short a duration: clock.heartbeat = '0s'; rule: at least 1 millisecond"),
+        (
+            "clock.delay=999999999 days",
+            "too long a duration: clock.delay = '999999999 days'; rule: at most 106,751,991 days",
+        ),
         ("clock.delay=-1s", "too short a duration: clock.delay = '-1s'; rule: not negative"),
         ("clock={kind: simulated}", "found none of them: clock; rule: either start and step, or instants"),
         (

@@ -13,7 +13,7 @@ from wheel_udf.job import loader
 from wheel_udf.job.compose import identity_of, tiered_wheel_of
 from wheel_udf.job.models.scheduler import TieredConfig
 
-DURATIONS = ("1 ms", "0 seconds", "11 minutes", "36500 days", "99999999 days")
+DURATIONS = ("1 ms", "0 seconds", "11 minutes", "36500 days", "99999999 days", "999999999999 days")
 NUMBERS = ("0", "1", "2", "1000000000", "99999999999999999999")
 ALL = ("delivery.punctual=true", "mode=tiered", "store.path=data/store")
 """Every setting below has an effect."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+import json
+import runpy
+from contextlib import redirect_stdout
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from tests.documents import ROOT
+from wheel_udf.common.durations import parse_duration_ms
 from wheel_udf.job.cli import main
 from wheel_udf.job.loader import load
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from wheel_udf.job.models.purgatory import PurgatoryConfig
 
 USES = ["months", "orders", "reminders", "retries", "schedules"]
 
@@ -40,6 +43,29 @@ def test_a_use_is_a_valid_config_a_script_and_the_commands_to_type_next(use: str
     assert any(line.startswith(f"python {use}_sample.py ") for line in commands)
     assert any(line.startswith(f"wheel-udf run --config {use}.yml ") for line in commands)
     assert not any(line.startswith("#") for line in commands)
+
+
+def rows_of(use: str, folder: str) -> list[dict[str, str]]:
+    """The rows that the script of a use writes as files of JSON lines, into this folder."""
+    with redirect_stdout(io.StringIO()):
+        runpy.run_path(str(ROOT / "conf" / "init" / f"{use}_sample.py"))
+    return [json.loads(line) for file in Path(folder).iterdir() for line in file.read_text().splitlines()]
+
+
+def test_the_first_row_of_a_sample_is_due_after_the_first_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    began = datetime.now(UTC)
+    due = [datetime.fromisoformat(row["deliver_at"]) for row in rows_of("months", "data/months/commands")]
+    orders = load(str(ROOT / "conf" / "init" / "orders.yml"), [])
+    placed = [datetime.fromisoformat(row["placed_at"]) for row in rows_of("orders", "data/orders/placed")]
+    assert isinstance(orders, PurgatoryConfig)
+    due += [
+        each + timedelta(milliseconds=parse_duration_ms(orders.operations.columns["deadline"][1:-1]))
+        for each in placed
+    ]
+    assert min(due) >= began + timedelta(minutes=2)
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

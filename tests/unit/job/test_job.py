@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from tests.unit.delivery.test_report import report
 from wheel_udf.clock.clocks import EventClock, ProcessingClock, SimulatedClock
-from wheel_udf.common.errors import CheckpointError, ConfigError, SourceLostError
+from wheel_udf.common.errors import CheckpointError, ConfigError, ContractError, SourceLostError
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.file_sink import FileSink
 from wheel_udf.delivery.kafka_sink import KafkaSink
@@ -23,7 +23,7 @@ from wheel_udf.job import compose as job, loader as config
 from wheel_udf.job.dry_run import geometry_table, lateness_text, levels_text, limits_text
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig
-from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
+from wheel_udf.job.replay import RowSettings, note_settings, require_columns, with_row_settings
 from wheel_udf.job.supervise import StepsBack, Supervisor, graceful_signals, supervise
 from wheel_udf.wheel.geometry import Wheel
 
@@ -421,6 +421,43 @@ def test_a_batch_that_the_very_first_run_planned_is_not_replayed_with_other_sett
     with pytest.raises(ConfigError, match="a planned batch under other settings"):
         note_settings(config.check(before | changed), None)
     assert note_settings(config.check(before), None) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "part", "section"),
+    [(SETTINGS, "", "source"), (TIERED, "wheel", "source"), (PURGATORY, "", "operations")],
+    ids=["direct", "tiered", "purgatory"],
+)
+def test_a_source_that_lost_a_column_between_two_runs_is_refused_and_not_read_with_nulls(
+    tmp_path: Path, settings: dict[str, Any], part: str, section: str
+) -> None:
+    job = config.check(settings | {"checkpoint": str(tmp_path)})
+
+    def start(*columns: str) -> None:
+        note_settings(job, None, None, {section: columns})
+
+    start("delay", "value")
+    checkpoint = tmp_path / part
+    (checkpoint / "offsets").mkdir()
+    (checkpoint / "commits").mkdir()
+    (checkpoint / "metadata").write_text('{"id": "x"}')
+    for batch in ("0", "1"):
+        (checkpoint / "offsets" / batch).write_text('v1\n{"batchTimestampMs": 0}\n{}')
+        (checkpoint / "commits" / batch).write_text("v1\n{}")
+        start()  # a folder without files has no columns that are known
+        start("delay", "key", "value")
+    path = getattr(job, section).path
+    for refused in (
+        lambda: start("delay", "key", "payload"),
+        lambda: require_columns(job, {section: ["delay", "key"]}),
+    ):
+        with pytest.raises(ContractError) as caught:
+            refused()
+        assert str(caught.value).startswith(
+            f"the source has lost a column since the last run: value: {section}.path = {path!r}; "
+            "rule: the columns of the contract that it had: delay, key, value; it has: delay, key"
+        )
+    start("delay", "key", "value", "headers")
 
 
 KAFKA: dict[str, Any] = {"kafka.bootstrap.servers": "h:1", "kafka.ssl.key.password": "hunter2-canary"}

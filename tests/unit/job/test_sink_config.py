@@ -8,7 +8,9 @@ import pytest
 
 from tests.own_sinks import Lines
 from tests.unit.job.configs import faults_of, written
+from wheel_udf.common.errors import ConfigErrors
 from wheel_udf.delivery.http_sink import HttpSink
+from wheel_udf.delivery.jdbc_sink import JdbcSink
 from wheel_udf.job import compose
 from wheel_udf.job.loader import load
 from wheel_udf.job.replay import RowSettings, with_row_settings
@@ -71,6 +73,8 @@ def test_a_planned_batch_is_replayed_into_the_sinks_of_today(file: Path) -> None
         ("destinations.a={sink: http, url: 'http://x', body: xml}", "not one of the known values: destinations.a.body"),
         ("destinations.a={sink: http, url: 'http://x', retries: -1}", "too small: destinations.a.retries = -1; rule: at least 0"),
         ("destinations.a={sink: http, url: 'http://x', timeout: 5}", "not a duration: destinations.a.timeout = 5"),
+        ("destinations.a={sink: http, url: 'http://x', timeout: 25 days}", "too long a duration: destinations.a.timeout = '25 days'"),
+        ("destinations.a={sink: jdbc, url: 'jdbc:postgresql://h/d', timeout: 25 days}", "too long a duration: destinations.a.timeout"),
         ("destinations.a={sink: http, url: 'http://x', create: true}", "not a setting of sink http: destinations.a.create"),
         ("rejects={sink: http, url: 'http://x'}", "not one of the known values: rejects.sink = 'http'; rule: one of delta"),
         ("rejects={sink: 'tests.own_sinks:Lines'}", "not one of the known values: rejects.sink"),
@@ -91,6 +95,15 @@ def test_what_is_wrong_with_a_sink_is_named(file: Path, override: str, words: st
     faults = faults_of(file, override)
 
     assert [fault for fault in faults if words in fault], faults
+
+
+def test_a_wait_that_a_socket_or_a_driver_cannot_count_is_refused() -> None:
+    for make in (
+        lambda: HttpSink("http://x", cooldown_ms=2**31),
+        lambda: JdbcSink("jdbc:postgresql://h/d", timeout_ms=2**31),
+    ):
+        with pytest.raises(ConfigErrors, match=r"_ms = 2147483648; rule: .*2147483647"):
+            make()
 
 
 def test_all_faults_are_reported_together(file: Path) -> None:

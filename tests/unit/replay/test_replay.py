@@ -106,6 +106,8 @@ def test_what_a_replay_needs_is_checked() -> None:
         replay(table().select(["schedule_id"]), [plan()])
     with pytest.raises(ConfigError, match="a setting is out of range: trigger_ms = 0"):
         plan(trigger_ms=0)
+    with pytest.raises(ConfigError, match="a setting is out of range: memory_ms = "):
+        plan(memory_ms=2**62)
     with pytest.raises(ConfigError, match="state_levels"):
         plan(state_levels=9)
     assert figures(table(), plan())[0]["batches"] == 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from wheel_udf.clock.clocks import ProcessingClock
-from wheel_udf.common.errors import StopError
+from wheel_udf.common.errors import ConfigError, StopError
 from wheel_udf.platform.identity import Identity
 from wheel_udf.store.head import Appended, Head
 from wheel_udf.store.layout import StoreLayout
@@ -82,6 +82,13 @@ def run(lease: HeldLease) -> Iterator[TieredRun]:
     run = TieredRun(store, what, Identity(1, "", 4, "", "app", ""), leases, None, bounded=False)
     yield run
     run.stop()
+
+
+@pytest.mark.parametrize("name", ["history_ms", "keep_ms", "memory_ms"])
+def test_a_time_that_would_overflow_as_microseconds_is_refused_by_name(name: str) -> None:
+    more: Any = {name: 2**62}
+    with pytest.raises(ConfigError, match=f"a setting is out of range: {name} = {2**62}; rule: 0 to"):
+        TieredWheel(layout=LAYOUT, store="store", clock=ProcessingClock(), **more)
 
 
 def begin(run: TieredRun, wheel: Any, intake: Any) -> None:

@@ -16,10 +16,10 @@ from wheel_udf.job.models import kafka
 from wheel_udf.job.models.section import Rule, Section
 from wheel_udf.job.models.values import (
     FolderPath,
-    NotNegativeMs,
     Options,
-    PositiveMs,
+    PositiveWaitMs,
     Text,
+    WaitMs,
     as_written,
     fault,
     fault_at,
@@ -170,22 +170,22 @@ class HttpSinkConfig(_Sink):
     id_header: Text = "Idempotency-Key"
     """The header that gets the fire_id."""
 
-    timeout_ms: PositiveMs = Field(as_written("5 seconds"), alias="timeout")
+    timeout_ms: PositiveWaitMs = Field(as_written("5 seconds"), alias="timeout")
     """The longest time of one try."""
 
     retries: StrictInt = Field(3, ge=0, le=20)
     """Tries after the first one."""
 
-    backoff_ms: NotNegativeMs = Field(as_written("500 ms"), alias="backoff")
+    backoff_ms: WaitMs = Field(as_written("500 ms"), alias="backoff")
     """The wait before the second try; it doubles with each further one."""
 
     concurrency: StrictInt = Field(8, ge=1, le=256)
     """Rows that a task sends to one endpoint at the same time."""
 
-    budget_ms: PositiveMs = Field(as_written("30 seconds"), alias="budget")
+    budget_ms: PositiveWaitMs = Field(as_written("30 seconds"), alias="budget")
     """The longest time for all rows of an endpoint in a task."""
 
-    cooldown_ms: NotNegativeMs = Field(as_written("30 seconds"), alias="cooldown")
+    cooldown_ms: WaitMs = Field(as_written("30 seconds"), alias="cooldown")
     """How long an endpoint that failed is not tried."""
 
     rules: ClassVar[tuple[Rule, ...]] = (_is_a_webhook,)
@@ -226,7 +226,7 @@ class JdbcSinkConfig(_Sink):
     table: Text = "{destination}"
     """The table's name; {destination} stands for the destination's name."""
 
-    timeout_ms: PositiveMs = Field(as_written("1 minute"), alias="timeout")
+    timeout_ms: PositiveWaitMs = Field(as_written("1 minute"), alias="timeout")
     """The longest time of a statement, and of an answer."""
 
     when_down: Literal["fail", "undeliverable"] = "fail"

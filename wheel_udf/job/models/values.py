@@ -18,7 +18,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from wheel_udf.common.durations import parse_duration_ms
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.common.instants import INSTANT_RULE, parse_instant_ms
+from wheel_udf.common.instants import INSTANT_RULE, LONGEST_WAIT_MS, MAX_INSTANT_MS, parse_instant_ms
 from wheel_udf.common.names import NAME_RULE, is_destination_name
 from wheel_udf.common.paths import require_path
 
@@ -62,11 +62,14 @@ def duration_of(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value == 0:
         return 0
     try:
-        if isinstance(value, str):
-            return parse_duration_ms(value)
+        duration_ms = parse_duration_ms(value) if isinstance(value, str) else None
     except ConfigError:
-        pass
-    raise fault("not a duration", rule=DURATION_RULE)
+        duration_ms = None
+    if duration_ms is None:
+        raise fault("not a duration", rule=DURATION_RULE)
+    if abs(duration_ms) > MAX_INSTANT_MS:
+        raise fault("too long a duration", rule=f"at most {MAX_INSTANT_MS // 86_400_000:,} days")
+    return duration_ms
 
 
 def _duration_ms(value: object, info: ValidationInfo) -> int:
@@ -150,6 +153,8 @@ def _destination(value: str) -> str:
 Span = Annotated[int, BeforeValidator(_duration_ms), WithJsonSchema(_DURATION_SCHEMA)]
 PositiveMs = Annotated[Span, at_least(1, "at least 1 millisecond")]
 NotNegativeMs = Annotated[Span, at_least(0, "not negative")]
+WaitMs = Annotated[NotNegativeMs, at_most(LONGEST_WAIT_MS, "at most 24 days")]
+PositiveWaitMs = Annotated[PositiveMs, at_most(LONGEST_WAIT_MS, "at most 24 days")]
 UnboundedMs = Annotated[
     int | None, none_for("unlimited"), at_least(0, "not negative, or unlimited"), duration_or("unlimited")
 ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeVar
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import (
     AtomicType,
     StringType,
@@ -24,23 +25,29 @@ from wheel_udf.common.errors import ConfigError, ContractError
 from wheel_udf.common.paths import as_pattern
 from wheel_udf.job.models.source import DeltaSourceConfig, FileSourceConfig
 from wheel_udf.platform import delta_log
+from wheel_udf.platform.hadoop_files import PLAIN_LOCAL_FILES, depth_of
 
 COORDINATES: Final = "source_coordinates"
 CORRUPT_RECORD: Final = "_corrupt_record"
+_ASSUMED: Final = "wheel_udf.assumed"
+"""Key in the metadata of a column that the source was not seen to have."""
 Source = FileSourceConfig | DeltaSourceConfig
 
 _PARQUET_DDL = (
     "schedule_id STRING, op STRING, seq BIGINT, deliver_at TIMESTAMP, delay STRING, event_time TIMESTAMP, destination STRING, "
     "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, max_lateness STRING"
 )
-_TEXT_COLUMNS = (
+COMMAND_COLUMNS: Final = (
     *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
-    *("destination", "key", "value", "max_lateness"),
+    *("destination", "key", "value", "max_lateness", "headers"),
 )
+_TEXT_COLUMNS = COMMAND_COLUMNS[:-1]
 _JSON_DDL = ", ".join(f"{name} STRING" for name in _TEXT_COLUMNS) + (
     ", headers ARRAY<STRUCT<key: STRING, value: STRING>>"
 )
 _CSV_DEFAULTS = {"header": "true", "enforceSchema": "false"}
+_PATTERN_IN_URI = "[*]|%(3F|5B|5C|5D|7B|7D)"  # * ? [ \ ] { }
+_COLUMNS_OF_BINARY_FILES = 4
 _MISSING = ("PATH_NOT_FOUND", "DELTA_SCHEMA_NOT_SET", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
 _SAMPLED_LINES = 100
 _LONGEST_VALUE = 60
@@ -81,7 +88,8 @@ def _files(
     if path != source.path:  # of a pattern, Spark takes no names of partitions
         options = {"basePath": source.path, **options}
     reader = spark.readStream.format(source.format).options(**options).schema(schema)
-    return existing(source, lambda: reader.load(path))
+    frame = existing(source, lambda: reader.load(path))
+    return _each_once(spark, frame, reader, source, path, options)
 
 
 def _path_of(spark: SparkSession, source: FileSourceConfig) -> str:
@@ -92,9 +100,43 @@ def _path_of(spark: SparkSession, source: FileSourceConfig) -> str:
     return pattern if pattern != source.path and delta_log.exists(spark, source.path) else source.path
 
 
+def _each_once(
+    spark: SparkSession,
+    frame: DataFrame,
+    reader: DataStreamReader,
+    source: FileSourceConfig,
+    path: str,
+    options: dict[str, str],
+) -> DataFrame:
+    """Returns the stream of a folder in which each file is read once, whatever its name.
+
+    Spark's source of files counts a new file whose name has one of ``* ? [ ] { }`` or a backslash as all files of its
+    batch (``DataSource.checkAndGlobPathIfNecessary``). It reads each file once where it looks them up recursively or
+    by partitions.
+    """
+    folded = {key.lower(): value.lower() for key, value in options.items()}
+    by_partitions = (
+        spark.read.format("binaryFile").options(**options).load(path).columns[_COLUMNS_OF_BINARY_FILES:]
+    )
+    if by_partitions or folded.get("recursivefilelookup") == "true":
+        return frame
+    file = F.col("_metadata.file_path")
+    if folded.keys() & {"cleansource", "filenameonly"}:  # they would apply to the files in subfolders, too
+        hint = "these names make Spark read other files twice, except without cleanSource and fileNameOnly"
+        refused = F.raise_error(F.concat(F.lit("rename this file: "), file, F.lit(f"; {hint}")))
+        return frame.where(F.when(file.rlike(_PATTERN_IN_URI), refused).otherwise(F.lit(True)))
+    depth = depth_of(spark, source.path)
+    inside, with_host = (F.substring_index(file, "/", depth + more) == file for more in (2, 4))
+    is_inside = F.when(file.contains("://"), with_host).otherwise(inside)
+    partition = F.raise_error(F.concat(F.lit("start again to read the new partition of "), file))
+    is_read = F.when(is_inside, F.lit(True)).when(file.rlike("/[^/]+=[^/]*/[^/]*$"), partition)
+    return reader.option("recursiveFileLookup", "true").load(path).where(is_read)
+
+
 def reader_options(source: Source) -> dict[str, str]:
     """Returns the options for Spark's reader."""
-    options = {**(_CSV_DEFAULTS if source.format == "csv" else {}), **source.options}
+    defaults = {} if source.format == "delta" else PLAIN_LOCAL_FILES
+    options = {**defaults, **(_CSV_DEFAULTS if source.format == "csv" else {}), **source.options}
     folded = {key.lower(): value for key, value in options.items()}
     if folded.get("mode", "").upper() == "DROPMALFORMED":
         raise ConfigError(
@@ -132,7 +174,7 @@ def _schema(spark: SparkSession, source: FileSourceConfig, options: dict[str, st
         schema = _csv_schema(spark, source, options)
     else:
         _check_json_keys(spark, source)
-        schema = _parsed(_JSON_DDL)
+        schema = _assumed(_JSON_DDL)
     return _with_corrupt_record(source, schema)
 
 
@@ -153,9 +195,24 @@ def _parsed(ddl: str) -> StructType:
     return schema
 
 
+def _assumed(ddl: str) -> StructType:
+    return StructType(
+        [StructField(each.name, each.dataType, metadata={_ASSUMED: True}) for each in _parsed(ddl)]
+    )
+
+
+def known_columns(frame: DataFrame, contract: Collection[str]) -> list[str]:
+    """Returns the columns of a contract that a source was seen to have; none if it has no files yet, or JSON without
+    ``schema``.
+    """
+    # The id is always there, and loses its metadata.
+    seen = [each.name.lower() for each in frame.schema if _ASSUMED not in each.metadata]
+    return sorted({*contract}.intersection(seen) - {"schedule_id"})
+
+
 def _parquet_schema(spark: SparkSession, source: FileSourceConfig, options: dict[str, str]) -> StructType:
     found = _inferred(spark, source, spark.read.options(**options).parquet)
-    return _parsed(_PARQUET_DDL) if found is None else found
+    return _assumed(_PARQUET_DDL) if found is None else found
 
 
 def _csv_schema(spark: SparkSession, source: FileSourceConfig, options: dict[str, str]) -> StructType:
@@ -163,10 +220,9 @@ def _csv_schema(spark: SparkSession, source: FileSourceConfig, options: dict[str
     if options["header"].lower() == "true":
         header_only = {**options, "inferSchema": "false"}
         found = _inferred(spark, source, spark.read.options(**header_only).csv)
-    schema = StructType()
-    for name in found.names if found is not None else _TEXT_COLUMNS:
-        schema = schema.add(name, StringType())
-    return schema
+    if found is None:
+        return _assumed(", ".join(f"{name} STRING" for name in _TEXT_COLUMNS))
+    return StructType([StructField(name, StringType()) for name in found.names])
 
 
 def _inferred(
@@ -185,7 +241,8 @@ def _check_json_keys(spark: SparkSession, source: FileSourceConfig) -> None:
     """Checks the keys of the first lines: a JSON file of something else would be read as rows of nulls."""
     if source.options.get("multiLine", "").lower() == "true":
         return
-    lines = existing(source, lambda: spark.read.text(_path_of(spark, source))).limit(_SAMPLED_LINES)
+    reader = spark.read.options(**PLAIN_LOCAL_FILES)
+    lines = existing(source, lambda: reader.text(_path_of(spark, source))).limit(_SAMPLED_LINES)
     is_cancel = F.lower(F.btrim(F.get_json_object("value", "$.op"))) == "cancel"
     keys = lines.select(F.explode(F.json_object_keys("value")).alias("key"), is_cancel.alias("is_cancel"))
     found = keys.groupBy("key").agg(F.min(F.coalesce("is_cancel", F.lit(False))).alias("is_cancel")).collect()
@@ -258,6 +315,11 @@ def _misread(frame: DataFrame, source: FileSourceConfig, options: dict[str, str]
 def event_time(frame: DataFrame, written: Column) -> Column:
     """Returns ``event_time``, by default the time when the row was written: the same one in every replay."""
     field = next((field for field in frame.schema if field.name.lower() == "event_time"), None)
+    metadata = {_ASSUMED: True} if field is None else field.metadata
+    return _event_time(field, written).alias("event_time", metadata=metadata)
+
+
+def _event_time(field: StructField | None, written: Column) -> Column:
     if field is None:
         return written
     given = F.col(field.name)
