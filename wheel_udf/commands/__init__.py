@@ -14,9 +14,9 @@ code; no row is dropped, and no data raises an error. All in the JVM: no UDF, no
     operations, events ---------------> operations -----> operation rows --> purgatory
                                                        operation_rules
 
-Other files: ``contract`` (limits and allow-list), ``records`` (the original row of a reject as JSON),
-``tier_columns`` (level, slot and delay level of a due time as Column), ``generated_code`` (keeps Spark's
-generated methods small enough to be compiled, and the same in each batch).
+Other files: ``json_objects`` (records of JSON, byte for byte), ``contract`` (limits and allow-list), ``records`` (the
+original row of a reject as JSON), ``tier_columns`` (level, slot and delay level of a due time as Column),
+``generated_code`` (keeps Spark's generated methods small enough to be compiled, and the same in each batch).
 
 May import: the rooms ``common``, ``wheel`` and ``purgatory``; pyspark.
 """

@@ -31,7 +31,7 @@ tombstones after ``delete.retention.ms`` (Kafka's documentation, "Log Compaction
 versions are compared, not counted. A tombstone needs its key only.
 
 Errors. No data raises an error, and no row is lost: an unreadable value is passed on unchanged, and the rule
-of its column rejects it. A ``json`` value that is not one JSON object is in ``_corrupt_record``. In all
+of its column rejects it. A ``json`` value is read as :mod:`wheel_udf.commands.json_objects` says. In all
 presets the column ``kafka`` keeps the record for ``record`` of a reject: coordinates, timestamp, and the
 parts that no other column holds unchanged.
 
@@ -57,7 +57,8 @@ from pyspark.sql import Column, DataFrame, functions as F, types as T
 from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import PRESETS
 from wheel_udf.commands.inputs import SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, SOURCE_SEQ
-from wheel_udf.commands.records import readable
+from wheel_udf.commands.json_objects import COMMAND_FIELDS, with_json_object
+from wheel_udf.commands.rules import UNREADABLE
 from wheel_udf.common.command_facts import COMMAND_HEADERS, OUR_PREFIX
 from wheel_udf.common.durations import BLANKS
 from wheel_udf.common.errors import ConfigError
@@ -68,14 +69,6 @@ _EPOCH, _TARGET, _TARGET_KEY = (f"{_SCHEDULERS}{name}" for name in ("epoch", "ta
 _EPOCH_MS: Final = rf"\A[{BLANKS}]*(?:-[0-9]+|\+?0*+(?:[0-9]{{0,9}}|[0-9]{{11,15}}))[{BLANKS}]*\z"
 _LAST_EPOCH_S: Final = 10**12 - 1
 _KNOWN: Final = tuple(COMMAND_HEADERS.values())
-_JSON_FIELDS: Final = (
-    *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
-    *("destination", "key", "value", "headers", "max_lateness"),
-)
-# All texts: a field of another type is then its JSON text, and no type makes Spark drop half of a row.
-_JSON_TYPE: Final = f"array<struct<{', '.join(f'{name}: string' for name in _JSON_FIELDS)}>>"
-_STRICT: Final = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", **read.LONG_JSON}
-_JSON_BLANKS: Final = " \t\r\n"
 
 
 def kafka_commands(records: DataFrame, preset: str) -> DataFrame:
@@ -149,29 +142,16 @@ def _scheduler(records: DataFrame) -> DataFrame:
 
 def _json(records: DataFrame) -> DataFrame:
     frame = _with_headers(records, _KNOWN, OUR_PREFIX)
-    # In brackets: of a value Spark ignores what follows it, but it reads an array to its end.
-    words = F.concat(F.lit("["), F.col("value").cast("string"), F.lit("]"))
-    plain = F.when(F.is_valid_utf8(F.col("value").cast("string")), words)
-    frame = frame.select("*", F.from_json(plain, _JSON_TYPE, _STRICT).alias("_parsed"))
-    trimmed = F.btrim(F.col("value").cast("string"), F.lit(_JSON_BLANKS))
-    is_one = (F.size("_parsed") == 1) & F.startswith(trimmed, F.lit("{")) & F.endswith(trimmed, F.lit("}"))
-    frame = frame.select("*", F.when(is_one, F.get("_parsed", F.lit(0))).alias("_object"))
-    headers = F.from_json(F.col("_object.headers"), "map<string, string>", _STRICT)
-    frame = frame.select("*", F.map_entries(headers).cast(read.HEADERS).alias("_asked_headers"))
-    bad = F.col("_object").isNull() | (
-        F.col("_object.headers").isNotNull() & F.col("_asked_headers").isNull()
-    )
-    frame = frame.select("*", bad.alias("_bad"))
-    fields = {name: F.when(~F.col("_bad"), F.col(f"_object.{name}")) for name in _JSON_FIELDS}
-    asked = F.filter("_asked_headers", lambda each: ~F.startswith(each.getField("key"), F.lit(OUR_PREFIX)))
-    as_it_came = F.when(F.col("_bad"), F.col("value"))
+    frame = with_json_object(frame, F.col("value"))
+    fields = {name: F.col(f"_object.{name}") for name in COMMAND_FIELDS}
+    own = F.filter(fields["headers"], lambda each: ~F.startswith(each.getField("key"), F.lit(OUR_PREFIX)))
     columns = fields | {
         SOURCE_EVENT_TIME: F.when(fields["event_time"].isNull(), F.col("timestamp")),
         "key": F.coalesce(fields["key"].cast("binary"), F.col("key")),
         # An unreadable record goes to the rejects with its own key, value and headers.
-        "value": F.coalesce(as_it_came, fields["value"].cast("binary")),
-        "headers": F.coalesce(F.when(~F.col("_bad"), asked), _others()),
-        "_corrupt_record": F.when(F.col("_bad"), F.coalesce(readable(F.col("value")), F.lit("null"))),
+        "value": F.when(F.col("_object").isNull(), F.col("value")).otherwise(fields["value"].cast("binary")),
+        "headers": F.coalesce(own, _others()),
+        UNREADABLE: F.col(UNREADABLE),
     }
     return frame.select(*_named(columns), *_source("key", "value", "headers"))
 

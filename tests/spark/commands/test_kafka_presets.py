@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from pyspark.sql import Row, SparkSession
 
 from wheel_udf.commands.contract import Contract
@@ -322,10 +324,25 @@ VALUES = [
     ("null", None),
     ("5", b"5"),
     ("true", b"true"),
-    ('{"n": [1, {"m": "x"}], "e": {}}', b'{"n":[1,{"m":"x"}],"e":{}}'),
-    ("[1, 2]", b"[1,2]"),
     (r'"\u0000\n"', b"\x00\n"),
+    (r'"{\"n\": 0.10}"', b'{"n": 0.10}'),
+    (r'"\ud83d\ude00\ud83d"', "\U0001f600?".encode()),
 ]
+WRITTEN = [
+    "0.10",
+    "-0",
+    "1E400",
+    "12345678901234567890.123456789",
+    "9" * 1_000,
+    '{"n": [0.10, {"m" : -0}], "n": 1E400 ,\t"e": { }}',
+    "[ 1,\r\n\t[ ] , [[ 2.0 ]], null ]",
+    r'{"\u0041\/": "\u0041\/\ud83d\ude00\ud800", "\"}": "]\\"}',
+    '{"a": "\U0001f600\u2028\uffff"}',
+    '{"value": 1.0, "headers": {"x": 2.0}, "a": ", \\"value\\": 3.0"}',
+    "[" * 990 + " 0.10 " + "]" * 990,
+    '["' + '\\"' * 100_000 + '", 0.10]',
+]
+"""JSON that Spark would write in another way."""
 
 
 def test_json_values_are_text_or_the_json_of_what_is_no_text(spark: SparkSession) -> None:
@@ -333,6 +350,76 @@ def test_json_values_are_text_or_the_json_of_what_is_no_text(spark: SparkSession
     rows = parsed(spark, "json", *(record(value=text.encode()) for text in texts))
     assert [row.value and bytes(row.value) for row in rows] == [expected for _, expected in VALUES]
     assert {row.error_code for row in rows} == {None}
+
+
+def test_json_that_is_no_text_was_written_anew_with_other_numbers_and_without_white_space(
+    spark: SparkSession,
+) -> None:
+    frames = (
+        '{{"schedule_id": 0.10, "value": {0}, "key": {0}, "headers": {{"wheel-x": {0}, "b": {0}, "b": "{{", "n": null}}}}',
+        '\n{{ "headers" :[ {{"key": "b" , "value" : {0} }}, {{"value": "{{", "key": "b"}},{{"key": "n"}}], "value": "x", "k\\u0065y":{0},"\\u0076alue"\t:\t{0}\t,"schedule_id": 0.10 }} ',
+        '{{"schedule_id": 0.10, "value": "value", "key": {0}, "headers": {{"b": {0}, "b": "{{", "n": null}}, "value": {0}}}',
+    )
+    texts = [(json_, frame.format(json_)) for json_ in WRITTEN for frame in frames]
+    rows = commands(spark, "json", *(record(value=text.encode()) for _, text in texts))
+    for (json_, text), row in zip(texts, rows, strict=True):
+        octets = json_.encode()
+        assert (row.schedule_id, bytes(row.value), bytes(row.key)) == ("0.10", octets, octets), text
+        assert [tuple(each) for each in row.headers] == [("b", octets), ("b", b"{"), ("n", None)], text
+
+
+BLANKS = st.text(" \t\r\n", max_size=2)
+ESCAPES = [*(rf"\{each}" for each in '"\\/bfnrt'), r"\u0041", r"\u0000", r"\uD83D\uDE00", r"\ud800"]
+CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters='"\\', min_codepoint=32)
+TEXTS = st.lists(CHARACTERS | st.sampled_from(ESCAPES) | st.sampled_from("{}[]:,"), max_size=6).map(
+    lambda parts: f'"{"".join(parts)}"'
+)
+NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,4})?", fullmatch=True)
+
+
+def spaced(*parts: Any) -> st.SearchStrategy[str]:
+    return st.tuples(*(part if isinstance(part, st.SearchStrategy) else st.just(part) for part in parts)).map(
+        "".join
+    )
+
+
+def listed(elements: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(elements, max_size=3).map(",".join)
+
+
+JSON = st.recursive(
+    TEXTS | NUMBERS | st.sampled_from(["null", "true", "false"]),
+    lambda inner: (
+        spaced("[", listed(spaced(BLANKS, inner, BLANKS)), BLANKS, "]")
+        | spaced("{", listed(spaced(BLANKS, TEXTS, BLANKS, ":", BLANKS, inner, BLANKS)), BLANKS, "}")
+    ),
+    max_leaves=8,
+)
+
+
+def octets_of(json_: str) -> bytes | None:
+    """What is delivered of a field."""
+    if json_.startswith('"'):
+        return re.sub("[\ud800-\udfff]", "?", json.loads(json_)).encode()
+    return None if json_ == "null" else json_.encode()
+
+
+@given(st.lists(st.tuples(JSON, JSON, JSON, BLANKS), min_size=5, max_size=40))
+# Each example is a query of its own: few, with many records, and no search for a smaller one.
+@settings(max_examples=12, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+def test_what_a_producer_writes_as_json_arrives_byte_for_byte(
+    spark: SparkSession, cases: list[tuple[str, str, str, str]]
+) -> None:
+    texts = [
+        f'{b}{{"value"{b}:{b}{first}{b},"schedule_id":"value","headers":{{{b}"a"{b}:{b}{second}{b},"b":{third}}}{b},"value":{third}{b}}}'
+        for first, second, third, b in cases
+    ]
+    rows = commands(spark, "json", *(record(value=text.encode()) for text in texts))
+    for text, row, (_, second, third, _) in zip(texts, rows, cases, strict=True):
+        assert row._corrupt_record is None, text
+        found = [row.value, *(each.value for each in row.headers)]
+        expected = [octets_of(third), octets_of(second), octets_of(third)]
+        assert [each and bytes(each) for each in found] == expected, text
 
 
 def test_json_ids_may_be_numbers_and_instants_may_not(spark: SparkSession) -> None:
@@ -365,6 +452,15 @@ UNREADABLE = [
     f'{GOOD}, "headers": "x"}}'.encode(),
     f'{GOOD}, "headers": [1]}}'.encode(),
     f'{GOOD}, "headers": 5}}'.encode(),
+    f'{GOOD}, "headers": [null]}}'.encode(),
+    f'{GOOD}, "headers": [{{"value": "x"}}]}}'.encode(),
+    f'{GOOD}, "value": {{"n": 01}}}}'.encode(),
+    f'{GOOD}, "value": [0.10,]}}'.encode(),
+    f'{GOOD}, "value": {{"a": "\t"}}}}'.encode(),
+    GOOD.encode() + b', "value": {"a": "\x00"}}',
+    GOOD.encode() + b', "value": {"a": "\xff"}}',
+    GOOD.encode() + b', "value": {"a": "\xed\xa0\x80"}}',
+    GOOD.encode() + b', "value": "\xff"}',
     b'\xef\xbb\xbf{"schedule_id": "a"}',
     b'\xff{"schedule_id": "a"}',
     b'{"schedule_id": "\xff"}',

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 
+from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.common.errors import ConfigError, ContractError
 from wheel_udf.job.models.source import SourceConfig
 from wheel_udf.job.sources.commands import read_commands
@@ -117,7 +118,7 @@ def test_json_is_texts_of_the_contract_with_the_files_time_as_text(tmp_path: Pat
     )
     first, second = rows_of(source("json", tmp_path / "in"))
     assert (first.seq, first.deliver_at, first.value) == ("7", "2013-01-01T05:00Z", '{"n": 1.50}')
-    assert first.headers == [Row(key="k", value="v")]
+    assert first.headers == [Row(key="k", value=b"v")]
     assert (first.event_time, second.event_time) == ("2013-01-01T00:26:40.000Z", "2013-01-01")
     assert first.source_coordinates == f"file:{file}"
 
@@ -134,12 +135,54 @@ def test_a_line_of_json_that_does_not_parse_keeps_its_text_and_a_torn_one_has_no
     write(tmp_path / "in" / "1.json", "\n".join(lines) + "\n")
     good, *bad = rows_of(source("json", tmp_path / "in"))
     assert (good.schedule_id, good._corrupt_record) == ("a", None)
-    assert [(row.schedule_id, row._misread_columns) for row in bad] == [
-        ("b", "headers = 5, not array<struct<key:string,value:string>>"),
-        (None, None),
-        (None, None),
-    ]
+    assert {row.schedule_id for row in bad} == {None}
     assert sorted(row._corrupt_record for row in bad) == sorted(lines[1:])
+
+
+def test_a_line_of_json_gives_what_the_record_of_kafka_gives(
+    spark: SparkSession, tmp_path: Path, rows_of: Rows
+) -> None:
+    lines = [
+        '{"schedule_id": "a", "delay": "0", "value": {"n": 0.10 , "m": 1E400}, "headers": {"x": -0, "y": "1.0"}}',
+        '{"schedule_id": "b", "value": 12345678901234567890.123456789, "headers": [{"key": "x", "value": [ ]}]}',
+        r'{"schedule_id": "c", "v\u0061lue": ["\u0041"], "headers": null}',
+        *('{"schedule_id": "d"} {"schedule_id": "e"}', '[{"schedule_id": "f"}]', "{'schedule_id': 'g'}"),
+        *('{"schedule_id": "h", "value": NaN}', '{"schedule_id": "i", "headers": [1]}', "null"),
+    ]
+    # A byte order mark at the beginning and blank lines are of files alone.
+    write(tmp_path / "in" / "1.json", "\ufeff" + "\r\n \t\n".join(lines) + "\n\n")
+    records = [(b"", line.encode(), "t", 0, 0, None, None) for line in lines]
+    ddl = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, headers array<struct<key: string, value: binary>>"
+    of_kafka = kafka_commands(spark.createDataFrame(records, ddl), "json").collect()
+
+    def read(rows: list[Row]) -> list[tuple[Any, ...]]:
+        parts = [
+            (row.schedule_id, row._corrupt_record, None if row._corrupt_record else row.value, row.headers)
+            for row in rows
+        ]
+        octets = [
+            (*rest, value.encode() if isinstance(value, str) else value, headers)
+            for *rest, value, headers in parts
+        ]
+        return sorted(octets, key=str)
+
+    found = read(rows_of(source("json", tmp_path / "in")))
+    assert found == read(of_kafka)
+    assert [each[:3] for each in found[:3]] == [
+        ("a", None, b'{"n": 0.10 , "m": 1E400}'),
+        ("b", None, b"12345678901234567890.123456789"),
+        ("c", None, rb'["\u0041"]'),
+    ]
+    assert [each[1] for each in found[3:]] == sorted(lines[3:], key=lambda line: str((None, line)))
+
+
+def test_with_options_of_its_parser_spark_reads_json_itself(tmp_path: Path, rows_of: Rows) -> None:
+    write(
+        tmp_path / "in" / "1.json",
+        '[{"schedule_id": "a",\n "delay": "0"}, {"schedule_id": "b", "value": 0.10}]',
+    )
+    a, b = rows_of(source("json", tmp_path / "in", options={"multiLine": "true"}))
+    assert (a.schedule_id, b.schedule_id, b.value) == ("a", "b", "0.10")
 
 
 def test_a_value_that_is_not_of_its_columns_type_names_the_column_and_the_line_keeps_its_id(

@@ -8,12 +8,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import functions as F
+from pyspark.sql import Row, functions as F
 
 from tests.spark.streams import T0, at, at_ms, run
 from tests.spark.watches import add_rows, event, operation, read_rows
 from wheel_udf.clock.clocks import EventClock, SimulatedClock
-from wheel_udf.commands.contract import OPERATION_COLUMNS, Contract
+from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS, Contract
 from wheel_udf.commands.operations import parse_operations
 from wheel_udf.common.errors import ConfigError, ConfigErrors, ContractError
 from wheel_udf.job.models.purgatory import EventFilesConfig, OperationFilesConfig
@@ -256,3 +256,19 @@ def test_a_kafka_record_without_columns_is_a_json_object_with_their_names(spark:
     assert [each["error_code"] for each in rejected] == ["no_keys", *["unreadable"] * 3]
     assert "keys = '[]'" in rejected[0]["error_message"]
     assert (rows[0].source, rows[0].value) == ("orders/0/1", bytearray(b"v"))
+
+
+def test_json_in_an_operation_was_written_anew_and_its_keys_were_not_those_of_the_events(
+    spark: SparkSession,
+) -> None:
+    value = """{"op_id": 0.10, "group": -0, "keys": [1E400, "b", 1.50 ], "deadline": "5 s", "value": { "n": 0.10 }, "headers": {"h": [ ]}}"""
+    event = '{"group": -0, "key": 1E400}'
+    records = spark.createDataFrame(
+        [(each.encode(), at(3), "orders/0/1") for each in (value, event)],
+        "value binary, timestamp timestamp, source_coordinates string",
+    )
+    watched, _ = json_rows(records, OPERATION_COLUMNS).collect()
+    _, of_event = json_rows(records, EVENT_COLUMNS).collect()
+    assert (watched.op_id, watched.group, watched["keys"]) == ("0.10", "-0", ["1E400", "b", "1.50"])
+    assert (watched.value, watched.headers) == ('{ "n": 0.10 }', [Row(key="h", value=bytearray(b"[ ]"))])
+    assert (of_event.group, of_event.key) == ("-0", "1E400")

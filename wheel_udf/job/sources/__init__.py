@@ -17,6 +17,10 @@ row in the source, for the rejects), and ``event_time`` filled with the source's
     its feed of the table and of commands.change_feed  orders@v7              time of the commit
     kafka    of the preset (commands.kafka_presets)    topic/partition/offset timestamp of the record
 
+Lines of JSON without ``schema`` are read like records of Kafka's preset ``json``, see
+:mod:`wheel_udf.commands.json_objects`. With a ``schema``, and with options of Spark's parser (``multiLine``,
+``encoding``, ``mode``, ``allow...``), Spark's own reader reads them.
+
 Text formats. Columns of csv and json are read as strings, and :mod:`wheel_udf.commands.parse` reads the times and
 numbers in them, so that a bad ``seq`` becomes a reject and not a silent null. A line of csv or json that does not
 parse keeps its text in ``_corrupt_record`` and loses its ``schedule_id``: it becomes a reject with its text, even if

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 )
 
 from wheel_udf.commands.inputs import meant
+from wheel_udf.commands.json_objects import with_json_object
 from wheel_udf.commands.parse import require_due_column
 from wheel_udf.commands.readers import LONG_JSON
 from wheel_udf.commands.rules import MISREAD
@@ -49,6 +50,7 @@ _CSV_DEFAULTS = {"header": "true", "enforceSchema": "false"}
 _PATTERN_IN_URI = "[*]|%(3F|5B|5C|5D|7B|7D)"  # * ? [ \ ] { }
 _COLUMNS_OF_BINARY_FILES = 4
 _MISSING = ("PATH_NOT_FOUND", "DELTA_SCHEMA_NOT_SET", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
+_PARSING = ("multiline", "encoding", "charset", "mode")
 _SAMPLED_LINES = 100
 _LONGEST_VALUE = 60
 _T = TypeVar("_T")
@@ -57,9 +59,32 @@ _T = TypeVar("_T")
 def read_files(spark: SparkSession, source: FileSourceConfig) -> DataFrame:
     """Opens a folder of files as a stream of commands; see :func:`~wheel_udf.job.sources.read_commands`."""
     options = reader_options(source)
+    if source.format == "json" and source.schema_ddl is None and not _parsed_by_spark(source):
+        return _json_lines(spark, source, options)
     schema = _schema(spark, source, options)
     require_id(schema.names, source)
     return _with_coordinates(_files(spark, source, options, schema), source, options)
+
+
+def _parsed_by_spark(source: FileSourceConfig) -> bool:
+    """Whether an option says how JSON is parsed; others say which files and lines are read."""
+    names = {name.lower() for name in source.options}
+    return any(name in _PARSING or name.startswith("allow") for name in names)
+
+
+def _json_lines(spark: SparkSession, source: FileSourceConfig, options: dict[str, str]) -> DataFrame:
+    _check_json_keys(spark, source)
+    files = existing(source, lambda: spark.readStream.format("text").options(**options).load(source.path))
+    lines = files.select(
+        F.ltrim("value", F.lit("\ufeff")).alias("_line"),  # a byte order mark begins some files
+        F.col("_metadata.file_path").alias(COORDINATES),
+        F.col("_metadata.file_modification_time").alias("_modified"),
+    )
+    lines = lines.where(~F.col("_line").rlike(r"\A[ \t\r\n]*+\z"))
+    rows = with_json_object(lines, F.col("_line")).select(
+        "_object.*", CORRUPT_RECORD, COORDINATES, "_modified"
+    )
+    return rows.withColumn("event_time", event_time(rows, F.col("_modified"))).drop("_modified")
 
 
 def open_files(spark: SparkSession, source: FileSourceConfig, ddl: str | None) -> DataFrame:

@@ -28,8 +28,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS
+from wheel_udf.commands.json_objects import exact_texts, with_json_object
 from wheel_udf.commands.operations import RECORD
-from wheel_udf.commands.readers import LONG_JSON
 from wheel_udf.commands.rules import MISREAD
 from wheel_udf.commands.time_readers import utc_text
 from wheel_udf.common.errors import ConfigError, ConfigErrors, WheelError
@@ -155,9 +155,8 @@ class _Sql:
         return F.lit(None)
 
 
-def _ddl_of(names: Sequence[str], **others: str) -> str:
-    types = _TYPES | others
-    return ", ".join(f"`{name}` {types.get(name, 'STRING')}" for name in names)
+def _ddl_of(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}` {_TYPES.get(name, 'STRING')}" for name in names)
 
 
 def json_rows(rows: DataFrame, names: Sequence[str]) -> DataFrame:
@@ -168,27 +167,15 @@ def json_rows(rows: DataFrame, names: Sequence[str]) -> DataFrame:
         names: The names to take from the object.
 
     Returns:
-        Those columns as texts (``keys`` and ``headers`` as arrays), the record's own time where the object has none,
-        the coordinates, and the text of a value that is not an object.
+        Those columns as :mod:`wheel_udf.commands.json_objects` reads them (``keys`` as array), the record's own time
+        where the object has none, the coordinates, and the text of an unreadable value.
     """
-    text = F.col("value").cast("string")
-    given = F.from_json(text, _ddl_of(names, keys="STRING"), {**LONG_JSON})
-    is_object = F.coalesce(F.json_object_keys(text).isNotNull(), F.lit(False))
-    rows = rows.select(
-        given.alias("given"),
-        utc_text(F.unix_millis("timestamp")).alias("stamp"),
-        F.when(~is_object, F.coalesce(text, F.lit("null"))).alias(CORRUPT_RECORD),
-        COORDINATES,
-    )
-    columns = {name: F.col(f"given.{name}") for name in names if name != "event_time"}
+    rows = with_json_object(rows, F.col("value"), names)
+    columns = {name: F.col(f"_object.{name}") for name in names}
     if "keys" in columns:  # one key may stand alone
         keys = columns["keys"]
-        columns["keys"] = F.when(keys.startswith("["), F.from_json(keys, "array<string>")).when(
+        columns["keys"] = F.when(keys.startswith("["), exact_texts(keys)).when(
             keys.isNotNull(), F.array(keys)
         )
-    return rows.select(
-        *(column.alias(name) for name, column in columns.items()),
-        F.coalesce("given.event_time", "stamp").alias("event_time"),
-        CORRUPT_RECORD,
-        COORDINATES,
-    )
+    columns["event_time"] = F.coalesce("_object.event_time", utc_text(F.unix_millis("timestamp")))
+    return rows.select(*(column.alias(name) for name, column in columns.items()), CORRUPT_RECORD, COORDINATES)
