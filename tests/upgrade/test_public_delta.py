@@ -21,6 +21,7 @@ from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.wheel.geometry import Wheel
 
+DEFAULTS = "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
 COLUMNS = T.StructType([T.StructField("id", T.LongType()), T.StructField("name", T.StringType())])
 
 
@@ -99,11 +100,26 @@ def test_transactions_are_found_in_a_log_that_was_cleaned_up(spark: SparkSession
     ("columns", "more", "reason"),
     [
         ("id long", "", "it has no column name"),
-        ("id int, name string", "", "its column id is not bigint"),
-        ("id long, name varchar(4)", "", "its column name is not string"),
+        ("id int, name string", "", "its column id is int, not bigint"),
+        ("id long, name varchar(4)", "", "its column name is varchar(4), not string"),
+        (
+            "id long GENERATED ALWAYS AS IDENTITY, name string",
+            "",
+            "its column id is GENERATED ALWAYS AS IDENTITY",
+        ),
+        (
+            "id long, name string",
+            "PARTITIONED BY (name)",
+            "it is partitioned by name, whose text may be too long for the name of a folder",
+        ),
         ("id long NOT NULL, name string", "", "its column id is NOT NULL"),
         ("id long, name string, more string NOT NULL", "", "its further column more is NOT NULL"),
-        ("ID long, name string, more string", "PARTITIONED BY (more)", None),
+        (
+            "ID long, name string, more string",
+            "PARTITIONED BY (more)",
+            "it is partitioned by its further column more",
+        ),
+        ("ID long, name string, more string DEFAULT 'x'", f"PARTITIONED BY (more) {DEFAULTS}", None),
     ],
 )
 def test_both_ways_find_the_same_contradictions(
@@ -120,6 +136,11 @@ def test_both_ways_find_a_check(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql(f"ALTER TABLE delta.`{place}` ADD CONSTRAINT sane CHECK (id < 100)")
 
     assert delta_log.log_snapshot(spark, place).contradiction(COLUMNS, ()) == "it has the CHECK sane"
+    assert delta_public.PublicState(spark, place).contradiction(COLUMNS, ()) == "it has the CHECK sane"
+
+    delta_log.delta_log(spark, place).checkpoint()
+    for commit in (tmp_path / "table" / "_delta_log").glob("*.json"):
+        commit.unlink()
     assert delta_public.PublicState(spark, place).contradiction(COLUMNS, ()) == "it has the CHECK sane"
 
 

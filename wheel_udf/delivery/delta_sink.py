@@ -4,8 +4,13 @@ Each commit carries (``app_id``, ``batch_id``) as its transaction, in the same a
 table is new, as its creation; a transaction that a table has already is skipped. Tables are idempotent one by one, not
 atomic together.
 
-A table whose rules depend on the data of a row (a CHECK constraint, a NOT NULL column that a delivery may leave null)
-would fail the same batch again and again. Such a table is refused as a whole: its rows are undeliverable.
+A table whose rules depend on the data of a row (a CHECK constraint, a NOT NULL column that a delivery may leave null,
+folders named by a text that may be too long) would fail the same batch again and again. Such a table is refused as a
+whole: its rows are undeliverable. Generated columns are the exception: their expressions are not examined, and must
+not raise on data.
+
+Two queries may create one table in the same moment. Delta lets one of them commit; the other then appends to the table
+that is there.
 
 Cost: a commit is mostly bookkeeping of the driver and of Delta (0.2 to 0.3 s warm on 2 busy cores for 1,000 rows, see
 :mod:`wheel_udf.platform.delta_log`). A table that was checked once is only checked for existence afterwards.
@@ -44,12 +49,14 @@ _STATISTICS: Final = "delta.dataSkippingStatsColumns"
 _REJECT_STATISTICS: Final = "error_code,schedule_id,destination,rejected_at"
 
 
-def _columns(destination: str | None, shape: Shape) -> tuple[T.StructType, frozenset[str]]:
-    """Returns the columns of a destination's rows (None: of the rejects), and those of them that are never null."""
+def _columns(destination: str | None, shape: Shape) -> tuple[T.StructType, frozenset[str], frozenset[str]]:
+    """Returns the columns of a destination's rows (None: of the rejects), those of them that are never null, and those
+    of them whose texts are short.
+    """
     if destination is None:
-        return fields(REJECT_SCHEMA), frozenset()
+        return fields(REJECT_SCHEMA), frozenset(), frozenset({"error_code"})
     columns = fields(shape.columns)
-    return columns, frozenset(columns.fieldNames()) - shape.may_be_null
+    return columns, frozenset(columns.fieldNames()) - shape.may_be_null, frozenset({"destination", "outcome"})
 
 
 @dataclass(frozen=True)
@@ -97,19 +104,25 @@ class DeltaSink:
         shape: Shape = FIRED,
     ) -> None:
         """See :meth:`~wheel_udf.delivery.destinations.Sink.write`."""
-        place = place_of(self.path, destination)
-        stands = self._stands(frame.sparkSession, place)
+        place, spark = place_of(self.path, destination), frame.sparkSession
+        stands = self._stands(spark, place)
         if not stands and not self._creates(destination):
             raise SinkError("the table is missing", field=place, hint="create it, or set create: true")
-        try:
-            if stands:
-                append_once(frame, place, *_columns(destination, shape), app_id=app_id, batch_id=batch_id)
-            else:
-                transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
-                statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
-                properties = {**TABLE_PROPERTIES, **log_checkpoint_properties(frame.sparkSession)}
-                options = {**transaction, **properties, _STATISTICS: statistics}
+        if not stands:
+            transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
+            statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
+            properties = {**TABLE_PROPERTIES, **log_checkpoint_properties(spark)}
+            options = {**transaction, **properties, _STATISTICS: statistics}
+            try:
                 frame.write.format("delta").mode("append").options(**options).save(place)
+            except Exception:
+                # Another query may have created the table meanwhile.
+                if not self._stands(spark, place):
+                    raise
+            else:
+                return
+        try:
+            append_once(frame, place, *_columns(destination, shape), app_id=app_id, batch_id=batch_id)
         except Exception:
             self._forget(place)
             raise

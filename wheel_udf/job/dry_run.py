@@ -17,7 +17,7 @@ from wheel_udf.commands.rules import MISREAD
 from wheel_udf.common.errors import ConfigError, ConfigErrors, SinkError
 from wheel_udf.common.instants import instant_text
 from wheel_udf.common.names import KAFKA_SERVERS
-from wheel_udf.delivery.destinations import FIRED, OUTCOME, Shape
+from wheel_udf.delivery.destinations import FIRED, LEVELED, OUTCOME, Shape
 from wheel_udf.delivery.progress import duration_text
 from wheel_udf.job import kafka_options
 from wheel_udf.job.compose import (
@@ -104,7 +104,8 @@ def check_destinations(spark: SparkSession, config: JobConfig) -> None:
     Raises:
         ConfigErrors: All sinks that cannot be written.
     """
-    shape = OUTCOME if isinstance(config, PurgatoryConfig) else FIRED
+    leveled = isinstance(config, SchedulerConfig) and config.levels is not None
+    shape = OUTCOME if isinstance(config, PurgatoryConfig) else LEVELED if leveled else FIRED
     found = {
         f"destinations.{pattern}": _reason(spark, sink, pattern, shape)
         for pattern, sink in config.destinations.items()

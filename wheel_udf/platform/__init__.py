@@ -91,9 +91,8 @@ the replacement is used, or :class:`~wheel_udf.common.errors.UnsupportedVersionE
     DeltaLog.forTable, update,              version, columns, properties and   the slot store cannot be opened;
     getSnapshotAt; Snapshot.metadata,       transactions of a table without a  sinks look at a table by several
     transactions, allFiles (delta_log)      Spark job                          Spark jobs -> sinks and sources:
-                                                                               DeltaTable.history and detail, the
-                                                                               table's schema, the files of its
-                                                                               log
+                                                                               DeltaTable.history, the files of
+                                                                               its log
     Snapshot.checksumOpt (delta_log)        transactions and files from the    three Spark jobs for each commit
                                             file beside the last commit        -> as for DeltaLog.forTable
     DeltaLog.getChanges, util.JsonUtils     files that later commits have      the slot store cannot be opened

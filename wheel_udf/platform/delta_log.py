@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from delta.tables import DeltaTable
@@ -32,7 +32,7 @@ from wheel_udf.platform.private_api import DELTA_CHANGES, DELTA_CHECKSUM, DELTA_
 from wheel_udf.platform.table_state import TableState
 
 _LOG: Final = "_delta_log"
-_LEFTOVERS: Final = re.compile(r"_delta_log|part-.*\.parquet|\..*")
+_LEFTOVERS: Final = re.compile(r"_delta_log|(?:\w\w/)?(?:part-.*\.parquet|\..*)")
 _DELTA: Final = "org.apache.spark.sql.delta"
 
 
@@ -60,8 +60,20 @@ def is_foreign(spark: SparkSession, place: str, *, or_leftovers: bool) -> bool:
         return False
     if system.getFileStatus(path).isFile():
         return True
-    names = [status.getPath().getName() for status in system.listStatus(path)]
+    names = list(_names(system, path))
     return bool(names) and (or_leftovers or not all(_LEFTOVERS.fullmatch(name) for name in names))
+
+
+def _names(system: Any, folder: Any) -> Iterator[str]:
+    """The names in a folder; where Delta may have made up a folder of two characters for its files (as for column
+    mapping), those in it.
+    """
+    for status in system.listStatus(folder):
+        name = status.getPath().getName()
+        if status.isDirectory() and len(name) == 2:
+            yield from (f"{name}/{inner}" for inner in _names(system, status.getPath()))
+        else:
+            yield name
 
 
 def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:

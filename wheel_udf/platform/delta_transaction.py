@@ -172,7 +172,9 @@ class Transaction:
         default = {number: getattr(kind, f"apply$default${number}")() for number in (1, 2, 3, 4, 8)}
         own = (columns.json(), self._seq(partitioned_by), scala_map(self._spark, properties))
         metadata = kind(*(default[number] for number in (1, 2, 3, 4)), *own, default[8])
-        self._transaction.updateMetadata(metadata, False)  # noqa: FBT003  # the session's defaults apply too
+        # Without the session's defaults for new tables: column mapping, for example, would give columns and folders
+        # other names.
+        self._transaction.updateMetadata(metadata, True)  # noqa: FBT003  # py4j knows no keywords
         operation = self._delta("DeltaOperations$CreateTable")
         described = operation(metadata, False, False, scala_none(self._spark))  # noqa: FBT003  # as above
         self._commit(self._seq([]), described)
@@ -232,6 +234,7 @@ def append_once(
     place: str,
     columns: T.StructType,
     never_null: Collection[str],
+    short: Collection[str] = (),
     *,
     app_id: str,
     batch_id: int,
@@ -243,6 +246,7 @@ def append_once(
         place: Path or URI of the table.
         columns: Those of the rows.
         never_null: Names of those that always have a value.
+        short: Names of those whose text can always be the name of a folder.
         app_id: Id of the transactions.
         batch_id: Version of this one.
 
@@ -255,7 +259,7 @@ def append_once(
             return False
         # Delta's writer would check this. A change of the table between here and the commit is a conflict, and fails
         # it.
-        misfit = state.contradiction(columns, never_null)
+        misfit = state.contradiction(columns, never_null, short)
         if misfit is not None:
             raise SinkError(f"the table does not fit: {misfit}", field=place)
         return True

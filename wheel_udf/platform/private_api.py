@@ -188,7 +188,7 @@ DELTA_SNAPSHOT: Final = PrivateApi(
     used_in="delta_log",
     why="version, columns, properties and transactions of a table without a Spark job",
     risk="the slot store cannot be opened; sinks look at a table by several Spark jobs",
-    instead="sinks and sources: DeltaTable.history and detail, the table's schema, the files of its log",
+    instead="sinks and sources: DeltaTable.history, the files of its log",
     read_in=DELTA,
 )
 DELTA_CHECKSUM: Final = PrivateApi(

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
 
 from pyspark.sql import types as T
+
+_NOT_OF_A_TYPE: Final = {"metadata", "nullable", "containsNull", "valueContainsNull"}
+_CHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
+_GENERATED: Final = "delta.generationExpression"
+_DEFAULT: Final = "CURRENT_DEFAULT"
+_IDENTITY: Final = "delta.identity.start"
+_FILLED: Final = {_GENERATED, _DEFAULT, _IDENTITY}
 
 
 def has_batch(transactions: Mapping[str, int], app_id: str, batch_id: int) -> bool:
@@ -19,6 +26,21 @@ def has_batch(transactions: Mapping[str, int], app_id: str, batch_id: int) -> bo
         batch_id: Number of the batch.
     """
     return transactions.get(app_id, batch_id - 1) >= batch_id
+
+
+def bare_type(kind: Any) -> Any:
+    """A type, or a list of columns, as the JSON of Spark's schemas has it, reduced to what two equal types have in
+    common.
+
+    Left out, at any depth: metadata (comments, column mapping, widenings) and nullability, which Delta enforces for
+    columns and fields of structs alone. Names are in lower case.
+    """
+    if isinstance(kind, list):
+        return [bare_type(each) for each in kind]
+    if isinstance(kind, dict):
+        kept = {part: value for part, value in kind.items() if part not in _NOT_OF_A_TYPE}
+        return {part: value.lower() if part == "name" else bare_type(value) for part, value in kept.items()}
+    return kind
 
 
 class TableState(ABC):
@@ -39,9 +61,15 @@ class TableState(ABC):
 
     @abstractmethod
     def columns(self) -> list[dict[str, Any]]:
-        """The columns as the JSON of Spark's schemas has them."""
+        """The columns as the JSON of Spark's schemas has them, with Delta's metadata."""
 
-    def contradiction(self, columns: T.StructType, never_null: Collection[str]) -> str | None:
+    @abstractmethod
+    def partition_columns(self) -> tuple[str, ...]:
+        """The names of the partition columns, in order."""
+
+    def contradiction(
+        self, columns: T.StructType, never_null: Collection[str], short: Collection[str] = ()
+    ) -> str | None:
         """What keeps rows from being appended, whatever they hold; None if nothing does.
 
         Also reported is what would refuse some rows and take others: one such row would fail its batch again and again.
@@ -49,15 +77,23 @@ class TableState(ABC):
         Args:
             columns: Those of the rows.
             never_null: Names of those that always have a value.
+            short: Names of those whose text can always be the name of a folder.
         """
         there = {column["name"].lower(): column for column in self.columns()}
-        faults = [_column_fault(column, there.pop(column.name, None), never_null) for column in columns]
+        properties = self.properties()
+        if properties.get("delta.columnMapping.mode", "none") != "none":  # folders have random names
+            short = columns.names
+        faults = [_column_fault(column, there.get(column.name), never_null) for column in columns]
+        for name, found in there.items():
+            if name not in columns.names:
+                faults += _further_faults(found, found["name"])
         faults += [
-            f"its further column {name} is NOT NULL" for name, found in there.items() if not found["nullable"]
+            _partition_fault(there[name], is_own=name in columns.names, is_short=name in short)
+            for name in map(str.lower, self.partition_columns())
         ]
         faults += [
             f"it has the CHECK {name.removeprefix('delta.constraints.')}"
-            for name in self.properties()
+            for name in properties
             if name.startswith("delta.constraints.")
         ]
         return ", ".join(fault for fault in faults if fault) or None
@@ -68,8 +104,40 @@ def _column_fault(
 ) -> str | None:
     if found is None:
         return f"it has no column {column.name}"
-    if found["type"] != column.dataType.jsonValue() or "__CHAR_VARCHAR_TYPE_STRING" in found["metadata"]:
-        return f"its column {column.name} is not {column.dataType.simpleString()}"
+    what, metadata = f"its column {column.name} is", found["metadata"]
+    if bare_type(found["type"]) != bare_type(column.dataType.jsonValue()) or _CHAR in metadata:
+        kind = metadata.get(_CHAR) or T.StructField.fromJson(dict(found)).dataType.simpleString()
+        return f"{what} {kind}, not {column.dataType.simpleString()}"
     if not found["nullable"] and column.name not in never_null:
-        return f"its column {column.name} is NOT NULL"
+        return f"{what} NOT NULL"
+    if _GENERATED in metadata:
+        return f"{what} GENERATED ALWAYS AS ({metadata[_GENERATED]})"
+    if metadata.get("delta.identity.allowExplicitInsert") is False:
+        return f"{what} GENERATED ALWAYS AS IDENTITY"
+    return f"{what} under an invariant" if "delta.invariants" in metadata else None
+
+
+def _partition_fault(found: Mapping[str, Any], *, is_own: bool, is_short: bool) -> str | None:
+    name, kind = found["name"], found["type"]
+    if not is_own:
+        return (
+            None if _FILLED & found["metadata"].keys() else f"it is partitioned by its further column {name}"
+        )
+    if kind == "binary":
+        return f"it is partitioned by {name}, and Delta changes binary values of partitions"
+    if kind == "string" and not is_short:
+        return f"it is partitioned by {name}, whose text may be too long for the name of a folder"
     return None
+
+
+def _further_faults(found: Mapping[str, Any], name: str) -> Iterator[str]:
+    """What keeps a column of the table, or a field of it, from being left out."""
+    metadata, kind = found["metadata"], found["type"]
+    has_value = metadata.get(_DEFAULT, "NULL").upper() != "NULL" or _IDENTITY in metadata
+    if not found["nullable"] and not has_value:
+        yield f"its further column {name} is NOT NULL"
+    if "delta.invariants" in metadata:
+        yield f"its further column {name} is under an invariant"
+    if isinstance(kind, Mapping) and kind["type"] == "struct":
+        for inner in kind["fields"]:
+            yield from _further_faults(inner, f"{name}.{inner['name']}")

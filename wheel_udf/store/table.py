@@ -23,6 +23,7 @@ from wheel_udf.common.errors import GeometryChangedError, StoreError
 from wheel_udf.platform import delta_log as tables
 from wheel_udf.platform.delta_transaction import begin_transaction
 from wheel_udf.platform.log_checkpoints import log_checkpoint_properties
+from wheel_udf.platform.table_state import bare_type
 from wheel_udf.store.layout import StoreLayout
 
 FORMAT_VERSION: Final = 2
@@ -189,15 +190,11 @@ def _require_ours(spark: SparkSession, path: str, layout: StoreLayout) -> None:
         )
     _require_same(path, "format", properties[_FORMAT], str(FORMAT_VERSION))
     _require_same(path, "layout", properties[_LAYOUT], layout.fingerprint())
-    there = T.StructType.fromJson({"fields": table.columns()})
-    columns = [(c.name, c.dataType, c.nullable) for c in there]
-    if (
-        columns != [(c.name, c.dataType, c.nullable) for c in STORE_SCHEMA]
-        or table.partition_columns() != PARTITIONED_BY
-    ):
-        raise StoreError(
-            "the slot store has other columns", field=path, value=there.simpleString(), rule=STORE_DDL
-        )
+    columns = table.columns()
+    same = bare_type(columns) == bare_type(STORE_SCHEMA.jsonValue()["fields"])
+    if not same or table.partition_columns() != PARTITIONED_BY:
+        there = T.StructType.fromJson({"fields": columns}).simpleString()
+        raise StoreError("the slot store has other columns", field=path, value=there, rule=STORE_DDL)
 
 
 def _require_same(path: str, what: str, there: str, here: str) -> None:

@@ -6,17 +6,22 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime, timedelta
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import DataFrame, functions as F
 
 from tests.hostile import BAD_NAMES, RESERVED_NAMES
 from wheel_udf.common.errors import SinkError
 from wheel_udf.delivery.batch_writer import write_batch
 from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import FIRED_SCHEMA, REJECT_SCHEMA, Destinations, Sink
+from wheel_udf.delivery.destinations import FIRED_SCHEMA, REJECT_SCHEMA, Destinations, Sink, fields
 from wheel_udf.delivery.file_sink import FileSink
 from wheel_udf.platform.files import open_folder
 from wheel_udf.platform.hadoop_files import hadoop_folder
@@ -27,7 +32,7 @@ from wheel_udf.platform.spark_logs import planned_batch
 from wheel_udf.platform.table_state import TableState
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Row, SparkSession
 
 T0 = datetime(2024, 1, 1, tzinfo=UTC)
 APP = "departures-1f"
@@ -310,42 +315,246 @@ def make_table(spark: SparkSession, place: Path, columns: str, more: str = "") -
     spark.sql(f"CREATE TABLE delta.`{place}` ({columns}) USING delta {more}")
 
 
+@dataclass(frozen=True)
+class Form:
+    """A table as a user may have made it: its columns, what follows them, what is done to it (``{t}``); and why it is
+    refused (None: it is taken).
+    """
+
+    columns: str
+    refused: str | None = None
+    more: str = ""
+    then: str = ""
+
+
+def changed(*change: str) -> str:
+    """The columns of a delivery, with one text in place of another."""
+    assert change[0] in FIRED_SCHEMA
+    return FIRED_SCHEMA.replace(*change)
+
+
+BY_NAME = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+WIDENING = "TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+DEFAULTS = "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+FORMS = {
+    "mapped_by_name": Form(FIRED_SCHEMA, more=BY_NAME),
+    "mapped_by_id": Form(FIRED_SCHEMA, more="TBLPROPERTIES ('delta.columnMapping.mode' = 'id')"),
+    "mapped_later": Form(
+        FIRED_SCHEMA, then="ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    ),
+    "mapped_and_partitioned_and_renamed": Form(
+        changed("lateness_ms", "late_ms"),
+        more=f"PARTITIONED BY (schedule_id) {BY_NAME}",
+        then="ALTER TABLE {t} RENAME COLUMN late_ms TO lateness_ms",
+    ),
+    "renamed_away": Form(
+        FIRED_SCHEMA,
+        "it has no column lateness_ms",
+        more=BY_NAME,
+        then="ALTER TABLE {t} RENAME COLUMN lateness_ms TO late_ms",
+    ),
+    "comments": Form(
+        changed("<key: string", "<key: string COMMENT 'its name'").replace(
+            "seq bigint", "seq bigint COMMENT 'version'"
+        ),
+        more="COMMENT 'deliveries'",
+    ),
+    "capitals": Form(FIRED_SCHEMA.upper().replace("SCHEDULE_ID STRING", "SCHEDULE_ID STRING NOT NULL")),
+    "partitioned": Form(FIRED_SCHEMA, more="PARTITIONED BY (destination, fired_at)"),
+    "partitioned_by_a_text": Form(
+        FIRED_SCHEMA,
+        "it is partitioned by schedule_id, whose text may be too long for the name of a folder",
+        more="PARTITIONED BY (schedule_id)",
+    ),
+    "partitioned_by_bytes": Form(
+        FIRED_SCHEMA,
+        "it is partitioned by key, and Delta changes binary values of partitions",
+        more=f"PARTITIONED BY (key) {BY_NAME}",
+    ),
+    "partitioned_by_a_further_column": Form(
+        f"{FIRED_SCHEMA}, region string",
+        "it is partitioned by its further column region",
+        more="PARTITIONED BY (region)",
+    ),
+    "clustered_with_deletion_vectors": Form(
+        FIRED_SCHEMA,
+        more="CLUSTER BY (fired_at, schedule_id) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+        then="DELETE FROM {t} WHERE seq = 7",
+    ),
+    "other_features": Form(
+        FIRED_SCHEMA,
+        more="TBLPROPERTIES ('delta.enableRowTracking' = 'true', 'delta.enableChangeDataFeed' = 'true', 'delta.appendOnly' = 'true', "
+        "'delta.enableInCommitTimestamps' = 'true', 'delta.checkpointPolicy' = 'v2')",
+    ),
+    "further_not_null": Form(f"{FIRED_SCHEMA}, n int NOT NULL", "its further column n is NOT NULL"),
+    "further_not_null_inside": Form(
+        f"{FIRED_SCHEMA}, place struct<X: int NOT NULL>", "its further column place.X is NOT NULL"
+    ),
+    "defaults": Form(
+        f"{changed('seq bigint', 'seq bigint DEFAULT 5')}, region string, place struct<x: int>, n int DEFAULT 3, m int NOT NULL DEFAULT 4",
+        more=f"PARTITIONED BY (n) {DEFAULTS}",
+    ),
+    "default_null": Form(
+        f"{FIRED_SCHEMA}, n int NOT NULL DEFAULT NULL", "its further column n is NOT NULL", more=DEFAULTS
+    ),
+    "generated": Form(
+        f"{FIRED_SCHEMA}, day date GENERATED ALWAYS AS (CAST(fired_at AS DATE))", more="PARTITIONED BY (day)"
+    ),
+    "generated_own": Form(
+        changed("fire_id string", "fire_id string GENERATED ALWAYS AS (concat('f-', schedule_id))"),
+        "its column fire_id is GENERATED ALWAYS AS (concat('f-', schedule_id))",
+    ),
+    "identity": Form(f"{FIRED_SCHEMA}, n bigint NOT NULL GENERATED ALWAYS AS IDENTITY"),
+    "identity_own": Form(
+        changed("seq bigint", "seq bigint GENERATED ALWAYS AS IDENTITY"),
+        "its column seq is GENERATED ALWAYS AS IDENTITY",
+    ),
+    "identity_by_default": Form(
+        changed("seq bigint", "seq bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY")
+    ),
+    "not_null_payload": Form(changed(" key binary", " key binary NOT NULL"), "its column key is NOT NULL"),
+    "check": Form(
+        FIRED_SCHEMA,
+        "it has the CHECK sane",
+        then="ALTER TABLE {t} ADD CONSTRAINT sane CHECK (lateness_ms < 1000)",
+    ),
+    "widened": Form(
+        changed("lateness_ms bigint", "lateness_ms int"),
+        more=WIDENING,
+        then="ALTER TABLE {t} ALTER COLUMN lateness_ms TYPE bigint",
+    ),
+    "widened_away": Form(
+        FIRED_SCHEMA,
+        "its column seq is decimal(20,0), not bigint",
+        more=WIDENING,
+        then="ALTER TABLE {t} ALTER COLUMN seq TYPE decimal(20, 0)",
+    ),
+    "narrow": Form(changed("seq bigint", "seq int"), "its column seq is int, not bigint", more=WIDENING),
+    "without_zone": Form(
+        changed("fired_at timestamp", "fired_at timestamp_ntz"),
+        "its column fired_at is timestamp_ntz, not timestamp",
+    ),
+    "limited": Form(
+        changed("fire_id string", "fire_id varchar(4)"),
+        "its column fire_id is varchar(4), not string",
+        more=BY_NAME,
+    ),
+    "limited_inside": Form(
+        changed("<key: string", "<key: varchar(4)"),
+        "its column headers is array<struct<key:varchar(4),value:binary>>, not array<struct<key:string,value:binary>>",
+    ),
+    "other_inside": Form(
+        changed("value: binary", "value: string"),
+        "its column headers is array<struct<key:string,value:string>>, not array<struct<key:string,value:binary>>",
+    ),
+    "missing": Form(changed("value binary, headers", "headers"), "it has no column value"),
+    "two_faults": Form(
+        f"{changed('seq bigint', 'seq int')}, n int NOT NULL",
+        "its column seq is int, not bigint, its further column n is NOT NULL",
+    ),
+}
+
+
+FURTHER = {
+    "defaults": [(None, None, 3, 4)],
+    "generated": [(date(2024, 1, 1),)],
+    "identity": [(1,), (2,)],
+}
+"""What the columns hold that deliveries do not have."""
+
+
+def test_a_table_of_any_form_gets_its_rows_once_or_is_refused_with_the_true_reason(
+    spark: SparkSession, batches: Batches, tmp_path: Path
+) -> None:
+    for name, form in FORMS.items():
+        make_table(spark, tmp_path / "tables" / name, form.columns, form.more)
+        if form.then:
+            spark.sql(form.then.format(t=f"delta.`{tmp_path}/tables/{name}`"))
+    # Delta sets this when it makes a session; the fixture's settings are older.
+    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", True)
+    refused = {name: form.refused for name, form in FORMS.items() if form.refused is not None}
+
+    for _ in range(2):
+        batches.write(0, *(fired_row("a", name) for name in FORMS))
+    batches.write(1, fired_row("b", "mapped_by_name"), fired_row("b", "identity"))
+
+    assert {row.destination: row.error_message for row in undeliverable(spark, tmp_path)} == {
+        name: f"the table {tmp_path}/tables/{name} does not fit: {reason}" for name, reason in refused.items()
+    }
+    columns = ("schedule_id", "seq", "fire_id", "key", "headers", "lateness_ms")
+    taken = FORMS.keys() - refused.keys()
+    tables = (table(spark, tmp_path / "tables" / name).select(F.lit(name), *columns) for name in taken)
+    assert sorted(map(tuple, reduce(DataFrame.union, tables).collect())) == [
+        (name, schedule_id, 1, f"f-{schedule_id}", b"\x00k", [("trace", b"\x01")], 250)
+        for name in sorted(taken)
+        for schedule_id in ("ab" if name in ("mapped_by_name", "identity") else "a")
+    ]
+    for name, expected in FURTHER.items():
+        rows = table(spark, tmp_path / "tables" / name).orderBy("schedule_id").collect()
+        assert [tuple(row)[len(fields(FIRED_SCHEMA)) :] for row in rows] == expected, name
+
+
+def test_the_rejects_go_to_a_table_with_column_mapping_or_stop_the_job_with_the_true_reason(
+    spark: SparkSession, batches: Batches, tmp_path: Path
+) -> None:
+    make_table(spark, tmp_path / "rejects", REJECT_SCHEMA, f"PARTITIONED BY (error_code) {BY_NAME}")
+    for _ in range(2):
+        batches.write(0, fired_row("lost", "old"), rejected=(reject_row("bad_op", "r"),))
+    assert ids(spark, tmp_path / "rejects") == ["lost", "r"]
+    spark.sql(f"ALTER TABLE delta.`{tmp_path}/rejects` ADD CONSTRAINT sane CHECK (error_code <> 'late')")
+    with pytest.raises(SinkError, match=r"rejects cannot be written: .* does not fit: it has the CHECK sane"):
+        Batches(spark, {}, DeltaSink(str(tmp_path / "rejects"))).write(1, rejected=(reject_row("bad_op"),))
+
+
+def test_tables_that_the_job_makes_with_column_mapping_by_default_are_written_on(
+    spark: SparkSession, batches: Batches, tmp_path: Path
+) -> None:
+    spark.conf.set("spark.databricks.delta.properties.defaults.columnMapping.mode", "name")
+    for batch_id in (0, 0, 1):
+        rejected = (reject_row("bad_op", f"r{batch_id}"),)
+        assert batches.write(batch_id, fired_row(f"a{batch_id}", "EWR"), rejected=rejected) == 0
+    assert "delta.columnMapping.mode" in str(commits(tmp_path / "tables/EWR")[0])
+    assert ids(spark, tmp_path / "tables/EWR") == ["a0", "a1"]
+    assert ids(spark, tmp_path / "rejects") == ["r0", "r1"]
+
+
+def _hold(turn: str, value: str) -> str:
+    """In a worker: reports that it runs, and returns once it may. Opening a FIFO waits for the other side."""
+    Path(f"{turn}.begun").write_text("now")
+    Path(f"{turn}.done").read_text()
+    return value
+
+
 @pytest.mark.parametrize(
-    ("columns", "reason"),
-    [
-        (FIRED_SCHEMA.replace("value binary, headers", "headers"), "it has no column value"),
-        (FIRED_SCHEMA.replace("seq bigint", "seq int"), "its column seq is not bigint"),
-        (FIRED_SCHEMA.replace("fire_id string", "fire_id varchar(4)"), "its column fire_id is not string"),
-        (FIRED_SCHEMA.replace(" key binary", " key binary NOT NULL"), "its column key is NOT NULL"),
-        (f"{FIRED_SCHEMA}, region string NOT NULL", "its further column region is NOT NULL"),
-    ],
+    ("columns", "found"), [(FIRED_SCHEMA, ["a", "b"]), (changed("seq bigint", "seq int"), ["b"])]
 )
-def test_a_table_with_other_columns_is_refused_as_a_whole(
-    spark: SparkSession, batches: Batches, tmp_path: Path, columns: str, reason: str
+def test_of_two_queries_that_make_one_table_at_a_time_the_later_one_looks_again(
+    spark: SparkSession, batches: Batches, tmp_path: Path, columns: str, found: list[str]
 ) -> None:
-    make_table(spark, tmp_path / "tables/old", columns)
-    assert batches.write(0, fired_row("lost", "old"), fired_row("a", "EWR")) == 1
-    assert ids(spark, tmp_path / "tables/EWR") == ["a"]
-    (row,) = undeliverable(spark, tmp_path)
-    assert row.error_message == f"the table {tmp_path}/tables/old does not fit: {reason}"
-
-
-def test_a_table_with_a_check_is_refused_because_one_row_could_fail_its_batch_for_ever(
-    spark: SparkSession, batches: Batches, tmp_path: Path
-) -> None:
-    make_table(spark, tmp_path / "tables/old", FIRED_SCHEMA)
-    spark.sql(f"ALTER TABLE delta.`{tmp_path}/tables/old` ADD CONSTRAINT sane CHECK (lateness_ms < 100)")
-    assert batches.write(0, fired_row("lost", "old")) == 1
-    assert "it has the CHECK sane" in undeliverable(spark, tmp_path)[0].error_message
-
-
-def test_a_table_with_further_columns_and_partitions_and_names_in_capitals_is_good(
-    spark: SparkSession, batches: Batches, tmp_path: Path
-) -> None:
-    columns = FIRED_SCHEMA.replace("schedule_id string", "Schedule_ID string NOT NULL")
-    make_table(spark, tmp_path / "tables/old", f"{columns}, region string", "PARTITIONED BY (destination)")
-    assert batches.write(0, fired_row("a", "old")) == 0
-    assert [row.region for row in table(spark, tmp_path / "tables/old").collect()] == [None]
+    turn, place = str(tmp_path / "turn"), tmp_path / "tables/EWR"
+    for end in ("begun", "done"):
+        os.mkfifo(f"{turn}.{end}")
+    rows = spark.createDataFrame([fired_row("a", "EWR")], FIRED_SCHEMA)
+    later = partial(
+        write_batch,
+        rows.withColumn("fire_id", F.udf(lambda value: _hold(turn, value), "string")("fire_id")).cache(),
+        spark.createDataFrame([], REJECT_SCHEMA),
+        rows_to={"EWR": 1},
+        rejected=0,
+        destinations=batches.destinations,
+        rejects=batches.rejects,
+        app_id=APP,
+        batch_id=0,
+    )
+    with ThreadPoolExecutor(1) as pool:
+        undelivered = pool.submit(later)
+        Path(f"{turn}.begun").read_text()
+        first = spark.createDataFrame([fired_row("b", "EWR")], columns)
+        first.write.format("delta").mode("append").save(str(place))
+        Path(f"{turn}.done").write_text("now")
+        assert undelivered.result() == 2 - len(found)
+    assert later() == 2 - len(found)
+    assert ids(spark, place) == found
 
 
 def test_a_table_that_goes_while_the_query_runs_makes_rejects_and_is_not_made_again(
@@ -373,19 +582,22 @@ def test_a_table_that_changes_while_the_query_runs_is_looked_at_again_when_a_wri
 
 
 @pytest.mark.parametrize("create", [False, True])
+@pytest.mark.parametrize("folder", ["old", "old/eu"])
 def test_a_folder_of_other_files_is_not_taken_for_a_table(
-    spark: SparkSession, tmp_path: Path, create: bool
+    spark: SparkSession, tmp_path: Path, folder: str, create: bool
 ) -> None:
-    spark.createDataFrame([("x",)], "a string").write.parquet(str(tmp_path / "old"))
+    spark.createDataFrame([("x",)], "a string").write.parquet(str(tmp_path / folder))
     sink = DeltaSink(str(tmp_path), create=create)
     assert sink.missing_reason(spark, "old") == f"{tmp_path}/old is not a Delta table"
 
 
+@pytest.mark.parametrize("folder", ["", "kD"])
 def test_what_a_killed_first_write_left_does_not_keep_the_table_from_being_made(
-    spark: SparkSession, batches: Batches, tmp_path: Path
+    spark: SparkSession, batches: Batches, tmp_path: Path, folder: str
 ) -> None:
     (tmp_path / "tables/EWR/_delta_log").mkdir(parents=True)
-    (tmp_path / "tables/EWR/part-00000-5e1f52bf-c000.parquet").touch()
+    (tmp_path / "tables/EWR" / folder).mkdir(exist_ok=True)
+    (tmp_path / "tables/EWR" / folder / "part-00000-5e1f52bf-c000.parquet").touch()
     assert batches.write(0, fired_row("a", "EWR")) == 0
     assert ids(spark, tmp_path / "tables/EWR") == ["a"]
     assert (

@@ -116,6 +116,30 @@ def test_of_two_creations_at_a_time_both_have_the_one_store(
     assert SlotStore.open(spark, place, LAYOUT, create=True).head().version == 0
 
 
+def test_a_store_does_not_depend_on_what_the_session_gives_new_tables(
+    spark: SparkSession, tmp_path: Path, frame: Callable[..., DataFrame]
+) -> None:
+    for name, value in {
+        "columnMapping.mode": "name",
+        "appendOnly": "true",
+        "enableRowTracking": "true",
+    }.items():
+        spark.conf.set(f"spark.databricks.delta.properties.defaults.{name}", value)
+    store = SlotStore.open(spark, str(tmp_path / "store"), LAYOUT, create=True)
+
+    store.append(frame(row(2, 190, "a"), row(2, 191, "b")), app_id="intake", batch_id=0)
+    store.append(frame(row(2, 190, "c")), app_id="intake", batch_id=1)
+    store.drop([(2, 191)])
+
+    assert "delta.columnMapping.mode" not in tables.snapshot(spark, store.path).properties()
+    assert ids(SlotStore.open(spark, store.path, LAYOUT, create=False).rows()) == ["a", "c"]
+
+
+def test_a_comment_on_a_column_of_the_store_is_no_other_column(spark: SparkSession, store: SlotStore) -> None:
+    spark.sql(f"ALTER TABLE delta.`{store.path}` ALTER COLUMN value COMMENT 'the payload'")
+    assert SlotStore.open(spark, store.path, LAYOUT, create=False).head().version == 1
+
+
 def test_a_missing_store_is_made_only_when_asked(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="missing"):
         SlotStore.open(spark, str(tmp_path / "store"), LAYOUT, create=False)

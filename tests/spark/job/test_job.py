@@ -15,6 +15,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from tests.command_line import say
+from wheel_udf.delivery.destinations import FIRED_SCHEMA, REJECT_SCHEMA
 from wheel_udf.job.cli import main
 
 START = "2013-01-01T00:00:00Z"
@@ -274,6 +275,24 @@ def test_dry_run_names_all_destinations_that_cannot_be_written(job: Job) -> None
     assert [line.split(",")[0] for line in job.err.splitlines()] == ["error: cannot be written"] * 2
     assert "destinations.t" in job.err
     assert "destinations.u" in job.err
+
+
+def test_dry_run_refuses_tables_for_the_reason_that_the_job_would_have(job: Job) -> None:
+    job.send(COMMANDS)
+    job.configure(levels={"list": ["10s", "1h"]})
+    for place, columns in ((f"{job.folder}/out/t", FIRED_SCHEMA), (f"{job.folder}/bad", REJECT_SCHEMA)):
+        job.spark.sql(
+            f"CREATE TABLE delta.`{place}` ({columns}) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+        )
+    assert job("dry-run") == 2
+    assert [line.split(" does not fit: ")[1].split(": ")[0] for line in job.err.splitlines()] == [
+        "it has no column scheduled_at, it has no column level_error_ms"
+    ]
+    job.configure()
+    assert job("dry-run") == 0, job.err
+    job.spark.sql(f"ALTER TABLE delta.`{job.folder}/bad` ADD CONSTRAINT sane CHECK (seq > 0)")
+    assert job("dry-run") == 2
+    assert f"the table {job.folder}/bad does not fit: it has the CHECK sane: rejects" in job.err
 
 
 @pytest.mark.parametrize("verb", ["run", "dry-run"])
