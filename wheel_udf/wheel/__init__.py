@@ -36,7 +36,7 @@ shard_text                the text of all chunks of a shard, and its directory
 texts                     texts of chunks that are kept outside the row of a state
 row_keys                  ids and versions of a chunk's rows, of which a command reads one
 id_index                  in which row of which chunk an id may be, so that a command reads that alone
-fixed_records             records of a fixed width in base64, which are read one by one
+chunk_sizes               by which sizes chunks are cut, merged and written anew
 merging                   which runs to merge, of chunks and of the index
 shard_state, content      the state of a shard, and the row in which Spark stores it; its chunks by kind
 formats                   the version of that row

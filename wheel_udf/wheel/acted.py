@@ -62,7 +62,7 @@ def as_commands(state: ShardState, acts: pa.Table) -> tuple[pa.Table, int]:
     changed = []
     if changes.num_rows:
         places = state.places_of(changes["schedule_id"].combine_chunks().unique())
-        changed = [_completed(chunk, changes) for chunk in state.entry_chunks if len(places.of(chunk))]
+        changed = [_completed(chunk, changes) for chunk in state.entry_chunks if chunk.number in places]
     commands = pa.concat_tables([_commands(cancels, {}, seq_given=True), *changed])
     return commands, acts.num_rows - commands.num_rows
 

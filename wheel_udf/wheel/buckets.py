@@ -10,15 +10,14 @@ The bucket of an entry is decided here, in :meth:`Buckets.place`, by the formula
                                          clock 400    450  ->  level 2, slot 22 [440, 460)    bucket (2, 22)
                                          clock 440    450  ->  level 1, slot 450 [450, 451)   bucket (1, 450)
 
-A bucket is a list of chunks. Adding to a bucket adds a chunk, O(rows added). A bucket with more than
-:data:`CHUNKS_PER_BUCKET` small chunks is merged from the smallest one up, as long as the next one is not twice as
-large; a chunk of half the largest size stays as it is. So an entry is rewritten O(log) times while it waits in a
-bucket, however many wait there. Otherwise only opened buckets are rewritten. The rows of a bucket are encoded in order
-of their due times.
+A bucket is a list of chunks. Adding to a bucket adds a chunk, O(rows added). A bucket with more than a few small chunks
+(:mod:`wheel_udf.wheel.chunk_sizes`) is merged from the smallest one up, as long as the next one is not twice as large;
+a chunk of half the largest size stays as it is. So an entry is rewritten O(log) times while it waits in a bucket,
+however many wait there. Otherwise only opened buckets are rewritten. The rows of a bucket are encoded in order of their
+due times.
 
-A *backlog*, due entries beyond the limit of a batch, is kept in the bucket of the clock, in runs of
-:data:`BACKLOG_ROWS` rows by due time. The next batch opens the oldest runs (:mod:`wheel_udf.wheel.step`), and the
-others stay closed::
+A *backlog*, due entries beyond the limit of a batch, is kept in the bucket of the clock, in runs of about a thousand
+rows by due time. The next batch opens the oldest runs (:mod:`wheel_udf.wheel.step`), and the others stay closed::
 
     due before the clock    [0:00 .. 0:07] [0:07 .. 0:15] [0:15 .. 0:24] ... [9:52 .. 10:00]       clock 10:00
                              opened         opened         closed             closed               2,000 leave
@@ -42,18 +41,14 @@ from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from wheel_udf.wheel.chunks import LARGEST_BYTES, LARGEST_ROWS, Chunk, in_runs
+from wheel_udf.wheel import chunk_sizes
+from wheel_udf.wheel.chunks import Chunk, in_runs
 from wheel_udf.wheel.geometry import INT64_MAX, INT64_MIN, Wheel, levels_of, slots_of
 from wheel_udf.wheel.merging import to_merge
 
 GROUPS_PER_LEVEL = 32
 """A level is kept in about this many buckets at most."""
-
-CHUNKS_PER_BUCKET = 4
-
-BACKLOG_ROWS = 1_024
 
 
 @dataclass(frozen=True)
@@ -102,7 +97,7 @@ class Buckets:
         bounds = [*starts.tolist(), len(order)]
         chunks: list[Chunk] = []
         for a, b in pairwise(bounds):
-            most = BACKLOG_ROWS if actual[order[a]] <= clock_ms else LARGEST_ROWS
+            most = chunk_sizes.SIZES.most(actual[order[a]], clock_ms)
             chunks += in_runs(int(levels[a]), int(groups[a]), ordered.slice(a, b - a), self.due, most)
         return chunks
 
@@ -117,7 +112,7 @@ class Buckets:
 
 
 def merged(chunks: Sequence[Chunk], due: str = "deliver_at_ms", clock_ms: int = INT64_MIN) -> list[Chunk]:
-    """Merges small chunks of each bucket that has more than :data:`CHUNKS_PER_BUCKET` of them; the others stay closed.
+    """Merges small chunks of each bucket that has more than ``chunks_per_bucket`` of them; the others stay closed.
 
     Args:
         chunks: The chunks of all buckets.
@@ -129,18 +124,19 @@ def merged(chunks: Sequence[Chunk], due: str = "deliver_at_ms", clock_ms: int = 
         buckets.setdefault((chunk.level, chunk.group), []).append(chunk)
     result: list[Chunk] = []
     for members in buckets.values():
-        result += members if len(members) <= CHUNKS_PER_BUCKET else _merged_bucket(members, due, clock_ms)
+        is_short = len(members) <= chunk_sizes.SIZES.chunks_per_bucket
+        result += members if is_short else _merged_bucket(members, due, clock_ms)
     return result
 
 
 def _merged_bucket(members: Sequence[Chunk], due: str, clock_ms: int) -> list[Chunk]:
     small = sorted((chunk for chunk in members if _is_small(chunk, clock_ms)), key=attrgetter("rows"))
-    count = to_merge([chunk.rows for chunk in small]) if len(small) > CHUNKS_PER_BUCKET else 1
-    if count == 1:
+    is_short = len(small) <= chunk_sizes.SIZES.chunks_per_bucket
+    if is_short or (count := to_merge([chunk.rows for chunk in small])) == 1:
         return list(members)
     merging = {id(chunk) for chunk in small[:count]}
     rows = pa.concat_tables([chunk.table() for chunk in small[:count]]).sort_by(due)
-    most = BACKLOG_ROWS if pc.min(rows[due]).as_py() <= clock_ms else LARGEST_ROWS
+    most = chunk_sizes.SIZES.most(rows[due][0].as_py(), clock_ms)
     first = members[0]
     return [
         *(chunk for chunk in members if id(chunk) not in merging),
@@ -149,5 +145,5 @@ def _merged_bucket(members: Sequence[Chunk], due: str, clock_ms: int) -> list[Ch
 
 
 def _is_small(chunk: Chunk, clock_ms: int) -> bool:
-    most = BACKLOG_ROWS if chunk.low_ms <= clock_ms else LARGEST_ROWS
-    return 2 * chunk.rows < most and 2 * chunk.size < LARGEST_BYTES
+    most = chunk_sizes.SIZES.most(chunk.low_ms, clock_ms)
+    return 2 * chunk.rows < most and 2 * chunk.size < chunk_sizes.SIZES.largest_bytes

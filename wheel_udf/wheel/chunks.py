@@ -2,7 +2,7 @@
 
 ::
 
-    text of a chunk    <keys><head><body><rows removed>      or, of a small chunk, <all columns><rows removed>
+    text of a chunk    <keys><head><body><rows removed>     of few entries, and of others: <all columns><rows removed>
                         |     |     key, value, headers, ...: what only a delivery reads
                         |     due times, destinations, sources: what counts read
                         ids and versions, row by row: what a command reads (wheel_udf.wheel.row_keys)
@@ -11,12 +11,12 @@ Decisions, each measured:
 
 * A chunk is ASCII text, each by itself: base64, and a line of JSON before the keys. One that stays closed passes
   through as the text it came as. Spark pickles a binary column (Java to Python) as one Latin-1 character for each byte
-  in UTF-8, and Python reverses both: for 8 MB, 43 ms in Python and as much in the JVM. ASCII text takes 1 ms, plus 3
-  ms for each MB that is opened.
-* A chunk has at most :data:`LARGEST_ROWS` rows and about :data:`LARGEST_BYTES`, so a command opens a bounded amount.
-  Of a chunk with :data:`APART_FROM` rows and more the head is read alone: a tenth of the text with values of 100
-  bytes. If it has keys, a command reads the keys of one row, and no column.
-* A chunk with keys is in order of its due times. So they are read for its new bounds only when its first or last row
+  in UTF-8, and Python reverses both: for 8 MB, 43 ms in Python and as much in the JVM. ASCII text takes 1 ms, plus 3 ms
+  for each MB that is opened.
+* The rows and the bytes of a chunk are bounded (:mod:`wheel_udf.wheel.chunk_sizes`), so a command opens a bounded
+  amount. Of a large one a command reads the keys of one row, and no column; counts read the head alone: a tenth of the
+  text with values of 100 bytes.
+* A chunk in a bucket is in order of its due times. So they are read for its new bounds only when its first or last row
   is removed.
 * Removed rows are noted beside the chunk, and the chunk stays as it is until a quarter is gone. A cancel of one
   of 8,192 rows writes 8 bytes instead of 1.2 MB.
@@ -32,32 +32,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.wheel import chunk_sizes
 from wheel_udf.wheel.arrow_text import encoded, octets_of, text_of
-from wheel_udf.wheel.row_keys import KEY_COLUMNS, RowKeys, packed
+from wheel_udf.wheel.row_keys import KEY_COLUMNS, RowKeys, keys_of, packed
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, Int64s, without
 from wheel_udf.wheel.texts import Span
 
 MEMORY_LEVEL = 0
 """The ``level`` of chunks of memory records; levels of the wheel count from 1."""
 
-LARGEST_ROWS: Final = 8_192
-LARGEST_BYTES: Final = 4_000_000
-"""Bounds of a chunk of entries, as Arrow holds them in memory. One row is a chunk of its own if need be."""
-
-APART_FROM: Final = 1_024
 UNNUMBERED: Final = -1
 """The number of a chunk that no index knows."""
 
-REWRITE_BELOW: Final = 256
-"""A chunk with fewer rows is written anew when rows are removed."""
-
-_REWRITE_AT_GONE = 0.25
 IN_FLIGHT_LEVEL = -1
 """The ``level`` of chunks of entries that were handed to the sender of the query (:mod:`wheel_udf.wheel.in_flight`);
 their ``group`` is the batch.
@@ -68,7 +60,7 @@ GIVEN_TO_NONE = -1
 
 _LEVEL_COLUMNS = ("delay_level_ms", "level_error_ms")
 _PLAIN_COLUMNS = [name for name in ENTRY_SCHEMA.names if name not in _LEVEL_COLUMNS]
-_HEAD_COLUMNS = ("schedule_id", "seq", "amend", "deliver_at_ms", "destination", "source", "delay_level_ms")
+_HEAD_COLUMNS = ("deliver_at_ms", "destination", "source", "delay_level_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +104,7 @@ class Chunk:
     def of(level: int, group: int, rows: pa.Table, time_column: str) -> Chunk:
         """Encodes rows (at least one)."""
         limits = pc.min_max(rows[time_column]).as_py()
-        keys, head, body = _parts_of(rows, level)
+        keys, head, body = _parts_of(rows)
         ids = rows["schedule_id"] if "schedule_id" in rows.schema.names else None
         times, span = (limits["min"], limits["max"]), Span.of(keys + head + body)
         return Chunk(level, group, rows.num_rows, *times, span, head=len(head), keys=len(keys), ids=ids)
@@ -148,29 +140,31 @@ class Chunk:
         """The places of the removed rows, in order, among all that are stored."""
         return np.frombuffer(octets_of(self.gone), np.uint32).astype(np.int64)
 
-    def row_keys(self) -> RowKeys:
-        """The keys of a chunk that has them; their rows are the stored ones."""
-        return RowKeys(self.span.whole, self.span.start)
+    def keys_at(self, rows: Int64s) -> list[list[Any]]:
+        """The ids, seqs, amends and partitions (None where there is none) of some of the stored rows of a chunk of
+        entries.
+        """
+        if self.keys:
+            return RowKeys(self.span.whole, self.span.start).at(rows)
+        return keys_of(self._stored(*KEY_COLUMNS, "source").take(pa.array(rows)))
 
-    def less(self, rows: Int64s, due_ms: Int64s | None = None) -> Chunk:
-        """The chunk of entries without some rows.
+    def less(self, rows: Int64s) -> Chunk:
+        """The chunk of entries, in order of their due times, without some rows.
 
         Args:
             rows: Their places in :meth:`table`, in order; not all.
-            due_ms: The due times of all rows of :meth:`table`, if they are known.
         """
         gone, stored = self.gone_rows(), self.stored
         # The place of a row moves behind each removed row that is not after it.
         places = rows + np.searchsorted(gone - np.arange(len(gone)), rows, side="right")
         gone = np.sort(np.concatenate([gone, places]))
-        if stored < REWRITE_BELOW or len(gone) >= _REWRITE_AT_GONE * stored:
+        sizes = chunk_sizes.SIZES
+        if stored < sizes.rewrite_below or len(gone) >= sizes.rewrite_at_gone * stored:
             return Chunk.of_entries(self.level, self.group, without(self.table(), rows))
         low_ms, high_ms = self.low_ms, self.high_ms
-        if not self.keys or rows[0] == 0 or rows[-1] == self.rows - 1:
-            if due_ms is None:
-                due_ms = self.table("deliver_at_ms")["deliver_at_ms"].to_numpy()
-            due = np.delete(due_ms, rows)
-            low_ms, high_ms = int(due.min()), int(due.max())
+        if rows[0] == 0 or rows[-1] == self.rows - 1:
+            due = np.delete(self.table("deliver_at_ms")["deliver_at_ms"].to_numpy(), rows)
+            low_ms, high_ms = int(due[0]), int(due[-1])
         return replace(
             self,
             rows=self.rows - len(rows),
@@ -182,52 +176,41 @@ class Chunk:
     def _stored(self, *columns: str) -> pa.Table:
         """As :meth:`table`, with the removed rows."""
         whole, start, end = self.span
-        middle = start + self.keys + self.head
+        head = start + self.keys
+        body = head + self.head
         if not self.head:
             return _decoded(whole[start:end], columns)
-        of_keys = KEY_COLUMNS if self.keys else ()
-        of_head = [name for name in _HEAD_COLUMNS if name not in of_keys]
-        in_keys = [name for name in columns or of_keys if name in of_keys]
-        in_head = [name for name in columns if name in of_head]
-        in_body = [name for name in columns if name not in _HEAD_COLUMNS]
-        parts = [self.row_keys().table(self.stored, *in_keys)] if in_keys else []
+        in_keys, in_head = ([name for name in columns if name in of] for of in (KEY_COLUMNS, _HEAD_COLUMNS))
+        in_body = [name for name in columns if name not in (*in_keys, *in_head)]
+        parts = []
+        if in_keys or not columns:
+            parts.append(RowKeys(whole, start).table(*in_keys))
         if in_head or not columns:
-            parts.append(_decoded(whole[start + self.keys : middle], in_head))
+            parts.append(_decoded(whole[head:body], in_head))
         if in_body or not columns:
-            parts.append(_decoded(whole[middle:end], in_body))
+            parts.append(_decoded(whole[body:end], in_body))
         return parts[0] if len(parts) == 1 else _joined(parts)
 
 
-def in_runs(
-    level: int, group: int, rows: pa.Table, time_column: str, most: int = LARGEST_ROWS
-) -> list[Chunk]:
+def in_runs(level: int, group: int, rows: pa.Table, time_column: str, most: int) -> list[Chunk]:
     """Encodes rows (at least one) in their order, in as few chunks of about the same size as the bounds allow."""
-    parts = min(rows.num_rows, max(-(-rows.num_rows // most), -(-rows.nbytes // LARGEST_BYTES)))
+    by_bytes = -(-rows.nbytes // chunk_sizes.SIZES.largest_bytes)
+    parts = min(rows.num_rows, max(-(-rows.num_rows // most), by_bytes))
     ends = [rows.num_rows * part // parts for part in range(parts + 1)]
     return [Chunk.of(level, group, rows.slice(a, b - a), time_column) for a, b in pairwise(ends)]
 
 
-def _parts_of(rows: pa.Table, level: int) -> tuple[str, str, str]:
+def _parts_of(rows: pa.Table) -> tuple[str, str, str]:
     """The texts of the keys and of the head, if they are kept apart, and that of the rest."""
     if rows.schema.names != ENTRY_SCHEMA.names:
         return "", "", text_of(encoded(rows))
     if rows["delay_level_ms"].null_count == rows.num_rows:
         rows = rows.drop_columns(list(_LEVEL_COLUMNS))
-    if rows.num_rows < APART_FROM:
+    if rows.num_rows < chunk_sizes.SIZES.apart_from:
         return "", "", text_of(encoded(rows))
-    names, keys = rows.schema.names, _keys_of(rows) if level > MEMORY_LEVEL else ""
-    of_keys = KEY_COLUMNS if keys else ()
-    head = rows.select([name for name in names if name in _HEAD_COLUMNS and name not in of_keys])
-    body = rows.select([name for name in names if name not in _HEAD_COLUMNS])
-    return keys, text_of(encoded(head)), text_of(encoded(body))
-
-
-def _keys_of(rows: pa.Table) -> str:
-    """The keys of entries; empty if they are not in order of their due times, or if keys would not be small."""
-    due_ms = rows["deliver_at_ms"].to_numpy()
-    if (due_ms[1:] < due_ms[:-1]).any():
-        return ""
-    return packed(rows)
+    head = rows.select([name for name in rows.schema.names if name in _HEAD_COLUMNS])
+    body = rows.drop_columns([*KEY_COLUMNS, *head.schema.names])
+    return packed(rows), text_of(encoded(head)), text_of(encoded(body))
 
 
 def _decoded(text: str, columns: Sequence[str]) -> pa.Table:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_VERSION: Final = 8
+FORMAT_VERSION: Final = 9
 """Version of a shard's state and of the identity file of its checkpoint. Raised when either layout changes; a
 checkpoint of another one is refused.
 """

@@ -1,24 +1,27 @@
 """The index of ids: in which chunk of a shard, and in which row of it, an id may be, so that a command reads that alone.
 
 An id is known by the upper 32 bits of a hash. The index is a few *runs*, each a sorted list of (hash, position), cut
-into buckets of about :data:`_BUCKET_ROWS` by the leading bits of the hash. A look-up reads one bucket of each run::
+into buckets of about 24 by the leading bits of the hash. A look-up reads one bucket of each run::
 
     run of 8 rows, 4 buckets        offsets   0     2     5     5     8
                                     bucket    00..  01..  10..  11..
     entries, 6 bytes each           hash      0a 3f 41 52 6e    c1 d0 f7       24 bits: the first 8 follow from the bucket
-                                    position   7  1  0  4  2     3  5  6       row of all rows of the run's chunks (4 bytes beyond 16 million rows)
+                                    position   7  1  0  4  2     3  5  6       of all rows of the chunks (6 bytes if many)
 
     chunks of the run               number     9  12  13     with 3, 3 and 2 rows: begin at positions 0, 3 and 6
 
     "a" -> hash 52.. -> bucket 01 -> position 4 -> chunk 12, row 1, which is opened and compared text by text
 
-A row keeps its place in its chunk when other rows are removed. A batch appends a run with the ids of the chunks that
-it has made. Runs are merged like the chunks of a bucket: when one is less than twice as long as the next one. A merge
+Offsets and entries are records of three bytes or a multiple, in base64. So each begins with a character, and some are
+read without the others.
+
+A row keeps its place in its chunk when other rows are removed. A batch appends a run with the ids of the chunks that it
+has made. Runs are merged like the chunks of a bucket: when one is less than twice as long as the next one. A merge
 leaves out rows of chunks that are gone, and so does a rewrite of all runs when a third of the rows are of such chunks.
 
 The index may name a row that does not hold the id: because hashes collide (at a million ids for one look-up in 4,000),
-because the row was removed, or because the chunk is gone. The chunk decides. It never leaves out a row that does: a
-run of another hash function (:func:`check`) or of state format 6 is not read, and its chunks count as unknown.
+because the row was removed, or because the chunk is gone. The chunk decides. It never leaves out a row that does: an
+index of another hash function (:func:`check`) is made anew from the chunks.
 
 Cost, measured with a million ids (CPU): one id 0.2 ms in one run and 0.6 ms in six, 1,000 ids 3 ms and 7 ms. Where a
 batch asks for as many ids as a run has buckets, all rows of the run are read: 25,000 ids among 75,000 in three runs
@@ -33,8 +36,8 @@ each id; they were not built.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -42,9 +45,9 @@ import pandas as pd
 import pyarrow as pa
 
 from wheel_udf.common.arrays import repeats, runs_of
+from wheel_udf.wheel import chunk_sizes
 from wheel_udf.wheel.arrow_text import octets_of, text_of
 from wheel_udf.wheel.chunks import UNNUMBERED, Chunk
-from wheel_udf.wheel.fixed_records import Octets, characters, to_text, windows
 from wheel_udf.wheel.merging import to_merge
 from wheel_udf.wheel.rows import Int64s
 from wheel_udf.wheel.texts import Span
@@ -56,14 +59,18 @@ INDEX_BYTES: Final = 8
 """Characters of the index for each id, in base64."""
 
 Hashes = npt.NDArray[np.uint32]
+Octets = npt.NDArray[np.uint8]
 
-_BUCKET_ROWS = 24
 _FEWEST_BITS = 8
-_HASH_BYTES, _OFFSET_BYTES = 3, 4
+_HASH_BYTES, _OFFSET_BYTES = 3, 6
 _STALE = 4 / 3
-_FEW_ROWS = 4_096
-_FEW_POSITIONS, _MOST_POSITIONS = 2**24, 2**32
+_MOST_POSITIONS = 2**32
 _NONE = np.zeros(0, np.int64)
+
+Places = Mapping[int, tuple[Int64s, Int64s]]
+"""For the number of a chunk, the positions of ids, in order, and the row (of all stored rows) in which each may be; a
+chunk with none is left out.
+"""
 
 
 def hashes_of(ids: pa.ChunkedArray) -> Hashes:
@@ -78,29 +85,6 @@ def check() -> int:
     return int(hashes_of(pa.chunked_array([pa.array(["wheel_udf"])]))[0])
 
 
-@dataclass(frozen=True)
-class Places:
-    """In which chunks the ids of a batch may be.
-
-    Attributes:
-        count: Number of ids.
-        codes: For the number of a chunk, the positions of the ids that may be in it; a chunk with none is left out.
-        rows: For the number of a chunk, pairs of such a position and a row (of all stored rows) in which the id may be.
-    """
-
-    count: int
-    codes: Mapping[int, Int64s]
-    rows: Mapping[int, tuple[Int64s, Int64s]] = field(default_factory=dict)
-
-    def of(self, chunk: Chunk) -> Int64s:
-        """The positions of the ids that may be in a chunk: all, if no index knows it."""
-        return self.codes.get(chunk.number, _NONE) if chunk.is_known else np.arange(self.count)
-
-    def rows_of(self, chunk: Chunk) -> tuple[Int64s, Int64s] | None:
-        """Positions of ids, and the row of the chunk in which each may be; None if the index does not say."""
-        return self.rows.get(chunk.number)
-
-
 def places_of(runs: Sequence[Chunk], ids: pa.Array) -> Places:
     """Looks ids up in the index of a shard.
 
@@ -109,7 +93,7 @@ def places_of(runs: Sequence[Chunk], ids: pa.Array) -> Places:
         ids: Distinct ids.
     """
     if not runs or not len(ids):
-        return Places(len(ids), {})
+        return {}
     hashes = hashes_of(pa.chunked_array([ids]))
     by_hash = np.argsort(hashes)
     hashes = hashes[by_hash]
@@ -119,25 +103,18 @@ def places_of(runs: Sequence[Chunk], ids: pa.Array) -> Places:
     order = np.lexsort((codes, numbers))
     codes, numbers, rows = codes[order], numbers[order], rows[order]
     starts = np.flatnonzero(~repeats(numbers))
-    pairs = dict(
-        zip(
-            numbers[starts].tolist(),
-            zip(np.split(codes, starts[1:]), np.split(rows, starts[1:]), strict=True),
-            strict=False,
-        )
-    )
-    once = ~repeats(codes, numbers)
-    codes, numbers = codes[once], numbers[once]
-    starts = np.flatnonzero(~repeats(numbers))
-    parts = np.split(codes, starts[1:])
-    return Places(len(ids), dict(zip(numbers[starts].tolist(), parts, strict=False)), pairs)
+    pairs = zip(np.split(codes, starts[1:]), np.split(rows, starts[1:]), strict=True)
+    return dict(zip(numbers[starts].tolist(), pairs, strict=False))
 
 
 def trusted(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
-    """The chunks of a shard; without an index, and all unknown, if the index is of another hash function."""
+    """The chunks of a shard; with a new index, if theirs is of another hash function."""
     if all(run.group == check() for run in chunks if run.level == INDEX_LEVEL):
         return tuple(chunks)
-    return tuple(replace(chunk, number=UNNUMBERED) for chunk in chunks if chunk.level != INDEX_LEVEL)
+    of_rows = [chunk for chunk in chunks if chunk.level != INDEX_LEVEL]
+    unknown = [replace(chunk, number=UNNUMBERED) for chunk in of_rows if chunk.is_known]
+    known, runs = indexed(unknown, [])
+    return (*known, *(chunk for chunk in of_rows if not chunk.is_known), *runs)
 
 
 def indexed(chunks: Sequence[Chunk], runs: Sequence[Chunk]) -> tuple[list[Chunk], list[Chunk]]:
@@ -158,7 +135,7 @@ def indexed(chunks: Sequence[Chunk], runs: Sequence[Chunk]) -> tuple[list[Chunk]
     if added:
         runs = [*runs, _run_of(added, first)]
     stored = sum(chunk.stored for chunk in known)
-    stale = not known or sum(run.rows for run in runs) > _STALE * stored + _FEW_ROWS
+    stale = not known or sum(run.rows for run in runs) > _STALE * stored + chunk_sizes.SIZES.index_stale
     tail = len(runs) if stale else to_merge([run.rows for run in reversed(runs)])
     if stale or tail > 1:
         alive = np.array([chunk.number for chunk in known], np.int64)
@@ -213,12 +190,12 @@ def _starts_of(sizes: Int64s) -> Int64s:
 
 def _bits_of(rows: int) -> int:
     """How many leading bits of a hash are the bucket, in a run of so many rows."""
-    return max(_FEWEST_BITS, (rows // _BUCKET_ROWS).bit_length())
+    return max(_FEWEST_BITS, (rows // chunk_sizes.SIZES.index_bucket).bit_length())
 
 
-def _position_bytes(sizes: Int64s) -> int:
-    """Bytes of a position."""
-    return 3 if sizes.sum() <= _FEW_POSITIONS else 4
+def _position_bytes(rows: int) -> int:
+    """Bytes of a position among so many rows."""
+    return 3 if rows <= chunk_sizes.SIZES.index_narrow else 6
 
 
 def _encoded(
@@ -238,15 +215,25 @@ def _encoded(
     rows = hashes.astype(np.uint64) << np.uint64(32) | positions.astype(np.uint64)
     rows.sort(kind="stable" if are_sorted else None)
     hashes, size = (rows >> np.uint64(32)).astype(np.uint32), len(rows)
-    bits, more = _bits_of(size), _position_bytes(sizes)
+    bits, more = _bits_of(size), _position_bytes(sizes.sum())
     offsets = np.searchsorted(hashes, np.arange(2**bits, dtype=np.uint64) << np.uint64(32 - bits))
-    entries = np.empty((size, _HASH_BYTES + more), np.uint8)
-    entries[:, :_HASH_BYTES] = hashes.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :_HASH_BYTES]
-    entries[:, _HASH_BYTES:] = rows.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :more]
-    bounds = np.append(offsets, size).astype("<u4").view(np.uint8).reshape(-1, _OFFSET_BYTES)
+    entries = np.hstack([_octets(hashes, _HASH_BYTES), _octets(rows & np.uint64(2**32 - 1), more)])
+    bounds = _octets(np.append(offsets, size), _OFFSET_BYTES)
     head = text_of(np.concatenate([numbers, sizes]).astype("<i8").tobytes())
-    text = head + to_text(bounds) + to_text(entries)
+    text = head + text_of(bounds.tobytes()) + text_of(entries.tobytes())
     return Chunk(INDEX_LEVEL, check(), size, 0, 0, Span.of(text), int(numbers[-1]) + 1, len(head))
+
+
+def _octets(values: npt.NDArray[Any], width: int) -> Octets:
+    """The lowest bytes of numbers: uint8[n, width]."""
+    return values.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width]
+
+
+def _numbers(octets: Octets) -> Int64s:
+    """The inverse of :func:`_octets`."""
+    wide = np.zeros((len(octets), 8), np.uint8)
+    wide[:, : octets.shape[1]] = octets
+    return wide.view("<i8").ravel()
 
 
 class _Run:
@@ -260,9 +247,9 @@ class _Run:
         self.sizes: Int64s
         self.numbers, self.sizes = head.reshape(2, -1)
         self.starts = _starts_of(self.sizes)
-        self.width = _HASH_BYTES + _position_bytes(self.sizes)
+        self.width = _HASH_BYTES + _position_bytes(self.sizes.sum())
         self.bounds = start + run.head
-        self.entries = self.bounds + characters(2**self.bits + 1, _OFFSET_BYTES)
+        self.entries = self.bounds + (2**self.bits + 1) * _OFFSET_BYTES // 3 * 4
 
     def found(self, hashes: Hashes) -> tuple[Int64s, Int64s, Int64s]:
         """The places of the hashes (in order) that occur, the numbers of the chunks, and the rows."""
@@ -280,9 +267,8 @@ class _Run:
     def _in_buckets(self, hashes: Hashes) -> tuple[Int64s, Int64s]:
         """As :meth:`_among_all`: the bucket of each hash is read."""
         bucket = (hashes >> np.uint32(32 - self.bits)).astype(np.int64)
-        bounds = windows(self.text, self.bounds, _OFFSET_BYTES, 2**self.bits + 1, bucket, bucket + 2)
-        start, end = bounds.view("<u4").reshape(-1, 2).T.astype(np.int64)
-        low, position = _split(windows(self.text, self.entries, self.width, self.size, start, end))
+        start, end = self._offsets(bucket, bucket + 2).reshape(-1, 2).T
+        low, position = self._entries(start, end)
         code = np.repeat(np.arange(len(hashes)), end - start)
         same = np.flatnonzero(low == (hashes & np.uint32(2**24 - 1))[code])
         return code[same], position[same]
@@ -290,18 +276,22 @@ class _Run:
     def rows(self) -> tuple[Hashes, Int64s]:
         """The hashes and the positions of all rows."""
         buckets, first = 2**self.bits, np.zeros(1, np.int64)
-        bounds = windows(self.text, self.bounds, _OFFSET_BYTES, buckets + 1, first, first + buckets + 1)
-        low, position = _split(
-            windows(self.text, self.entries, self.width, self.size, first, first + self.size)
-        )
-        bucket = np.repeat(np.arange(buckets, dtype=np.uint32), np.diff(bounds.view("<u4").ravel()))
+        sizes = np.diff(self._offsets(first, first + buckets + 1))
+        low, position = self._entries(first, first + self.size)
+        bucket = np.repeat(np.arange(buckets, dtype=np.uint32), sizes)
         return (bucket >> np.uint32(self.bits - _FEWEST_BITS)) << np.uint32(24) | low, position
 
+    def _offsets(self, starts: Int64s, ends: Int64s) -> Int64s:
+        return _numbers(self._records(self.bounds, _OFFSET_BYTES, starts, ends))
 
-def _split(entries: Octets) -> tuple[Hashes, Int64s]:
-    """The lower 24 bits of the hashes, and the positions."""
-    wide = np.zeros((len(entries), 8), np.uint8)
-    wide[:, : entries.shape[1]] = entries
-    both = wide.view("<u8").ravel()
-    low, position = both & np.uint64(2**24 - 1), both >> np.uint64(24)
-    return low.astype(np.uint32), position.astype(np.int64)
+    def _entries(self, starts: Int64s, ends: Int64s) -> tuple[Hashes, Int64s]:
+        """The lower 24 bits of the hashes, and the positions."""
+        both = self._records(self.entries, self.width, starts, ends)
+        return _numbers(both[:, :_HASH_BYTES]).astype(np.uint32), _numbers(both[:, _HASH_BYTES:])
+
+    def _records(self, at: int, width: int, starts: Int64s, ends: Int64s) -> Octets:
+        """Reads runs of records, one after the other: uint8[n, width]."""
+        cuts = [(at + bounds * width // 3 * 4).tolist() for bounds in (starts, ends)]
+        # A slice for each run, 0.2 us: numpy cannot read the characters of a text in place.
+        parts = "".join([self.text[a:b] for a, b in zip(*cuts, strict=True)])
+        return np.frombuffer(octets_of(parts), np.uint8).reshape(-1, width)

@@ -45,8 +45,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import Bools
-from wheel_udf.wheel.buckets import BACKLOG_ROWS
-from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, LARGEST_ROWS, Chunk, in_runs
+from wheel_udf.wheel import chunk_sizes
+from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, Chunk, in_runs
 from wheel_udf.wheel.geometry import INT64_MAX
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, OLDEST_FIRST, Int64s
 from wheel_udf.wheel.sender_news import Confirmed
@@ -110,7 +110,8 @@ class Flight:
             latest_ms: The due time after which nothing can leave with it.
         """
         wanted = [
-            chunk.low_ms <= horizon_ms and (chunk.low_ms <= latest_ms or 2 * chunk.rows < BACKLOG_ROWS)
+            chunk.low_ms <= horizon_ms
+            and (chunk.low_ms <= latest_ms or 2 * chunk.rows < chunk_sizes.SIZES.backlog)
             for chunk in self.loose
         ]
         pairs = list(zip(self.loose, wanted, strict=True))
@@ -239,7 +240,7 @@ def _loose(entries: pa.Table, clock_ms: int) -> list[Chunk]:
     if not entries.num_rows:
         return []
     rows = entries.sort_by("deliver_at_ms")
-    most = BACKLOG_ROWS if rows["deliver_at_ms"][0].as_py() <= clock_ms else LARGEST_ROWS
+    most = chunk_sizes.SIZES.most(rows["deliver_at_ms"][0].as_py(), clock_ms)
     return in_runs(IN_FLIGHT_LEVEL, GIVEN_TO_NONE, rows, "deliver_at_ms", most)
 
 

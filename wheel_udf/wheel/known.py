@@ -8,15 +8,14 @@
     entry chunks         PENDING 1 (chunk 0, row 7)   -   -   -
     known                PENDING 1   FIRED 3   NOTHING   WAITING 5
 
-Cost: the index of ids (:mod:`wheel_udf.wheel.id_index`) says in which row of which chunk an id of the batch may be.
-The keys of these rows are read (:mod:`wheel_udf.wheel.row_keys`), 30 us for a chunk. Of a chunk without keys the ids
-and versions are decoded (0.3 ms for 8,192 rows). A chunk of a state of format 5 or 6, which no index knows, is
-searched for all ids.
+Cost: the index of ids (:mod:`wheel_udf.wheel.id_index`) says in which row of which chunk an id of the batch may be. The
+keys of these rows are read (:mod:`wheel_udf.wheel.row_keys`), 30 us for a chunk.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +23,9 @@ import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import is_last
 from wheel_udf.wheel.chunks import Chunk
-from wheel_udf.wheel.row_keys import IdBytes
 from wheel_udf.wheel.rows import MEMORY_SCHEMA, SCHEDULE, Int64s, asked_ms
 from wheel_udf.wheel.shard_state import ShardState
-from wheel_udf.wheel.version_order import Int8s, Int32s, Objects, is_later, order_of, rank_of, without_offset
+from wheel_udf.wheel.version_order import Int8s, Int32s, Objects, is_later, order_of, rank_of
 
 NOTHING, WAITING, IN_STORE, ENDED, FIRED, PENDING = range(6)
 """What is known of an id. The ``status`` of a memory record is WAITING (a CANCEL that has met no entry),
@@ -46,9 +44,7 @@ class Known:
         ended_at: When it ended.
         chunk: Of PENDING, the index of its chunk among the entry chunks.
         row: Of PENDING, its row in that chunk.
-        partition: Of PENDING, its topic and partition, if asked for.
-        due_ms: For the index of a chunk without keys in which ids of the batch are pending, the due times of all its
-            rows.
+        partition: Of PENDING, its topic and partition.
     """
 
     status: Int8s
@@ -59,7 +55,6 @@ class Known:
     chunk: Int64s
     row: Int64s
     partition: Objects
-    due_ms: dict[int, Int64s] = field(default_factory=dict)
 
     @staticmethod
     def nothing(size: int) -> Known:
@@ -70,9 +65,7 @@ class Known:
         return Known(status, seq, rank, due, ended_at, chunk, row, np.full(size, None))
 
 
-def look_up(
-    state: ShardState, ids: pa.Array, now_ms: int, memory_ms: int | None, *, with_partition: bool
-) -> Known:
+def look_up(state: ShardState, ids: pa.Array, now_ms: int, memory_ms: int | None) -> Known:
     """Looks ids up in a shard.
 
     Args:
@@ -80,7 +73,6 @@ def look_up(
         ids: Distinct ids; the position of an id is its code.
         now_ms: The clock of the batch; decides what is still remembered.
         memory_ms: How long an ended id is remembered; None for ever.
-        with_partition: Whether to read the partitions of pending entries.
     """
     known = Known.nothing(len(ids))
     # A record can be ahead of the clock (late_acts). What it is kept for comes in the batch that passes its time, at
@@ -88,24 +80,19 @@ def look_up(
     standing_ms = now_ms if state.clock_ms is None else state.clock_ms
     places = state.places_of(ids)
     for chunk in state.memory_chunks:
-        if memory_ms is None or now_ms < chunk.high_ms + memory_ms or standing_ms < chunk.high_ms:
-            codes = places.of(chunk)
-            if len(codes):
-                _look_up_memory(chunk.table(), ids, codes, known, now_ms, standing_ms, memory_ms)
+        is_young = memory_ms is None or now_ms < chunk.high_ms + memory_ms or standing_ms < chunk.high_ms
+        if is_young and chunk.number in places:
+            codes = np.unique(places[chunk.number][0])
+            _look_up_memory(chunk.table(), ids, codes, known, now_ms, standing_ms, memory_ms)
     for chunk in state.in_flight_chunks:
         if memory_ms is not None and chunk.low_ms <= min(now_ms - memory_ms, standing_ms):
             flying = chunk.table("schedule_id", "seq", "amend", "deliver_at_ms", "level_error_ms")
             records, codes = released(flying, FIRED, flying["deliver_at_ms"].to_numpy()), np.arange(len(ids))
             _look_up_memory(records, ids, codes, known, now_ms, standing_ms, None)
-    columns = ("schedule_id", "seq", "amend", "deliver_at_ms", *(("source",) if with_partition else ()))
-    wanted: IdBytes | None = None
+    wanted = ids.to_pylist()
     for number, chunk in enumerate(state.entry_chunks):
-        codes, rows = places.of(chunk), places.rows_of(chunk)
-        if len(codes) and chunk.keys and rows is not None:
-            wanted = wanted or IdBytes.of(ids)
-            _look_up_rows(chunk, number, wanted, *rows, known, with_partition=with_partition)
-        elif len(codes):
-            _look_up_entries(chunk.table(*columns), number, ids, codes, known)
+        if chunk.number in places:
+            _look_up_rows(chunk, number, wanted, *places[chunk.number], known)
     return known
 
 
@@ -120,44 +107,22 @@ def released(entries: pa.Table, status: int, ended_ms: int | Int64s) -> pa.Table
 
 
 def _look_up_rows(
-    chunk: Chunk,
-    number: int,
-    wanted: IdBytes,
-    codes: Int64s,
-    rows: Int64s,
-    known: Known,
-    *,
-    with_partition: bool,
+    chunk: Chunk, number: int, wanted: Sequence[str], codes: Int64s, rows: Int64s, known: Known
 ) -> None:
     """Looks ids up in the rows of a chunk in which they may be."""
-    keys = chunk.row_keys()
-    records = keys.at(rows)
-    same = wanted.equal(codes, keys.id_octets(records))
+    ids, seq, amend, partition = chunk.keys_at(rows)
+    same = np.array([wanted[code] == name for code, name in zip(codes.tolist(), ids, strict=True)])
     if chunk.gone:
         gone = chunk.gone_rows()
         before = np.searchsorted(gone, rows)
         same &= gone[np.minimum(before, len(gone) - 1)] != rows
         rows = rows - before
-    codes, rows, records = codes[same], rows[same], records[same]
+    codes = codes[same]
     known.status[codes] = PENDING
-    known.seq[codes] = keys.seq(records)
-    known.rank[codes] = rank_of(keys.amend(records), SCHEDULE)
-    known.chunk[codes], known.row[codes] = number, rows
-    if with_partition:
-        known.partition[codes] = keys.partition(records)
-
-
-def _look_up_entries(table: pa.Table, number: int, ids: pa.Array, codes: Int64s, known: Known) -> None:
-    codes, rows = _matches(table, ids, codes)
-    if not len(codes):
-        return
-    known.due_ms[number] = table["deliver_at_ms"].to_numpy()
-    known.status[codes] = PENDING
-    known.seq[codes] = table["seq"].to_numpy()[rows]
-    known.rank[codes] = rank_of(table["amend"].to_numpy()[rows], SCHEDULE)
-    known.chunk[codes], known.row[codes] = number, rows
-    if "source" in table.schema.names:
-        known.partition[codes] = without_offset(table["source"].take(pa.array(rows)))
+    known.seq[codes] = np.array(seq, np.int64)[same]
+    known.rank[codes] = rank_of(np.array(amend, np.int32)[same], SCHEDULE)
+    known.chunk[codes], known.row[codes] = number, rows[same]
+    known.partition[codes] = np.array(partition, object)[same]
 
 
 def _look_up_memory(

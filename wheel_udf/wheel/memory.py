@@ -21,11 +21,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.wheel.chunks import LARGEST_ROWS, Chunk
+from wheel_udf.wheel import chunk_sizes
+from wheel_udf.wheel.chunks import Chunk
 from wheel_udf.wheel.merging import to_merge
 
 _PARTS = 16
-_SMALL_PART = 1_024
 
 
 def still_remembered(chunks: Sequence[Chunk], clock_ms: int, memory_ms: int | None) -> list[Chunk]:
@@ -71,7 +71,7 @@ def remember(
 
 def _grows(newest: Chunk, added: int, clock_ms: int, memory_ms: int | None) -> bool:
     """Whether the newest chunk takes so many rows more."""
-    if newest.rows < _SMALL_PART:
+    if newest.rows < chunk_sizes.SIZES.growing_memory:
         return True
     is_young = memory_ms is None or (clock_ms - newest.low_ms) * _PARTS < memory_ms
-    return is_young and 2 * newest.rows < LARGEST_ROWS and to_merge([added, newest.rows]) == 2
+    return is_young and 2 * newest.rows < chunk_sizes.SIZES.largest and to_merge([added, newest.rows]) == 2

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from wheel_udf.wheel import chunk_sizes
 from wheel_udf.wheel.buckets import Buckets
-from wheel_udf.wheel.chunks import LARGEST_ROWS, MEMORY_LEVEL, Chunk
+from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.store_reports import count_levels
 
@@ -73,6 +74,6 @@ def seeded(empty: ShardState, seed: Seed, entries: pa.Table, memory: pa.Table) -
 def runs_of(rows: pa.Table, *, level: int, time_column: str) -> list[Chunk]:
     """Encodes rows in order of time, in sixteen runs or more, so that old ones can be dropped soon."""
     ordered = rows.sort_by(time_column)
-    size = min(max(_SMALLEST_RUN, -(-ordered.num_rows // _RUNS)), LARGEST_ROWS)
+    size = min(max(_SMALLEST_RUN, -(-ordered.num_rows // _RUNS)), chunk_sizes.SIZES.largest)
     starts = range(0, ordered.num_rows, size)
     return [Chunk.of(level, 0, ordered.slice(start, size), time_column) for start in starts]

@@ -15,10 +15,6 @@ Chunks that are neighbours in the text that they came in are copied together int
 
 With texts outside the row (:mod:`wheel_udf.wheel.texts`) the directory has one column more, ``file``: the name of what
 is there, empty for a chunk in the row. Of such a chunk, the text has only the removed rows.
-
-A directory without ``number`` and what follows it is that of a purgatory, or of a wheel of state format 5: its chunks
-have no number, one part, and all their rows. One without ``keys`` is that of state format 6: its index does not say in
-which row an id is, and is not read (:func:`~wheel_udf.wheel.id_index.trusted`).
 """
 
 from __future__ import annotations

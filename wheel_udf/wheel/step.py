@@ -41,7 +41,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.wheel.buckets import BACKLOG_ROWS, Buckets, merged
+from wheel_udf.wheel import chunk_sizes
+from wheel_udf.wheel.buckets import Buckets, merged
 from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.wheel.geometry import INT64_MAX
 from wheel_udf.wheel.in_flight import HandOver, handed_over, horizon_of, is_still, settled
@@ -202,14 +203,14 @@ def _open_reached(
         if removed is not None and len(removed) == chunk.rows:
             continue
         # Small chunks of a backlog are opened once and become runs, so that there are few.
-        wanted = chunk.low_ms <= latest_ms or 2 * chunk.rows < BACKLOG_ROWS
+        wanted = chunk.low_ms <= latest_ms or 2 * chunk.rows < chunk_sizes.SIZES.backlog
         if wanted and buckets.reached(chunk, horizon_ms):
             table = chunk.table()
             opened.append(table if removed is None else without(table, removed))
         elif folded is None or removed is None:
             closed.append(chunk)
         else:
-            closed.append(chunk.less(removed, folded.due_ms.get(number)))
+            closed.append(chunk.less(removed))
     if folded:
         opened.append(folded.winners)
         levels.update(count_levels(folded.winners))

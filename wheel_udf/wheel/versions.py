@@ -102,7 +102,6 @@ class Folded:
     Attributes:
         winners: Entries that are pending now (``ENTRY_SCHEMA``).
         removed: For each index into the state's entry chunks, the rows that are no longer pending.
-        due_ms: For those of these indices whose chunk has no keys, the due times of all rows of the chunk.
         records: Memory records to add (``MEMORY_SCHEMA``).
         counts: How much each outcome rises.
         spread: Number of ids whose versions are offsets of more than one partition.
@@ -116,7 +115,6 @@ class Folded:
 
     winners: pa.Table
     removed: dict[int, Int64s]
-    due_ms: dict[int, Int64s]
     records: pa.Table
     counts: Counter[str]
     spread: int
@@ -158,7 +156,7 @@ def fold(
     if isinstance(ids, pa.ChunkedArray):
         ids = ids.chunk(0)
     partitions = partitions_of(commands)
-    known = look_up(state, ids.dictionary, now_ms, memory_ms, with_partition=partitions is not None)
+    known = look_up(state, ids.dictionary, now_ms, memory_ms)
     rows = in_version_order(commands, ids.indices.to_numpy().astype(np.int64))
     spread = 0 if partitions is None else count_spread(rows, partitions[rows.at], known.partition)
     ambiguous = count_ambiguous(state, commands, rows, known)
@@ -179,7 +177,6 @@ def fold(
     return Folded(
         winners=commands.select(ENTRY_SCHEMA.names).take(pa.array(winners)),
         removed=removed,
-        due_ms=known.due_ms,
         records=pa.concat_tables([with_ids([met, *late, *records], ids.dictionary), ended_in_store]),
         counts=counts,
         spread=spread,

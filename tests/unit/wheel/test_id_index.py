@@ -36,7 +36,7 @@ def found(runs: list[Chunk], ids: list[str]) -> Found:
     places = places_of(runs, pa.array(ids, pa.string()))
     return {
         (ids[code], number, row)
-        for number, pairs in places.rows.items()
+        for number, pairs in places.items()
         for code, row in zip(*(each.tolist() for each in pairs), strict=True)
     }
 
@@ -67,7 +67,9 @@ def test_the_codes_of_a_chunk_are_the_places_of_its_ids_in_the_question() -> Non
 
     for each in chunks:
         ids = each.table("schedule_id")["schedule_id"].to_pylist()
-        assert [MANY[::-1][code] for code in places.of(each).tolist()] == sorted(ids, key=MANY[::-1].index)
+        assert [MANY[::-1][code] for code in places[each.number][0].tolist()] == sorted(
+            ids, key=MANY[::-1].index
+        )
 
 
 @given(
