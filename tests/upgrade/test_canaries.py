@@ -284,21 +284,6 @@ def _jdbc_driver(spark: SparkSession, _: str) -> None:
     assert driver.connect("jdbc:other:x", java_class(spark, "java.util.Properties")()) is None
 
 
-@canary(api.KAFKA_ADMIN)
-def kafka_admin(spark: SparkSession, _: str) -> None:
-    kafka = "org.apache.kafka."
-    assert "bootstrap.servers" in java_class(spark, f"{kafka}clients.admin.AdminClientConfig").configNames()
-    java_class(spark, f"{kafka}clients.admin.DescribeTopicsOptions")().includeAuthorizedOperations(True)
-    kind = java_class(spark, f"{kafka}common.config.ConfigResource$Type").TOPIC
-    java_class(spark, f"{kafka}common.config.ConfigResource")(kind, "orders")
-    none = java_class(spark, "java.util.Optional").empty()
-    java_class(spark, f"{kafka}clients.admin.NewTopic")("orders", none, none)
-    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
-    admin = loader.loadClass(f"{kafka}clients.admin.Admin")
-    methods = {method.getName() for method in admin.getMethods()}
-    assert {"create", "describeTopics", "describeConfigs", "listTopics", "createTopics", "close"} <= methods
-
-
 @canary(api.DELTA_SNAPSHOT)
 def delta_snapshot(spark: SparkSession, table: str) -> None:
     now = delta_log.log_snapshot(spark, table)

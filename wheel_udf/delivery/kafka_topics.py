@@ -10,16 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
-
-from pyspark.sql import SparkSession
 
 from wheel_udf.common.errors import SinkError
 from wheel_udf.platform import kafka_admin
 from wheel_udf.platform.kafka_admin import TopicInfo
-
-# Brokers accept no records for these topics from clients.
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 @dataclass(frozen=True)
@@ -30,11 +24,10 @@ class Look:
     reasons: Mapping[str, str]
 
 
-def look_at(spark: SparkSession, options: Mapping[str, str], names: Collection[str], *, create: bool) -> Look:
+def look_at(options: Mapping[str, str], names: Collection[str], *, create: bool) -> Look:
     """Describes topics before a write.
 
     Args:
-        spark: The session.
         options: Of the sink.
         names: The topics.
         create: Whether missing ones are created.
@@ -42,30 +35,30 @@ def look_at(spark: SparkSession, options: Mapping[str, str], names: Collection[s
     Raises:
         SinkError: The cluster does not answer.
     """
-    allowed = [name for name in names if name not in INTERNAL_TOPICS]
+    allowed = [name for name in names if name not in kafka_admin.INTERNAL_TOPICS]
     if create:
-        infos, faults = describe_and_make(spark, options, allowed)
+        infos, faults = describe_and_make(options, allowed)
     else:
-        infos, faults = kafka_admin.describe(spark, options, allowed), {}
+        infos, faults = kafka_admin.describe(options, allowed), {}
     reasons = {name: faults.get(name) or topic_reason(name, infos.get(name)) for name in names}
     refused = {name: reason for name, reason in reasons.items() if reason is not None}
     return Look({name: infos[name] for name in names if name not in refused}, refused)
 
 
 def describe_and_make(
-    spark: SparkSession, options: Mapping[str, str], names: Collection[str]
+    options: Mapping[str, str], names: Collection[str]
 ) -> tuple[dict[str, TopicInfo], dict[str, str]]:
     """Describes topics and creates missing ones; returns the topics, and why some cannot be created."""
-    infos, faults = kafka_admin.describe(spark, options, names), {}
+    infos, faults = kafka_admin.describe(options, names), {}
     missing = [name for name in names if name not in infos]
     for name in missing:
         try:
-            kafka_admin.create(spark, options, name)
+            kafka_admin.create(options, name)
         except SinkError as fault:
             faults[name] = fault.what
     # A cluster that is down raises here; one that refuses a name (by a policy, or a name similar to another's) does
     # not.
-    made = kafka_admin.describe(spark, options, missing)
+    made = kafka_admin.describe(options, missing)
     # A broker may not know yet about a topic that the controller has created; the producer waits until it does.
     expected = {name: TopicInfo(partitions=1) for name in missing if name not in faults}
     return {**infos, **expected, **made}, {name: why for name, why in faults.items() if name not in made}
@@ -73,7 +66,7 @@ def describe_and_make(
 
 def topic_reason(name: str, info: TopicInfo | None) -> str | None:
     """Returns why a topic takes no row at all; None if it takes rows."""
-    if name in INTERNAL_TOPICS:
+    if name in kafka_admin.INTERNAL_TOPICS:
         return f"the topic {name} is an internal topic of Kafka"
     if info is None:
         return f"the topic {name} is missing"

@@ -3,9 +3,8 @@
 
 ::
 
-    kafka.bootstrap.servers   bootstrap.servers          kafka.max.request.size            message.max.bytes
-    kafka.linger.ms           linger.ms                  kafka.sasl.jaas.config            sasl.username, sasl.password (PLAIN, SCRAM)
-    kafka.acks                acks                       kafka.ssl.truststore.location     ssl.ca.location (type PEM)
+    kafka.linger.ms   linger.ms     kafka.max.request.size                                 message.max.bytes
+    kafka.acks        acks          kafka.bootstrap.servers, kafka.sasl..., kafka.ssl...   see wheel_udf.platform.kafka_settings
 
 An option that librdkafka cannot take is refused, with a hint; so nothing is delivered with other settings than the
 config says.
@@ -23,12 +22,11 @@ at one instant, with the broker on the same 2 cores: out after 1.54, 0.93, 0.79 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.common.extras import missing_package
+from wheel_udf.platform import kafka_settings
 
 if TYPE_CHECKING:  # a config is checked before Spark is loaded
     from wheel_udf.delivery.kafka_sink import KafkaSink
@@ -36,15 +34,13 @@ if TYPE_CHECKING:  # a config is checked before Spark is loaded
 
 _log = logging.getLogger(__name__)
 
-_PREFIX: Final = "kafka."
 _LARGEST_BATCH: Final = 262_144
 
 _SAME: Final = frozenset(
     {
-        "acks", "bootstrap.servers", "client.id", "compression.type", "connections.max.idle.ms", "delivery.timeout.ms",
-        "enable.idempotence", "linger.ms", "max.in.flight.requests.per.connection", "metadata.max.age.ms",
-        "reconnect.backoff.max.ms", "reconnect.backoff.ms", "request.timeout.ms", "retries", "retry.backoff.max.ms",
-        "retry.backoff.ms", "sasl.kerberos.service.name", "sasl.mechanism", "security.protocol", "ssl.key.password",
+        "acks", "compression.type", "connections.max.idle.ms", "delivery.timeout.ms", "enable.idempotence", "linger.ms",
+        "max.in.flight.requests.per.connection", "metadata.max.age.ms", "reconnect.backoff.max.ms", "reconnect.backoff.ms",
+        "request.timeout.ms", "retries", "retry.backoff.max.ms", "retry.backoff.ms",
     }
 )  # fmt: skip
 """Options of the same name and meaning."""
@@ -53,14 +49,9 @@ _RENAMED: Final = {
     "max.request.size": "message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
-    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
-    "ssl.keystore.key": "ssl.key.pem",
-    "ssl.truststore.certificates": "ssl.ca.pem",
 }
-_WITHOUT_MEANING: Final = frozenset(
-    {"batch.size", "buffer.memory", "max.block.ms", "ssl.keystore.type", "ssl.truststore.type"}
-)
-"""Of the memory of Kafka's own client; the sender has bounds of its own. The types are looked at with their stores."""
+_WITHOUT_MEANING: Final = frozenset({"batch.size", "buffer.memory", "max.block.ms"})
+"""Of the memory of Kafka's own client; the sender has bounds of its own."""
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "acks": "all",
@@ -75,8 +66,6 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "socket.nagle.disable": True,
 }
 _HURRY_S: Final = 0.001
-_LOGIN: Final = re.compile(r"(Plain|Scram)LoginModule\s+required\b")
-_QUOTED: Final = r'{name}\s*=\s*"((?:[^"\\]|\\.)*)"'
 
 
 def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
@@ -91,14 +80,13 @@ def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         ConfigError: An option cannot be translated.
     """
-    given = {
-        name.lower().removeprefix(_PREFIX): value
-        for name, value in options.items()
-        if name.lower().startswith(_PREFIX)
-    }
-    settings: dict[str, Any] = dict(_DEFAULTS)
+    given = kafka_settings.client_options(options)
+    settings = {**_DEFAULTS, **kafka_settings.login_settings(given)}
     for name, value in given.items():
-        settings |= _setting(name, value, given)
+        if name in _SAME or name in _RENAMED:
+            settings[_RENAMED.get(name, name)] = value
+        elif name not in _WITHOUT_MEANING and not kafka_settings.is_of_login(name):
+            raise kafka_settings.refusal(name)
     settings.setdefault("enable.idempotence", _may_be_idempotent(settings))
     if "reconnect.backoff.max.ms" not in given:
         least_ms, most_ms = (
@@ -112,51 +100,6 @@ def _may_be_idempotent(settings: Mapping[str, Any]) -> bool:
     """Whether Kafka's own client would be idempotent without being told: it is, unless another option forbids it."""
     in_flight = int(settings.get("max.in.flight.requests.per.connection", 5))
     return str(settings["acks"]) in ("all", "-1") and str(settings.get("retries")) != "0" and in_flight <= 5
-
-
-def _setting(name: str, value: str, given: Mapping[str, str]) -> dict[str, Any]:
-    if name in _SAME:
-        return {name: value}
-    if name in _RENAMED:
-        return {_RENAMED[name]: value}
-    if name in _WITHOUT_MEANING:
-        return {}
-    if name == "ssl.endpoint.identification.algorithm":
-        return {name: value or "none"}
-    if name == "sasl.jaas.config":
-        return _login(value)
-    if name in ("ssl.truststore.location", "ssl.keystore.location"):
-        store = name.removesuffix(".location")
-        if given.get(f"{store}.type", "").upper() != "PEM":
-            raise _refusal(
-                name, f"{store}.type: PEM", f"convert the store to PEM, and set {_PREFIX}{store}.type: PEM"
-            )
-        own = "ssl.ca.location" if "trust" in name else ("ssl.certificate.location", "ssl.key.location")
-        return dict.fromkeys((own,) if isinstance(own, str) else own, value)
-    raise _refusal(
-        name, "an option that both Kafka's client and librdkafka have", "leave it out, or punctual off"
-    )
-
-
-def _login(text: str) -> dict[str, str]:
-    found = {name: re.search(_QUOTED.format(name=name), text) for name in ("username", "password")}
-    if not _LOGIN.search(text) or not all(found.values()):
-        hint = "other logins have no counterpart in librdkafka: leave punctual off"
-        raise _refusal(
-            "sasl.jaas.config",
-            'PlainLoginModule or ScramLoginModule with username="..." password="..."',
-            hint,
-        )
-    return {
-        f"sasl.{name}": re.sub(r"\\(.)", r"\1", each.group(1))
-        for name, each in found.items()
-        if each is not None
-    }
-
-
-def _refusal(name: str, rule: str, hint: str) -> ConfigError:
-    what = "punctual delivery cannot use this option of Kafka"
-    return ConfigError(what, field=f"options.{_PREFIX}{name}", rule=rule, hint=hint)
 
 
 class Producers:
@@ -173,7 +116,7 @@ class Producers:
             limit: Bytes of the largest record that they take.
 
         Raises:
-            ConfigError: confluent-kafka is not installed, or refuses a setting.
+            ConfigError: confluent-kafka refuses a setting.
         """
         batch_bytes = min(_LARGEST_BATCH, max(1, limit // 2))
         if (sink, batch_bytes) not in self._made:
@@ -200,14 +143,7 @@ class _Client:
             self.flush(_HURRY_S)
 
 
-def require_client() -> None:
-    """Raises ConfigError if confluent-kafka is not installed."""
-    if (fault := missing_package("confluent_kafka", "kafka", "delivery.punctual")) is not None:
-        raise fault
-
-
 def _made(settings: dict[str, Any]) -> Any:
-    require_client()
     from confluent_kafka import KafkaException, Producer as KafkaProducer
 
     try:

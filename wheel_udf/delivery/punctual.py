@@ -38,7 +38,7 @@ from wheel_udf.common.errors import ConfigError, SinkError
 from wheel_udf.delivery.destinations import Destinations, LeftOut
 from wheel_udf.delivery.kafka_sink import KafkaSink
 from wheel_udf.delivery.packing import Packer
-from wheel_udf.delivery.producers import require_client, settings_of
+from wheel_udf.delivery.producers import settings_of
 from wheel_udf.delivery.report import leaving_to
 from wheel_udf.delivery.sender import Sender
 from wheel_udf.delivery.sender_note import SenderNote
@@ -66,9 +66,8 @@ def check_punctual(punctual: Punctual, destinations: Destinations) -> None:
     """Checks that the sinks of punctual destinations are Kafka's, with options that the sender can use.
 
     Raises:
-        ConfigError: One is not; or confluent-kafka is not installed.
+        ConfigError: One is not.
     """
-    require_client()
     for pattern, sink in destinations:
         if punctual.destinations is not None and pattern not in punctual.destinations:
             continue

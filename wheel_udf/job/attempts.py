@@ -64,7 +64,7 @@ def run_held(config: JobConfig, until_ms: int | None, say: Say, leases: Leases, 
         with graceful_signals(supervisor, say):
             try:
                 with listening(spark, config.name, meter):
-                    topics = SourceTopics(spark, config, say)
+                    topics = SourceTopics(config, say)
                     attempt = _Attempt(spark, config, until_ms, supervisor, say, leases, topics)
                     with_restarts(attempt.run, config.restarts, supervisor, say)
             except Exception as error:

@@ -148,7 +148,7 @@ def _reason(spark: SparkSession, sink: AnySink, pattern: str | None, shape: Shap
         if name == pattern or sink.is_always_checked:
             return sink_of(sink).missing_reason(spark, name, shape)
         if isinstance(sink, KafkaSinkConfig):
-            kafka_admin.topic_names(spark, sink.options)
+            kafka_admin.topic_names(sink.options)
         if isinstance(sink, JdbcSinkConfig):
             sink.made().missing_reason(
                 spark, name, shape

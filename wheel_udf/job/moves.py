@@ -58,7 +58,7 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
         else:
             there = read_manifest(asked.folder)
             _require_same_sources(config, there, asked.folder)
-            positions = begun_anew(spark, config, there.positions, asked.anew)
+            positions = begun_anew(config, there.positions, asked.anew)
             manifest = imported(spark, config, asked.folder, progress.step, positions)
             say(f"imported {asked.folder} into {config.checkpoint}")
             _say_content(manifest, say)

@@ -25,8 +25,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
-
 from wheel_udf.common.errors import SinkError, SourceLostError, TransferError
 from wheel_udf.job import kafka_options
 from wheel_udf.job.models.purgatory import PurgatoryConfig
@@ -104,7 +102,6 @@ class SourceTopics:
     """The Kafka topics of a job.
 
     Args:
-        spark: The session.
         config: The checked config; without a Kafka source there is nothing to compare.
         say: Takes the warning at the beginning and a line for each loss with ``failOnDataLoss: false``.
 
@@ -112,8 +109,8 @@ class SourceTopics:
         lost: How many offsets are known to be lost so far.
     """
 
-    def __init__(self, spark: SparkSession, config: JobConfig, say: Callable[[str], None]) -> None:
-        self._spark, self._say, self.lost = spark, say, 0
+    def __init__(self, config: JobConfig, say: Callable[[str], None]) -> None:
+        self._say, self.lost = say, 0
         part = f"/{TIERED_PARTS[0]}" if isinstance(config, TieredConfig) else ""
         self._path = config.checkpoint + part
         self._sources = _topic_sources(config)
@@ -140,9 +137,9 @@ class SourceTopics:
         self._seen = committed if self._seen is None else self._seen
         read, noted = self._places(committed), self._noted()
         try:
-            now = _offsets(self._spark, self._sources, read)
-        except SinkError:
-            if error is None:
+            now = _offsets(self._sources, read)
+        except SinkError as fault:
+            if error is None and not isinstance(fault, kafka_admin.UncheckedError):
                 raise
             return
         found = [
@@ -173,7 +170,7 @@ class SourceTopics:
             for batch in range(first, newest + 1):
                 after = self._places(batch)
                 if after != before:
-                    self._compare(before, after, _offsets(self._spark, self._sources, {**before, **after}))
+                    self._compare(before, after, _offsets(self._sources, {**before, **after}))
                 before, self._seen = after, batch
 
     def _compare(
@@ -214,13 +211,10 @@ class SourceTopics:
             open_folder(self._path).replace(NOTED, json_bytes(now))
 
 
-def begun_anew(
-    spark: SparkSession, config: JobConfig, positions: Sequence[Any], topics: Collection[str]
-) -> list[Any]:
+def begun_anew(config: JobConfig, positions: Sequence[Any], topics: Collection[str]) -> list[Any]:
     """Returns positions of sources, with some topics at their earliest record.
 
     Args:
-        spark: The session.
         config: The checked config.
         positions: Of each source, as JSON values; None for one that had no offset yet.
         topics: The topics that were created again.
@@ -230,7 +224,7 @@ def begun_anew(
         SinkError: The Kafka cluster does not answer.
     """
     sources = _topic_sources(config)
-    now = _offsets(spark, sources, topics) if sources else {}
+    now = _offsets(sources, topics) if sources else {}
     known = {topic for position in positions if isinstance(position, dict) for topic in position}
     if wrong := sorted(set(topics) - (now.keys() & known)):
         rule = "a topic that the old job has read, and that exists"
@@ -275,13 +269,13 @@ def _source_of(topic: str, sources: Mapping[str, KafkaSourceConfig]) -> KafkaSou
 
 
 def _offsets(
-    spark: SparkSession, sources: Mapping[str, KafkaSourceConfig], topics: Collection[str]
+    sources: Mapping[str, KafkaSourceConfig], topics: Collection[str]
 ) -> dict[str, kafka_admin.TopicOffsets]:
     found: dict[str, kafka_admin.TopicOffsets] = {}
     for source in sources.values():
         mine = [topic for topic in topics if _source_of(topic, sources) is source]
         if mine:
-            found |= kafka_admin.offsets(spark, source.options, mine, timeout_ms=_TIMEOUT_MS)
+            found |= kafka_admin.offsets(source.options, mine, timeout_ms=_TIMEOUT_MS)
     return found
 
 

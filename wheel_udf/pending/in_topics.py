@@ -52,7 +52,7 @@ def fired_to_topics(
     sinks = {sink for _, sink in destinations or () if isinstance(sink, KafkaSink)}
     for sink in sinks:
         assert destinations is not None
-        names = kafka_admin.topic_names(spark, sink.options)
+        names = kafka_admin.topic_names(sink.options)
         topics = [name for name in names if destinations.resolve(name) == sink]
         for record in records_of(spark, sink.options, topics, schedule_id):
             at_ms, due_ms = record.instant_ms("fired-at"), record.instant_ms("deliver-at")
@@ -67,7 +67,7 @@ def fired_to_topics(
 def rejected_to_topic(spark: SparkSession, sink: KafkaSink, schedule_id: str) -> Iterator[Event]:
     """Yields the rejects of an id that are in the topic of a sink."""
     own = [] if sink.topic is None else [sink.topic]
-    topics = [name for name in own if not kafka_admin.missing_topics(spark, sink.options, own)]
+    topics = [name for name in own if not kafka_admin.missing_topics(sink.options, own)]
     for record in records_of(spark, sink.options, topics, schedule_id):
         code, destination = record.headers.get("error-code"), record.headers.get("destination")
         what = "missed" if code == "missed" else f"rejected: {code}"

@@ -16,15 +16,17 @@ the room, and no other room names a private attribute of pyspark, a class of the
       chunk_files  chunk_place                                         the files of a state beside its checkpoint
       repair  inspection  state_files  checksums                       checkpoints that are damaged
       session  local_mode  java  jars  downloads  fast_start           Spark, Java, the jars
-      worker_python  kafka_admin                                       the Python of Spark's workers, Kafka's topics
+      worker_python                                                    the Python of Spark's workers
+      kafka_admin  kafka_settings                                      Kafka's topics, options of its client for librdkafka
       cached_columns  failures                                         columns built once, errors in one sentence
       arrow_groups                                                     rows of the stateful operator as Arrow
       job_progress  interrupts                                         how far Spark's jobs are, and Ctrl-C
       jvm  private_api  delta_public                                   access to the JVM, the list below, public replacements
     ---------------------------------------------------------------------------------------------------------------
-      py4j   pyspark   Delta   kafka-clients   Hadoop                  not ours
+      py4j   pyspark   Delta   confluent-kafka   Hadoop                not ours
 
-May import: common, wheel; pyspark, delta, py4j, the standard library.
+May import: common, wheel; pyspark, delta, py4j, the standard library; confluent-kafka inside functions of
+``kafka_admin`` alone.
 
 Private API. Each row has an entry in :mod:`wheel_udf.platform.private_api` and a canary test
 (``tests/upgrade/test_canaries.py``) that names the version in which it was read. Where a class or method is missing,
@@ -85,9 +87,6 @@ the replacement is used, or :class:`~wheel_udf.common.errors.UnsupportedVersionE
     java.sql.Driver, through py4j (jdbc)    statements that Spark's JDBC       no database sink
                                             writer does not write: inserts
                                             that ignore what is there
-    kafka-clients Admin, through py4j       topics are checked before a batch  no Kafka source or sink
-    (kafka_admin)                           writes them, with the client that
-                                            the connector ships
     DeltaLog.forTable, update,              version, columns, properties and   the slot store cannot be opened;
     getSnapshotAt; Snapshot.metadata,       transactions of a table without a  sinks look at a table by several
     transactions, allFiles (delta_log)      Spark job                          Spark jobs -> sinks and sources:

@@ -1,48 +1,67 @@
 """Questions to a Kafka cluster: which topics exist, which offsets they have, how large a record may be, new topics.
 
 With a missing topic or a broker that cannot be reached, Spark's connector fails after minutes, or fails a batch again
-and again. The functions here ask first, through the admin client of the same ``kafka-clients`` jar that the connector
-uses, in the driver's JVM::
+and again. The functions here ask first, through confluent-kafka's admin client (the extra ``kafka``)::
 
     options {kafka.bootstrap.servers: ..., kafka.security.protocol: ..., startingOffsets: ...}
-             '-- those that begin with kafka. go to the client without it; the others are Spark's own
+             '-- servers and login go to the client (wheel_udf.platform.kafka_settings); the others are ignored
 
 There is one client for each cluster and identity; it lives until :func:`close_all`, or until its cluster does not
-answer (the client would try again for ever and log a warning each time). Each question has a timeout, so a cluster
-that is down costs seconds.
+answer. Each question has a timeout, so a cluster that is down costs seconds.
+
+A cluster that Spark's client may reach and this one cannot (a JKS store, another login, certificates that only the JVM
+trusts) is not asked: the log says so in one line, all topics are taken for existing ones without limits, and none is
+created.
 
 Caveats: an answer may be out of date a moment later. A user who may read a topic but not describe its configuration
-gets its partitions, and None for the size. For a user who may not describe the topic at all, Kafka answers that it is
-missing.
+gets its partitions, and None for the size. A topic that the user may not describe is taken for a missing one.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.sql import SparkSession
-
-from wheel_udf.common.errors import SinkError
+from wheel_udf.common.errors import ConfigError, SinkError
+from wheel_udf.common.extras import missing_package
 from wheel_udf.common.names import KAFKA_SERVERS
 from wheel_udf.common.secrets import hide, remember_options
-from wheel_udf.platform.jvm import java_class, java_gateway
+from wheel_udf.platform.kafka_settings import client_options, login_settings
+
+if TYPE_CHECKING:  # a job without Kafka needs no confluent-kafka
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient
 
 TIMEOUT_MS: Final = 10_000
 """How long an answer may take, in ms; a cluster that is up answers in a few."""
 
-_PREFIX: Final = "kafka."
-_ABSENT: Final = ("UnknownTopicOrPartitionException", "InvalidTopicException")
-_SIZE: Final = "max.message.bytes"
-_CLEANUP: Final = "cleanup.policy"
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Kafka's own topics; brokers accept no records for them from clients."""
 
-_clients: dict[tuple[str, ...], tuple[Any, Any]] = {}  # the client, and how long it may take to close
-_clients_lock: Final = threading.RLock()  # a client that cannot be made is dropped while it is held
+_ABSENT: Final = ("UNKNOWN_TOPIC_OR_PART", "TOPIC_EXCEPTION")
+_FORBIDDEN: Final = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED")
+_LEADERLESS: Final = ("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "_NOENT")
+_REFUSED: Final = ("_AUTHENTICATION", "_SSL")
+_LOOK_S: Final = 0.1
+_URL_SAFE: Final = str.maketrans("+/", "-_")
+
+_log = logging.getLogger(__name__)
+
+_clients: dict[str, tuple[AdminClient, list[KafkaError]]] = {}
+"""By settings: the client, and the errors that it has reported since the last question."""
+
+_clients_lock: Final = threading.Lock()
+_warned: set[str] = set()
+
+
+class UncheckedError(SinkError):
+    """The cluster cannot be asked with these options; Spark's own client may reach it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +97,12 @@ class TopicOffsets:
 
 
 def describe(
-    spark: SparkSession,
-    options: Mapping[str, str],
-    topics: Collection[str],
-    *,
-    timeout_ms: int = TIMEOUT_MS,
+    options: Mapping[str, str], topics: Collection[str], *, timeout_ms: int = TIMEOUT_MS
 ) -> dict[str, TopicInfo]:
     """Describes topics.
 
     Args:
-        spark: The session.
-        options: As given to Spark's connector; those without ``kafka.`` are ignored.
+        options: As given to Spark's connector.
         topics: Names; a name that no topic can have is treated as a missing topic.
         timeout_ms: For each of the two requests.
 
@@ -97,252 +111,206 @@ def describe(
 
     Raises:
         SinkError: The cluster does not answer in that time or refuses to.
+        ConfigError: confluent-kafka is not installed.
     """
-    if not topics:
+    names = sorted(set(topics))
+    if not names:
         return {}
-    return _Question(spark, options, timeout_ms).describe(sorted(set(topics)))
+    try:
+        with _asking(options, timeout_ms) as question:
+            found = question.topics(names, _ABSENT + _FORBIDDEN)
+            configs = question.configs(list(found))
+    except UncheckedError:
+        return {name: TopicInfo(partitions=1) for name in names}
+    return {
+        name: TopicInfo(
+            partitions=len(info.partitions),
+            max_message_bytes=int(configs[name]["max.message.bytes"].value) if name in configs else None,
+            may_write=any(each.name in ("WRITE", "ALL") for each in info.authorized_operations)
+            if info.authorized_operations
+            else None,
+            compacted=name in configs and "compact" in configs[name]["cleanup.policy"].value,
+        )
+        for name, info in found.items()
+    }
 
 
-def missing_topics(
-    spark: SparkSession, options: Mapping[str, str], names: Collection[str], timeout_ms: int = TIMEOUT_MS
-) -> list[str]:
+def missing_topics(options: Mapping[str, str], names: Collection[str]) -> list[str]:
     """Which of the topics do not exist, sorted; raises as :func:`describe`."""
-    found = describe(spark, options, names, timeout_ms=timeout_ms)
-    return sorted(set(names) - found.keys())
+    return sorted(set(names) - describe(options, names).keys())
 
 
-def topic_names(spark: SparkSession, options: Mapping[str, str], timeout_ms: int = TIMEOUT_MS) -> list[str]:
-    """All topics of the cluster that this user may see, sorted, without Kafka's own; raises as :func:`describe`."""
-    return sorted(_Question(spark, options, timeout_ms).names())
+def topic_names(options: Mapping[str, str]) -> list[str]:
+    """All topics that this user may see, sorted, without Kafka's own; none if the cluster is not asked. Raises as
+    :func:`describe`.
+    """
+    try:
+        with _asking(options) as question:
+            return sorted(question.names() - INTERNAL_TOPICS)
+    except UncheckedError:
+        return []
 
 
 def offsets(
-    spark: SparkSession,
-    options: Mapping[str, str],
-    topics: Collection[str],
-    *,
-    timeout_ms: int = TIMEOUT_MS,
+    options: Mapping[str, str], topics: Collection[str], *, timeout_ms: int = TIMEOUT_MS
 ) -> dict[str, TopicOffsets]:
-    """The offsets of each topic that exists, by name; arguments and errors as those of :func:`describe`."""
-    return _Question(spark, options, timeout_ms).offsets(sorted(set(topics)))
+    """The offsets of each topic that exists, by name; arguments and errors as those of :func:`describe`.
+
+    Raises:
+        UncheckedError: The cluster is not asked.
+    """
+    with _asking(options, timeout_ms) as question:
+        found = question.topics(sorted(set(topics)), _ABSENT)
+        places = {(name, part.id) for name, each in found.items() for part in each.partitions}
+        first, end = question.ends(places, "earliest"), question.ends(places, "latest")
+    return {
+        name: TopicOffsets(
+            str(each.topic_id).translate(_URL_SAFE),  # as Kafka's own tools show it
+            {part.id: (first[name, part.id], end[name, part.id]) for part in each.partitions},
+        )
+        for name, each in found.items()
+    }
 
 
-def create(
-    spark: SparkSession,
-    options: Mapping[str, str],
-    topic: str,
-    partitions: int = -1,
-    *,
-    timeout_ms: int = TIMEOUT_MS,
-) -> None:
+def create(options: Mapping[str, str], topic: str, partitions: int = -1) -> None:
     """Creates a topic; an existing one is left as it is.
 
     Args:
-        spark: The session.
         options: As given to Spark's connector.
         topic: The name.
         partitions: How many; -1 for the cluster's default. The replication factor is always the cluster's default.
-        timeout_ms: For the request.
 
     Raises:
         SinkError: The cluster cannot be reached or does not allow it.
     """
-    _Question(spark, options, timeout_ms).create(topic, partitions)
+    with _asking(options, what=f"the topic {topic} cannot be created") as question:
+        question.create(topic, partitions)
 
 
 def close_all() -> None:
     """Closes all clients; the next question opens a new one."""
     with _clients_lock:
-        clients = list(_clients.values())
         _clients.clear()
-    for client, patience in clients:
-        with suppress(Py4JError):  # a JVM that has ended has closed its clients
-            client.close(patience)
+
+
+@contextmanager
+def _asking(
+    options: Mapping[str, str], timeout_ms: int = TIMEOUT_MS, what: str = "the Kafka cluster does not answer"
+) -> Iterator[_Question]:
+    """Provides a client for questions; its exceptions become errors of this package, and end it."""
+    if (missing := missing_package("confluent_kafka", "kafka", KAFKA_SERVERS)) is not None:
+        raise missing
+    from confluent_kafka import KafkaException
+
+    remember_options(options)
+    given, question = client_options(options), None
+    servers = hide(given.get("bootstrap.servers", ""))
+    try:
+        settings = login_settings(given)
+    except ConfigError as fault:
+        raise _unchecked(servers, f"{fault.field}; rule: {fault.rule}") from None
+    try:
+        question = _Question(settings, timeout_ms / 1000)
+        yield question
+    except KafkaException as fault:
+        with _clients_lock:
+            _clients.pop(str(settings), None)
+        error = fault.args[0] if question is None else question.cause_of(fault.args[0])
+        # Hidden before it is cut: half a password is a secret too.
+        reason = re.sub(r"\s+", " ", hide(f"{error.name()}: {error.str()}"))[:300]
+        if error.name() == "_SSL":
+            raise _unchecked(servers, reason) from None
+        what = "no client can be made from the options of Kafka" if question is None else what
+        hint = "check the servers, the security options, and that the cluster is up"
+        raise SinkError(f"{what} ({reason})", field=KAFKA_SERVERS, value=servers, hint=hint) from None
+
+
+def _unchecked(servers: str, reason: str) -> UncheckedError:
+    what = f"librdkafka cannot ask the Kafka cluster {servers} ({reason})"
+    if what not in _warned:
+        _warned.add(what)
+        _log.warning("%s; its topics are neither checked nor created: see docs/kafka.md", what)
+    return UncheckedError(what)
 
 
 class _Question:
-    """Requests to one cluster, with one set of options."""
+    """Requests to one cluster; each raises KafkaException, also if there is no answer in time."""
 
-    def __init__(self, spark: SparkSession, options: Mapping[str, str], timeout_ms: int) -> None:
-        self._spark = spark
-        self._timeout_ms = timeout_ms
-        self._servers = next((value for key, value in options.items() if key.lower() == KAFKA_SERVERS), "")
-        remember_options(options)
-        self._settings = {
-            key[len(_PREFIX) :]: value for key, value in options.items() if key.lower().startswith(_PREFIX)
-        }
-        # With the id of the JVM: clients of an earlier JVM cannot be used.
-        identity = [f"{key}={self._settings[key]}" for key in sorted(self._settings)]
-        self._key = (str(id(java_gateway(spark))), *identity)
-        self._client = self._cached()
+    def __init__(self, settings: Mapping[str, str], timeout_s: float) -> None:
+        from confluent_kafka import admin
 
-    def describe(self, topics: list[str]) -> dict[str, TopicInfo]:
-        found = self._found(topics)
-        configs = self._configs(list(found))
-        return {
-            topic: TopicInfo(
-                partitions=description.partitions().size(),
-                max_message_bytes=int(configs[topic].get(_SIZE).value()) if topic in configs else None,
-                may_write=_may_write(description),
-                compacted=topic in configs and "compact" in configs[topic].get(_CLEANUP).value(),
-            )
-            for topic, description in found.items()
-        }
+        self._kafka: Any = admin
+        with _clients_lock:
+            if (key := str(settings)) not in _clients:
+                reported: list[KafkaError] = []
+                own: dict[str, Any] = {
+                    "error_cb": reported.append,
+                    "log_level": 0,  # it would write to standard error what is in the errors here
+                    "reconnect.backoff.max.ms": 1_000,  # not 10 s: a broker that is back is found in time
+                }
+                _clients[key] = admin.AdminClient({**settings, **own}), reported
+            self._admin, self._reported = _clients[key]
+        self._timeout_s = timeout_s
+        self._admin.poll(0)
+        self._reported.clear()
 
-    def _found(self, topics: list[str]) -> dict[str, Any]:
+    def cause_of(self, error: KafkaError) -> KafkaError:
+        """What the client has reported while it waited in vain, rather than that it did."""
+        self._admin.poll(0)
+        causes = [each for each in self._reported if each.name() != "_ALL_BROKERS_DOWN"]
+        return causes[-1] if causes and error.name() in ("_TIMED_OUT", "_TRANSPORT") else error
+
+    def topics(self, names: list[str], absent: Collection[str]) -> dict[str, Any]:
         """Kafka's descriptions of the topics that exist."""
-        settings = self._kafka("clients.admin.DescribeTopicsOptions")()
-        settings.includeAuthorizedOperations(True)  # noqa: FBT003  # a Java method
-        futures = self._client.describeTopics(self._list(topics), settings).topicNameValues()
-        found: dict[str, Any] = {}
-        for topic in topics:
-            try:
-                found[topic] = self._answer(futures.get(topic))
-            except Py4JJavaError as fault:
-                if _class_of(fault) not in _ABSENT:
-                    raise self._unreachable(fault) from None
-        return found
+        from confluent_kafka import TopicCollection
 
-    def offsets(self, topics: list[str]) -> dict[str, TopicOffsets]:
-        found = self._found(topics)
-        numbers = {
-            topic: [each.partition() for each in description.partitions()]
-            for topic, description in found.items()
-        }
-        first, last = self._ends(numbers, "earliest"), self._ends(numbers, "latest")
-        return {
-            topic: TopicOffsets(
-                description.topicId().toString(),
-                {number: (first[topic, number], last[topic, number]) for number in numbers[topic]},
-            )
-            for topic, description in found.items()
-        }
+        more = {"include_authorized_operations": True, "request_timeout": self._timeout_s}
+        return self._answers(self._admin.describe_topics(TopicCollection(names), **more), absent)
 
-    def _ends(self, numbers: Mapping[str, list[int]], end: str) -> dict[tuple[str, int], int]:
-        spec = getattr(self._kafka("clients.admin.OffsetSpec"), end)()
-        partition_of = self._kafka("common.TopicPartition")
-        asked = self._java("java.util.HashMap")()
-        places = {
-            (topic, number): partition_of(topic, number) for topic in numbers for number in numbers[topic]
-        }
-        for partition in places.values():
-            asked.put(partition, spec)
-        result = self._client.listOffsets(asked)
-        try:
-            return {
-                place: self._answer(result.partitionResult(partition)).offset()
-                for place, partition in places.items()
-            }
-        except Py4JJavaError as fault:
-            raise self._unreachable(fault) from None
-
-    def _configs(self, topics: list[str]) -> dict[str, Any]:
+    def configs(self, names: Collection[str]) -> dict[str, Any]:
         """The configurations of topics, as far as this user may read them."""
-        kind = self._kafka("common.config.ConfigResource$Type").TOPIC
-        resource_of = self._kafka("common.config.ConfigResource")
-        resources = {topic: resource_of(kind, topic) for topic in topics}
+        kind = self._kafka.ConfigResource
+        resources = [kind(kind.Type.TOPIC, name) for name in names]
         if not resources:
             return {}
-        futures = self._client.describeConfigs(self._list(resources.values())).values()
-        configs = {}
-        for topic, resource in resources.items():
-            try:
-                configs[topic] = self._answer(futures.get(resource))
-            except Py4JJavaError as fault:
-                if "Authorization" not in _class_of(fault) and _class_of(fault) not in _ABSENT:
-                    raise self._unreachable(fault) from None
-        return configs
+        futures = self._admin.describe_configs(resources, request_timeout=self._timeout_s)
+        return self._answers({each.name: futures[each] for each in resources}, _ABSENT + _FORBIDDEN)
 
-    def names(self) -> list[str]:
-        try:
-            return list(self._answer(self._client.listTopics().names()))
-        except Py4JJavaError as fault:
-            raise self._unreachable(fault) from None
+    def ends(self, places: Collection[tuple[str, int]], end: str) -> dict[tuple[str, int], int]:
+        """The earliest or the latest offset of partitions; those that have no leader for the moment are asked again."""
+        from confluent_kafka import TopicPartition
 
-    def create(self, topic: str, partitions: int) -> None:
-        optional, number = self._java("java.util.Optional"), self._java("java.lang.Integer")
-        count = optional.empty() if partitions < 1 else optional.of(number.valueOf(partitions))
-        fresh = self._kafka("clients.admin.NewTopic")(topic, count, optional.empty())
-        try:
-            self._answer(self._client.createTopics(self._list([fresh])).all())
-        except Py4JJavaError as fault:
-            if _class_of(fault) != "TopicExistsException":
-                raise self._unreachable(fault, what=f"the topic {topic} cannot be created") from None
+        found: dict[tuple[str, int], int] = {}
+        spec = getattr(self._kafka.OffsetSpec, end)()
+        for absent in (*[_LEADERLESS] * int(self._timeout_s / _LOOK_S), ()):
+            asked = {TopicPartition(*place): spec for place in places if place not in found}
+            futures = self._admin.list_offsets(asked, request_timeout=self._timeout_s)
+            answers = self._answers(futures, absent).items()
+            found |= {(part.topic, part.partition): answer.offset for part, answer in answers}
+            if len(found) == len(places):
+                break
+            self.names()  # the client learns who leads the partitions now
+            self._admin.poll(_LOOK_S)
+        return found
 
-    def _cached(self) -> Any:
-        with _clients_lock:
-            if self._key not in _clients:
-                _clients[self._key] = self._connect(), self._java("java.time.Duration").ofMillis(0)
-            return _clients[self._key][0]
+    def names(self) -> set[str]:
+        return set(self._admin.list_topics(timeout=self._timeout_s).topics)
 
-    def _drop(self) -> None:
-        with _clients_lock:
-            client, patience = _clients.pop(self._key, (None, None))
-        if client is not None:
-            client.close(patience)
+    def create(self, name: str, partitions: int) -> None:
+        topic = self._kafka.NewTopic(name, num_partitions=partitions)
+        made = self._admin.create_topics([topic], request_timeout=self._timeout_s)
+        self._answers(made, ["TOPIC_ALREADY_EXISTS"])
 
-    def _connect(self) -> Any:
-        known = self._kafka("clients.admin.AdminClientConfig").configNames()
-        properties = self._java("java.util.Properties")()
-        for key, value in self._settings.items():
-            if key in known or key.startswith(("sasl.", "ssl.")):  # the others are for consumers or producers
-                properties.setProperty(key, value)
-        properties.setProperty("default.api.timeout.ms", str(self._timeout_ms))
-        properties.setProperty("request.timeout.ms", str(self._timeout_ms))
-        try:
-            return self._kafka("clients.admin.Admin").create(properties)
-        except Py4JJavaError as fault:
-            raise self._unreachable(fault, what="no client can be made from the options of Kafka") from None
+    def _answers(self, futures: Mapping[Any, Future[Any]], absent: Collection[str]) -> dict[Any, Any]:
+        """The answers to the parts of a request, without those whose error is one of `absent`."""
+        from confluent_kafka import KafkaException
 
-    def _answer(self, future: Any) -> Any:
-        return future.get(self._timeout_ms, self._java("java.util.concurrent.TimeUnit").MILLISECONDS)
-
-    def _list(self, items: Collection[Any]) -> Any:
-        made = self._java("java.util.ArrayList")()
-        for item in items:
-            made.add(item)
-        return made
-
-    def _kafka(self, name: str) -> Any:
-        return self._java(f"org.apache.kafka.{name}")
-
-    def _java(self, name: str) -> Any:
-        return java_class(self._spark, name)
-
-    def _unreachable(
-        self, fault: Py4JJavaError, what: str = "the Kafka cluster does not answer"
-    ) -> SinkError:
-        self._drop()
-        return SinkError(
-            f"{what} ({_reason(fault)})",
-            field=KAFKA_SERVERS,
-            value=hide(self._servers),
-            hint="check the servers, the security options, and that the cluster is up",
-        )
-
-
-def _may_write(description: Any) -> bool | None:
-    allowed = description.authorizedOperations()
-    if allowed is None or allowed.isEmpty():
-        return None
-    return any(operation.toString() in {"WRITE", "ALL"} for operation in allowed)
-
-
-def _causes(fault: Py4JJavaError) -> list[Any]:
-    """The exception and its causes, the innermost last: futures wrap the cause."""
-    found = [fault.java_exception]
-    while (cause := found[-1].getCause()) is not None and len(found) < 10:
-        found.append(cause)
-    return found
-
-
-def _class_of(fault: Py4JJavaError) -> str:
-    name: str = _causes(fault)[-1].getClass().getSimpleName()
-    return name
-
-
-def _reason(fault: Py4JJavaError) -> str:
-    innermost = _causes(fault)[-1]
-    message = innermost.getMessage() or "no answer in time"
-    # Hidden before it is cut: half a password is a secret too.
-    return re.sub(r"\s+", " ", hide(f"{innermost.getClass().getSimpleName()}: {message}"))[:300]
+        while wait(futures.values(), _LOOK_S).not_done:
+            self._admin.poll(0)
+            if refused := [each for each in self._reported if each.name() in _REFUSED]:
+                raise KafkaException(refused[0])  # the client would try again until the time is over
+        faults = {part: future.exception() for part, future in futures.items()}
+        for fault in faults.values():
+            if fault and not (isinstance(fault, KafkaException) and fault.args[0].name() in absent):
+                raise fault
+        return {part: future.result() for part, future in futures.items() if not faults[part]}

@@ -175,14 +175,6 @@ JDBC_DRIVER: Final = PrivateApi(
     instead=None,
     read_in="Java 17",
 )
-KAFKA_ADMIN: Final = PrivateApi(
-    name="kafka-clients Admin, through py4j",
-    used_in="kafka_admin",
-    why="topics are checked before a batch writes them, with the client that the connector ships",
-    risk="no Kafka source or sink",
-    instead=None,
-    read_in=f"{SPARK} (kafka-clients 3.9)",
-)
 DELTA_SNAPSHOT: Final = PrivateApi(
     name="DeltaLog.forTable, update, getSnapshotAt; Snapshot.metadata, transactions, allFiles",
     used_in="delta_log",
@@ -269,7 +261,6 @@ PRIVATE_APIS: Final = (
     GROUPS_AS_ARROW,
     IVY,
     JDBC_DRIVER,
-    KAFKA_ADMIN,
     DELTA_SNAPSHOT,
     DELTA_CHECKSUM,
     DELTA_CHANGES,

@@ -424,7 +424,7 @@ def test_a_repetition_sends_the_rejects_again_and_what_has_become_deliverable_bo
     bad, late = kafka.topic(), f"late-{kafka.topic()}"
     batches = Batches(spark, {"*": KafkaSink(options)}, KafkaSink(options, topic=bad))
     assert batches.write(0, fired_row("a", late), rejected=(reject_row("bad_op", "r"),)) == 1
-    kafka_admin.create(spark, options, late)
+    kafka_admin.create(options, late)
     assert batches.write(0, fired_row("a", late), rejected=(reject_row("bad_op", "r"),)) == 0
     assert ids(kafka.everything(bad)) == ["r", "a", "r"]
     assert ids(kafka.everything(late)) == ["a"]

@@ -17,9 +17,12 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AclBinding, AdminClient, NewTopic
 
 from tests.kafka.client import KafkaWorld
+from wheel_udf.common.errors import SinkError
+from wheel_udf.platform import kafka_admin
+from wheel_udf.platform.kafka_admin import TopicInfo
 from wheel_udf.testing.broker import LocalKafka
 
 ROOT = Path(__file__).parents[3]
@@ -126,7 +129,10 @@ def test_rejects_an_undeliverable_row_and_faults_of_options_and_clusters_hold_no
     assert (tmp_path / "bad" / "_delta_log").is_dir()
     assert "cannot be written, " in outputs[1] + errors
     assert "error: the Kafka cluster does not answer" in errors
-    assert "error: no client can be made from the options of Kafka" in errors
+    assert (
+        f"librdkafka cannot ask the Kafka cluster {kafka.bootstrap} (options.kafka.sasl.jaas.config" in errors
+    )
+    (Path("/tmp/admin_errors.txt")).write_text(errors)
     assert_nowhere("".join(outputs) + errors, tmp_path)
 
 
@@ -134,33 +140,47 @@ def test_rejects_an_undeliverable_row_and_faults_of_options_and_clusters_hold_no
 def guarded() -> Iterator[LocalKafka]:
     """A broker that lets nobody in without a password."""
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    users = f'username="broker" password="inside" user_broker="inside" user_wheel="{CANARY}"'
+    users = (
+        f'username="broker" password="inside" user_broker="inside" user_wheel="{CANARY}" user_guest="guest"'
+    )
     properties = {
         "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "listener.name.client.plain.sasl.jaas.config": f"{login} {users};",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:broker;User:wheel;User:ANONYMOUS",
     }
     with LocalKafka(properties=properties) as broker:
         yield broker
 
 
-def log_in(config: dict[str, Any], password: str) -> None:
-    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    options = {
+def login(user: str, password: str, flag: str = "required") -> dict[str, str]:
+    """Options of Spark's connector."""
+    module = f"org.apache.kafka.common.security.plain.PlainLoginModule {flag}"
+    return {
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "PLAIN",
-        "kafka.sasl.jaas.config": f'{login} username="wheel" password="{password}";',
+        "kafka.sasl.jaas.config": f'{module} username="{user}" password="{password}";',
     }
+
+
+def log_in(config: dict[str, Any], password: str, flag: str = "required") -> None:
+    options = login("wheel", password, flag)
     for section in (config["source"], config["destinations"]["out"]):
         section["options"] = options
 
 
+@pytest.fixture
+def client(guarded: LocalKafka) -> dict[str, str]:
+    """Settings of a client that may do everything."""
+    user = {"sasl.mechanism": "PLAIN", "sasl.username": "wheel", "sasl.password": CANARY}
+    return {"bootstrap.servers": guarded.bootstrap, "security.protocol": "SASL_PLAINTEXT", **user}
+
+
 def test_a_broker_that_asks_for_a_password_is_read_and_written_and_a_wrong_one_is_told_and_not_shown(
-    guarded: LocalKafka, config: dict[str, Any], tmp_path: Path
+    guarded: LocalKafka, client: dict[str, str], config: dict[str, Any], tmp_path: Path
 ) -> None:
-    client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "wheel"}
-    client |= {"bootstrap.servers": guarded.bootstrap, "sasl.password": CANARY}
     admin = AdminClient(client)  # its futures end with it
     for topic in admin.create_topics([NewTopic("in", 1), NewTopic("out", 1)]).values():
         topic.result(timeout=60)
@@ -168,15 +188,39 @@ def test_a_broker_that_asks_for_a_password_is_read_and_written_and_a_wrong_one_i
     headers = {"wheel-id": b"a", "wheel-delay": b"0", "wheel-target": b"out"}
     producer.produce("in", value=b"close", headers=headers)
     assert producer.flush(60) == 0
-    wrong = copy.deepcopy(config)
+    wrong, of_java = copy.deepcopy(config), copy.deepcopy(config)
+    of_java["checkpoint"] += "-2"
     log_in(config, CANARY)
     log_in(wrong, OTHER)
-    runs = (("run", config), ("run --debug", wrong))
+    log_in(of_java, CANARY, "sufficient")  # a login that only Spark's own client understands
+    runs = (("run", config), ("run --debug", wrong), ("run", of_java))
     codes, outputs, errors = run_jobs(tmp_path, guarded.bootstrap, *runs)
-    assert (codes, "uthentication" in errors) == ([0, 1], True), errors
+    assert codes == [0, 1, 0], errors
+    assert "the Kafka cluster does not answer (_AUTHENTICATION: " in errors
+    assert "1 fired" in outputs[2]
+    assert errors.count("its topics are neither checked nor created") == 1
     consumer = Consumer(client | {"group.id": "test", "auto.offset.reset": "earliest"})
     consumer.subscribe(["out"])
     (message,) = consumer.consume(1, timeout=60)
     consumer.close()
     assert message.value() == b"close"
     assert_nowhere("".join(outputs) + errors, tmp_path)
+
+
+def test_a_topic_that_the_user_may_not_describe_is_missing_and_one_that_may_not_be_written_is_told(
+    guarded: LocalKafka, client: dict[str, str]
+) -> None:
+    admin = AdminClient(client)
+    admin.create_topics([NewTopic("shown", 2), NewTopic("hidden", 1)])["hidden"].result(timeout=60)
+    of_guest = AclBinding("TOPIC", "shown", "LITERAL", "User:guest", "*", "DESCRIBE", "ALLOW")
+    admin.create_acls([of_guest])[of_guest].result(timeout=60)
+    guest = {"kafka.bootstrap.servers": guarded.bootstrap, **login("guest", "guest")}
+    found = kafka_admin.describe(guest, ["shown", "hidden"])
+    assert found == {"shown": TopicInfo(partitions=2, max_message_bytes=None, may_write=False)}
+    with pytest.raises(SinkError, match=r"the topic x cannot be created \(\w+_AUTHORIZATION_FAILED"):
+        kafka_admin.create(guest, "x")
+    with pytest.raises(
+        SinkError, match=r"does not answer \(TOPIC_AUTHORIZATION_FAILED"
+    ):  # not: it was deleted
+        kafka_admin.offsets(guest, ["hidden"])
+    kafka_admin.close_all()

@@ -20,7 +20,7 @@ from tests.kafka.client import KafkaWorld
 from tests.spark.streams import account
 from wheel_udf.clock.clocks import EventClock
 from wheel_udf.commands.parse import Contract
-from wheel_udf.common.errors import ConfigError, SinkError
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import compose
 from wheel_udf.job.loader import check
@@ -391,29 +391,22 @@ def test_a_batch_whose_records_are_gone_is_told_by_sparks_own_reason_where_no_jo
     assert failure.sentence.startswith(f"records of a topic are gone that were not read ({reason}")
 
 
-def test_a_cluster_that_is_not_there_is_told_in_seconds(spark: SparkSession) -> None:
-    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.sasl.jaas.config": 'x password="canary";'}
-    with pytest.raises(SinkError, match=r"the Kafka cluster does not answer \(TimeoutException") as caught:
-        kafka_admin.describe(spark, options, ["t"], timeout_ms=500)
-    assert "kafka.bootstrap.servers = '127.0.0.1:1'" in str(caught.value)
-    assert kafka_admin._clients == {}
-
-
 def test_a_source_of_a_library_call_has_the_same_rules() -> None:
     with pytest.raises(ValidationError, match="2 validation errors"):
         SOURCE.validate_python({"format": "kafka"})
 
 
-def test_topics_are_described_and_made(spark: SparkSession, kafka: KafkaWorld) -> None:
+def test_topics_are_described_and_made(kafka: KafkaWorld) -> None:
     options = {"kafka.bootstrap.servers": kafka.bootstrap}
     name = kafka.topic(config={"cleanup.policy": "compact", "max.message.bytes": "5000"})
-    kafka_admin.create(spark, options, f"{name}-made", partitions=3)
-    kafka_admin.create(spark, options, f"{name}-made", partitions=5)  # it is there: left as it is
-    found = kafka_admin.describe(spark, options, [name, f"{name}-made", f"{name}-not", "not a name", ".."])
+    kafka_admin.create(options, f"{name}-made", partitions=3)
+    kafka_admin.create(options, f"{name}-made", partitions=5)  # it is there: left as it is
+    found = kafka_admin.describe(options, [name, f"{name}-made", f"{name}-not", "not a name", ".."])
     assert {topic: info.partitions for topic, info in found.items()} == {name: 1, f"{name}-made": 3}
     assert (found[name].max_message_bytes, found[name].compacted) == (5_000, True)
     assert not found[f"{name}-made"].compacted
-    assert name in kafka_admin.topic_names(spark, options)
+    assert name in kafka_admin.topic_names(options)
+    assert not kafka_admin.INTERNAL_TOPICS & set(kafka_admin.topic_names(options))
     kafka_admin.close_all()
 
 

@@ -11,6 +11,9 @@ from wheel_udf.delivery.kafka_sink import KafkaSink
 from wheel_udf.delivery.producers import Producers, _Client, settings_of
 
 SERVERS = {"kafka.bootstrap.servers": "broker-1:9092"}
+LOGIN = {"kafka.security.protocol": "SASL_PLAINTEXT"}
+TLS = {"kafka.security.protocol": "SSL"}
+USER = 'username="ada" password="wonderland"'
 DEFAULTS = {
     "acks": "all",
     "bootstrap.servers": "broker-1:9092",
@@ -44,6 +47,8 @@ DEFAULTS = {
             {"reconnect.backoff.ms": "3000", "reconnect.backoff.max.ms": 3_000},
         ),
         ({"kafka.batch.size": "1", "kafka.buffer.memory": "9", "includeHeaders": "true"}, {}),
+        # Kafka's own client does not look at a login that its protocol does not have.
+        ({"kafka.sasl.jaas.config": "x.OtherModule required;", "kafka.ssl.truststore.location": "/ca.jks"}, {}),
         (
             {
                 "kafka.security.protocol": "SASL_SSL",
@@ -58,12 +63,12 @@ DEFAULTS = {
             },
         ),
         (
-            {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": "/ca.pem", "kafka.ssl.endpoint.identification.algorithm": ""},
-            {"ssl.ca.location": "/ca.pem", "ssl.endpoint.identification.algorithm": "none"},
+            TLS | {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": "/ca.pem", "kafka.ssl.endpoint.identification.algorithm": ""},
+            {"security.protocol": "SSL", "ssl.ca.location": "/ca.pem", "ssl.endpoint.identification.algorithm": "none"},
         ),
         (
-            {"kafka.ssl.keystore.type": "pem", "kafka.ssl.keystore.location": "/me.pem", "kafka.ssl.key.password": "x"},
-            {"ssl.certificate.location": "/me.pem", "ssl.key.location": "/me.pem", "ssl.key.password": "x"},
+            TLS | {"kafka.ssl.keystore.type": "pem", "kafka.ssl.keystore.location": "/me.pem", "kafka.ssl.key.password": "x"},
+            {"security.protocol": "SSL", "ssl.certificate.location": "/me.pem", "ssl.key.location": "/me.pem", "ssl.key.password": "x"},
         ),
     ],
 )  # fmt: skip
@@ -97,8 +102,11 @@ def test_options_that_kafkas_own_client_takes_are_no_error_of_the_first_batch_th
     ("options", "field", "rule"),
     [
         ({"kafka.interceptor.classes": "x"}, "options.kafka.interceptor.classes", "both"),
-        ({"kafka.ssl.truststore.location": "/ca.jks"}, "options.kafka.ssl.truststore.location", "PEM"),
-        ({"kafka.sasl.jaas.config": "x.OAuthBearerLoginModule required;"}, "options.kafka.sasl.jaas.config", "PlainLoginModule"),
+        (TLS | {"kafka.ssl.truststore.location": "/ca.jks"}, "options.kafka.ssl.truststore.location", "PEM"),
+        (TLS | {"kafka.ssl.provider": "x"}, "options.kafka.ssl.provider", "both"),
+        (LOGIN | {"kafka.sasl.jaas.config": "x.OAuthBearerLoginModule required;"}, "options.kafka.sasl.jaas.config", "PlainLoginModule"),
+        (LOGIN | {"kafka.sasl.jaas.config": f'x.ScramLoginModule required {USER} tokenauth="true";'}, "options.kafka.sasl.jaas.config", "PlainLoginModule"),
+        (LOGIN, "options.kafka.sasl.jaas.config", "PlainLoginModule"),  # a file that the JVM names has it
     ],
 )  # fmt: skip
 def test_what_librdkafka_does_not_have_is_refused_by_name(
@@ -113,7 +121,9 @@ def test_what_librdkafka_does_not_have_is_refused_by_name(
 def test_a_password_is_not_in_the_message_of_a_refusal() -> None:
     with pytest.raises(ConfigError) as refused:
         settings_of(
-            SERVERS | {"kafka.sasl.jaas.config": 'x.OtherModule required username="a" password="hunter2";'}
+            SERVERS
+            | LOGIN
+            | {"kafka.sasl.jaas.config": 'x.OtherModule required username="a" password="hunter2";'}
         )
     assert "hunter2" not in str(refused.value)
 

@@ -508,6 +508,17 @@ def test_a_fault_in_the_settings_of_kafka_is_told(kafka_file: Path, override: st
     assert [found[: len(fault)] for found in faults_of(kafka_file, override)] == [fault]
 
 
+def test_without_confluent_kafka_each_section_of_topics_is_an_error_that_says_how_to_install_it(
+    kafka_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wheel_udf.common.extras.find_spec", lambda _: None)
+    found = faults_of(kafka_file)
+    assert found == [
+        f"the package confluent_kafka is not installed: {section}; hint: pip install 'wheel-udf[kafka]'"
+        for section in ("source", "destinations.orders_*", "rejects")
+    ]
+
+
 LEVEL_TOPICS = "levels.topics={delay_30s: 30s, delay_1m: 1 minute}"
 
 

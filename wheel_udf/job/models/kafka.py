@@ -12,6 +12,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_core import InitErrorDetails
 
+from wheel_udf.common.extras import missing_package
 from wheel_udf.common.names import KAFKA_SERVERS, NAME_RULE, is_destination_name
 from wheel_udf.job.kafka_options import WAYS, assigned_partitions, offsets_of, option
 from wheel_udf.job.models.values import Text, fault, fault_at
@@ -37,7 +38,9 @@ Topics = Annotated[tuple[TopicName, ...], BeforeValidator(_not_empty)]
 
 
 def has_servers(options: Mapping[str, str]) -> Iterator[InitErrorDetails]:
-    """Rule: the options name the cluster."""
+    """Rule: the options name the cluster, and there is a client for it."""
+    if (missing := missing_package("confluent_kafka", "kafka", "")) is not None:
+        yield fault_at(what=missing.what, hint=missing.hint)
     if not (option(options, KAFKA_SERVERS) or "").strip():
         yield fault_at(
             "options",

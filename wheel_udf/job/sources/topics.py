@@ -35,7 +35,7 @@ class LevelTopic:
 
 def open_topics(spark: SparkSession, source: KafkaSourceConfig, section: str = "source") -> DataFrame:
     """Opens the records of a Kafka source, with the columns of Spark's connector. Errors name the `section`."""
-    _require_topics(spark, source, section, ())
+    _require_topics(source, section, ())
     return _records(spark, source, kafka_options.reader_options(source.options, source.topics))
 
 
@@ -45,7 +45,7 @@ def read_topics(
     """Opens a Kafka source and the topics of delay levels as one stream of commands."""
     if not level_topics:
         return kafka_commands(open_topics(spark, source), preset)
-    _require_topics(spark, source, "source", [each.topic for each in level_topics])
+    _require_topics(source, "source", [each.topic for each in level_topics])
     given = kafka_options.reader_options(source.options, source.topics)
     own = kafka_options.for_topics(given, source.topic_names)
     commands = kafka_commands(_records(spark, source, own), preset)
@@ -73,14 +73,12 @@ def _delayed(commands: DataFrame, level_ms: int) -> DataFrame:
     return commands.withColumn("delay", F.coalesce(given, own))
 
 
-def _require_topics(
-    spark: SparkSession, source: KafkaSourceConfig, section: str, more: Sequence[str]
-) -> None:
+def _require_topics(source: KafkaSourceConfig, section: str, more: Sequence[str]) -> None:
     own = source.topic_names
     if not own and not more:  # a pattern: only whether the cluster answers is checked
-        kafka_admin.topic_names(spark, source.options)
+        kafka_admin.topic_names(source.options)
         return
-    missing = kafka_admin.missing_topics(spark, source.options, (*own, *more))
+    missing = kafka_admin.missing_topics(source.options, (*own, *more))
     faults = [
         ConfigError(
             "there is nothing to read",
