@@ -211,6 +211,7 @@ def backlog_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
     settings = {**settings, "clock": "event", "pause_at": None}
     work = random.Random(f"backlog workload {seed // SCHEDULES}")
     settings["files"] = work.choice((1, 1, 2, 3))
+    settings["turns"] = work.random() < 0.5
     how = random.Random(f"backlog schedule {seed}")
     steps: list[Step] = []
     now_ms, versions = START_MS, {name: list(range(1, 60)) for name in _IDS}

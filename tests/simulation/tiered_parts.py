@@ -89,9 +89,10 @@ class Parts:
         self._lives = {"i": intake.life(), "w": wheel.life()}
         self._intake = _Intake()
         run._thread = _NoThread()  # type: ignore[assignment]
+        run._turn = HeldIntake()  # type: ignore[assignment]
         if run._lead is not None:
             run._lead._pause = HeldIntake()  # type: ignore[assignment]
-        run.begin(_Progress(wheel), lambda: self._intake)  # type: ignore[arg-type, return-value]
+        run.begin(_Progress(wheel), lambda: self._intake, wheel.path)  # type: ignore[arg-type, return-value]
         self._polls = 0
         self._active: set[str] = set()
 

@@ -145,7 +145,7 @@ _MEANINGS: Final = {
     "duplicate": "the same version once more",
     "rejected": "cannot be used; see the rejects",
     "applied": "ended a schedule",
-    "waiting": "nothing known of their id yet",
+    "waiting": "nothing was remembered of their id",
     "late": "nothing was pending any more",
     "cancel_superseded": "an older version",
     "cancel_duplicate": "the same version once more",

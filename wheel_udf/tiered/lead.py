@@ -17,6 +17,10 @@ late, in both modes.
   itself as soon as the intake has nothing more to read.
 * **Steps**: the wheel's clock goes from one batch's clock to the next. While a hand-over is needed for that, it
   stands. So lateness, and what is ``missed``, are those of the direct mode.
+* **Turns** (bounded input): the wheel is held at the end of its batch until its next one finds a batch of the intake
+  with its clock (:meth:`wheel_udf.tiered.run.TieredRun.note`). So it runs one batch for each of the intake, and none
+  in between for the commits of hand-overs. The intake need not wait for the commit of the wheel's batch: what that has
+  planned to read is fixed.
 * **No deadlock**: the intake waits after its commit and without the keeper's lock. All that it waits for (a hand-over,
   a batch of the wheel) follows from what is committed. A stop ends the wait; the batch has been written, so its
   function returns normally. The next start begins the intake when the wheel has read what the store has.
@@ -25,9 +29,9 @@ With ``lead_windows`` of at least 1, the intake waits only while it is further a
 wheel gets the clock of what is committed. That is faster. But commands that are read meanwhile end entries that the
 direct mode would have fired.
 
-Caveats: the same rows as the direct mode, if both have the same batches of the same files, no limit on the rows of a
-batch, and no command that comes within a batch of the end of an id's ``memory``. The processing clock has no lead:
-rows do not move it.
+Caveats: the same rows as the direct mode, if both have the same batches of the same files and no limit on the rows of
+a batch. Without turns the wheel may read a batch of the intake while its clock is one batch behind, so an id that ends
+in it is forgotten a batch earlier. The processing clock has no lead: rows do not move it.
 """
 
 from __future__ import annotations
@@ -91,7 +95,7 @@ class Lead:
         """Whether the intake may commit its next batch.
 
         Args:
-            position: The position of the wheel's query; None before its first batch.
+            position: The position of the wheel's query, committed or planned; None before its first batch.
         """
         keeper = self._keeper
         clock_ms, cursor_ms = keeper.clock_ms, keeper.cursor_ms

@@ -1,4 +1,5 @@
-"""The pause of the intake: holds the intake's query in a batch while a limit is reached.
+"""The pause of a query: holds the intake's query in a batch while a limit is reached (and, in turns with it, the wheel's:
+:mod:`wheel_udf.tiered.lead`).
 
 ::
 
@@ -26,7 +27,7 @@ _POLL_S = 0.1
 
 
 class IntakePause:
-    """Holds one thread, the intake's, until another thread releases it or the intake's query is stopped."""
+    """Holds the thread of one query, until another thread releases it or the query is stopped."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
+
+from wheel_udf.platform.spark_logs import planned_offsets
 
 _POLL_S = 0.01
 """Shorter than the planning of a batch: a stop that comes later would cut off the next one, if batch follows batch."""
@@ -61,7 +63,7 @@ def has_read_all(query: StreamingQuery) -> bool:
 
 @dataclass(frozen=True)
 class Position:
-    """How far the wheel's query has come with its last committed batch.
+    """How far the wheel's query has come with a batch.
 
     Attributes:
         version: The version of the store that it has read.
@@ -75,10 +77,24 @@ class Position:
 def position_of(query: StreamingQuery | None) -> Position | None:
     """Returns the position of the wheel's query; None before its first committed batch."""
     progress = None if query is None else query.lastProgress
-    if progress is None:
-        return None
-    for source in progress["sources"]:
-        offset = _offset(source["endOffset"])
+    return None if progress is None else _position_in(source["endOffset"] for source in progress["sources"])
+
+
+def planned_position(checkpoint: str) -> Position | None:
+    """Returns the position that the wheel's query has after its newest planned batch, which may be in progress; None
+    before its first one.
+
+    A planned batch is repeated with the same offsets, so what it has not read it will never read.
+
+    Args:
+        checkpoint: The folder of the wheel's query.
+    """
+    return _position_in(planned_offsets(checkpoint) or ())
+
+
+def _position_in(offsets: Iterable[Any]) -> Position | None:
+    for reported in offsets:
+        offset = _offset(reported)
         if isinstance(offset, Mapping) and "version" in offset and "instant_ms" in offset:
             return Position(int(offset["version"]), int(offset["instant_ms"]))
     return None

@@ -5,7 +5,7 @@ ends.
 
     intake's query --take_in--> keeper --> store --> wheel's query --note--> report
           |                       ^                                            |
-          `-- held by the pause,  |                                            |
+          `-- held by the pause,  |            held in turns with the intake --|
               or by the lead      |                                            |
                       ^           |                                            |
                       `--- supervisor's thread, ten times a second <-----------'
@@ -44,7 +44,13 @@ from wheel_udf.tiered.keeper import Keeper
 from wheel_udf.tiered.lead import Lead
 from wheel_udf.tiered.pause import IntakePause
 from wheel_udf.tiered.pressure import Pressure
-from wheel_udf.tiered.queries import Position, has_read_all, position_of, stop_between_batches
+from wheel_udf.tiered.queries import (
+    Position,
+    has_read_all,
+    planned_position,
+    position_of,
+    stop_between_batches,
+)
 from wheel_udf.tiered.retirement import Retirements
 from wheel_udf.tiered.run_clock import RunClock
 from wheel_udf.tiered.settings import TieredWheel
@@ -96,6 +102,9 @@ class TieredRun:
         self._figures = StoreFigures(what.layout)
         is_wall_clock = isinstance(what.clock, ProcessingClock)
         self._lead = None if is_wall_clock else Lead(self.keeper, what.lead_windows)
+        # Limits count what the wheel has committed, so with them the intake waits for that.
+        self.takes_turns = bounded and not is_wall_clock and not what.lead_windows and pressure is None
+        self._turn = IntakePause()
         self._clock = RunClock(what.clock, self.keeper, self._lead)
         if is_wall_clock:
             self.keeper.start(wall_clock_ms())
@@ -103,14 +112,16 @@ class TieredRun:
         self._look_at_store()
         self._thread = threading.Thread(target=self._keep, name="wheel-keeper", daemon=True)
 
-    def begin(self, wheel: StreamingQuery, start_intake: Callable[[], StreamingQuery]) -> None:
-        """Takes the wheel's query, starts the intake and the supervisor's thread.
+    def begin(
+        self, wheel: StreamingQuery, start_intake: Callable[[], StreamingQuery], checkpoint: str
+    ) -> None:
+        """Takes the wheel's query and the folder of its checkpoint, starts the intake and the supervisor's thread.
 
         If a limit is reached already, the intake starts when there is room. A bounded one starts in any case, since
         only its query knows whether there is any input. Under the event clock it starts when the wheel has read what
         an earlier run has left.
         """
-        self.wheel, self._start_intake = wheel, start_intake
+        self.wheel, self._start_intake, self._checkpoint = wheel, start_intake, checkpoint
         if self._lead.allows(None) if self._lead is not None else self.bounded or self._has_room():
             self.intake = start_intake()
         self._thread.start()
@@ -129,7 +140,7 @@ class TieredRun:
         if not self.bounded:
             self._wait_for_room()
         if self._lead is not None:
-            self._lead.wait(self._position(), self._intake_is_active)
+            self._lead.wait(self._reached(), self._intake_is_active)
 
     def _wait_for_room(self) -> None:
         if not self._has_room():
@@ -149,9 +160,11 @@ class TieredRun:
 
     def _go_on_if_possible(self) -> None:
         if self._lead is not None and self.intake is not None:
-            self._lead.look(self._position)
-        elif self._lead is not None and self._lead.allows(self._position()):
+            self._lead.look(self._reached)
+        elif self._lead is not None and self._lead.allows(self._reached()):
             self.intake = self._start_intake()
+        if self._turn.holds and self._has_more_to_read():
+            self._turn.release()
         self._go_on_if_there_is_room()
 
     def _go_on_if_there_is_room(self) -> None:
@@ -170,6 +183,27 @@ class TieredRun:
         """Changes when entries have ended in the wheel, or another process has written to the store."""
         counts = None if self._last_report is None else self._last_report.counts
         return counts, self.keeper.store.head().version
+
+    # ---- turns ---------------------------------------------------------------------------------------
+
+    def _reached(self) -> Position | None:
+        """The wheel's position for the lead: what a planned batch has not read it never reads, so where the two take
+        turns the intake may go on.
+        """
+        return planned_position(self._checkpoint) if self.takes_turns else self._position()
+
+    def _has_more_to_read(self) -> bool:
+        """Whether the wheel's next batch can read a batch of the intake or a later clock, or neither will come."""
+        if self._is_idle() or not (self.intake is None or self.intake.isActive):
+            return True
+        taken_in, published = self.keeper.taken_in, self._published
+        if published is None or published.clock_ms is None or published.version < taken_in:
+            return False
+        reached = self._reached()
+        return reached is None or reached.version < taken_in or reached.clock_ms < published.clock_ms
+
+    def _wheel_is_active(self) -> bool:
+        return self.wheel is None or self.wheel.isActive
 
     # ---- the clock -----------------------------------------------------------------------------------
 
@@ -208,7 +242,9 @@ class TieredRun:
     # ---- the supervisor ------------------------------------------------------------------------------
 
     def note(self, report: BatchReport, on_batch: Callable[[BatchReport], None] | None) -> None:
-        """Records a report of the wheel and passes it on."""
+        """Records a report of the wheel and passes it on. In turns with the intake (:mod:`wheel_udf.tiered.lead`) it
+        holds the batch until there is more to read.
+        """
         report = replace(report, clock_kind=self.what.clock.kind, store=self._figures.stored)
         if self._pressure is not None:
             full = self._pressure.full(report.pending)
@@ -216,6 +252,8 @@ class TieredRun:
         self._last_report = report
         if on_batch is not None:
             on_batch(report)
+        if self.takes_turns and not self._has_more_to_read():
+            self._turn.hold(self._wheel_is_active)
 
     def _keep(self) -> None:
         try:
@@ -338,6 +376,8 @@ class TieredRun:
         if self.bounded:
             self._pause.end()
         for query in (self.intake, self.wheel):
+            if query is self.wheel:
+                self._turn.end()
             if query is not None and query.isActive:
                 try:
                     # A stop ends the pause or the wait; the batch that is held is written.

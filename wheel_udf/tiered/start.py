@@ -160,7 +160,9 @@ def start_tiered(
             on_batch=lambda report: run.note(report, on_batch),
             lease_of=lease_of,
         )
-        run.begin(wheel, lambda: _intake(parsed, run, f"{checkpoint}/intake", trigger, name))
+        run.begin(
+            wheel, lambda: _intake(parsed, run, f"{checkpoint}/intake", trigger, name), f"{checkpoint}/wheel"
+        )
     except BaseException:
         run.stop()
         raise

@@ -24,9 +24,7 @@ from wheel_udf.wheel.rows import CANCEL, FAR, MEMORY_SCHEMA, SCHEDULE, Int64s
 from wheel_udf.wheel.version_order import Int32s, Rows
 
 
-def settle(
-    rows: Rows, known: Known, now_ms: int, counts: Counter[str], *, stored: bool
-) -> tuple[Int64s, list[pa.Table]]:
+def settle(rows: Rows, known: Known, now_ms: int, counts: Counter[str]) -> tuple[Int64s, list[pa.Table]]:
     """Ends the rows above the known version.
 
     Args:
@@ -34,7 +32,6 @@ def settle(
         known: What the shard knows of each id.
         now_ms: The clock of the batch.
         counts: Outcomes are added to these.
-        stored: Whether entries may wait in a slot store.
 
     Returns:
         The positions in the batch of the winners (entries that are pending now), and memory records
@@ -55,22 +52,21 @@ def settle(
     )
     leading = cancel & (before_in_run(schedule, rows.code) == 0)
     on_entry = leading & ~follows & (status == PENDING)
-    unmet = (leading & np.isin(status, (NOTHING, WAITING, IN_STORE))) | after_far
     applied = after_entry | on_entry
-    waits = unmet if stored else unmet & last
+    waits = (leading & ~follows & np.isin(status, (NOTHING, IN_STORE))) | after_far
     counts["applied"] += int(applied.sum())
     counts["waiting"] += int(waits.sum())
-    counts["cancel_superseded"] += int((unmet & ~waits).sum())
-    counts["late"] += int((cancel & ~applied & ~unmet).sum())
+    counts["late"] += int((cancel & ~applied & ~waits).sum())
 
     # The first row above the known version ends what was known of the id.
     counts["cancelled"] += int(on_entry.sum())
     counts["superseded"] += int((schedule & ~follows & (status == PENDING)).sum())
-    if not stored:
-        overtaken = int((~follows & (status == WAITING)).sum())
-        counts.update(waiting=-overtaken, cancel_superseded=overtaken)
 
     final = last & ~entry
+    # Of several CANCELs one after the other, the first has met what there was.
+    at = np.arange(len(rows.code))
+    first = np.maximum.accumulate(np.where(cancel & follows & ~(after_entry | after_far), 0, at))
+    unmet = (after_far | (leading & np.isin(status, (NOTHING, WAITING, IN_STORE))))[first]
     outcome = np.where(unmet, WAITING, np.where(leading & (status == FIRED), FIRED, ENDED))
     outcome = np.where(schedule, IN_STORE, outcome)
     now = np.full(len(rows.code), now_ms, np.int64)

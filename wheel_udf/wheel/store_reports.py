@@ -22,18 +22,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.wheel.known import ENDED
-from wheel_udf.wheel.rows import (
-    CANCEL,
-    FAR,
-    GONE_CANCELLED,
-    GONE_DUPLICATE,
-    GONE_SUPERSEDED,
-    MEMORY_SCHEMA,
-    MOVED,
-)
+from wheel_udf.common.arrays import repeats
+from wheel_udf.wheel.known import ENDED, WAITING, Known
+from wheel_udf.wheel.rows import FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED
+from wheel_udf.wheel.settle import records_of
 from wheel_udf.wheel.shard_state import ShardState
-from wheel_udf.wheel.version_order import Int8s, rank_of
+from wheel_udf.wheel.version_order import Int8s, Rows
 
 _OUTCOME_OF = {
     GONE_CANCELLED: "cancelled",
@@ -65,27 +59,36 @@ def count_levels(entries: pa.Table) -> Counter[int]:
     return Counter({pair["values"]: pair["counts"] for pair in pairs})
 
 
-def count_ended(commands: pa.Table, now_ms: int, counts: Counter[str]) -> tuple[pa.Table, pa.Table]:
-    """Counts the entries that ended in the store.
-
-    Returns:
-        The rows that are left to fold, and memory records (``MEMORY_SCHEMA``) of the CANCELs that ended an entry.
+def count_ended(commands: pa.Table, counts: Counter[str]) -> pa.Table:
+    """Counts the entries that ended in the store; returns the rows that are left to fold, and those of the CANCELs
+    that ended an entry.
     """
     acts = commands["act"].to_numpy()
     for act, outcome in _OUTCOME_OF.items():
         counts[outcome] += int((acts == act).sum())
-    by_cancel = commands.filter(pa.array(acts == GONE_CANCELLED))
-    size = by_cancel.num_rows
-    columns = [
-        by_cancel["schedule_id"],
-        by_cancel["seq"],
-        pa.array(rank_of(by_cancel["amend"].to_numpy(), CANCEL)),
-        pa.array(np.full(size, ENDED, np.int8)),
-        pa.nulls(size, pa.int64()),
-        pa.array(np.full(size, now_ms, np.int64)),
-    ]
-    records = pa.table(columns, schema=MEMORY_SCHEMA)
-    return commands.filter(pa.array(acts < GONE_CANCELLED)), records
+    return commands.filter(pa.array(acts <= GONE_CANCELLED))
+
+
+def drop_met(rows: Rows, known: Known, now_ms: int) -> tuple[Rows, pa.Table]:
+    """Drops the rows of CANCELs that ended an entry in the store.
+
+    Each ends the wait of its CANCEL, if that is remembered or in the batch. It is remembered from when it was read, as
+    in the direct mode.
+
+    Returns:
+        The rows that are left, and memory records (:func:`~wheel_udf.wheel.settle.records_of`).
+    """
+    is_met = rows.act == GONE_CANCELLED
+    if not is_met.any():
+        return rows, records_of(*(rows.code[:0], rows.seq[:0], rows.rank[:0], rows.seq[:0]), ENDED, known)
+    code = rows.code
+    waits = (known.status[code] == WAITING) & (rows.seq == known.seq[code]) & (rows.rank == known.rank[code])
+    beside = repeats(code, rows.seq, rows.rank)
+    remembered = is_met & (waits | beside | np.r_[beside[1:], False])
+    met = rows.where(remembered)
+    ended_at = np.where(waits, known.ended_at[code], now_ms)[remembered]
+    known.status[code[is_met & waits]] = ENDED
+    return rows.where(~is_met), records_of(met.code, met.seq, met.rank, ended_at, ENDED, known)
 
 
 def apply_waiting(state: ShardState, cancelled: int, counts: Counter[str]) -> None:

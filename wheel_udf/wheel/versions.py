@@ -14,7 +14,8 @@ for all ids at once::
     fired (1, due d)        SCHEDULE at d     duplicate, if its seq was not given (a producer's retry)
     fired (1)               SCHEDULE 2        pending: the id starts anew
     waiting CANCEL (2)      SCHEDULE 1        cancelled, and the CANCEL applied
-    waiting CANCEL (2)      SCHEDULE 3        pending, and the CANCEL superseded
+    waiting CANCEL (2)      SCHEDULE 3        pending; the CANCEL counts as waiting for ever
+    a CANCEL (1)            CANCEL 2          late: nothing is pending, whatever the first one has met
     any (v)                 the same again    duplicate
 
 The steps of :func:`fold`, each in the module of its name::
@@ -45,8 +46,11 @@ id, so it beats an older entry here; the entry itself comes later (MOVED) or end
     FAR (2), or nothing     MOVED 2           pending
     CANCEL waiting (3)      MOVED 2           cancelled, and the CANCEL applied
 
-There a waiting CANCEL may have an entry in the store, so only such an entry ends its waiting: a later
-SCHEDULE or CANCEL does not make it superseded.
+The outcome of a CANCEL is decided when it is read, by what is remembered of its id, and does not tell near entries
+from far ones; only ``waiting`` can become ``applied``, when an older SCHEDULE comes or the store reports one. So, once
+all far entries have come or ended, the counts are those of a wheel without a store. Exception: an entry that goes to
+the store after a higher version of its id was read ends by the order of versions there, not by what that version has
+met.
 
 Invariants: each SCHEDULE is counted once over the batches of its life, and so is each CANCEL; ``applied ==
 cancelled``. With a store, ``applied <= cancelled``: a CANCEL that was counted and forgotten before its entry
@@ -74,7 +78,6 @@ from wheel_udf.wheel.rows import (
     COMMAND_SCHEMA,
     ENTRY_SCHEMA,
     FAR,
-    MEMORY_SCHEMA,
     SCHEDULE,
     Int64s,
     asked_ms,
@@ -82,7 +85,7 @@ from wheel_udf.wheel.rows import (
 from wheel_udf.wheel.settle import records_of, settle, with_ids
 from wheel_udf.wheel.shard_limits import HeldByShard, ShardLimits
 from wheel_udf.wheel.shard_state import ShardState
-from wheel_udf.wheel.store_reports import apply_waiting, count_ended, more_far, more_far_by_level
+from wheel_udf.wheel.store_reports import apply_waiting, count_ended, drop_met, more_far, more_far_by_level
 from wheel_udf.wheel.version_order import (
     Rows,
     count_spread,
@@ -145,12 +148,12 @@ def fold(
         limits: The limits on new entries; ``None`` for none.
     """
     counts: Counter[str] = Counter()
-    ended_in_store = MEMORY_SCHEMA.empty_table()
     far, far_levels = 0, Counter[int]()
     if stored:
         far = more_far(commands["act"].to_numpy())
         far_levels = more_far_by_level(commands)
-        commands, ended_in_store = count_ended(commands, now_ms, counts)
+        commands = count_ended(commands, counts)
+    ended_in_store = counts["cancelled"]
     commands = commands.combine_chunks()
     ids = pc.dictionary_encode(commands["schedule_id"]).combine_chunks()
     if isinstance(ids, pa.ChunkedArray):
@@ -158,6 +161,7 @@ def fold(
     partitions = partitions_of(commands)
     known = look_up(state, ids.dictionary, now_ms, memory_ms)
     rows = in_version_order(commands, ids.indices.to_numpy().astype(np.int64))
+    rows, met_in_store = drop_met(rows, known, now_ms)
     spread = 0 if partitions is None else count_spread(rows, partitions[rows.at], known.partition)
     ambiguous = count_ambiguous(state, commands, rows, known)
     rows = _drop_known(rows, known, counts)
@@ -171,13 +175,13 @@ def fold(
     if limits is not None:
         held = HeldByShard(state, removed, now_ms, limits.flight)
         rows, refused, fullest = _refuse_without_room(rows, known, commands, limits, held, counts)
-    winners, records = settle(rows, known, now_ms, counts, stored=stored)
+    winners, records = settle(rows, known, now_ms, counts)
     met = records_of(matched, known.seq[matched], known.rank[matched], known.ended_at[matched], ENDED, known)
-    apply_waiting(state, ended_in_store.num_rows, counts)
+    apply_waiting(state, ended_in_store, counts)
     return Folded(
         winners=commands.select(ENTRY_SCHEMA.names).take(pa.array(winners)),
         removed=removed,
-        records=pa.concat_tables([with_ids([met, *late, *records], ids.dictionary), ended_in_store]),
+        records=with_ids([met, met_in_store, *late, *records], ids.dictionary),
         counts=counts,
         spread=spread,
         ambiguous=ambiguous,

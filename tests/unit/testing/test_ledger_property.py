@@ -73,8 +73,6 @@ class Model:
                 self._count("superseded")
                 self.beaten.append(command | {"beaten_ms": clock_ms})
             return
-        if waits:
-            self._count("cancel_superseded", waiting=-1)
         if entry:
             self._count("cancelled" if is_cancel else "superseded")
             self.beaten.append(entry | {"beaten_ms": clock_ms})
@@ -83,7 +81,7 @@ class Model:
             self.pending[name] = command
             self.ended.pop(name, None)
         else:
-            self._count("applied" if entry else "late" if ended and not waits else "waiting")
+            self._count("applied" if entry else "late" if ended else "waiting")
             self.ended[name] = (version, clock_ms, entry is None and (ended is None or waits))
 
     def _count(self, *names: str, waiting: int = 0) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from wheel_udf.tiered import queries
-from wheel_udf.tiered.queries import stop_between_batches
+from wheel_udf.tiered.queries import Position, planned_position, stop_between_batches
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Query:
@@ -34,6 +37,15 @@ class Query:
 
     def stop(self) -> None:
         self.stopped_with = self.left
+
+
+def test_the_position_of_a_planned_batch_is_known_before_the_batch_has_ended(tmp_path: Path) -> None:
+    assert planned_position(str(tmp_path)) is None
+    log = tmp_path / "offsets"
+    log.mkdir()
+    (log / "0").write_text('v1\n{}\n{"wheel_clock": 1, "instant_ms": 50, "version": 3}\n-')
+    (log / "1").write_text('v1\n{}\n{"wheel_clock": 2, "instant_ms": 70, "version": 5}\n{"index": -1}')
+    assert planned_position(str(tmp_path)) == Position(5, 70)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from wheel_udf.clock.clocks import ProcessingClock
+from tests.unit.delivery.test_report import report
+from wheel_udf.clock.board import StoreProgress
+from wheel_udf.clock.clocks import EventClock, ProcessingClock
 from wheel_udf.common.errors import ConfigError, StopError
 from wheel_udf.platform.identity import Identity
 from wheel_udf.store.head import Appended, Head
@@ -91,8 +93,20 @@ def test_a_time_that_would_overflow_as_microseconds_is_refused_by_name(name: str
         TieredWheel(layout=LAYOUT, store="store", clock=ProcessingClock(), **more)
 
 
+@pytest.fixture
+def backfill(lease: HeldLease) -> Iterator[TieredRun]:
+    """A run over bounded input, whose intake has committed version 5."""
+    what = TieredWheel(layout=LAYOUT, store="store", clock=EventClock())
+    store: Any = Store()
+    leases: list[Any] = [lease]
+    run = TieredRun(store, what, Identity(1, "", 4, "", "app", ""), leases, None, bounded=True)
+    run.keeper.taken_in = 5
+    yield run
+    run.stop()
+
+
 def begin(run: TieredRun, wheel: Any, intake: Any) -> None:
-    run.begin(wheel, lambda: intake)
+    run.begin(wheel, lambda: intake, "checkpoint")
 
 
 def test_a_stopped_run_has_stopped_its_queries_and_given_its_leases_back(
@@ -155,6 +169,55 @@ def test_what_the_log_has_expired_stays_until_the_wheel_has_read_what_the_run_be
         monkeypatch.setattr(run, "_position", lambda at=position: at)
         run._look_at_wheel()
         assert store.log_is_read is is_read
+
+
+@pytest.mark.parametrize(
+    ("published", "reached", "has_more"),
+    [
+        (None, None, False),  # the first batch of the intake comes
+        (
+            StoreProgress(900, 100, 4),
+            Position(3, 50),
+            False,
+        ),  # it is committed, and its clock comes in a moment
+        (StoreProgress(900, 100, 5), None, True),
+        (StoreProgress(900, 100, 5), Position(4, 50), True),
+        (StoreProgress(900, 100, 7), Position(5, 100), False),  # two commits of a hand-over
+        (StoreProgress(900, 200, 7), Position(5, 100), True),
+    ],
+)
+def test_the_wheel_ran_a_batch_for_each_commit_of_a_hand_over(
+    backfill: TieredRun,
+    monkeypatch: pytest.MonkeyPatch,
+    published: StoreProgress | None,
+    reached: Position | None,
+    *,
+    has_more: bool,
+) -> None:
+    monkeypatch.setattr(backfill, "_published", published)
+    monkeypatch.setattr(run_module, "planned_position", lambda _checkpoint: reached)
+    intake: Any = Query()
+    backfill.intake, backfill._checkpoint = intake, "checkpoint"
+    assert backfill.takes_turns
+    assert backfill._has_more_to_read() is has_more
+    intake.stop()
+    assert backfill._has_more_to_read(), "nothing more will come"
+
+
+def test_a_stop_lets_a_batch_of_the_wheel_end_that_waits_for_the_intake(
+    backfill: TieredRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "planned_position", lambda _checkpoint: Position(5, 100))
+    monkeypatch.setattr(backfill._clock, "published", lambda **_: StoreProgress(900, 100, 5))
+    monkeypatch.setattr(backfill.keeper, "step", lambda _now_ms: HandedOver(0, 0, 0))
+    begin(backfill, Query(), Query())
+    batch = threading.Thread(target=lambda: backfill.note(report(), None))
+    batch.start()
+    while not backfill._turn.holds:
+        assert batch.is_alive()
+    backfill.stop()
+    batch.join(20)
+    assert not batch.is_alive()
 
 
 def test_a_stop_during_a_long_hand_over_says_that_it_still_runs(

@@ -142,9 +142,6 @@ class HeapModel:
             return
         if entry is not None:
             self._count("superseded")
-        elif ended is not None and ended.waiting:
-            self._count("cancel_superseded")
-            self.counts["waiting"] -= 1
         elif ended is not None and _is_retry(command, ended):
             self._count("duplicate")
             return
@@ -162,11 +159,8 @@ class HeapModel:
         elif ended is None:
             self._end(schedule_id, Ended(version, now, waiting=True))
             self._count("waiting")
-        elif ended.waiting:
-            self._end(schedule_id, Ended(version, now, waiting=True))
-            self._count("cancel_superseded")
         else:
-            self._end(schedule_id, Ended(version, now, fired_due_ms=ended.fired_due_ms))
+            self._end(schedule_id, Ended(version, now, ended.waiting, ended.fired_due_ms))
             self._count("late")
 
     def _release(self, now: int, limit: int | None) -> tuple[list[Row], list[Row]]:

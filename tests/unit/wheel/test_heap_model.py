@@ -87,12 +87,12 @@ def test_a_waiting_cancel_ends_the_first_older_schedule_and_supersedes_the_next(
     assert told(model) == {"cancelled": 1, "applied": 1, "superseded": 1}
 
 
-def test_a_waiting_cancel_below_a_newer_command_is_superseded() -> None:
+def test_a_cancel_after_a_cancel_is_late_and_a_newer_schedule_changes_the_count_of_neither() -> None:
     model = HeapModel(None)
     model.batch([cancel("a", 1)], 0)
     model.batch([cancel("a", 2)], 0)
     model.batch([schedule("a", 3, 9)], 0)
-    assert (told(model), model.pending) == ({"cancel_superseded": 2}, 1)
+    assert (told(model), model.pending) == ({"waiting": 1, "late": 1}, 1)
 
 
 def test_a_late_cancel_keeps_what_is_known_of_the_firing() -> None:

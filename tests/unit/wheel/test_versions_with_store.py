@@ -6,6 +6,8 @@ compares versions one by one, and what the wheel fires is what a wheel fires tha
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -105,11 +107,35 @@ def test_near_and_far_versions_of_an_id_beat_each_other(
     assert shard.counts == counts
 
 
-def test_a_cancel_below_what_the_store_holds_is_superseded_and_one_above_waits_for_the_stores_word() -> None:
+def test_a_cancel_below_what_the_store_holds_is_superseded_and_one_above_waits_for_the_stores_word_and_further_ones_are_late() -> (
+    None
+):
     shard = Shard()
     for row in (told(2), cancel(1), cancel(2), cancel(3)):
         shard.batch(1, row)
-    assert shard.counts == {"cancel_superseded": 1, "waiting": 2}
+    assert shard.counts == {"cancel_superseded": 1, "waiting": 1, "late": 1}
+
+
+@pytest.mark.parametrize("handed_over", [False, True])
+def test_a_cancel_of_a_far_entry_was_remembered_from_the_hand_over_on_so_a_later_cancel_was_late(
+    *, handed_over: bool
+) -> None:
+    # The direct mode remembers it from when it was read, 20 ms before.
+    shard = Shard(memory_ms=20)
+    shard.batch(1, told(1), cancel(2))
+    shard.batch(19, *[gone(GONE_CANCELLED, 2)] * handed_over)
+    shard.batch(22, cancel(3))
+    assert shard.counts["waiting"] == 2 - handed_over
+    assert "late" not in shard.counts
+
+
+def test_a_cancel_that_is_read_with_its_verdict_is_remembered_as_one_that_ended_an_entry() -> None:
+    shard = Shard()
+    shard.batch(1, told(1))
+    shard.batch(2, cancel(5), gone(GONE_CANCELLED, 5))
+    shard.batch(3, near(4, 9))
+    assert shard.batch(9) == []
+    assert shard.counts == {"cancelled": 1, "applied": 1, "superseded": 1}
 
 
 def test_a_cancel_that_ended_an_entry_in_the_store_ends_no_second_one_here() -> None:
@@ -249,13 +275,16 @@ def test_a_late_act_is_known_as_late_in_the_batch_whose_clock_passes_its_due_tim
 class Tiered:
     """The tiered mode in a few lines: a cursor, a list of far entries, a set of all versions ever seen."""
 
-    def __init__(self) -> None:
-        self.shard, self.cursor_ms = Shard(), 100
+    def __init__(self, memory_ms: int | None = None) -> None:
+        self.shard, self.cursor_ms = Shard(memory_ms), 100
         self.far: list[Row] = []
         self.versions: set[tuple[str, int, int]] = set()
         self.schedules = self.cancels = 0
 
     def batch(self, now_ms: int, commands: Iterable[Row]) -> list[tuple[str, int]]:
+        return self.shard.batch(min(now_ms, self.cursor_ms - 1), *self._taken_in(commands))
+
+    def _taken_in(self, commands: Iterable[Row]) -> list[Row]:
         rows = []
         for command in commands:
             is_cancel = command.get("op") == "CANCEL"
@@ -267,14 +296,23 @@ class Tiered:
             else:
                 self.far.append(command)
                 rows.append(told(command["seq"], command["schedule_id"]) | _level_of(command))
-        return self.shard.batch(min(now_ms, self.cursor_ms - 1), *rows)
+        return rows
+
+    def turn(self, now_ms: int, commands: Iterable[Row]) -> list[tuple[str, int]]:
+        """A batch of a backfill: the hand-over to its clock, and the commands, in one."""
+        verdicts = self._handed_over(max(self.cursor_ms, (now_ms // 100 + 1) * 100))
+        return self.shard.batch(now_ms, *verdicts, *self._taken_in(commands))
 
     def hand_over(self, cursor_ms: int, now_ms: int) -> list[tuple[str, int]]:
+        rows = self._handed_over(cursor_ms)
+        return self.shard.batch(min(now_ms, cursor_ms - 1), *rows)
+
+    def _handed_over(self, cursor_ms: int) -> list[Row]:
         self.cursor_ms = cursor_ms
         leaving = [row for row in self.far if row["deliver_at_ms"] < cursor_ms]
         self.far = [row for row in self.far if row["deliver_at_ms"] >= cursor_ms]
         seen: set[tuple[str, int]] = set()
-        return self.shard.batch(min(now_ms, cursor_ms - 1), *(self._verdict(row, seen) for row in leaving))
+        return [self._verdict(row, seen) for row in leaving]
 
     def _verdict(self, row: Row, seen: set[tuple[str, int]]) -> Row:
         name = row["schedule_id"], row["seq"]
@@ -341,3 +379,47 @@ def test_a_wheel_beside_a_store_fires_what_a_wheel_fires_that_holds_everything(
     assert sum(counts[name] for name in SCHEDULE_OUTCOMES) == tiered.schedules
     assert sum(counts[name] for name in CANCEL_OUTCOMES) == tiered.cancels
     assert min(counts.values()) >= 0
+
+
+def history(seed: int) -> list[tuple[int, list[Row]]]:
+    """Batches of commands, each with its clock. Ids are used again after their end, replaced and cancelled, once or
+    several times, before and after they have fired, near and far; some CANCELs are of ids that never come, some come a
+    batch before their schedule.
+    """
+    chance, seqs, now_ms = random.Random(seed), Counter[str](), 0
+    batches: list[tuple[int, list[Row]]] = [(0, [])]
+    for _ in range(15):
+        now_ms += chance.choice((0, 20, 60, 150))
+        rows: list[Row] = []
+        for _ in range(chance.randrange(7)):
+            name, kind = chance.choice("abcd"), chance.random()
+            due_ms = now_ms + chance.choice((-10, 3, 30, 60, 120, 250, 400, 700))
+            seqs[name] += chance.choice((1, 2))
+            if kind < 0.45:
+                rows.append(near(seqs[name], due_ms, name))
+            elif kind < 0.85:
+                rows += [cancel(seqs[name], name)] * chance.choice((1, 1, 2))
+            elif kind < 0.92:
+                rows.append(cancel(seqs[name], f"{name} never"))
+            else:
+                once = f"early{seqs.total()}"
+                batches[-1][1].append(cancel(2, once))
+                rows.append(near(1, due_ms, once))
+        batches.append((now_ms, rows))
+    return [*batches, *((now_ms + 800 * more, []) for more in (1, 2, 3))]
+
+
+@pytest.mark.parametrize("memory_ms", [160, 300, None])
+def test_the_cancels_of_far_entries_counted_otherwise_than_those_of_near_ones(memory_ms: int | None) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(15):
+        tiered, whole = Tiered(memory_ms), ShardState.empty(WHEEL)
+        for now_ms, commands in history(seed):
+            rows = [row | {"seq_given": True} for row in commands]
+            step = advance(whole, commands_table(rows) if rows else None, now_ms, memory_ms=memory_ms)
+            whole = step.state
+            fired = sorted((row["schedule_id"], row["seq"]) for row in rows_of(step.fired))
+            assert sorted(tiered.turn(now_ms, rows)) == fired, (seed, now_ms)
+        assert tiered.shard.state.counts == whole.counts, seed
+        counts.update(whole.counts)
+    assert min(counts[name] for name in ("applied", "waiting", "late", "cancel_duplicate")) > 0
