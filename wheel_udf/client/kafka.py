@@ -240,7 +240,8 @@ def _object(fields: Mapping[str, str], value: Any, key: bytes | str | None) -> b
     payload = {"key": _text(key, "key"), "value": _text(value, "value")}
     given = {name: each for name, each in payload.items() if each is not None}
     try:
-        return json.dumps({**fields, **given}, ensure_ascii=False, allow_nan=False).encode()
+        text = json.dumps({**fields, **given}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode()
     except (TypeError, ValueError):
         rule = "bytes or text in UTF-8, or a value of JSON"
         raise ContractError("not a payload", field="value", value=value, rule=rule) from None

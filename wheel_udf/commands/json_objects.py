@@ -42,13 +42,13 @@ _PAIRS: Final = "array<struct<key: string, value: string>>"
 
 # Possessive (*+, ++): Java repeats such a group in a loop, others by recursion, which would overflow its stack.
 _BLANK: Final = r"[ \t\r\n]*+"
-_TEXT: Final = r'"(?:[^"\\]++|\\.)*+"'
-_ESCAPED: Final = (
-    r'\\"(?:[^\\]++|\\\\(?:\\.|[^\\]))*+\\"'  # a text where each backslash and quote has got a backslash
-)
+_TEXT: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+# A text where each backslash and quote has got a backslash.
+_ESCAPED: Final = r'\\"[^\\]*+(?:\\\\(?:\\.|[^\\])[^\\]*+)*+\\"'
 _RUNS: Final = rf"(?:[^\\{{}}\[\]]++|{_ESCAPED})++|[{{}}\[\]]"
-_TOKENS: Final = rf"[ \t\r\n,]*+{_ESCAPED}{_BLANK}:{_BLANK}|{_ESCAPED}|[{{}}\[\]]|[ \t\r\n,]++|[-+.\w]++"  # name and colon: one
-_SEAM: Final = r'(?:\A\[|(?<!\\)")[\],\[]*+(?:"|\z)'  # between two pieces, and at both ends
+_NAME: Final = rf"[ \t\r\n,]*+{_ESCAPED}{_BLANK}:{_BLANK}"
+_TOKENS: Final = rf"{_NAME}|{_ESCAPED}|[{{}}\[\]]|[ \t\r\n,]++|[-+.\w]++"
+_SEAM: Final = r'"(?<!\\")[\],\[]*+"'  # between two pieces
 # What from_json makes of objects, arrays, fractions, -0 and 1E400; of other whole numbers it keeps all digits.
 _REWRITTEN: Final = r'\A(?:[{\["]|-?[0-9]+\.|0\z)'
 _REWRITTEN_HEADER: Final = r'":[ \t\r\n]*+(?:[-0-9{\[]|"-?Inf)'
@@ -78,13 +78,13 @@ def with_json_object(frame: DataFrame, record: Column, names: Sequence[str] = CO
     frame = frame.select("*", F.when(is_one, F.get("_parsed", F.lit(0))).alias("_read"))
     fields = {name: F.col(f"_read.{name}") for name in names}
     rewritten = {name: fields[name].rlike(_REWRITTEN) for name in names if name in _EXACT}
-    is_cut = F.lit(False)
-    for each in rewritten.values():
-        is_cut |= each
-    is_cut &= text.rlike(rf'{_name_of(*rewritten)}[^" \t\r\n]')
     if "headers" in names:
         rewritten["headers"] = fields["headers"].rlike(_REWRITTEN_HEADER)
-        is_cut |= rewritten["headers"]
+    is_cut = F.lit(False)
+    for name, maybe in rewritten.items():
+        is_no_text = F.lit(name == "headers") | text.rlike(rf'{_name_of(name)}[^" \t\r\n]')
+        rewritten[name] = maybe & is_no_text & ~_is_as_written(text, name, fields[name])
+        is_cut |= rewritten[name]
     exact = through(
         _pieces(text, _RUNS),
         lambda pieces: F.struct(
@@ -97,7 +97,9 @@ def with_json_object(frame: DataFrame, record: Column, names: Sequence[str] = CO
     if "headers" in names:
         frame = frame.select("*", fields["headers"].alias("_headers_json"))
         frame = frame.select("*", _pairs(F.col("_headers_json")).alias("_pairs"))
-        values = interpreted(_exact_pairs(F.col("_pairs"), F.col("_headers_json")), rewritten["headers"])
+        values = interpreted(
+            _exact_pairs(F.col("_pairs"), F.col("_headers_json")), F.col("_exact.headers").isNotNull()
+        )
         fields["headers"] = F.coalesce(values, "_pairs").cast(HEADERS)
         is_readable &= F.col("_headers_json").isNull() | F.col("_pairs").isNotNull()
     whole = F.struct(*(column.alias(name) for name, column in fields.items()))
@@ -172,7 +174,8 @@ def _json_of(piece: Column) -> Column:
     """The JSON that a piece stands for."""
 
     def joined(each: Column) -> Column:
-        inside = F.concat(F.lit('["'), F.regexp_replace(each, _SEAM, ""), F.lit('"]'))
+        inside = F.regexp_replace(F.substring(each, F.lit(3), F.length(each) - 4), _SEAM, "")
+        inside = F.concat(F.lit('["'), inside, F.lit('"]'))
         return F.when(F.startswith(each, F.lit('["')), F.get(_array(inside), F.lit(0))).otherwise(each)
 
     return through(piece, joined)
@@ -201,7 +204,14 @@ def _member(pieces: Column, name: str) -> Column:
     return through(F.array_position(F.reverse(has_name), F.lit(True)).cast("int"), found)
 
 
-def _name_of(*names: str) -> str:
+def _is_as_written(text: Column, name: str, json: Column) -> Column:
+    """Whether the only member of a name is the JSON that ``from_json`` makes of it, as most libraries write it."""
+    member = F.concat(F.lit(f'"{name}":'), json)
+    is_there = F.contains(text, F.concat(member, F.lit(","))) | F.contains(text, F.concat(member, F.lit("}")))
+    return is_there & (F.regexp_count(text, F.lit(_name_of(name))) == 1)
+
+
+def _name_of(name: str) -> str:
     """The pattern of a name with its colon; each letter may be an escape."""
-    letters = ("".join(rf"(?:{each}|\\u00(?i:{ord(each):02x}))" for each in name) for name in names)
-    return f'"(?:{"|".join(letters)})"{_BLANK}:{_BLANK}'
+    letters = (rf"(?:{each}|\\u00(?i:{ord(each):02x}))" for each in name)
+    return f'"{"".join(letters)}"{_BLANK}:{_BLANK}'

@@ -99,7 +99,7 @@ def test_a_cancel_of_the_preset_json_is_an_object_too() -> None:
 
     assert record == {
         "key": b"order-7",
-        "value": b'{"schedule_id": "order-7", "op": "CANCEL", "seq": "3"}',
+        "value": b'{"schedule_id":"order-7","op":"CANCEL","seq":"3"}',
         "headers": [],
     }
 
