@@ -132,7 +132,6 @@ def test_rejects_an_undeliverable_row_and_faults_of_options_and_clusters_hold_no
     assert (
         f"librdkafka cannot ask the Kafka cluster {kafka.bootstrap} (options.kafka.sasl.jaas.config" in errors
     )
-    (Path("/tmp/admin_errors.txt")).write_text(errors)
     assert_nowhere("".join(outputs) + errors, tmp_path)
 
 
@@ -174,7 +173,7 @@ def log_in(config: dict[str, Any], password: str, flag: str = "required") -> Non
 @pytest.fixture
 def client(guarded: LocalKafka) -> dict[str, str]:
     """Settings of a client that may do everything."""
-    user = {"sasl.mechanism": "PLAIN", "sasl.username": "wheel", "sasl.password": CANARY}
+    user = {"sasl.mechanism": "PLAIN", "sasl.username": "wheel", "sasl.password": CANARY, "log_level": "0"}
     return {"bootstrap.servers": guarded.bootstrap, "security.protocol": "SASL_PLAINTEXT", **user}
 
 
