@@ -47,7 +47,8 @@ _ESCAPED: Final = (
     r'\\"(?:[^\\]++|\\\\(?:\\.|[^\\]))*+\\"'  # a text where each backslash and quote has got a backslash
 )
 _RUNS: Final = rf"(?:[^\\{{}}\[\]]++|{_ESCAPED})++|[{{}}\[\]]"
-_TOKENS: Final = rf"[ \t\r\n,]*+{_ESCAPED}{_BLANK}:{_BLANK}|{_ESCAPED}|[{{}}\[\]]|[ \t\r\n,]++|[-+.\w]++"  # name and colon: one
+# A name and its colon are one token.
+_TOKENS: Final = rf"[ \t\r\n,]*+{_ESCAPED}{_BLANK}:{_BLANK}|{_ESCAPED}|[{{}}\[\]]|[ \t\r\n,]++|[-+.\w]++"
 _SEAM: Final = r'(?:\A\[|(?<!\\)")[\],\[]*+(?:"|\z)'  # between two pieces, and at both ends
 # What from_json makes of objects, arrays, fractions, -0 and 1E400; of other whole numbers it keeps all digits.
 _REWRITTEN: Final = r'\A(?:[{\["]|-?[0-9]+\.|0\z)'
@@ -147,9 +148,7 @@ def _exact_pairs(pairs: Column, headers: Column) -> Column:
 
 
 def _pieces(json: Column, pattern: str) -> Column:
-    """The outermost pieces of an object or array: brackets, what the pattern finds, and the pieces of inner ones as
-    JSON.
-    """
+    """The outermost pieces of an object or array: brackets, matches of the pattern, pieces of inner ones as JSON."""
     escaped = F.replace(_trimmed(json), F.lit("\\"), F.lit("\\\\"))
     escaped = F.replace(escaped, F.lit('"'), F.lit('\\"'))
     nested = F.regexp_replace(escaped, pattern, ',"$0"')
