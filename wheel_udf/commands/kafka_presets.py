@@ -203,7 +203,7 @@ def _others() -> Column:
 
 
 def _epoch(words: Column) -> Column:
-    """The instant of a whole number (UTC epoch ms); null for other text, another unit, or beyond a timestamp's range."""
+    """The instant of a whole number (UTC epoch ms); null for other text, another unit, or beyond any timestamp."""
     # By its digits: Spark would compute the number again for each comparison with a bound. What overflows is null.
     number = F.when(words.rlike(_EPOCH_MS), words.try_cast("long"))
     return F.timestamp_micros(F.try_multiply(number, F.lit(1000)))

@@ -36,7 +36,7 @@ def null(kind: str) -> Column:
 
 
 def batch_ms() -> Column:
-    """The time of the batch (UTC epoch ms), which Spark journals before a streaming batch, so a replay reads the same."""
+    """The time of the batch (UTC epoch ms). Spark journals it before a streaming batch: a replay reads the same."""
     return of_batch(F.unix_millis(F.current_timestamp()))
 
 

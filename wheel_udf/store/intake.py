@@ -2,12 +2,12 @@
 
 ::
 
-    command                      rows of its commit                                       read by
-    SCHEDULE due before cursor   level 0: the entry                                       the wheel (stream of level 0)
-    SCHEDULE due later           level k: the entry; level 0: FAR (id and version only)   hand-overs; the wheel
-    the same, of a small batch   the inbox: the entry; level 0: FAR                       the keeper, to place it; the wheel
-    CANCEL                       level 0                                                  the wheel; comparison of versions
-    rejected                     level 0, with its reason                                 the wheel, to count and deliver it
+    command                      rows of its commit                                      read by
+    SCHEDULE due before cursor   level 0: the entry                                      the wheel (stream of level 0)
+    SCHEDULE due later           level k: the entry; level 0: FAR (id and version)       hand-overs; the wheel
+    the same, of a small batch   the inbox: the entry; level 0: FAR                      the keeper, to place it; the wheel
+    CANCEL                       level 0                                                 the wheel; verdicts on versions
+    rejected                     level 0, with its reason                                the wheel (counts, delivers it)
 
 So the wheel reads about every command in the commit of that command. The FAR row gives it the version of an entry in
 the store: that version beats an older one that waits in the wheel, and a later CANCEL finds the id. The rows of a
