@@ -52,7 +52,7 @@ def earliest_due_ms(reports: Mapping[int, ShardReport]) -> int | None:
 
 def is_waiting(reports: Mapping[int, ShardReport]) -> bool:
     """Whether due rows wait for their instant (:class:`~wheel_udf.clock.clocks.StoreClock`): the last batch of their
-    shard has released nothing. (A batch that reached a limit has released something.)
+    shard has released nothing, so no limit has ended it.
     """
     return all(
         r.released == 0 for r in reports.values() if r.next_due_ms is not None and r.next_due_ms <= r.clock_ms

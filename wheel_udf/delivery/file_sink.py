@@ -47,7 +47,7 @@ class FileSink:
         destination: str | None,
         shape: Shape = FIRED,  # noqa: ARG002  # files have any columns
     ) -> str | None:
-        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`: a bad name, or a Delta table at the place."""
+        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`: a bad name, or a Delta table is there."""
         try:
             place = place_of(self.path, destination)
         except SinkError as fault:

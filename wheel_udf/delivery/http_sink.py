@@ -131,7 +131,7 @@ class HttpSink:
         destination: str | None,
         shape: Shape = FIRED,  # noqa: ARG002  # a body has any columns
     ) -> str | None:
-        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`; sends no request, as it might have effects."""
+        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`; no request: it might have effects."""
         return "a webhook takes no rejects" if destination is None else None
 
     def write(

@@ -2,8 +2,8 @@
 
 ::
 
-    batch --Spark's JDBC writer, by the executors--> staging table --INSERT ... ON CONFLICT (fire_id) DO NOTHING--> tables
-                                                      wheel_staging_<random>, dropped at the end
+    batch --Spark's JDBC writer, on executors--> staging table --INSERT ... ON CONFLICT (fire_id) DO NOTHING--> tables
+                                                 wheel_staging_<random>, dropped at the end
 
 Exactly-once effect
     A batch that is repeated inserts only missing rows, by ``fire_id``. A table without a unique index on ``fire_id`` is
@@ -205,7 +205,9 @@ class JdbcSink:
         return database
 
     def _properties(self) -> dict[str, str]:
-        longest_s = str(-(-self.timeout_ms // 1000) + 5)  # the server's own bound comes first, with a better message
+        longest_s = str(
+            -(-self.timeout_ms // 1000) + 5
+        )  # the server's own bound comes first, with a better message
         usual = {
             "connectTimeout": "10",
             "loginTimeout": "10",

@@ -5,7 +5,7 @@
     command                      rows of its commit                                      read by
     SCHEDULE due before cursor   level 0: the entry                                      the wheel (stream of level 0)
     SCHEDULE due later           level k: the entry; level 0: FAR (id and version)       hand-overs; the wheel
-    the same, of a small batch   the inbox: the entry; level 0: FAR                      the keeper, to place it; the wheel
+    the same, of a small batch   the inbox: the entry; level 0: FAR                      the keeper (placing); the wheel
     CANCEL                       level 0                                                 the wheel; verdicts on versions
     rejected                     level 0, with its reason                                the wheel (counts, delivers it)
 

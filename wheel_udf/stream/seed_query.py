@@ -38,10 +38,10 @@ from wheel_udf.stream.source_positions import POSITION_FORMAT, PositionSource
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.seed import Seed
 
-__all__ = ["WatchSeedWorker", "WheelSeedWorker", "parcels", "seeding", "stand_ins"]
+__all__ = ["WatchSeedWorker", "WheelSeedWorker", "pack_by_shard", "seeding", "stand_ins"]
 
 
-def parcels(rows: DataFrame, kind: str, schema: pa.Schema, *, by: str, shards: int) -> DataFrame:
+def pack_by_shard(rows: DataFrame, kind: str, schema: pa.Schema, *, by: str, shards: int) -> DataFrame:
     """Packs rows into parcels, by shard.
 
     Args:

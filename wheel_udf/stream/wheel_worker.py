@@ -205,8 +205,9 @@ class WheelWorker(ShardWorker):
 
     def _share(self, shard: int, of_tick: int | None) -> int | None:
         """This shard's part of the limit of a batch: that of the tick, or an even one."""
-        even = self.limit is not None and of_tick is None
-        return even_share(self.limit, shard, self.shards) if even else of_tick
+        if self.limit is None or of_tick is not None:
+            return of_tick
+        return even_share(self.limit, shard, self.shards)
 
     def _status(
         self,
@@ -239,14 +240,14 @@ class WheelWorker(ShardWorker):
         )
 
 
-def _sent(step: Step, state: ShardState, over: HandOver) -> dict[str, Any]:
+def _sent(step: Step, state: ShardState, hand_over: HandOver) -> dict[str, Any]:
     """The columns of a status row about the sender."""
     return {
         "in_flight": state.in_flight,
         "handed": counts_of(step.handed["destination"]),
         "handed_largest": largest_of(step.handed),
         "confirmed_now": step.confirmed,
-        "beyond_ms": beyond_ms(state, horizon_of(over, step.clock_ms)),
+        "beyond_ms": beyond_ms(state, horizon_of(hand_over, step.clock_ms)),
         "complete_ms": complete_ms(state),
     }
 
