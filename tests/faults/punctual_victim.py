@@ -110,8 +110,8 @@ _SENT: Final[list[bytes]] = []
 _SENDERS: Final[list[Any]] = []
 
 
-def _handed(parcels: Any) -> None:
-    if parcels:
+def _handed(records: Any) -> None:
+    if records:
         _TRAP.passes(HANDED_OVER)
 
 

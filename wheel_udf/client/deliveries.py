@@ -18,8 +18,8 @@ Restart and rebalance
 
 Offsets outside the log
     A committed offset before the beginning of the log (retention) or beyond its end (a log that was truncated,
-    restored or created again) tells nothing about the records that are there. Then ``auto.offset.reset`` decides, as
-    in any consumer: ``earliest`` returns all of them, ``latest`` those that are yet to come, ``error`` raises.
+    restored or created again) does not describe the present records. Then ``auto.offset.reset`` decides, as in any
+    consumer: ``earliest`` returns all of them, ``latest`` only new ones, ``error`` raises.
 
 What it does not do
     * What was handled and not committed when the process died is returned again: the consumer itself is at least once.
@@ -59,7 +59,8 @@ class Deliveries:
 
     ::
 
-        with Deliveries({"bootstrap.servers": "127.0.0.1:9092", "group.id": "orders"}, ["orders_to_close"]) as deliveries:
+        settings = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "orders"}
+        with Deliveries(settings, ["orders_to_close"]) as deliveries:
             for delivery in deliveries:  # a confluent_kafka.Message
                 print(delivery.key(), delivery.value())
 
@@ -137,9 +138,7 @@ class Deliveries:
                 yield message
 
     def close(self) -> None:
-        """Commits what was handled and leaves the group. The delivery that was returned last does not count as
-        handled.
-        """
+        """Commits what was handled and leaves the group. The last returned delivery does not count as handled."""
         self._returned, self._closing = None, True
         self.consumer.close()
 
@@ -178,10 +177,8 @@ class Deliveries:
     # --- partitions -----------------------------------------------------------------------------------
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Begins each partition `memory` records before what was committed; the client's rule decides if that is not
-        in the log.
-        """
-        if self._closing:  # a rebalance that came too late; a consumer that closes asks nothing any more
+        """Begins each partition `memory` records before the committed offset, if that offset is in the log."""
+        if self._closing:  # a rebalance that came too late; a closing consumer sends no more requests
             return
         for partition in consumer.committed(partitions, timeout=_PATIENCE_S):
             mine = next(each for each in partitions if _same(each, partition))

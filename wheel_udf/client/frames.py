@@ -2,8 +2,9 @@
 
 ::
 
-    commands = frames.schedule(orders, schedule_id="order_id", delay="30 minutes", destination="orders_to_close", value=F.to_json(F.struct("*")))
-    cancels  = frames.cancel(payments, schedule_id="order_id", event_time="paid_at")
+    order = F.to_json(F.struct("*"))
+    commands = frames.schedule(orders, schedule_id="order_id", delay="30 minutes", destination="close", value=order)
+    cancels = frames.cancel(payments, schedule_id="order_id", event_time="paid_at")
     commands.unionByName(cancels, allowMissingColumns=True)
 
 An argument that differs from row to row (`schedule_id`, `seq`, `event_time`, `key`, `value`, `headers`) is a Column or
@@ -61,7 +62,7 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
         The columns of the contract that were given.
 
     Raises:
-        ContractError: A value breaks the contract, or an argument that needs a column is none.
+        ContractError: A value breaks the contract, or an argument that must be a column is not one.
     """
     return _scheduled("SCHEDULE", **locals())
 
@@ -80,9 +81,7 @@ def replace(  # noqa: PLR0913  # the same
     event_time: Named | None = None,
     max_lateness: Duration | Column | None = None,
 ) -> DataFrame:
-    """Builds REPLACE commands: whole commands that say that an earlier version exists. Arguments, result and errors
-    are those of :func:`schedule`.
-    """
+    """Builds REPLACE commands, which replace an earlier version as a whole; otherwise as :func:`schedule`."""
     return _scheduled("REPLACE", **locals())
 
 
@@ -102,7 +101,7 @@ def cancel(
         is refused.
 
     Raises:
-        ContractError: An argument that needs a column is none.
+        ContractError: An argument that must be a column is not one.
     """
     columns = {"schedule_id": schedule_id, "seq": seq, "event_time": event_time}
     named = [column for name, given in columns.items() for column in _column(name, given)]

@@ -3,13 +3,13 @@ three values.
 
 ::
 
-    producer.produce("commands", **kafka.schedule("order-7", delay="30 minutes", destination="orders_to_close", value=b"close"))
+    producer.produce("commands", **kafka.schedule("order-7", delay="30 minutes", destination="close", value=b"7"))
     producer.produce("commands", **kafka.cancel("order-7"))
     producer.produce("commands", **kafka.put_back(delivery, delay="5 minutes"))
 
-    preset     key of the record            value                          headers
-    native     key, by default the id       value                          wheel-id, wheel-op, ... and those of `headers`
-    json       the id                       one object: schedule_id, ...   those of `headers`
+    preset     key of the record        value                          headers
+    native     key, by default the id   value                          wheel-id, wheel-op, ... and those of `headers`
+    json       the id                   one object: schedule_id, ...   those of `headers`
 
 Versions. Without `seq` the offset is the version, so all commands of an id belong in one partition. The key of the
 record decides the partition: ``json`` sends the id, ``native`` the `key` that is delivered, by default the id. With
@@ -96,11 +96,7 @@ def replace(  # noqa: PLR0913  # the same
     max_lateness: Duration | None = None,
     preset: Preset = "native",
 ) -> Record:
-    """Builds the record of a REPLACE: a whole command that says that an earlier version exists. Nothing is inherited from
-    that version.
-
-    Arguments, result and errors are those of :func:`schedule`.
-    """
+    """Builds the record of a REPLACE, which replaces an earlier version as a whole; otherwise as :func:`schedule`."""
     return _scheduled("REPLACE", **locals())
 
 
@@ -144,8 +140,8 @@ def put_back(
     """Builds the record that schedules a delivery again: its id, key, value and headers, without the scheduler's own
     headers (``wheel-*``).
 
-    These describe the delivery that was: its due time would be a second one, and its ``wheel-seq`` is a version that
-    the scheduler has fired and drops as a duplicate.
+    Those headers describe the earlier delivery: its due time would be a second one, and the scheduler would drop its
+    ``wheel-seq``, a version that has fired, as a duplicate.
 
     Args:
         delivery: A message from a topic of deliveries.

@@ -9,11 +9,11 @@ shard reports its next due time.
 
     clocks.py      settings of a clock: event | processing | simulated | store
                         |
-    pace.py        does time move on? <---------- ShardReport of each shard (board.py, reports.py) <------- stream/, delivery/
+    pace.py        must time advance? <---- ShardReport of each shard (board.py, reports.py) <---- stream/, delivery/
                         |
     contributors.py     + acts, sender, shares -> offset (journaled by Spark)
                         |
-    source.py      Spark data source `wheel-clock` -> a Tick for each shard (tick.py) ----------------------> stream/
+    source.py      Spark data source `wheel-clock` -> a Tick for each shard (tick.py) -----------> stream/
 
 In: a clock's settings, the reports of the shards (next due time, clock, watermark), and in the tiered mode
     what the keeper of the slot store (:mod:`wheel_udf.tiered`) publishes.

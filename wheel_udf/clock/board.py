@@ -4,18 +4,18 @@ The clock source runs in a process of its own beside the driver. It may skip a t
 due, so it must know the earliest non-empty bucket of *every* shard. (In Kafka's timer, a delay queue of buckets does
 this.) A value is a small file that is replaced as a whole; each topic is written by one side::
 
-    topic      key            value                                             written by
-    reports    QUERY/SHARD    ShardReport: what a shard's last batch has left   the shards; deliver() where they run elsewhere
-    runs       RUN            the query that a run of the clock source is in    likewise
-    frames     FRAME          the query that is about to run a frame            deliver()
-    stores     TOKEN          StoreProgress: what a keeper has handed over      the keeper of a slot store
-    acts       QUERY/NUMBER   ActRows: the rows of an act, by shard             the courier of acts
-    senders    FRAME          Sending: the standing of a sender                 the sender
+    topic     key            value                                            written by
+    reports   QUERY/SHARD    ShardReport: result of a shard's last batch      the shards; deliver() if they are remote
+    runs      RUN            the query that a run of the clock source is in   likewise
+    frames    FRAME          the query that is about to run a frame           deliver()
+    stores    TOKEN          StoreProgress: what a keeper has handed over     the keeper of a slot store
+    acts      QUERY/NUMBER   ActRows: the rows of an act, by shard            the courier of acts
+    senders   FRAME          Sending: the state of a sender                   the sender
 
 A missing or damaged value counts as unknown: losing the board costs a tick and nothing else. Acts are copies of files
-of the checkpoint, which are put up again at each start. So the folder need not outlive the driver: each driver has one
-of its own, with a random name, that only its user can enter. A folder that another user owns or can write to is
-refused: with forged reports, that user could delay deliveries.
+of the checkpoint, which are posted again at each start. So the folder need not outlive the driver: each driver has its
+own folder, with a random name, accessible to its user only. A folder that another user owns or can write to is
+refused: forged reports could delay deliveries.
 
 Imports the standard library only: it runs in the planning process of the clock source and on executors.
 """
@@ -69,8 +69,8 @@ class ShardReport:
         held_input: Whether that batch contained input for this shard.
         beyond_ms: Due time of the earliest entry after the horizon up to which that batch has handed entries to a
             sender; ``None``: none, or no sender.
-        complete_ms: If the sender has confirmation up to this due time, a batch that it got can be confirmed;
-            ``None``: it has got none.
+        complete_ms: Once the sender has confirmed all up to this due time, a batch handed to it is complete;
+            ``None``: no such batch.
         released: Entries that this batch has released, or handed to a sender.
     """
 
@@ -103,7 +103,7 @@ class StoreProgress:
 
 @dataclass(frozen=True)
 class Sending:
-    """The standing of the sender of a query.
+    """The state of the sender of a query.
 
     Attributes:
         news: As :meth:`wheel_udf.wheel.sender_news.SenderNews.to_json`.
@@ -148,10 +148,10 @@ class ShardBoard:
         self.folder = Path(folder or _own_folder())
 
     def put(self, topic: Topic[Record], key: str, value: Record) -> None:
-        """Puts a value up, in place of an earlier one."""
+        """Posts a value, in place of an earlier one."""
         place = self._made(topic, key)
         draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
-        draft.write_text(json.dumps(asdict(value)))  # type: ignore[call-overload]  # the kinds of topics are dataclasses
+        draft.write_text(json.dumps(asdict(value)))  # type: ignore[call-overload]  # kinds are dataclasses
         draft.replace(place)
 
     def get(self, topic: Topic[Record], key: str) -> Record | None:
@@ -162,7 +162,7 @@ class ShardBoard:
             return None
 
     def has(self, topic: Topic[Any], key: str) -> bool:
-        """Whether a value was put up."""
+        """Whether a value was posted."""
         return _is_key(key) and self._place(topic, key).exists()
 
     def keys(self, topic: Topic[Any], under: str) -> list[str]:
@@ -180,7 +180,7 @@ class ShardBoard:
             shutil.rmtree(place.with_suffix(""), ignore_errors=True)
 
     def claim(self, topic: Topic[Any], key: str) -> bool:
-        """Claims the right to put a value up; False if another has it. :meth:`remove` gives it back."""
+        """Claims the right to post a value; False if another process has it. :meth:`remove` releases the claim."""
         try:
             self._made(topic, key).with_suffix(".claim").touch(mode=0o600, exist_ok=False)
         except FileExistsError:

@@ -138,9 +138,9 @@ class StoreClock:
     """The clock of a query on the near partitions of a slot store: what the store's keeper publishes, never past its
     cursor.
 
-    Each instant travels in the clock's offset, so a replay sees the same. After every commit of the store the clock is
-    asked for a batch, which has read that commit. A batch before it may have read the commit, too, without any clock:
-    Spark asks the clock first, and the commit may have come between the two questions.
+    Each instant travels in the clock's offset, so a replay sees the same. After every commit of the store the clock
+    offers a batch, which has read that commit. An earlier batch may have read the commit, too, without its instant:
+    Spark plans the clock first, and the commit may come between the planning of the two sources.
 
     Attributes:
         token: Name under which the keeper publishes (topic ``stores`` of :mod:`wheel_udf.clock.board`).
@@ -176,7 +176,7 @@ def clock_options(
         folder: Of the board.
         frame: Name of the operator's frame on the board.
         has_sender: Whether the query has a sender, whose news go to the shards.
-        limit: Most rows of a batch, which the shards divide; None for no limit.
+        limit: Most rows of a batch over all shards; None for no limit.
     """
     options = {
         "clock": json.dumps(asdict(clock) | {"kind": clock.kind}),

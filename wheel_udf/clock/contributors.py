@@ -1,9 +1,9 @@
-"""Contributors: what travels to the shards with the time. Each adds a member to the offset of the clock, which Spark
+"""Contributors: add data to the ticks of the shards. Each adds a member to the offset of the clock, which Spark
 journals, and a field to the ticks made of it; so a replay sees the same.
 
 ::
 
-    Acts      cancels, moves, reroutes of what waits in the state: the offset has their number, the ticks have the rows of those since the last one
+    Acts      cancels, moves, reroutes of pending entries: their number in the offset, the rows of new ones in the ticks
     Sender    the news of the query's sender, and whether it is a reason for a batch
     Shares    the shards' parts of the most rows of a batch
 
@@ -29,7 +29,7 @@ class Contributor(Protocol):
     """Adds something to the offsets of the clock, and to the ticks."""
 
     def calls(self, reports: Reports, now_ms: int) -> bool:
-        """Whether a batch is needed for it, though time need not move on."""
+        """Whether this contributor needs a batch, even if the time need not advance."""
 
     def added(self, start: Offset, offer: Offset, reports: Reports) -> Offset:
         """The offer with its member; `start` made later if that alone is a reason for a batch."""
@@ -43,7 +43,7 @@ class Acts:
     """The acts on the entries of the query.
 
     Attributes:
-        board: Where the courier puts them up.
+        board: Where the courier posts them.
         run: The run of the clock source.
         frame: The operator's frame.
     """
@@ -57,7 +57,7 @@ class Acts:
         return False
 
     def added(self, start: Offset, offer: Offset, reports: Reports) -> Offset:  # noqa: ARG002  # of the protocol
-        """As :meth:`Contributor.added`: the number of acts that were put up, and the query."""
+        """As :meth:`Contributor.added`: the number of posted acts, and the query."""
         query = start.get("query") or query_of(self.board, self.run, self.frame)
         posted = start.get("acts", 0)
         while query is not None and self.board.has(ACTS, f"{query}/{posted}"):
@@ -82,8 +82,8 @@ class Acts:
 
 @dataclass
 class Sender:
-    """The news of the query's sender. Reasons for a batch: an entry comes within its reach, it has confirmed all that a
-    batch has handed over, it has failed (the batch then raises that).
+    """The news of the query's sender. Reasons for a batch: an entry comes within the sender's horizon, the sender has
+    confirmed all rows of a batch, or it has failed (the batch then raises the error).
 
     Attributes:
         board: Where the sender posts.

@@ -1,4 +1,4 @@
-"""When time moves on: decides each time Spark plans a batch, from the shards' reports.
+"""Pace: decides whether the clock advances, each time Spark plans a batch, from the shards' reports.
 
 No empty ticks
     A new offset is offered only when the earliest pending entry is due or a heartbeat has passed since the last one.
@@ -6,11 +6,11 @@ No empty ticks
     non-empty bucket expires. A missing report, or one of another query, counts as "due now". So a lost report costs a
     tick and never delays a firing.
 
-A step back
-    A shard writes its clock only when it has received something, so after a step back of the wall clock (or after
-    ``until``) one shard would stand at the latest instant and another before it, and what is due would depend on the
-    number of shards. So one tick is offered with the latest instant that any shard has reached, and each shard stands
-    there until time has passed it again. After a restart this is known from the reports on the first tick.
+Wall clock set back
+    A shard writes its clock only when it has received something, so after the wall clock is set back (or after
+    ``until``) one shard would stand at the latest instant and another before it, and the due rows would depend on the
+    number of shards. So one tick is offered with the latest instant that any shard has reached; each shard keeps that
+    instant until the time has passed it again. After a restart the reports on the first tick show it.
 
 Bounded input (``availableNow``)
     A union hands out the clock's next offset together with the first file of the other sources, so the end instant
@@ -34,7 +34,7 @@ Offset = dict[str, Any]
 Reports = Mapping[int, ShardReport]
 
 COUNTER: Final = "wheel_clock"
-"""Member of an offset that is in no other source's: it counts the ticks."""
+"""Member of the offsets of this source alone: it counts the ticks."""
 INSTANT_BEFORE_ALL_MS: Final = -(2**62)
 """The clock of a store before its keeper has published an instant."""
 _INSTANT_COMES_MS: Final = 2_000
@@ -42,7 +42,7 @@ _INSTANT_COMES_MS: Final = 2_000
 
 
 class Pace(Protocol):
-    """When time moves on."""
+    """Decides when the clock advances."""
 
     bounded: bool
     """Whether the input ends."""
@@ -50,7 +50,7 @@ class Pace(Protocol):
     """When the last offset was offered, by the clock of intervals."""
 
     def offer(self, start: Offset, reports: Reports) -> Offset:
-        """A later offset if time must move on, else `start`."""
+        """A later offset if the time must advance, else `start`."""
 
     def tick(self, start: Offset) -> Offset:
         """A later offset, for another reason than time; `start` if none can be offered."""
@@ -139,7 +139,7 @@ class ClockPace:
         return _again(start) if is_due(reports, watermark_ms(reports)) else start
 
     def _held(self, start: Offset, reports: Reports) -> Offset:
-        """The latest instant that a shard has reached, if time is before it and another shard stands before it, too.
+        """The latest instant that a shard has reached, if the time and the clock of another shard are before it.
 
         Simulated instants need no such offset: they travel in every offset, and never go back.
         """
@@ -211,9 +211,7 @@ class StorePace:
         return max(standing_ms, min(stated_ms, published.cursor_ms - 1))
 
     def _has_waited(self) -> bool:
-        """Whether what is due has waited long enough for its instant: that of a commit comes a moment after it, an act
-        has none.
-        """
+        """Whether due rows have waited long enough for their instant; the rows of an act never get one."""
         if self.waits_since_ms is None:
             self.waits_since_ms = wall.elapsed_ms()
         return wall.elapsed_ms() - self.waits_since_ms >= _INSTANT_COMES_MS

@@ -1,7 +1,7 @@
-"""The reports of the shards: how they come to the clock source, and what they say about the next tick.
+"""The reports of the shards: passes them to the clock source, and derives from them when the next tick is needed.
 
-A run of the source has a random id, which its ticks carry; it does not know the query's id, which the shards know. The
-first report after a tick links the two, so no query reads another query's reports.
+A run of the source has a random id, which its ticks carry; the query's id is known to the shards only. The first
+report after a tick links the two, so no query reads another query's reports.
 
 Imports the standard library and :mod:`wheel_udf.wheel.sender_news` only: it runs in the planning process of the clock
 source and on executors.
@@ -18,7 +18,7 @@ from wheel_udf.wheel.sender_news import SenderNews
 def post_reports(
     board: ShardBoard, query_id: str, run: str | None, reports: Mapping[int, ShardReport]
 ) -> None:
-    """Puts up reports by shard, and the link from a run of the source to its query."""
+    """Posts reports by shard, and the link from a run of the source to its query."""
     for shard, report in reports.items():
         board.put(REPORTS, f"{query_id}/{shard}", report)
     if run and not board.has(RUNS, run):
@@ -51,8 +51,8 @@ def earliest_due_ms(reports: Mapping[int, ShardReport]) -> int | None:
 
 
 def is_waiting(reports: Mapping[int, ShardReport]) -> bool:
-    """Whether what is due waits for the instant that it belongs to (:class:`~wheel_udf.clock.clocks.StoreClock`): the
-    last batch of its shard has released nothing. One that a limit has ended has released something.
+    """Whether due rows wait for their instant (:class:`~wheel_udf.clock.clocks.StoreClock`): the last batch of their
+    shard has released nothing, so no limit has ended it.
     """
     return all(
         r.released == 0 for r in reports.values() if r.next_due_ms is not None and r.next_due_ms <= r.clock_ms
@@ -71,16 +71,16 @@ def sender_calls(sending: Sending, reports: Mapping[int, ShardReport], now_ms: i
 
 
 def watermark_ms(reports: Mapping[int, ShardReport]) -> int | None:
-    """The watermark, which is one for all shards; None if no shard knows one."""
+    """The watermark, the same for all shards; None if no shard reports one."""
     return max((r.watermark_ms for r in reports.values() if r.watermark_ms is not None), default=None)
 
 
 def is_due(reports: Mapping[int, ShardReport], now_ms: int | None) -> bool:
     """Whether a shard would release something in a batch at this instant.
 
-    Each by its own clock, which may be ahead of the instant and of the other shards' clocks (a clock that was set
-    back, ``until``). By the largest clock of all, a shard with an earlier one would get tick after tick and release
-    nothing.
+    Each shard is compared by its own clock, which may be ahead of the instant and of the other shards' clocks (a clock
+    that was set back, ``until``). Compared by the largest clock, a shard with an earlier one would get ticks without
+    end and release nothing.
     """
     return any(
         r.next_due_ms is not None

@@ -1,12 +1,12 @@
-"""How the shards divide the most rows of a batch (``fired_per_batch``).
+"""Shares: divides the row limit of a batch (``fired_per_batch``) among the shards.
 
-Each shard has an even share. If one that held due rows back needs more, it gets what the others leave::
+Each shard has an even share. A shard that held back due rows also gets what the others do not need::
 
-    limit 100, four shards      even: 25 each      shard 0 is behind, the others release 2, 0 and 9 a batch: 75, 4, 3, 18
+    limit 100, four shards    even: 25 each    shard 0 is behind, the others release 2, 0 and 9 a batch: 75, 4, 3, 18
 
-The others keep twice what they have just released, so a small rise does not put them behind; one that falls behind
-nevertheless gets its even share in the next batch. The shares are in the offset of the clock, so a repeated batch has
-the same. A batch without a clock row has even shares.
+The others keep twice the rows that they have just released, so a small rise does not put them behind; a shard that
+falls behind nevertheless gets its even share in the next batch. The shares are in the offset of the clock, so a
+repeated batch has the same shares. A batch without a clock row has even shares.
 
 Imports the standard library only: it runs in the planning process of the clock source and on executors.
 """

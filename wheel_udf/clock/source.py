@@ -7,11 +7,10 @@ need not wait.
 
 ::
 
-    reports on the board --> pace: does time move on? --> contributors: acts, sender, shares --> offset --> a Tick for each shard
+    reports on the board --> pace: advance? --> contributors: acts, sender, shares --> offset --> a Tick for each shard
 
 Spark starts one Python process beside the driver per running clock source, and most of its start is imports. Planning
-must therefore not import numpy, pandas or pyarrow; only :meth:`ClockReader.read`, which runs in tasks, does. A unit
-test checks it.
+must therefore not import numpy, pandas or pyarrow; only :meth:`ClockReader.read`, which runs in tasks, does.
 
 Caveat: the board is a folder on the driver's machine. Where executors run on other machines, only a query started by
 :func:`wheel_udf.delivery.query.deliver` has its reports posted there; any other query ticks on every trigger and

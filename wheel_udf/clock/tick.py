@@ -1,15 +1,15 @@
-"""A tick: what a shard is given with the time of a batch. One typed value with one codec.
+"""A tick: the time of a batch and other news for one shard. One typed value with one codec.
 
 ::
 
-    contributor    field          what it is
+    contributor    field          content
     clock, store   instant_ms     the time, where the offset itself carries it
                    run            the run of the clock source, which links the shard's report to it
     acts           acts           rows of acts on the shard's entries
     sender         sender         what the sender of the query has confirmed, and how much it takes
-    limits         share          the shard's part of the most rows of a batch
+    limits         share          the shard's part of the row limit of a batch
 
-    offset of the clock (journaled) --> Tick of each shard --to_text--> a row of the clock source --from_text--> the shard's worker
+    offset of the clock (journaled) --> Tick of each shard --to_text--> row of the clock source --from_text--> worker
 
 Imports the standard library only, besides :mod:`wheel_udf.wheel.sender_news`: it runs in the planning process of the
 clock source and on executors.
@@ -29,7 +29,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What a shard is given with the time of a batch.
+    """The time of a batch and other news for one shard.
 
     Attributes:
         run: Run of the clock source.

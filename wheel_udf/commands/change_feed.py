@@ -7,7 +7,7 @@ without a row is not pending. Its change data feed is that log, commit by commit
     insert              SCHEDULE    the commit's          7
     update_postimage    SCHEDULE    the commit's          7
     update_preimage     none        -                     -    the row before the update: left out
-    delete              CANCEL      the one before it     6    ends what was there before the commit, not what the commit writes
+    delete              CANCEL      the one before it     6    ends the earlier row, not one that the commit writes
 
 So a commit that deletes a row and writes it again (an overwrite, some merges) replaces it, in whatever order
 the two are read: Delta may hand out the files of one commit in several batches.
@@ -83,5 +83,6 @@ def _require_plain(names: list[str], table: str) -> None:
             field="source.path",
             value=table,
             rule="a table without columns op and seq",
-            hint=f"found: {', '.join(found)}; rename them, or read the table without readChangeFeed if rows are only added",
+            hint=f"found: {', '.join(found)}; rename them, "
+            "or read the table without readChangeFeed if rows are only added",
         )

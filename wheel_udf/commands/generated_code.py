@@ -1,8 +1,8 @@
 """Keeps the code that Spark generates small enough for Java's just-in-time compiler, and the same from batch to batch.
 
 Spark compiles a projection to one method, and the just-in-time compiler leaves a method of more than 8,000 bytes
-uncompiled: measured, every row then took five times as long. Code that differs from that of the batch before, if only
-by a number, is compiled anew and runs cold. Remedies, all by a lambda, which Spark interprets::
+uncompiled, so every row takes much longer. Code that differs from that of the batch before, if only by a number, is
+compiled anew and runs cold. Remedies, all by a lambda, which Spark interprets::
 
     interpreted(column, needed)    a long expression that few rows need: error messages, records of rejects
     uncompiled(column)             splits the projection of a wide frame into several methods
@@ -32,8 +32,7 @@ def uncompiled(column: Column) -> Column:
 
 
 def of_batch(column: Column) -> Column:
-    """A value that is the same in all rows of a batch, such as its number, in a form that keeps it out of the generated
-    code.
+    """A value that is the same in all rows of a batch, such as its number, kept out of the generated code.
 
     The number of the partition (shifted, it is 0) is not deterministic, so the optimizer makes no copies of the
     expression: it is evaluated once for each row.

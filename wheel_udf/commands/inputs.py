@@ -2,9 +2,9 @@
 
 ::
 
-    user's frame     Schedule_ID   DELAY    colour        located(...)      in0   in1   in2     the frame
-    known names      schedule_id   delay                  ------------->    {"schedule_id": in0, "delay": in1}    the known columns
-                                                                            [in0, in1, in2]                       all, for rejects
+    user's frame     Schedule_ID   DELAY    colour    located(...)   in0   in1   in2     the frame
+    known names      schedule_id   delay              ---------->    {"schedule_id": in0, "delay": in1}    known columns
+                                                                     [in0, in1, in2]                all, for rejects
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from wheel_udf.common.errors import ContractError
 SOURCE_SEQ: Final = "source_seq"
 SOURCE_DELIVER_AT: Final = "source_deliver_at"
 SOURCE_EVENT_TIME: Final = "source_event_time"
-"""Columns that sources have and users need not: the order of the source, and instants that it has as such and not as
-text.
-"""
+"""Columns that sources add and users may omit: the order of the source, and instants that it has already read."""
 
 
 class Input(NamedTuple):
@@ -112,7 +110,7 @@ def located(
 
 
 def meant(found: Sequence[str], missing: Collection[str], known: Collection[str]) -> str | None:
-    """The hint which of the columns found are misspellings of missing ones; None if no one is close.
+    """The hint which of the columns found are misspellings of missing ones; None if none is close.
 
     Args:
         found: The names of the columns.

@@ -149,9 +149,7 @@ def _exact_pairs(pairs: Column, headers: Column) -> Column:
 
 
 def _pieces(json: Column, pattern: str) -> Column:
-    """The outermost pieces of an object or array: brackets, what the pattern finds, and the pieces of inner ones as
-    JSON.
-    """
+    """The outermost pieces of an object or array: brackets, matches of the pattern, pieces of inner ones as JSON."""
     escaped = F.replace(_trimmed(json), F.lit("\\"), F.lit("\\\\"))
     escaped = F.replace(escaped, F.lit('"'), F.lit('\\"'))
     nested = F.regexp_replace(escaped, pattern, ',"$0"')

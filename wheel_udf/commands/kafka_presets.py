@@ -23,17 +23,17 @@ headers the last one counts, as with Kafka's ``lastHeader``; in the scheduler pr
 
 Versions. A record without ``seq`` has its offset as version: the latest record of a partition wins. So all
 commands of an id belong in one partition; a record key that depends on the id alone ensures this. Offsets of
-two partitions do not tell which command is later: of an id in several partitions the higher offset wins. A
-producer that cannot keep an id in one partition sets ``seq`` itself.
+two partitions have no common order: of an id in several partitions the higher offset wins. A producer that
+cannot keep an id in one partition sets ``seq`` itself.
 
 Compaction. A compacted topic (``scheduler``) loses records that a later record of their key replaced, and
 tombstones after ``delete.retention.ms`` (Kafka's documentation, "Log Compaction"). Gaps are harmless:
 versions are compared, not counted. A tombstone needs its key only.
 
 Errors. No data raises an error, and no row is lost: an unreadable value is passed on unchanged, and the rule
-of its column rejects it. A ``json`` value is read as :mod:`wheel_udf.commands.json_objects` says. In all
-presets the column ``kafka`` keeps the record for ``record`` of a reject: coordinates, timestamp, and the
-parts that no other column holds unchanged.
+of its column rejects it. A ``json`` value is read by :mod:`wheel_udf.commands.json_objects`. In all presets
+the column ``kafka`` keeps the record for ``record`` of a reject: coordinates, timestamp, and the parts that
+no other column holds unchanged.
 
 Units. A number in another unit would be due at once, or never. Seconds have 10 digits from 2001 to 2286, which as ms
 is 12 January to 26 April 1970; microseconds have more than 15, which as ms is beyond the year 33658. Such numbers stay
@@ -203,9 +203,7 @@ def _others() -> Column:
 
 
 def _epoch(words: Column) -> Column:
-    """The instant of a whole number (UTC epoch ms); null for other texts, and for a number of another unit or that no
-    timestamp can hold.
-    """
+    """The instant of a whole number (UTC epoch ms); null for other text, another unit, or beyond any timestamp."""
     # By its digits: Spark would compute the number again for each comparison with a bound. What overflows is null.
     number = F.when(words.rlike(_EPOCH_MS), words.try_cast("long"))
     return F.timestamp_micros(F.try_multiply(number, F.lit(1000)))

@@ -62,7 +62,7 @@ OPERATION = -1
 """``what`` of an operation; an event has one of the kinds beside :data:`wheel_udf.purgatory.state.EVENT`."""
 
 RECORD: Final = "_record"
-"""A column with the original row as a struct, where the others were computed from it: what a reject then records."""
+"""A column with the original row as a struct, if the others were computed from it; the record of a reject."""
 
 _OPERATION_NAMES: Final = (*OPERATION_COLUMNS, SOURCE, UNREADABLE, MISREAD)
 _EVENT_NAMES: Final = (*EVENT_COLUMNS, SOURCE, UNREADABLE, MISREAD)

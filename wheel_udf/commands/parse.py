@@ -20,10 +20,10 @@ input column            accepted types, and meaning
 ``max_lateness``        as ``delay``, not negative; null: the contract's
 ``source_coordinates``  string: where the row came from (file and row, partition and offset), for rejects
 ``source_seq``          long: the version of rows without ``seq``, from a source that has an order (Kafka's offset)
-``source_deliver_at``   timestamp: ``deliver_at`` as the source has read it; comes before ``deliver_at``, which says how it was written
+``source_deliver_at``   timestamp: ``deliver_at`` as the source has read it; used instead of its text
 ``source_event_time``   timestamp: likewise ``event_time``; also the instant of rows without one (Kafka's timestamp)
-``_corrupt_record``     string: not null says that the row could not be read at all (as in Spark's own readers)
-``_misread_columns``    string: not null names columns whose values are not of their types
+``_corrupt_record``     string: not null if the row could not be read at all (as in Spark's own readers)
+``_misread_columns``    string: the names of columns whose values are not of their types; null for none
 ======================  ==================================================================================
 
 Columns. Every column but ``schedule_id`` may be missing, which is the same as null. With a column
@@ -47,11 +47,9 @@ requested one, cut to 249 characters; ``deliver_at_ms`` is null outside of the y
 ``event_time_ms`` is null where it was unusable, so that it cannot move a clock; key, value and headers pass
 through.
 
-Cost, measured: 0.6 to 0.7 us a row on one core where instants are timestamps; 0.9 us more for instants as text, 1.5 us
-more for delays, 0.4 us more for frames of over 20 columns and for records of Kafka, 0.7 us more for twelve delay
-levels. Two things keep it there: projections between the steps, so that the optimizer does not copy one expression
-into all its uses; and generated code that the just-in-time compiler accepts
-(:mod:`wheel_udf.commands.generated_code`).
+Cost: instants as text, delays, frames of over 20 columns, records of Kafka and delay levels each add to that of a row.
+Projections between the steps keep the optimizer from copying one expression into all its uses; generated code is kept
+to what the just-in-time compiler accepts (:mod:`wheel_udf.commands.generated_code`).
 """
 
 from __future__ import annotations
@@ -114,8 +112,8 @@ _NOT_RECORDED: Final = (SOURCE, SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME
 _LAST_OF_PYTHON_MS: Final = 253_402_300_799_999  # the year 9999
 _COMPILED_COLUMNS: Final = 20
 """Widest frame that Spark compiles whole: every column makes its methods longer
-(:mod:`wheel_udf.commands.generated_code`). A record of Kafka is one by itself: the expressions that read its headers
-are in the same method."""
+(:mod:`wheel_udf.commands.generated_code`). A record of Kafka counts as wide, because the expressions that read its
+headers are in the same method."""
 
 
 def require_due_column(names: Sequence[str], *, exact: bool = False) -> None:
@@ -245,8 +243,7 @@ def _outcome(given: Inputs, contract: Contract) -> list[Column]:
     if "event_time" in given and contract.max_ahead_ms is not None:
         # Even if something else is wrong with the row: the clock may be computed from this column.
         made_ms = F.when(~is_ahead(contract.max_ahead_ms), made_ms)
-    # Python cannot collect a table with one instant beyond the year 9999. Of a rejected row the message says what it
-    # asks for.
+    # Python cannot collect a table with one instant beyond the year 9999. The message of a reject has the value.
     is_kept = ~rejected | due_ms.between(FIRST_DUE_MS, _LAST_OF_PYTHON_MS)
     seq_given = given["seq"].column.isNotNull() if "seq" in given else F.lit(False)
     own_seq = given[SOURCE_SEQ].read(read.whole_number) if SOURCE_SEQ in given else made_ms
@@ -297,9 +294,7 @@ def _rejection(given: Inputs, original: list[Input], message: Column, contract: 
 
 
 def _with_payload(each: Input, kept: Column) -> Input:
-    """A column with its part of the payload only where it is kept; of :mod:`wheel_udf.commands.kafka_presets` that is
-    in the column ``kafka``.
-    """
+    """A column with its part of the payload (of presets, in the column ``kafka``) only where it is kept."""
     if each.name.lower() in _PAYLOAD:
         return each._replace(column=F.when(kept, each.column))
     if each.name != "kafka" or not isinstance(each.kind, T.StructType) or "offset" not in each.kind.names:

@@ -24,9 +24,7 @@ HEADERS: Final = "array<struct<key:string,value:binary>>"
 """The type of headers, as in Kafka's connector."""
 
 LONG_JSON: Final[Mapping[str, str]] = {"maxStringLen": str(2**31 - 1)}
-"""Options of Spark's readers of JSON. By default a text of more than 20,000,000 characters makes the whole record
-unreadable.
-"""
+"""Options of Spark's readers of JSON. By default a text of over 20,000,000 characters makes the record unreadable."""
 
 _OCTETS: Final = (T.StringType, T.CharType, T.VarcharType, T.BinaryType, T.NullType)
 _LARGEST_EXACT: Final = float(2**53)
@@ -38,9 +36,7 @@ def null(kind: str) -> Column:
 
 
 def batch_ms() -> Column:
-    """The time of the batch (UTC epoch ms). In a stream Spark journals it before the batch runs, so a replay
-    reads the same.
-    """
+    """The time of the batch (UTC epoch ms). Spark journals it before a streaming batch: a replay reads the same."""
     return of_batch(F.unix_millis(F.current_timestamp()))
 
 

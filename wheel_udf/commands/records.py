@@ -32,7 +32,7 @@ def record_of(original: list[Input], *left_out: str) -> Column:
 
 
 def _json_of(kept: list[Input], texts: list[Input], words: Column) -> Column:
-    """The JSON of the columns, ``words`` being what is written of the texts among them."""
+    """The JSON of the columns; ``words`` holds the written form of the texts among them."""
     written = {each.name: F.get(words, F.lit(at)) for at, each in enumerate(texts)}
     columns = (
         (written[each.name] if each.name in written else _recorded(each.column, each.kind)).alias(each.name)

@@ -34,10 +34,10 @@ SOURCE: Final = "source_coordinates"
 """Column: where a row came from, for rejects."""
 
 UNREADABLE: Final = "_corrupt_record"
-"""Column: not null says that the row could not be read at all (as in Spark's own readers)."""
+"""Column: not null if the row could not be read at all (as in Spark's own readers)."""
 
 MISREAD: Final = "_misread_columns"
-"""Column: not null names the columns of a readable record whose values are not of their types."""
+"""Column: the names of columns of a readable record whose values are not of their types; null for none."""
 
 INSTANT_RULE: Final = "a timestamp, a date, or ISO 8601 text with Z, an offset, or no zone for UTC"
 _EPOCH_HINT: Final = (
@@ -48,7 +48,7 @@ _AGAIN_HINT: Final = "to schedule a delivery again drop its wheel-* headers (whe
 _DUE_RULE: Final = "exactly one of deliver_at and delay"
 _LONGEST_VALUE: Final = 100
 _VALUE, _PAIR_JOINT, _PAIR_END = "\x1a", "\x1f", "\x1e"
-"""Characters of the templates of messages that no rule has in it."""
+"""Placeholders in the templates of messages; no rule contains them."""
 
 
 class Text(NamedTuple):

@@ -7,9 +7,9 @@ a local time may occur twice or not at all, and only the producer knows which in
 
 Durations have the grammar of :mod:`wheel_udf.common.durations`, the same pattern as the Python reader::
 
-    words      "1.5h"           "PT1H30M"
-    parts      ["","","1.5","","",""]     ["","","1","30","",""]     duration_parts: weeks, days, hours, minutes, seconds, ms
-    ms         5400000          5400000                              duration_ms, in a later projection
+    words   "1.5h"                   "PT1H30M"
+    parts   ["","","1.5","","",""]   ["","","1","30","",""]   duration_parts: weeks, days, hours, minutes, seconds, ms
+    ms      5400000                  5400000                  duration_ms, in a later projection
 """
 
 from __future__ import annotations
@@ -62,9 +62,7 @@ def instant_ms(column: Column, kind: T.DataType, *, round_up: bool) -> Column:
 
 
 def event_ms(given: Inputs) -> Column:
-    """The ``event_time`` of a row (UTC epoch ms; where it is missing or null, that of the source, or else the column
-    ``_batch_ms``); null where it is unreadable.
-    """
+    """The ``event_time`` of a row (UTC epoch ms), else that of the source, else ``_batch_ms``; null if unreadable."""
     made_ms = F.col("_batch_ms")
     if asked := given.get("event_time"):
         made_ms = F.when(asked.column.isNull(), made_ms).otherwise(asked.read(instant_ms, round_up=False))
@@ -72,9 +70,7 @@ def event_ms(given: Inputs) -> Column:
 
 
 def of_source_or(given: Inputs, name: str, text_ms: Column, *, round_up: bool) -> Column:
-    """The instant that a source has read already, else another one (UTC epoch ms). Its text, which is not read then,
-    costs 2 us a row.
-    """
+    """The instant that a source has read already (its text is then not read), else another one (UTC epoch ms)."""
     read_already = given.get(name)
     if read_already is None:
         return text_ms
@@ -85,8 +81,8 @@ def of_source_or(given: Inputs, name: str, text_ms: Column, *, round_up: bool) -
 def utc_text(instant_ms: Column) -> Column:
     """Writes an instant (UTC epoch ms) as text that :func:`instant_ms` reads, such as ``2026-01-01 10:00:00.5Z``.
 
-    Not through a timestamp, whose text is in the zone of the session; and bounded, since Spark may compute it
-    for rows that need none.
+    A timestamp's own text would be in the zone of the session. The instant is bounded, since Spark may compute it
+    for rows that do not use it.
     """
     within = F.greatest(F.lit(-MAX_INSTANT_MS), F.least(F.lit(MAX_INSTANT_MS), instant_ms))
     epoch = F.lit("1970-01-01").cast("timestamp_ntz")

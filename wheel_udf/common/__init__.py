@@ -7,10 +7,10 @@
     durations    text such as "10 minutes" or PT10M to ms
     instants     ISO text to UTC epoch ms, and back
     records      a dataclass from JSON that may be damaged
-    paths        what a path or URI names, whether Hadoop and Spark can hold it, and whether one folder is inside another
+    paths        the folder of a path or URI, whether Hadoop and Spark can hold it, whether one folder is in another
     outcomes     the words of the account: fired, superseded, applied, expired, ...
-    progress     a bar or lines that show how far long work is
-    interrupts   Ctrl-C: its exit code, and work that it does not cut in two
+    progress     a bar or lines that show the progress of long work
+    interrupts   Ctrl-C: its exit code, and work that it does not interrupt
     secrets      ${env:NAME} and ${file:/path} in a config, and *** in their place in every text
     command_facts  sizes, header names and bounds of the command contract
     extras       the error for an optional package that is not installed

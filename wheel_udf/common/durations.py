@@ -3,7 +3,7 @@
 A duration is a fixed length of time in whole milliseconds, given as text in one of these forms::
 
     10 minutes   -5 seconds   1.5h   250 ms   2 W      a number and a unit
-    1 hour 30 minutes   1h30m   interval 2 days 3 h    several of them, from the longest unit to the shortest, as Spark writes intervals
+    1 hour 30 minutes   1h30m   interval 2 days 3 h    several of them, the longest unit first, as Spark's intervals
     PT10M   P2D   P1DT2H3M4.5S   -PT5S   PT-1H-30M     ISO 8601, as the libraries of Java and Python write it
     0                                                  zero needs no unit
 

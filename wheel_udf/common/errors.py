@@ -2,8 +2,8 @@
 
 Every message has the same form: what is wrong, where, and what to do::
 
-    WheelError("limit is too small", field="limits.fired_per_batch", value=0, rule="at least 1", hint="leave it out for no limit")
-    -> limit is too small: limits.fired_per_batch = 0; rule: at least 1; hint: leave it out for no limit
+    WheelError("too small", field="limits.fired_per_batch", value=0, rule="at least 1", hint="omit it for no limit")
+    -> too small: limits.fired_per_batch = 0; rule: at least 1; hint: omit it for no limit
 
 One root, :class:`WheelError`; callers catch the root or the cause they can act on. Rows that break the
 command contract are not errors of this kind: they become rows of the rejects (see
@@ -144,9 +144,7 @@ class UnsupportedVersionError(WheelError):
 
 
 def missing_spark(fault: ImportError) -> SessionError | None:
-    """Returns the error to raise if an import failed because of pyspark or delta-spark; None if another module is
-    missing.
-    """
+    """Returns the error to raise if pyspark or delta-spark is missing; None if another module is."""
     if (fault.name or "").split(".")[0] not in ("pyspark", "delta"):
         return None
     return SessionError(

@@ -59,9 +59,7 @@ def parse_instant_ms(text: str) -> int:
 
 
 def instant_text(instant_ms: int | None) -> str:
-    """Writes an instant (UTC epoch ms) in ISO form to the second: ``-`` for None, ``<number> ms`` outside the years 1
-    to 9999.
-    """
+    """Writes an instant (UTC epoch ms) as :func:`instant_text_ms`, but to the second; ``-`` for None."""
     return "-" if instant_ms is None else _text(instant_ms, "seconds")
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C (SIGINT): work that has to be done together is not cut in two."""
+"""Ctrl-C (SIGINT): its exit code, and a guard for work that must not be interrupted half way."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def is_interrupt(error: BaseException | None) -> bool:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Inside, a SIGINT waits for the end. For work of milliseconds; outside the main thread, where no signal arrives,
-    it changes nothing.
-    """
+    """Defers a SIGINT to the end of the block, for work of milliseconds. No effect outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -81,11 +81,10 @@ def inside(folder: str, other: str) -> tuple[str, ...] | None:
 
 
 def names_of(path: str) -> tuple[str, ...]:
-    """The names from the root on, the same for all ways to write one path; the scheme and the host count as one of
-    them.
-    """
+    """The names from the root on, the same for all ways to write one path; scheme and host are one name."""
     local = local_path(path)
     if local is not None:
         return PurePosixPath(os.path.realpath(local)).parts
-    root, names = re.fullmatch(r"([^/]*:(?://[^/]*)?)(.*)", path, re.DOTALL).groups()  # type: ignore[union-attr]  # it has a colon
+    split = re.fullmatch(r"([^/]*:(?://[^/]*)?)(.*)", path, re.DOTALL)  # path has a colon
+    root, names = split.groups()  # type: ignore[union-attr]
     return root, *PurePosixPath(normpath(names or "/")).parts

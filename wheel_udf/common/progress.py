@@ -3,10 +3,10 @@
 ::
 
     terminal     export 2/3 entries:  38%|######          | 3/8 tasks [00:12<00:20, 0.25 tasks/s]
-    elsewhere    export, step 2 of 3, entries: 3 of 8 tasks; 20 s left                               every 10 s, the first one after 10 s
+    elsewhere    export, step 2 of 3, entries: 3 of 8 tasks; 20 s left          every 10 s, the first one after 10 s
 
-Standard output is never written to: it has what other programs read. A bar is removed when the work ends; a line that
-is printed meanwhile (:meth:`Progress.around`) stands above it.
+Standard output is never written to: other programs read it. A bar is removed when the work ends; a line that is
+printed meanwhile (:meth:`Progress.around`) stands above it.
 
 The bar is tqdm's, which is imported when a bar is drawn: what executors load does not need it. The rate and the time
 left are those of the step, because steps differ in kind.
@@ -26,7 +26,7 @@ Step = Callable[[str, int, int], None]
 """(name, number from 1, number of steps): called when a step of some work begins."""
 
 SHORT_MS: Final = 2_000
-"""Work that takes less shows nothing."""
+"""Shorter work shows nothing."""
 EVERY_MS: Final = 10_000
 """Distance of the lines where there is no terminal."""
 
@@ -34,11 +34,11 @@ _BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:,.0f}/{total:,.0f}{unit} [{elapsed}
 
 
 def no_steps(_name: str, _number: int, _of: int) -> None:
-    """A :data:`Step` for work that nobody looks at."""
+    """A :data:`Step` for work without a progress display."""
 
 
 class Progress:
-    """Shows how far some work is; a context manager. Safe to use from several threads.
+    """Shows the progress of some work; a context manager. Safe to use from several threads.
 
     Args:
         what: The work, such as ``export``.
@@ -87,16 +87,16 @@ class Progress:
                 title, spent_ms = self._title(", step {} of {}, {}"), now_ms - self._step_ms
                 self._print(line_of(title, done, total, self._unit, spent_ms))
 
-    def around(self, say: Callable[[str], None]) -> Callable[[str], None]:
-        """Returns `say`, with the bar out of the way of each line."""
+    def around(self, print_line: Callable[[str], None]) -> Callable[[str], None]:
+        """Returns `print_line`, with the bar removed for the time of each line."""
 
-        def said(line: str) -> None:
+        def print_without_bar(line: str) -> None:
             with self._lock:
                 if self._bar is not None:
                     self._bar.clear()
-                say(line)
+                print_line(line)
 
-        return said
+        return print_without_bar
 
     def __enter__(self) -> Self:
         """Begins."""

@@ -1,4 +1,4 @@
-"""Dataclasses from JSON that somebody else may have damaged."""
+"""Makes dataclasses from JSON that may be damaged."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ _INT64: Final = range(-(2**63), 2**63)
 
 
 def typed_record(kind: type[Record], found: object) -> Record | None:
-    """The record of a JSON value; None if a field is missing, unknown, of another type, or an integer of more than 64
-    bits.
+    """The record of a JSON value; None if a field is missing, unknown, of another type, or beyond 64 bits.
 
     Args:
         kind: A dataclass whose fields are ``int``, ``str``, ``dict``, or one of these ``| None``.

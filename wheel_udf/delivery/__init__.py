@@ -1,25 +1,26 @@
-"""Delivery: takes the rows that leave the operators to their destinations, and reports what each batch did.
+"""Delivery: writes the rows that leave the operators to their destinations, and reports on each batch.
 
 In: the streaming frame of ``schedule`` or ``watch`` (:mod:`wheel_udf.stream`), an allow-list of destinations, a sink
 for rejects. Out: rows in Delta tables, Kafka topics or files; one :class:`BatchReport` per batch; the hint, which is
 the next due time for the clock::
 
-    one micro-batch                                                                               module
+    one micro-batch                                                                     module
       frame of the operator, cached once
-        |-- status rows ------------------------------------------> report, hint to the clock     query, report
-        |-- fired rows --- destination on the allow-list? --- no --> rejects: undeliverable       destinations
-        |                    | yes
-        |                  can the table or topic be written? - no --> rejects: undeliverable     batch_writer (check)
-        |                    | yes
-        |                    |-- DeltaSink   one write per table, exactly once                    delta_sink
-        |                    |-- FileSink    one write per folder                                 file_sink
-        |                    |-- HttpSink    a POST per row, from the executors                   http_sink, http_sender, http_endpoint
-        |                    |-- JdbcSink    one write for all tables, each row once              jdbc_sink, jdbc_tables
-        |                    |-- own sinks   classes of users: module:Class                       own_sink
-        |                    `-- KafkaSink   one write for all topics, at least once              kafka_sink, kafka_topics, kafka_record
-        |                          `-- single rows that Kafka would refuse --> rejects: undeliverable
-        |-- ahead rows --- checked likewise --> sender, Kafka at the due time                       punctual, packing, sender, sender_note, parcels, producers
-        `-- rejects -----------------------------------------------> one write, last              batch_writer
+        |-- status rows ----------------------------------> report, hint to the clock   query, report
+        |-- fired rows: is the destination allowed? - no -> rejects: undeliverable      destinations
+        |               | yes
+        |             can it be written? ------------ no -> rejects: undeliverable      batch_writer (check)
+        |               | yes
+        |               |-- DeltaSink   one write per table, exactly once               delta_sink
+        |               |-- FileSink    one write per folder                            file_sink
+        |               |-- HttpSink    a POST per row, from the executors              http_sink, _sender, _endpoint
+        |               |-- JdbcSink    one write for all tables, each row once         jdbc_sink, jdbc_tables
+        |               |-- own sinks   classes of users: module:Class                  own_sink
+        |               `-- KafkaSink   one write for all topics, at least once         kafka_sink, _topics, _record
+        |                     `-- rows that Kafka would refuse -> rejects: undeliverable
+        |-- ahead rows, checked likewise --> sender, Kafka at the due time              punctual, packing, producers,
+        |                                                                               sender, _note, timed_records
+        `-- rejects --------------------------------------> one write, last             batch_writer
 
     progress, summary    texts: the line of a batch, the account of a run
     row_removal          removes the rows of ids from what sinks have written

@@ -2,12 +2,12 @@
 
 ::
 
-    wheel-udf cancel ...  --> <checkpoint>/acts/7.json --> this courier, on the driver --> board --> clock source --> shards
+    wheel-udf cancel ...  --> <checkpoint>/acts/7.json --> this courier, on the driver --> board --> clock --> shards
 
-The process that plans the clock's ticks knows neither the checkpoint nor its file system, but the board, a folder of
-the driver's machine. Before the query starts, the courier posts what no committed batch has taken: so an act on a job
-at rest is in its first batch, and a planned batch finds its acts. While the query runs, it looks for the next act
-every second.
+The process that plans the clock's ticks can read neither the checkpoint nor its file system, only the board, a folder
+of the driver's machine. Before the query starts, the courier posts the acts that no committed batch has taken: so an
+act on a stopped job is in its first batch, and a planned batch finds its acts. While the query runs, the courier looks
+for the next act every second.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from wheel_udf.platform.files import local_folder, open_folder, parsed_json
 
 _EVERY_S: Final = 1
 _EVERY_S_REMOTE: Final = 5
-"""A look is a request where the checkpoint is in an object store."""
+"""Each look is a request if the checkpoint is in an object store."""
 
 _log = logging.getLogger(__name__)
 
 
 class Followed(Protocol):
-    """A streaming query, as far as a courier needs to know it."""
+    """The part of a streaming query that a courier uses."""
 
     @property
     def id(self) -> str:
@@ -56,7 +56,7 @@ class ActCourier:
         self._taken = self._next = 0
 
     def prepare(self) -> None:
-        """Posts what no committed batch has taken. Call it before the query starts.
+        """Posts the acts that no committed batch has taken. Call it before the query starts.
 
         Raises:
             CheckpointError: A file of an act is damaged or missing.
@@ -85,8 +85,7 @@ class ActCourier:
             _log.debug("the query has ended: %s", fault)
 
     def carry(self, query_id: str) -> None:
-        """Posts the acts that have come, and once more those that no committed batch has taken: the board may have been
-        emptied.
+        """Posts new acts, and once more those that no committed batch has taken: the board may have been emptied.
 
         Raises:
             CheckpointError: The file of an act is damaged.

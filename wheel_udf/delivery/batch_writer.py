@@ -2,10 +2,10 @@
 
 ::
 
-    1 check     can each destination be written at all?            no: its rows become rejects with the code ``undeliverable``
-    2 write     each table, several at the same time, and beside   on failure: all are tried, then one error names the failed ones
-                them all topics of a cluster in one write
-    3 rejects   one write for rejects and undeliverable rows       last, so it marks the batch as complete
+    1 check     can each destination be written at all?        no: its rows become rejects, ``undeliverable``
+    2 write     several tables at the same time, and all       on failure: all are tried, then one error names the
+                topics of a cluster in one write beside them   failed ones
+    3 rejects   one write for rejects and undeliverable rows   last, so it marks the batch as complete
 
 Guarantees
     Spark repeats a batch that was not committed, with the same id and the same rows. A table skips a batch that it has
@@ -27,7 +27,7 @@ A bad destination does not fail the batch: a name that no pattern matches, a mis
 others: see :mod:`wheel_udf.delivery.kafka_sink`.
 
 Cost: a write mostly waits for the driver's bookkeeping, so several tables are written at the same time, and beside
-Kafka. A sink of many destinations has a thread of its own: a webhook that hangs keeps no table waiting for a thread.
+Kafka. A sink of many destinations has its own thread: a hanging webhook does not block writes to tables.
 """
 
 from __future__ import annotations
@@ -84,9 +84,7 @@ class _Task:
 
 
 def rejects_app_id(app_id: str) -> str:
-    """The app id of what a query writes to the rejects: a series of its own, because their table may also be a
-    destination.
-    """
+    """The app id of a query's rejects: a separate series, because their table may also be a destination."""
     return f"{app_id}-rejects"
 
 
@@ -275,11 +273,8 @@ def _with_undeliverable(
 
 
 def explained(rows: DataFrame, reasons: Mapping[str, str]) -> DataFrame:
-    """Returns the rows to some destinations, with the reason of each destination, secrets hidden, as
-    ``error_message``.
-    """
-    # A join and not an expression: the number of names is up to users, and Spark's planner is slow with thousands of
-    # branches.
+    """Returns the rows to some destinations, with each destination's reason, secrets hidden, as ``error_message``."""
+    # A join and not an expression: Spark's planner is slow with thousands of branches, and users choose the number.
     why = rows.sparkSession.createDataFrame(
         [(name, hide(reason)) for name, reason in reasons.items()], "destination string, error_message string"
     )
@@ -287,9 +282,7 @@ def explained(rows: DataFrame, reasons: Mapping[str, str]) -> DataFrame:
 
 
 def _undeliverable(left_out: DataFrame, shape: Shape) -> DataFrame:
-    """Turns fired rows with an ``error_message`` into reject rows. The payload is in its own columns and not repeated
-    in ``record``.
-    """
+    """Turns fired rows with an ``error_message`` into reject rows; ``record`` does not repeat the payload."""
     style = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
     named: dict[str, Column] = {
         "error_code": F.lit("undeliverable"),

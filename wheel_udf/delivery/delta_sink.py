@@ -12,8 +12,8 @@ not raise on data.
 Two queries may create one table in the same moment. Delta lets one of them commit; the other then appends to the table
 that is there.
 
-Cost: a commit is mostly bookkeeping of the driver and of Delta (0.2 to 0.3 s warm on 2 busy cores for 1,000 rows, see
-:mod:`wheel_udf.platform.delta_log`). A table that was checked once is only checked for existence afterwards.
+Cost: a commit is mostly bookkeeping of the driver and of Delta (:mod:`wheel_udf.platform.delta_log`). A table that was
+checked once is only checked for existence afterwards.
 
 Caveats: a batch writes one file into each of its tables (more above half a million rows), so a table that is written
 every second needs an OPTIMIZE now and then. That, VACUUM and appends of other writers do not conflict with the sink's
@@ -40,9 +40,7 @@ TABLE_PROPERTIES: Final[Mapping[str, str]] = {
     # A commit per second makes 86,400 log files a day. A consumer may be offline for a week; the table stays readable.
     "delta.logRetentionDuration": "interval 7 days",
 }
-"""Properties of the tables that are created here, beside those for checkpoints of their logs; existing tables are not
-changed.
-"""
+"""Properties of new tables, beside those for checkpoints of their logs; existing tables are not changed."""
 
 # Only columns that are searched have statistics; those on payloads would cost time in every commit.
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
@@ -50,9 +48,7 @@ _REJECT_STATISTICS: Final = "error_code,schedule_id,destination,rejected_at"
 
 
 def _columns(destination: str | None, shape: Shape) -> tuple[T.StructType, frozenset[str], frozenset[str]]:
-    """Returns the columns of a destination's rows (None: of the rejects), those of them that are never null, and those
-    of them whose texts are short.
-    """
+    """Returns the columns of a destination's rows (None: of the rejects), those never null, and those of short text."""
     if destination is None:
         return fields(REJECT_SCHEMA), frozenset(), frozenset({"error_code"})
     columns = fields(shape.columns)

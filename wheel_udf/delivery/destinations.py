@@ -5,7 +5,7 @@ A *sink* is one kind of place (a folder of tables, a cluster of topics); a *dest
 kinds of sinks::
 
     Sink        one write per destination         tables, folders: each is exactly once on its own
-    JointSink   one write for all destinations    topics: a write costs a Spark job (50 to 100 ms), however many topics it fills
+    JointSink   one write for all destinations    topics: a write costs one Spark job for any number of topics
 """
 
 from __future__ import annotations
@@ -43,19 +43,18 @@ REJECT_SCHEMA: Final = (
 """Columns of the rejects, as DDL."""
 
 LEVELED_SCHEMA: Final = f"{FIRED_SCHEMA}, scheduled_at timestamp, level_error_ms bigint"
-"""Columns of a delivery of a wheel with delay levels (:mod:`wheel_udf.wheel.delay_levels`), as DDL. ``deliver_at`` is the
-requested due time, ``scheduled_at`` the time of release, ``level_error_ms`` the difference."""
+"""Columns of a delivery of a wheel with delay levels (:mod:`wheel_udf.wheel.delay_levels`), as DDL. ``deliver_at`` is
+the requested due time, ``scheduled_at`` the time of release, ``level_error_ms`` the difference."""
 
 OUTCOME_SCHEMA: Final = (
-    "op_id string, group string, outcome string, by_key string, at timestamp, decided_at timestamp, present array<string>, "
+    "op_id string, group string, outcome string, by_key string, at timestamp, decided_at timestamp, "
+    "present array<string>, "
     f"missing array<string>, generation int, destination string, key binary, value binary, {_HEADERS}, fire_id string"
 )
 """Columns of an outcome of the purgatory, as DDL."""
 
 SOURCE: Final = "source"
-"""Optional column of fired rows, a string: where the command came from, ``topic/partition/offset``; null if that is
-not known.
-"""
+"""Optional column of fired rows: the origin of the command as text, ``topic/partition/offset``; null if unknown."""
 
 
 HeaderForm = Literal["text", "instant", "json"]
@@ -163,9 +162,7 @@ def fields(ddl: str) -> T.StructType:
 
 
 class Sink(Protocol):
-    """A place that rows are written to. With the destination None the sink's own path is the one table; rejects use
-    that.
-    """
+    """A place that rows are written to. The destination None stands for the sink's own path, for rejects."""
 
     def missing_reason(
         self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
@@ -232,7 +229,7 @@ class LeftOut:
 
         Args:
             destination: The destination.
-            some: What is said if single rows were left out; ``{rows}`` stands for their number.
+            some: The message if single rows were left out; ``{rows}`` stands for their number.
 
         Raises:
             SinkError: Rows were left out.
@@ -244,9 +241,7 @@ class LeftOut:
 
 @runtime_checkable
 class JointSink(Sink, Protocol):
-    """A sink that writes all its destinations in one write. Equal sinks of an allow-list are written together, so it
-    is hashable.
-    """
+    """A hashable sink that writes all its destinations in one write; equal sinks of an allow-list share it."""
 
     def write_all(
         self,
@@ -274,7 +269,7 @@ class JointSink(Sink, Protocol):
 
 
 class Destinations:
-    """The allow-list: which destination names may be written, and by which sink. The first pattern that matches decides.
+    """The allow-list: which destination names may be written, and by which sink. The first matching pattern decides.
 
     Args:
         table: Names or patterns (``*`` any text, ``?`` one character, case-sensitive) to sinks, in order.

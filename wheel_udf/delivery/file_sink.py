@@ -47,9 +47,7 @@ class FileSink:
         destination: str | None,
         shape: Shape = FIRED,  # noqa: ARG002  # files have any columns
     ) -> str | None:
-        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`: only a bad name, or a Delta table at the
-        place; folders are created when needed.
-        """
+        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`: a bad name, or a Delta table is there."""
         try:
             place = place_of(self.path, destination)
         except SinkError as fault:
@@ -83,9 +81,7 @@ class FileSink:
 
 
 def _as_text(frame: DataFrame) -> DataFrame:
-    """Converts rows to what CSV can hold: bytes as base64, arrays as JSON (in which Spark also writes bytes as
-    base64).
-    """
+    """Converts rows to what CSV can hold: bytes as base64, arrays as JSON (with bytes as base64)."""
 
     def text(column: T.StructField) -> Column:
         if isinstance(column.dataType, T.BinaryType):

@@ -6,8 +6,8 @@
                  |--4xx------------------------------------> refused: this row, at once; the endpoint is well
                  '--5xx, 408, 425, 429, no answer--> wait --> try 2 ... --> given up after the last try
                                                       |
-                 Retry-After: all rows of the endpoint wait so long        5 rows given up in a row: the breaker opens, the other rows are
-                 otherwise: the back-off, doubled with each try            refused without a try, as they are when the budget is used up
+                 Retry-After: all rows of the endpoint wait so long    5 rows given up in a row, or the budget used up:
+                 otherwise: the back-off, doubled with each try        the other rows are refused without a try
 
 Time is that of the event loop, which no step of the wall clock moves. No state outlives the task; what the driver
 keeps for the next batch is in :mod:`wheel_udf.delivery.http_sink`. Executors load this module: httpx, and nothing of
@@ -86,9 +86,9 @@ class Endpoint:
         patience: How long and how often.
         on_probation: Whether it failed in an earlier batch: one row is tried, once, before the others.
         open_reason: Why no further row is tried in this task; None while rows are tried.
-        failed_reason: Why it is to rest, also in the next batches; None if it need not.
-        doubt: Why it is to be tried with one row first in the next batch: its rows were given up, and it took none;
-            None if it took one.
+        failed_reason: Why it is not tried in the next batches; None if it is.
+        doubt: Why the next batch tries it with one row first: its rows were given up, and it accepted none; None if it
+            accepted one.
     """
 
     url: str
@@ -212,9 +212,7 @@ class Endpoint:
 
 
 async def _text_of(response: httpx.Response) -> bytes:
-    """The beginning of an answer's text. The status has decided already: a text that does not come, or does not end,
-    changes nothing.
-    """
+    """The beginning of an answer's text. The status decides alone: a missing or endless text changes nothing."""
     import httpx
 
     text = b""
@@ -232,9 +230,7 @@ def _short(text: str) -> str:
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The header ``Retry-After`` in seconds. A date counts from the date of the answer: the server's own clock
-    decides.
-    """
+    """The header ``Retry-After`` in seconds. A date counts from the answer's own date, by the server's clock."""
     text = headers.get("retry-after", "").strip()
     if text.isascii() and text.isdecimal():
         return float(text)

@@ -4,10 +4,10 @@
 
     Arrow batches of (destination, fire_id, body, headers)
         --> by destination, each an Endpoint with workers of its own, all on one event loop
-        --> rows (destination, fire_id, reason): those that were not delivered, and at the end one for each endpoint that failed
+        --> rows (destination, fire_id, reason): those not delivered, and at the end one for each endpoint that failed
 
-A hanging endpoint holds its own workers and nobody else's. An Arrow batch ends when all its endpoints have, so an
-endpoint delays the next Arrow batch of its task by its budget at most, once.
+A hanging endpoint blocks its own workers only. An Arrow batch ends when all its endpoints have ended, so an endpoint
+delays the next Arrow batch of its task by its budget at most, once.
 
 Executors load this module: pyarrow and httpx, nothing of Spark.
 """
@@ -29,16 +29,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 REPORT: Final = "destination string, fire_id string, reason string, rests boolean"
-"""What a task returns, as DDL. Without a fire id: why an endpoint is to rest, or is to be tried with one row first in
-the next batch.
-"""
+"""The result of a task, as DDL. Without a fire id: why an endpoint is to rest, or to be tried with one row first."""
 
 Line = tuple[str, str | None, str, bool]
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _PRINTABLE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 _CONNECTIONS: Final = 256
-# Headers that decide how a request is sent, or for whom it speaks: never from a row.
+# Headers that decide how a request is sent, or on whose behalf: never from a row.
 _NOT_FROM_ROWS: Final = re.compile(
     r"authorization|cookie|host|forwarded|connection|keep-alive|expect|te|trailer|upgrade|accept-encoding"
     r"|(?:proxy|x-forwarded)-.*|content-length|transfer-encoding",
@@ -48,7 +46,7 @@ _NOT_FROM_ROWS: Final = re.compile(
 
 @dataclass(frozen=True)
 class Plan:
-    """What a task has to know.
+    """The settings of a task.
 
     Attributes:
         url: The URL, with ``{destination}`` where the name belongs.

@@ -1,23 +1,22 @@
-"""Webhook sink: each row is a POST to the URL of its destination. At least once, with the fire id as the idempotency key.
+"""Webhook sink: each row is a POST to the URL of its destination. At least once; the fire id is the idempotency key.
 
 Rows are sent by the executors, several at the same time, in the order of their due times within a task (strictly with
 ``concurrency=1``)::
 
-    batch --> rows of the destinations --mapInArrow--> task: one Endpoint for each destination --> POST ... Idempotency-Key: <fire_id>
+    batch --> rows --mapInArrow--> task: one Endpoint for each destination --> POST ... Idempotency-Key: <fire_id>
                                                          |
               rejects <-- undeliverable, with the reason-'   e.g. HTTP 500: out of order (4 tries)
 
-What happens to a row that an endpoint does not take
-    After the last try it becomes a reject with the code ``undeliverable``; the other rows go on. The batch does not
-    fail: one bad endpoint stops neither the job nor the other destinations. So a webhook is for receivers who can live
-    with a gap that is in the rejects; where every row has to arrive by itself, deliver to a topic or a table and let
-    the receiver read that.
+Refused rows
+    After the last try a row becomes a reject with the code ``undeliverable``; the other rows are sent. The batch does
+    not fail: one bad endpoint stops neither the job nor the other destinations. So a webhook suits receivers that
+    tolerate a gap, which is in the rejects. If nobody monitors the rejects, use a topic or a table.
 
-How long one endpoint can delay a batch
-    ``timeout_ms`` for a try, ``retries`` tries more, and ``budget_ms`` for all its rows in a task. After five rows in
-    a row that were given up, the rest of the batch is refused without a try. The driver remembers an endpoint that has
-    failed so: for ``cooldown_ms`` its rows are refused at once, then one row is tried, once, before the others. An
-    endpoint that took no row, but failed fewer, does not rest; it is tried with one row first in the next batch. So a
+Delay of a batch by an endpoint
+    ``timeout_ms`` for a try, ``retries`` further tries, and ``budget_ms`` for all its rows in a task. After five
+    consecutive rows that were given up, the rest of the batch is refused without a try. The driver remembers such an
+    endpoint: for ``cooldown_ms`` its rows are refused at once, then one row is tried, once, before the others. An
+    endpoint that accepted no row, but failed fewer, does not rest; the next batch tries it with one row first. So a
     dead endpoint costs one budget, and then one time-out for each cooldown.
 
     The tasks wait in executor slots. On few cores, other writes of the batch start when a slot is free: later by that
@@ -132,9 +131,7 @@ class HttpSink:
         destination: str | None,
         shape: Shape = FIRED,  # noqa: ARG002  # a body has any columns
     ) -> str | None:
-        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`: nothing is asked, because any request may
-        act on the receiver.
-        """
+        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`; no request: it might have effects."""
         return "a webhook takes no rejects" if destination is None else None
 
     def write(
@@ -156,8 +153,15 @@ class HttpSink:
         left_out = self.write_all(rows, {destination: 1}, shape=shape)
         left_out.require_none(destination, "{rows} rows were refused")
 
-    def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:  # noqa: ARG002
-        """Returns False: a webhook does not tell which batches it has."""
+    def holds(  # of the protocol
+        self,
+        spark: SparkSession,  # noqa: ARG002
+        destination: str | None,  # noqa: ARG002
+        *,
+        app_id: str,  # noqa: ARG002
+        batch_id: int,  # noqa: ARG002
+    ) -> bool:
+        """Returns False: a webhook does not report which batches it has."""
         return False
 
     def write_all(
@@ -179,8 +183,7 @@ class HttpSink:
         return LeftOut.of(reasons, rows, refused)
 
     def _sent(self, rows: DataFrame, shape: Shape) -> list[Any]:
-        # No more tasks than run at the same time: one that waits for a core would begin when others have used up their
-        # budget.
+        # No more tasks than run at the same time: a waiting one would begin when others have used up their budget.
         together = rows.coalesce(rows.sparkSession.sparkContext.defaultParallelism)
         ordered = shape.oldest_first.sort_within_partitions(together)
         plan = self._plan()
@@ -227,7 +230,7 @@ class HttpSink:
         return reasons, [name for name in rows_to if name not in reasons]
 
     def _note(self, lines: list[Any], tried: list[str]) -> None:
-        """Notes what the tasks say about the endpoints that they have tried."""
+        """Notes the tasks' reports on the endpoints that they have tried."""
         now_ms = wall_clock_ms()
         for name in tried:
             self._failed.pop(name, None)

@@ -2,24 +2,22 @@
 
 ::
 
-    batch --Spark's JDBC writer, by the executors--> staging table --one INSERT ... ON CONFLICT (fire_id) DO NOTHING for each table--> tables
-                                                      wheel_staging_<random>, dropped at the end
+    batch --Spark's JDBC writer, on executors--> staging table --INSERT ... ON CONFLICT (fire_id) DO NOTHING--> tables
+                                                 wheel_staging_<random>, dropped at the end
 
 Exactly-once effect
-    A batch that is repeated inserts what is missing: rows whose ``fire_id`` is there are left as they are. Without a
-    unique index on ``fire_id`` a table is refused. A row that was deleted from its table comes back if its batch is
-    repeated.
+    A batch that is repeated inserts only missing rows, by ``fire_id``. A table without a unique index on ``fire_id`` is
+    refused. A row that was deleted from its table comes back if its batch is repeated.
 
-What a table does not take
-    A missing table, one without the unique index, one that may not be written: all its rows become rejects,
-    ``undeliverable``. A value that does not fit its column, or breaks a constraint or a trigger's rule of class 22 or
-    23: that row; the rest of its table is written.
+Refused rows
+    All rows of a table that is missing, has no unique index or may not be written become rejects, ``undeliverable``;
+    of other tables, rows with a value that does not fit its column or breaks a constraint (SQLSTATE class 22 or 23).
 
-A database that is away
+Unreachable database
     By default the batch fails, after the other destinations are written; nothing is lost, and the next start of the
-    query goes on (the same as for a Kafka cluster that is away). A database that restarts is the usual case, and its
-    rows are wanted later rather than in the rejects. With ``when_down="undeliverable"`` they become rejects at once,
-    and the job never waits for this database longer than ``timeout_ms`` for each statement.
+    query repeats it (as for a Kafka cluster). This suits a database that restarts. With
+    ``when_down="undeliverable"`` the rows become rejects at once, and the job never waits for this database longer
+    than ``timeout_ms`` for each statement.
 
 Caveats: the user of the connection creates tables in the schema (``GRANT CREATE ON SCHEMA``). A driver process that is
 killed leaves its staging table.
@@ -58,7 +56,7 @@ class JdbcSink:
         schema: The schema of the tables.
         table: The table's name; ``{destination}`` stands for the destination's name.
         timeout_ms: The longest time of a statement, and of an answer.
-        when_down: What happens to a batch whose database is away: ``fail`` it, or make its rows ``undeliverable``.
+        when_down: What happens to a batch if the database is unreachable: ``fail``, or its rows ``undeliverable``.
 
     Raises:
         ConfigErrors: The URL or another setting cannot be used.
@@ -124,8 +122,15 @@ class JdbcSink:
         left_out = self.write_all(frame, {destination: 1}, shape=shape)
         left_out.require_none(destination, "the table refuses {rows} rows")
 
-    def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:  # noqa: ARG002
-        """Returns False: a table knows its rows and not its batches."""
+    def holds(  # of the protocol
+        self,
+        spark: SparkSession,  # noqa: ARG002
+        destination: str | None,  # noqa: ARG002
+        *,
+        app_id: str,  # noqa: ARG002
+        batch_id: int,  # noqa: ARG002
+    ) -> bool:
+        """Returns False: a table has no record of its batches."""
         return False
 
     def write_all(
@@ -161,9 +166,7 @@ class JdbcSink:
         reasons: dict[str, str],
         shape: Shape,
     ) -> dict[str, str]:
-        """Writes the rows of the tables; adds to `reasons` the tables that may not be written, and returns the refused
-        rows.
-        """
+        """Writes the rows; adds tables that may not be written to `reasons`, and returns the refused rows."""
         staging = quoted(self.schema, f"wheel_staging_{uuid.uuid4().hex}")
         refused: dict[str, str] = {}
         create_staging(database, staging, shape)
@@ -185,7 +188,7 @@ class JdbcSink:
         given = {"url": self.url, "dbtable": staging, "driver": _DRIVER, **self._properties()}
         try:
             writer.options(**given).save()
-        except Exception as fault:  # of Spark's job, whatever the database said to it
+        except Exception as fault:  # of Spark's job, of any class
             lines = [
                 line for line in str(fault).splitlines() if "PSQLException" in line or "SQLException" in line
             ]
@@ -202,7 +205,9 @@ class JdbcSink:
         return database
 
     def _properties(self) -> dict[str, str]:
-        longest_s = str(-(-self.timeout_ms // 1000) + 5)  # the server's own bound comes first, and says more
+        longest_s = str(
+            -(-self.timeout_ms // 1000) + 5
+        )  # the server's own bound comes first, with a better message
         usual = {
             "connectTimeout": "10",
             "loginTimeout": "10",
@@ -224,7 +229,7 @@ class JdbcSink:
 
 
 def _columns(shape: Shape) -> list[Column]:
-    """The columns of a delivery as the staging table has them: what PostgreSQL has no type for is JSON."""
+    """The columns of a delivery as the staging table has them; values without a type of PostgreSQL are JSON."""
 
     def column(each: T.StructField) -> Column:
         return (

@@ -1,9 +1,8 @@
-"""The SQL of the database sink, for PostgreSQL: what a table takes, and the statements that move rows from the staging
-table into it.
+"""The SQL of the database sink, for PostgreSQL: checks a table, and moves rows from the staging table into it.
 
 ::
 
-    staging (fire_id text, destination text, key bytea, ...)  --INSERT ... SELECT CAST(...) ... ON CONFLICT (fire_id) DO NOTHING-->  the table
+    staging (fire_id text, key bytea, ...) --INSERT ... SELECT CAST(...) ... ON CONFLICT (fire_id) DO NOTHING--> table
 
 A column of the table gets the column of the delivery with its name, cast to its type; columns of deliveries that the
 table does not have are left out, and columns that deliveries do not have get their default.
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
     from wheel_udf.platform.jdbc import Database
 
 MOST_SINGLE_ROWS: Final = 1_000
-"""So many rows of a table are found one by one in a batch. If it refuses more, the rest of their neighbours are
-refused with them.
-"""
+"""Most refused rows of a table found one by one in a batch. Beyond that, their neighbours are refused with them."""
 
 _TYPES: Final = {"bigint": "bigint", "int": "integer", "timestamp": "timestamptz", "binary": "bytea"}
 _COLUMNS: Final = """
@@ -35,7 +32,8 @@ WHERE a.attrelid = to_regclass(?) AND a.attnum > 0 AND NOT a.attisdropped AND a.
 _UNIQUE: Final = """
 SELECT 1
 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-WHERE i.indrelid = to_regclass(?) AND i.indisunique AND i.indisvalid AND i.indnkeyatts = 1 AND i.indpred IS NULL AND a.attname = 'fire_id'
+WHERE i.indrelid = to_regclass(?) AND i.indisunique AND i.indisvalid AND i.indnkeyatts = 1 AND i.indpred IS NULL
+  AND a.attname = 'fire_id'
 """
 _OF_A_ROW: Final = ("22", "23")
 """Classes of SQLSTATE: a value that does not fit, a constraint that it breaks."""
@@ -60,7 +58,7 @@ def quoted(*names: str) -> str:
 
 
 def table_of(database: Database, name: str, shape: Shape) -> Table | str:
-    """Looks at a table; returns it, or why it takes no delivery.
+    """Checks a table; returns it, or why it takes no delivery.
 
     Raises:
         SqlFault: The database does not answer.
@@ -89,8 +87,7 @@ def create_staging(database: Database, name: str, shape: Shape) -> None:
 
 @dataclass(frozen=True)
 class Move:
-    """The move of the rows of a destination from the staging table into its table; rows whose fire id is there are left
-    as they are.
+    """The move of a destination's rows from the staging table into its table, except fire ids that are there.
 
     Attributes:
         database: The connection.
@@ -119,7 +116,7 @@ class Move:
         return self.refused
 
     def _halve(self, ids: list[str], fault: SqlFault) -> None:
-        """Inserts the rows of a range which as a whole has failed, half by half, down to those that the table refuses."""
+        """Inserts the rows of a range that failed as a whole, half by half, down to those that the table refuses."""
         if len(ids) == 1 or len(self.refused) >= MOST_SINGLE_ROWS:
             self.refused.update(dict.fromkeys(ids, fault.text))
             return

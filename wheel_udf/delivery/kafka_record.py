@@ -1,5 +1,4 @@
-"""Converts deliveries and rejects to Kafka records, and computes the size of a record: Column expressions, no Python per
-row.
+"""Converts deliveries and rejects to Kafka records, and computes the size of a record, as Column expressions.
 
 A delivery: the topic is the destination; key and value are unchanged; the headers are the entry's own, in their order,
 followed by::
@@ -14,7 +13,8 @@ With delay levels, ``wheel-deliver-at`` is the requested due time, and there are
 
 An outcome of the purgatory has, besides id, fire id and source::
 
-    wheel-group    wheel-outcome    wheel-by-key (if any)    wheel-at    wheel-decided-at    wheel-generation    wheel-present    wheel-missing (JSON)
+    wheel-group    wheel-outcome      wheel-by-key (if any)    wheel-generation
+    wheel-at       wheel-decided-at   wheel-present (JSON)     wheel-missing (JSON)
 
 A reject: key, value and headers of the record as they came (if it had neither key nor value: the JSON ``record`` as
 the value), followed by these headers, each only if known and cut to a sensible length::
@@ -31,8 +31,9 @@ The size is Kafka's own upper bound (kafka-clients, ``AbstractRecords.estimateSi
 producer refuses a record before it sends it. Uncompressed, a batch of this one record is never larger, so the broker
 does not refuse it either::
 
-    61 batch + 21 record + varint(key) + key + varint(value) + value + varint(headers) + each: varint(name) + name + varint(value) + value
-    '------- constants     a varint of n takes 1 byte below 64, then 2, 3, 4, 5: seven bits a byte, one of them the sign; null is 1 byte
+    61 batch + 21 record + varint(key) + key + varint(value) + value + varint(headers)
+    '------- constants     each header: + varint(name) + name + varint(value) + value
+    a varint of n takes 1 byte below 64, then 2, 3, 4, 5: seven bits a byte, one of them the sign; null is 1 byte
 """
 
 from __future__ import annotations
@@ -60,9 +61,7 @@ _TEXT_LIMITS: Final = {  # characters, of up to 4 bytes in UTF-8
 }
 
 OWN_BYTES_OF_DELIVERY: Final = 2048
-"""Upper bound of the bytes that a delivery adds to its key, its value and its own headers (an id has at most 512
-bytes, a source 280).
-"""
+"""Upper bound of the bytes that a delivery adds to key, value and own headers (id: at most 512, source: 280)."""
 
 SMALLEST_REJECTS_TOPIC: Final = 10_000
 """A topic for rejects must take records of this many bytes, so that every reject fits once its payload is dropped."""
@@ -86,7 +85,7 @@ def delivery_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
 
 
 def timed_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
-    """Converts deliveries to rows for a client that sends them later, see :mod:`wheel_udf.delivery.parcels`.
+    """Converts deliveries to rows for a client that sends them later, see :mod:`wheel_udf.delivery.timed_records`.
 
     The headers of :func:`delivery_records` are here columns.
 

@@ -1,8 +1,7 @@
-"""Finds what topics hold of one id: the deliveries and the rejects that a
-:class:`~wheel_udf.delivery.kafka_sink.KafkaSink` has written.
+"""Finds the records of one id in topics: deliveries and rejects of a :class:`~wheel_udf.delivery.kafka_sink.KafkaSink`.
 
-A topic has no index, so it is read whole, in the JVM, and compared by the header ``wheel-id``; the few records found
-are read from their headers::
+A topic has no index, so the whole topic is read, in the JVM, and compared by the header ``wheel-id``; the few records
+found are read from their headers::
 
     wheel-fired-at, wheel-deliver-at, wheel-seq, wheel-fire-id       a delivery
     wheel-error-code, wheel-error-message, wheel-destination         a reject; its time is that of the record
@@ -30,7 +29,7 @@ class FoundRecord:
         place: ``topic/partition/offset``.
         topic: Its topic.
         sent_ms: When it was sent (UTC epoch ms).
-        headers: Its headers whose names begin with ``wheel-``, without that; of repeated ones the last.
+        headers: Its headers whose names begin with ``wheel-``, without that prefix; of repeated ones the last.
     """
 
     place: str

@@ -1,14 +1,14 @@
 """Kafka sink: deliveries and rejects in Kafka topics, at least once.
 
-All topics of a batch are one write, because a Spark job costs 50 to 100 ms and a further topic almost nothing. But one
-record that Kafka refuses fails the whole write, without saying which record it was, and would fail every repetition.
-So records that Kafka would refuse are found before the write and left out, each with its reason::
+All topics of a batch are one write: a Spark job has a fixed cost, and a further topic almost none. But one record that
+Kafka refuses fails the whole write, without naming the record, and would fail every repetition. So records that Kafka
+would refuse are found before the write and left out, each with its reason::
 
-    a topic    missing (created with create=True), internal, or not allowed for this user               all its rows
-    a row      larger than topic or producer allow; no key for a compacted topic                        that row
+    a topic    missing (created with create=True), internal, or not allowed for this user      all its rows
+    a row      larger than topic or producer allow; no key for a compacted topic               that row
                |
-               '-- size by Kafka's own upper bound (wheel_udf.delivery.kafka_record), before compression, against the smallest of
-                   max.request.size and buffer.memory of the producer and the limit of the topic
+               '-- size by Kafka's own upper bound (wheel_udf.delivery.kafka_record), before compression, against the
+                   smallest of max.request.size and buffer.memory of the producer and the limit of the topic
 
 If a write fails nevertheless, the topics are described again. If they have changed meanwhile (deleted, a smaller
 limit), the rest is sent without the rows that have become undeliverable; otherwise the batch fails. That is the case
@@ -16,9 +16,9 @@ of a broker that is down or slow: Kafka's client tries for ``kafka.delivery.time
 batch fails; a repetition may succeed.
 
 At least once
-    A topic does not know which batches it holds. A batch that is repeated (the driver died before its commit, or
-    another destination failed) sends its records again, all of them with the same ``wheel-fire-id``; so does a write
-    that is tried again here. Consumers drop the ids that they have seen.
+    A topic has no record of its batches. A batch that is repeated (the driver died before its commit, or another
+    destination failed) sends its records again, all of them with the same ``wheel-fire-id``; so does a write that is
+    tried again here. Consumers drop the ids that they have seen.
 
 The producer's settings are Kafka's (``acks=all`` and idempotence are its defaults since 3.0), except one:
 ``batch.size`` never exceeds the smallest limit of the topics written. The client splits a batch of records that is
@@ -52,7 +52,7 @@ from wheel_udf.delivery.kafka_record import (
     reject_records,
     size_bound,
 )
-from wheel_udf.delivery.kafka_topics import Look, describe_and_make, look_at, topic_reason
+from wheel_udf.delivery.kafka_topics import TopicCheck, check_topics, describe_and_make, topic_reason
 from wheel_udf.platform import kafka_admin
 from wheel_udf.platform.kafka_admin import TopicInfo
 
@@ -166,8 +166,15 @@ class KafkaSink:
         left_out = self.write_all(rows, {destination: 1}, shape=shape)
         left_out.require_none(destination, "the topic takes all rows but {rows}")
 
-    def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:  # noqa: ARG002
-        """Returns False: a topic does not know which batches it has."""
+    def holds(  # of the protocol
+        self,
+        spark: SparkSession,  # noqa: ARG002
+        destination: str | None,  # noqa: ARG002
+        *,
+        app_id: str,  # noqa: ARG002
+        batch_id: int,  # noqa: ARG002
+    ) -> bool:
+        """Returns False: a topic has no record of its batches."""
         return False
 
     def write_all(
@@ -181,18 +188,18 @@ class KafkaSink:
         """See :meth:`~wheel_udf.delivery.destinations.JointSink.write_all`.
 
         Cost: one Spark job, and before it one that counts the rows that are too large, unless `largest_to` shows that
-        there are none. CPU time per row, measured on 10,000 rows: 6 to 9 us for the headers, 20 us for its exact size.
-        Each batch describes its topics once (two requests).
+        there are none. Of the CPU time of a row, its exact size takes over twice that of its headers. Each batch
+        describes its topics once (two requests).
         """
-        look = self._look(rows_to)
+        check = self._check_topics(rows_to)
         for further in range(_LOOKS):
             try:
-                return self._send(frame, look, largest_to or {}, shape)
+                return self._send(frame, check, largest_to or {}, shape)
             except Exception:
-                before, look = look, self._look(rows_to)
-                if look == before or further == _LOOKS - 1:
+                before, check = check, self._check_topics(rows_to)
+                if check == before or further == _LOOKS - 1:
                     raise
-        raise AssertionError("the last look returns or raises")
+        raise AssertionError("the last check returns or raises")
 
     def sendable(
         self,
@@ -208,30 +215,32 @@ class KafkaSink:
         Raises:
             SinkError: The cluster does not answer.
         """
-        look = self._look(rows_to)
-        rows, left_out = self._checked(frame, look, largest_to, shape)
-        return Sendable(rows, {name: self._limit(info) for name, info in look.infos.items()}, left_out)
+        check = self._check_topics(rows_to)
+        rows, left_out = self._checked(frame, check, largest_to, shape)
+        return Sendable(rows, {name: self._limit(info) for name, info in check.infos.items()}, left_out)
 
-    def _send(self, frame: DataFrame, look: Look, largest_to: Mapping[str, int], shape: Shape) -> LeftOut:
-        rows, left_out = self._checked(frame, look, largest_to, shape)
-        if look.infos:
+    def _send(
+        self, frame: DataFrame, check: TopicCheck, largest_to: Mapping[str, int], shape: Shape
+    ) -> LeftOut:
+        rows, left_out = self._checked(frame, check, largest_to, shape)
+        if check.infos:
             # Sorted by due time: a partition of the frame holds several shards, one after the other.
             ordered = shape.oldest_first.sort_within_partitions(rows)
-            self._produce(delivery_records(ordered, shape), look.infos.values())
+            self._produce(delivery_records(ordered, shape), check.infos.values())
         return left_out
 
     def _checked(
-        self, frame: DataFrame, look: Look, largest_to: Mapping[str, int], shape: Shape
+        self, frame: DataFrame, check: TopicCheck, largest_to: Mapping[str, int], shape: Shape
     ) -> tuple[DataFrame, LeftOut]:
         """The rows that the topics take, and the others."""
-        rows = frame.where(F.col("destination").isin(list(look.infos)))
+        rows = frame.where(F.col("destination").isin(list(check.infos)))
         refused, count = None, 0
-        if look.infos and self._may_refuse(look.infos, largest_to):
-            explained = rows.withColumn("error_message", self._row_reason(look.infos, shape))
+        if check.infos and self._may_refuse(check.infos, largest_to):
+            explained = rows.withColumn("error_message", self._row_reason(check.infos, shape))
             refused = explained.where(F.col("error_message").isNotNull())
             count = refused.count()
             rows = explained.where(F.col("error_message").isNull()) if count else rows
-        return rows, LeftOut(look.reasons, refused if count else None, count)
+        return rows, LeftOut(check.reasons, refused if count else None, count)
 
     def _write_rejects(self, frame: DataFrame) -> None:
         assert self.topic is not None, "missing_reason() was asked"
@@ -248,15 +257,16 @@ class KafkaSink:
 
     # --- topics ---------------------------------------------------------------------------------------
 
-    def _look(self, names: Collection[str]) -> Look:
+    def _check_topics(self, names: Collection[str]) -> TopicCheck:
         """Describes topics before a write, and creates missing ones if the sink may."""
-        return look_at(self.options, names, create=self.create)
+        return check_topics(self.options, names, create=self.create)
 
     def _rejects_reason(self, name: str, info: TopicInfo) -> str | None:
         if info.compacted:
             return f"the topic {name} is compacted, and rejects may have no key"
         if self._limit(info) < SMALLEST_REJECTS_TOPIC:
-            return f"the topic {name} takes records of {self._limit(info)} bytes; rule: {SMALLEST_REJECTS_TOPIC} at least"
+            limit = self._limit(info)
+            return f"the topic {name} takes records of {limit} bytes; rule: {SMALLEST_REJECTS_TOPIC} at least"
         return None
 
     # --- rows -----------------------------------------------------------------------------------------

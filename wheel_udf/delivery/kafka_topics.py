@@ -1,9 +1,9 @@
-"""Looks at the topics of a write before it, and creates missing ones if the sink may.
+"""Checks the topics of a write before it, and creates missing ones if the sink may.
 
 ::
 
-    names --> missing (created on request), internal, not allowed for this user --> Look.reasons, by name
-                 '-- the others, as their cluster describes them -----------------> Look.infos, by name
+    names --> missing (created on request), internal, not allowed for this user --> TopicCheck.reasons, by name
+                 '-- the others, as their cluster describes them -----------------> TopicCheck.infos, by name
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from wheel_udf.platform.kafka_admin import TopicInfo
 
 
 @dataclass(frozen=True)
-class Look:
+class TopicCheck:
     """State of the topics of one write; two are equal if nothing has changed between them."""
 
     infos: Mapping[str, TopicInfo]
     reasons: Mapping[str, str]
 
 
-def look_at(options: Mapping[str, str], names: Collection[str], *, create: bool) -> Look:
-    """Describes topics before a write.
+def check_topics(options: Mapping[str, str], names: Collection[str], *, create: bool) -> TopicCheck:
+    """Checks topics before a write.
 
     Args:
         options: Of the sink.
@@ -42,7 +42,7 @@ def look_at(options: Mapping[str, str], names: Collection[str], *, create: bool)
         infos, faults = kafka_admin.describe(options, allowed), {}
     reasons = {name: faults.get(name) or topic_reason(name, infos.get(name)) for name in names}
     refused = {name: reason for name, reason in reasons.items() if reason is not None}
-    return Look({name: infos[name] for name in names if name not in refused}, refused)
+    return TopicCheck({name: infos[name] for name in names if name not in refused}, refused)
 
 
 def describe_and_make(
@@ -56,8 +56,7 @@ def describe_and_make(
             kafka_admin.create(options, name)
         except SinkError as fault:
             faults[name] = fault.what
-    # A cluster that is down raises here; one that refuses a name (by a policy, or a name similar to another's) does
-    # not.
+    # A cluster that is down raises here, not one that refuses a name (by a policy, or as similar to another).
     made = kafka_admin.describe(options, missing)
     # A broker may not know yet about a topic that the controller has created; the producer waits until it does.
     expected = {name: TopicInfo(partitions=1) for name in missing if name not in faults}

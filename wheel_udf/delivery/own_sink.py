@@ -1,9 +1,9 @@
-"""Sinks of users: a class that is named in a config, ``sink: my.module:MySink``, is imported, made with the ``options``,
-and checked against the protocol :class:`~wheel_udf.delivery.destinations.Sink`.
+"""Sinks of users: imports the class that a config names (``sink: my.module:MySink``), makes a sink with the
+``options``, and checks it against the protocol :class:`~wheel_udf.delivery.destinations.Sink`.
 
 ::
 
-    "my.module:MySink", {"path": "out"}  -->  my.module.MySink(path="out")  -->  missing_reason, write, holds?  -->  a sink, or a ConfigError
+    "my.module:MySink", {"path": "out"} --> MySink(path="out") --> missing_reason, write, holds? --> sink or ConfigError
 """
 
 from __future__ import annotations

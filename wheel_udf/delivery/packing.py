@@ -1,11 +1,10 @@
-"""Packs what a batch hands over: the rows of kind ``ahead``, checked as for any topic, as parcels for the sender's
-producers.
+"""Packs the rows of kind ``ahead`` of a batch, checked as for any topic, for the sender's producers.
 
 ::
 
-    rows of kind `ahead` --by destination--> KafkaSink.sendable --> records --> one Parcel for each producer
+    rows of kind `ahead` --by destination--> KafkaSink.sendable --> records --> one TimedRecords for each producer
                               |                    '-- too large, no key, topic missing: left out, with the reason
-                              '-- no destination any more: left out
+                              '-- destination no longer on the allow-list: left out
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from wheel_udf.delivery.batch_writer import explained
 from wheel_udf.delivery.destinations import Destinations, LeftOut, shape_of
 from wheel_udf.delivery.kafka_record import timed_records
 from wheel_udf.delivery.kafka_sink import KafkaSink
-from wheel_udf.delivery.parcels import Parcel
 from wheel_udf.delivery.producers import Producers
 from wheel_udf.delivery.sender import Producer
+from wheel_udf.delivery.timed_records import TimedRecords
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.outputs import leaving_ahead
 
@@ -43,7 +42,7 @@ class Packer:
 
     def pack(
         self, frame: DataFrame, rows_to: Mapping[str, int], largest_to: Mapping[str, int]
-    ) -> tuple[list[tuple[Producer, Parcel]], LeftOut]:
+    ) -> tuple[list[tuple[Producer, TimedRecords]], LeftOut]:
         """Packs a batch.
 
         Args:
@@ -52,12 +51,12 @@ class Packer:
             largest_to: About how large the largest of them is.
 
         Returns:
-            The parcels, and the rows that cannot be sent, with their reasons.
+            The records, and the rows that cannot be sent, with their reasons.
 
         Raises:
             SinkError: A cluster does not answer.
         """
-        parcels: list[tuple[Producer, Parcel]] = []
+        packed: list[tuple[Producer, TimedRecords]] = []
         left_out: list[LeftOut] = []
         if rows_to:
             ahead = leaving_ahead(frame, self.facts)
@@ -68,19 +67,19 @@ class Packer:
                 )
             )
             for sink, names in by_sink.items():
-                parcels += self._parcels(
+                packed += self._packed(
                     ahead, sink, {name: rows_to[name] for name in names}, largest_to, left_out
                 )
-        return parcels, _joined(left_out)
+        return packed, _joined(left_out)
 
-    def _parcels(
+    def _packed(
         self,
         ahead: DataFrame,
         sink: KafkaSink,
         rows_to: Mapping[str, int],
         largest_to: Mapping[str, int],
         left_out: list[LeftOut],
-    ) -> Iterable[tuple[Producer, Parcel]]:
+    ) -> Iterable[tuple[Producer, TimedRecords]]:
         shape = shape_of(self.facts)
         found = sink.sendable(ahead, rows_to, largest_to=largest_to, shape=shape)
         left_out += [
@@ -94,9 +93,9 @@ class Packer:
         for name, limit in found.limits.items():
             topics_of.setdefault(self._producers.of(sink, limit), []).append(name)
         if len(topics_of) == 1:
-            return [(producer, Parcel.of(table)) for producer in topics_of]
+            return [(producer, TimedRecords.of(table)) for producer in topics_of]
         return [
-            (producer, Parcel.of(table.filter(pc.is_in(table["topic"], pa.array(names)))))
+            (producer, TimedRecords.of(table.filter(pc.is_in(table["topic"], pa.array(names)))))
             for producer, names in topics_of.items()
         ]
 

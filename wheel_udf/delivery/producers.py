@@ -1,20 +1,17 @@
-"""Producers of the sender: settings of Kafka's own client, as Spark's sink has them, as settings of confluent-kafka
-(librdkafka).
+"""Producers of the sender: translates settings of Kafka's Java client, as in Spark's sink, to confluent-kafka's.
 
 ::
 
-    kafka.linger.ms   linger.ms     kafka.max.request.size                                 message.max.bytes
-    kafka.acks        acks          kafka.bootstrap.servers, kafka.sasl..., kafka.ssl...   see wheel_udf.platform.kafka_settings
+    kafka.linger.ms          linger.ms           kafka.acks                    acks
+    kafka.max.request.size   message.max.bytes   kafka.sasl, kafka.ssl, ...    see wheel_udf.platform.kafka_settings
 
-An option that librdkafka cannot take is refused, with a hint; so nothing is delivered with other settings than the
-config says.
+An option that librdkafka cannot take is refused, with a hint; so nothing is delivered with settings that differ from
+the config.
 
 The defaults are those of Kafka's own client (acks=all, idempotence, two minutes of tries, at most a second between two
-tries to connect, a key's partition), except ``linger.ms``. Records wait 10 ms for others to come into their batch,
-unless the sender hurries: it does so when it has nothing more that is due, so what comes alone hardly ever waits, and
-a burst goes in large batches. With a ``kafka.linger.ms`` in the config, nothing hurries. Measured, 100,000 records due
-at one instant, with the broker on the same 2 cores: out after 1.54, 0.93, 0.79 and 0.84 s; with 1 ms and no hurry
-2.35, 1.25, 0.82 and 1.02 s.
+tries to connect, a key's partition), except ``linger.ms``. Records wait 10 ms for others to join their batch, unless
+the sender calls ``hurry``: it does so when nothing more is due, so a single record hardly ever waits, and a burst goes
+in large batches. With a ``kafka.linger.ms`` in the config, ``hurry`` has no effect.
 
 ``batch.size`` never exceeds half of the topic's own limit: librdkafka does not split a batch that a topic refuses.
 """
@@ -39,7 +36,8 @@ _LARGEST_BATCH: Final = 262_144
 _SAME: Final = frozenset(
     {
         "acks", "compression.type", "connections.max.idle.ms", "delivery.timeout.ms", "enable.idempotence", "linger.ms",
-        "max.in.flight.requests.per.connection", "metadata.max.age.ms", "reconnect.backoff.max.ms", "reconnect.backoff.ms",
+        "max.in.flight.requests.per.connection", "metadata.max.age.ms",
+        "reconnect.backoff.max.ms", "reconnect.backoff.ms",
         "request.timeout.ms", "retries", "retry.backoff.max.ms", "retry.backoff.ms",
     }
 )  # fmt: skip
@@ -97,7 +95,7 @@ def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _may_be_idempotent(settings: Mapping[str, Any]) -> bool:
-    """Whether Kafka's own client would be idempotent without being told: it is, unless another option forbids it."""
+    """Whether Kafka's own client would be idempotent by default: it is, unless another option forbids it."""
     in_flight = int(settings.get("max.in.flight.requests.per.connection", 5))
     return str(settings["acks"]) in ("all", "-1") and str(settings.get("retries")) != "0" and in_flight <= 5
 
@@ -127,7 +125,7 @@ class Producers:
 
 
 class _Client:
-    """A producer of confluent-kafka that can be told to hurry."""
+    """A producer of confluent-kafka with a ``hurry`` method."""
 
     def __init__(self, producer: Any, *, hurries: bool) -> None:
         # Its own methods: a record costs no further call.
@@ -136,7 +134,7 @@ class _Client:
         self._hurries = hurries
 
     def hurry(self) -> None:
-        """Sends what waits for others to come into its batch; returns when all is acknowledged, or after 1 ms."""
+        """Sends records that wait for others to join their batch; returns when all are acknowledged, or after 1 ms."""
         if self._hurries:
             # librdkafka takes linger.ms for 0 meanwhile. If its thread does not run within that time, the records wait
             # their 10 ms.

@@ -7,19 +7,18 @@ from wheel_udf.delivery.report import BatchReport
 
 
 def progress_line(report: BatchReport) -> str:
-    """Formats one aligned line about a batch: in, fired, pending (with a slot store: near and far), lateness, clock and
-    watermark.
+    """Formats one aligned line about a batch (with a slot store, ``pending`` is ``near`` and ``far``).
 
     Example::
 
-        batch    7 | in    1,000 | fired      250 | pending    12,000 | lateness p50  400 ms p99   1.0 s | clock … | watermark …
+        batch    7 | in    1,000 | fired      250 | pending    12,000 | lateness p50  400 ms p99   1.0 s | clock ...
 
     Under an event or simulated clock the time from due to release is not measured on the wall clock and is labelled
     ``data time after due p50   6.0 d p99  11.9 d``.
 
     Unusual counts (rejected, missed, undeliverable rows, a backlog over the limit) are added only if they are not 0,
     the use of limits only if there are limits, and the pending entries of each delay level only if there are levels.
-    With punctual delivery the line says how many of the pending entries the sender has got.
+    With punctual delivery the line includes the number of pending entries that were handed to the sender.
     """
     span = "data time after due" if report.in_data_time else "lateness"
     parts = [
@@ -59,9 +58,7 @@ def span_text(span_ms: int | None) -> str:
 
 
 def duration_text(span_ms: int) -> str:
-    """Formats a duration in the largest unit that keeps it readable: ``400 ms``, ``1.5 s``, ``2.0 h``, ``730.0 d``,
-    ``2,029 y``.
-    """
+    """Formats a duration in the largest readable unit: ``400 ms``, ``1.5 s``, ``2.0 h``, ``730.0 d``, ``2,029 y``."""
     if span_ms < 1000:
         return f"{span_ms} ms"
     for unit, unit_ms, upper_ms in (

@@ -1,5 +1,5 @@
-"""Punctual delivery of a query: takes the rows of kind ``ahead`` from its batches to its sender, and the sender's news to
-the clock.
+"""Punctual delivery of a query: passes the rows of kind ``ahead`` from its batches to its sender, and the sender's
+news to the clock.
 
 ::
 
@@ -12,12 +12,12 @@ Two threads live as long as the query: one sends (:meth:`Sender.turn`), the othe
 that a slow disk delays no record.
 
 At least once
-    What is handed over stays in the state of the shards until the news that it is confirmed comes to them, with the
-    clock. A new start (``since``) takes up what its predecessors have not noted as confirmed. A batch that is repeated
-    hands its rows over again.
+    Entries that are handed over stay in the state of the shards until the clock brings the news that they are
+    confirmed. A new start (``since``) sends all that its predecessors have not noted as confirmed. A batch that is
+    repeated hands its rows over again.
 
-A sender that fails is noticed by the clock, which lets a batch run, and the batch raises
-:class:`~wheel_udf.common.SinkError`: so the query fails as with any sink, and what restarts it goes on from there.
+If the sender fails, the clock starts a batch, and the batch raises :class:`~wheel_udf.common.SinkError`: so the query
+fails as with any sink, and a restart continues from there.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NOTE_EVERY: Final = 10
 _NOTE_EVERY_REMOTE: Final = 50
 """In posts; a note is a request where the checkpoint is in an object store."""
 _FLUSH_S: Final = 2.0
-"""Less than a start of the same process waits for the lease."""
+"""Shorter than a start of the same process waits for the lease."""
 _BATCHES_SEEN: Final = 10
 _LONGEST_MS, _SPARE_MS = 60_000, 500
 
@@ -88,16 +88,14 @@ def next_batch(checkpoint: str) -> int:
 
 
 def noted(facts: FrameFacts, checkpoint: str) -> str:
-    """What earlier senders have noted, as the tasks of a query without one are told
-    (:data:`~wheel_udf.stream.NOTED_PROPERTY`).
-    """
+    """The notes of earlier senders, for the tasks of a query without one (:data:`~wheel_udf.stream.NOTED_PROPERTY`)."""
     if facts.punctual is not None or facts.is_purgatory:
         return ""
     return SenderNote(open_folder(checkpoint)).news(next_batch(checkpoint))
 
 
 class PunctualDelivery:
-    """The sender of one run of a query, and what belongs to it. Claims the frame; close it when the query has ended.
+    """The sender of one run of a query, with its threads. Claims the frame; close it when the query has ended.
 
     Args:
         facts: The facts about the frame.
@@ -144,8 +142,8 @@ class PunctualDelivery:
             )
         try:
             self._post()
-            # Before the first batch: what an earlier note says of batches from `since` on, which are planned anew,
-            # must not be read again.
+            # Before the first batch: the entries of an earlier note for batches from `since` on, which are planned
+            # anew, must not be read again.
             self._note.write(self.sender.confirmed())
         except BaseException:
             board.remove(SENDERS, facts.frame)
@@ -153,18 +151,15 @@ class PunctualDelivery:
 
     def start(self) -> None:
         """Starts the threads."""
-        for work, name in ((self._send, "wheel-sender"), (self._keep_books, "wheel-sender-news")):
+        for work, name in ((self._send, "wheel-sender"), (self._publish_loop, "wheel-sender-news")):
             thread = threading.Thread(target=work, name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
-        # A program may end without having stopped its query, or before the thread that waits for the query's end has
-        # closed this.
+        # A program may end before its query is stopped, or before the thread that waits for its end has closed this.
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Sends what is due, waits up to 2 s for its acknowledgement, and notes what is confirmed. A second call does
-        nothing.
-        """
+        """Sends due records, waits up to 2 s for acknowledgements, and notes those confirmed. Idempotent."""
         with self._closing:
             if self._ends.is_set():
                 return
@@ -198,7 +193,7 @@ class PunctualDelivery:
             )
 
     def hand_over(self, frame: DataFrame, statuses: Sequence[ShardStatus], batch_id: int) -> LeftOut:
-        """Gives the sender what a batch hands over.
+        """Gives the sender the rows that a batch hands over.
 
         Args:
             frame: The batch, cached.
@@ -213,28 +208,27 @@ class PunctualDelivery:
         """
         self.require_sending()
         rows_to, largest_to = leaving_to(statuses, "handed", "handed_largest")
-        parcels, left_out = self._packer.pack(frame, rows_to, largest_to)
+        records, left_out = self._packer.pack(frame, rows_to, largest_to)
         if rows_to:
             lag_ms = wall_clock_ms() - max(row.clock_ms for row in statuses)
             # A batch that is repeated has the clock of its first try, which may have been before a long pause: that is
             # no time of a batch.
             self._lags_ms.append(max(0, min(lag_ms, elapsed_ms() - self._began_ms)))
-        self.sender.give(batch_id, parcels)
+        self.sender.give(batch_id, records)
         self._post()
         return left_out
 
     def lateness(self) -> LatenessHistogram:
-        """The lateness of what was sent since the last call."""
+        """The lateness of the records sent since the last call."""
         return self.sender.drain_lateness()
 
     # --- news -----------------------------------------------------------------------------------------
 
     @property
     def ahead_ms(self) -> int:
-        """How long before its due time an entry is handed over: as set, or about twice the time of a batch and at least 4
-        s.
+        """How long before its due time an entry is handed over: as set, or about twice a batch's time, at least 4 s.
 
-        What short batches take says nothing of the next one: it may hand over a hundred thousand rows, in seconds, and
+        The minimum is for a large batch after short ones: it may hand over a hundred thousand rows, in seconds, and
         they would come too late.
         """
         if self._settings.ahead_ms is not None:
@@ -248,11 +242,11 @@ class PunctualDelivery:
         while not self._ends.is_set():
             try:
                 self.sender.wait(self.sender.turn())
-            except Exception as fault:  # noqa: BLE001  # the query is told, and fails
+            except Exception as fault:  # noqa: BLE001  # it fails the query
                 _log.exception("punctual delivery has failed")
                 self.sender.fail(f"{type(fault).__name__}: {fault}")
 
-    def _keep_books(self) -> None:
+    def _publish_loop(self) -> None:
         posts = 0
         while not self._ends.wait(_POST_EVERY_S):
             posts += 1
@@ -260,16 +254,15 @@ class PunctualDelivery:
                 self._post()
                 if posts % self._note_every == 0:
                     self._note.write(self.sender.confirmed())
-            except Exception as fault:  # noqa: BLE001  # a file system of Hadoop raises what it likes; the next try is a moment later
+            except Exception as fault:  # noqa: BLE001  # of a file system, of any class; it is tried again
                 _log.warning("the news of punctual delivery cannot be written: %s", fault)
 
     def _post(self) -> None:
-        # One after the other: of two threads the one with the older news would else be the last, and what it has
-        # posted would stay.
+        # Serialised, so that older news cannot overwrite newer.
         with self._posting:
             if (
                 self._ends.is_set()
-            ):  # a batch that outlives its query has a successor, whose news these are not
+            ):  # a batch that outlives its query must not overwrite the news of the next run
                 return
             rows, octets = self.sender.free
             news = SenderNews(self.ahead_ms, rows, octets, self.sender.confirmed())

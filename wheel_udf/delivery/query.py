@@ -153,9 +153,7 @@ def start_with(writer: DataStreamWriter, trigger: str) -> StreamingQuery:
 
 
 def _call(on_batch: Callable[[BatchReport], None], report: BatchReport) -> None:
-    """Calls the user's callback. The batch is written at this point, so an error of the callback is logged and does
-    not fail it.
-    """
+    """Calls the user's callback after the batch is written; logs its errors, which do not fail the batch."""
     try:
         on_batch(report)
     except Exception:  # noqa: BLE001  # whatever the user's code raises
@@ -233,8 +231,7 @@ class _Delivery:
         )
 
     def _held_input(self, statuses: list[ShardStatus], batch_id: int) -> bool:
-        # A file without rows is input, too. If it counted as the end, the clock would run on before the files behind
-        # it are read.
+        # A file without rows is input, too: otherwise the clock would run on before the files behind it are read.
         return any(row.received for row in statuses) or (
             self.bounded and input_moved(self.checkpoint, batch_id, is_clock_offset)
         )

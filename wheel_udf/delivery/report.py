@@ -26,7 +26,7 @@ from wheel_udf.wheel.lateness import LatenessHistogram
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What the slot store holds, from the metadata of its files.
+    """The contents of the slot store, from the metadata of its files.
 
     Attributes:
         files: Number of files, those of retired entries included.
@@ -46,7 +46,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What one micro-batch did.
+    """The report of one micro-batch.
 
     Attributes:
         batch_id: Spark's number of the batch.
@@ -72,9 +72,9 @@ class BatchReport:
         complete: Whether every shard has reported its counts since the query started; if not, ``pending`` and
             ``counts`` are those of the shards that have.
         spread: Ids whose versions are offsets of several partitions, so that the latest version is not known.
-        ambiguous: Schedules without a ``seq`` that say something else than another one of the same id and event time,
-            which was kept.
-        refused: Rejected commands that found no room under the limits.
+        ambiguous: Schedules without a ``seq`` that differ from another one of the same id and event time, which was
+            kept.
+        refused: Rejected commands over the limits.
         full: Used part of each limit (1 is full), by its name; for slots and destinations, the fullest of those that
             got entries last.
         paused: Whether the intake is paused because a limit is reached.
@@ -90,9 +90,8 @@ class BatchReport:
         by_destination: Entries in Spark's state by destination: the twenty largest and, at ``""``, the others. A
             sample that each shard takes about once a minute.
         store: What the slot store holds, as of some seconds ago; None without one.
-        in_flight: Of the pending entries, those that the sender of punctual delivery has got; None without punctual
-            delivery. `fired` then counts what the sender has confirmed, up to `ahead` after it was sent, and
-            `lateness` is of what it has sent since the last report.
+        in_flight: Pending entries that were handed to the sender; None without punctual delivery. `fired` then counts
+            confirmed entries, up to `ahead` after they were sent, and `lateness` those sent since the last report.
         handed: Rows that this batch gave to the sender.
     """
 
@@ -135,9 +134,7 @@ class BatchReport:
 
     @property
     def waiting(self) -> dict[str, int]:
-        """What has no outcome yet, by the words of the progress line: ``pending``; with a slot store ``near`` and
-        ``far``.
-        """
+        """Entries without an outcome, by the words of the progress line: ``pending``, or ``near`` and ``far``."""
         return (
             {"pending": self.pending}
             if self.far is None

@@ -1,5 +1,4 @@
-"""Removes the rows of ids from what sinks have written: :func:`remove_rows` of a Delta table; :func:`count_rows` of a
-table or of files.
+"""Removes the rows of ids from a sink's Delta tables (:func:`remove_rows`), or counts them (:func:`count_rows`).
 
 ::
 

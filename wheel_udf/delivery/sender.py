@@ -1,25 +1,25 @@
-"""The sender: gives rows to Kafka at their due time, to the millisecond, and knows which of them are acknowledged.
+"""The sender: sends rows to Kafka at their due time, to the millisecond, and tracks their acknowledgement.
 
 ::
 
-    give(batch 41, parcels) --> heap of parcels, by the due time of the next record --turn(): due <= now--> producer --> acknowledged
+    give(batch 41, records) --> heap, by due time of the next record --turn(): due <= now--> producer --> acknowledged
                                                                                                               |
-    confirmed() = "all that batches 40 to 41 gave and that is due by 10:00:04.199"  <-- earliest record that is not: 10:00:04.200
+    confirmed() = "all records of batches 40 to 41 due by 10:00:04.199"   <-- earliest unacknowledged: 10:00:04.200
 
 Rules
     * Never early: a record is sent when the wall clock has reached its due time. A clock that is set back holds the
       records.
-    * In order of due times, over all parcels. Kafka keeps that order within a partition.
+    * In order of due times, over all batches. Kafka keeps that order within a partition.
     * At the millisecond; while more than five records a millisecond are due, every five.
     * A record counts as confirmed when Kafka has acknowledged it. The first one that Kafka refuses, or does not take
-      within the client's own ``delivery.timeout.ms``, ends the sender: :attr:`Sender.fault`. What it has not confirmed
-      is in the state of the shards.
+      within the client's own ``delivery.timeout.ms``, ends the sender: :attr:`Sender.fault`. Unconfirmed entries are
+      in the state of the shards.
 
 One thread calls :meth:`Sender.turn`, which also gets the acknowledgements; any thread calls the other methods. Wall
 clock and producers are arguments, so tests wait for nothing.
 
-Cost: 2 to 4 us for a record and its acknowledgement, besides the client's own time. Records that are due together are
-sent together, so an acknowledgement counts down one number.
+Cost: O(1) for a record and its acknowledgement. Records that are due together are sent together, so an acknowledgement
+counts down one number.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import numpy as np
 
 from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.common.secrets import hide
-from wheel_udf.delivery.parcels import Int64s, Parcel, Record
+from wheel_udf.delivery.timed_records import Int64s, Record, TimedRecords
 from wheel_udf.wheel.geometry import INT64_MAX
 from wheel_udf.wheel.lateness import LatenessHistogram
 from wheel_udf.wheel.sender_news import Confirmed
@@ -47,16 +47,14 @@ _MOST_WAIT_S: Final = 0.1
 """A step of the wall clock is noticed after this time."""
 _MANY_PER_MS: Final = 5
 _GATHER_S: Final = 0.005
-"""So long records are gathered while more than :data:`_MANY_PER_MS` are due each millisecond. The broker would else get a
-request for a few records each millisecond and partition, and answer as many fetches of consumers."""
+"""How long records are gathered while more than :data:`_MANY_PER_MS` are due each millisecond. Otherwise the broker
+would get a request for a few records each millisecond and partition, and as many fetches of consumers."""
 _ACKNOWLEDGED_EVERY_S: Final = 0.005
 _FULL_WAIT_S: Final = 0.05
 _LET_GO: Final = 1_000
-"""A parcel lets go of what is sent when that is so many records, and half of it or more; so no more are copied than
-there were.
-"""
+"""Sent records are released when they are so many, and at least half of their batch, which bounds the copying."""
 _UNCOUNTED: Final = 1_000
-"""So many arrays of lateness wait to be counted together, unless they are asked for before."""
+"""How many arrays of lateness are counted together, unless a report asks for them before."""
 
 
 class Producer(Protocol):
@@ -66,10 +64,10 @@ class Producer(Protocol):
         """Takes a record; raises BufferError while its buffer is full."""
 
     def poll(self, timeout: float) -> int:
-        """Calls the callbacks of what has been acknowledged."""
+        """Calls the callbacks of acknowledged records."""
 
     def hurry(self) -> None:
-        """Sends what it has taken without waiting for more."""
+        """Sends the records taken so far without waiting for more."""
 
     def flush(self, timeout: float) -> int:
         """Waits until all is acknowledged; returns how many are not."""
@@ -100,28 +98,26 @@ class _Sent:
 
 @dataclass
 class _Waiting:
-    """A parcel and how far it is sent."""
+    """The records of a batch, and the number of those sent."""
 
-    parcel: Parcel
+    records: TimedRecords
     producer: Producer
     at: int = 0
 
     @property
     def head_ms(self) -> int:
-        return int(self.parcel.due_ms[self.at])
+        return int(self.records.due_ms[self.at])
 
     def let_go(self) -> _Waiting:
-        """The same without what is sent, if that is much: a parcel may be in the heap for minutes after most of it has
-        gone.
-        """
-        if self.at < _LET_GO or 2 * self.at < len(self.parcel.due_ms):
+        """The same without the sent records, if they are many: the rest may wait for minutes."""
+        if self.at < _LET_GO or 2 * self.at < len(self.records.due_ms):
             return self
-        return _Waiting(self.parcel.rest(self.at), self.producer)
+        return _Waiting(self.records.rest(self.at), self.producer)
 
 
 @dataclass(frozen=True)
 class _Run:
-    """Neighbouring records of a parcel."""
+    """Neighbouring records of a batch."""
 
     waiting: _Waiting
     start: int
@@ -129,16 +125,16 @@ class _Run:
 
     @property
     def due_ms(self) -> Int64s:
-        return self.waiting.parcel.due_ms[self.start : self.stop]
+        return self.waiting.records.due_ms[self.start : self.stop]
 
     @property
     def octets(self) -> int:
-        return int(self.waiting.parcel.sizes[self.start : self.stop].sum())
+        return int(self.waiting.records.sizes[self.start : self.stop].sum())
 
 
 @dataclass(eq=False)
 class Sender:
-    """Sends what the batches of one run of a query hand over.
+    """Sends the records that the batches of one run of a query hand over.
 
     Attributes:
         now_ms: The wall clock.
@@ -171,20 +167,20 @@ class Sender:
 
     # --- what batches and reports ask -----------------------------------------------------------------
 
-    def give(self, batch: int, parcels: Sequence[tuple[Producer, Parcel]]) -> None:
-        """Takes what a batch hands over; past due records are sent at once."""
+    def give(self, batch: int, records: Sequence[tuple[Producer, TimedRecords]]) -> None:
+        """Takes the records of a batch; past due records are sent at once."""
         with self._changed:
             self._batch = batch
-            for producer, parcel in parcels:
-                if len(parcel.due_ms):
-                    self._push(_Waiting(parcel, producer))
-                    self._hold(len(parcel.due_ms), int(parcel.sizes.sum()))
+            for producer, part in records:
+                if len(part.due_ms):
+                    self._push(_Waiting(part, producer))
+                    self._hold(len(part.due_ms), int(part.sizes.sum()))
                 if all(producer is not known for known in self._producers):
                     self._producers.append(producer)
             self._changed.notify_all()
 
     def confirmed(self) -> tuple[Confirmed, ...]:
-        """What is confirmed: by earlier senders, and last by this one."""
+        """The confirmations of earlier senders, and last that of this one."""
         with self._changed:
             lows = [sent.low_ms for sent in self._sent] + [head_ms for head_ms, _, _ in self._heap[:1]]
             until_ms = min(lows) - 1 if lows else INT64_MAX
@@ -198,19 +194,19 @@ class Sender:
 
     @property
     def free(self) -> tuple[int, int]:
-        """How many more records find room here, and how many bytes."""
+        """The free capacity, in records and bytes."""
         rows, octets = self.held
         return max(0, self.rows - rows), max(0, self.octets - octets)
 
     def drain_lateness(self) -> LatenessHistogram:
-        """The lateness of what was sent since the last call."""
+        """The lateness of the records sent since the last call."""
         with self._changed:
             self._count_late()
             told, self._lateness = self._lateness, LatenessHistogram()
         return told
 
     def wait(self, timeout_s: float) -> None:
-        """Waits for something new, at most so long."""
+        """Waits for new records, at most so long."""
         with self._changed:
             self._changed.wait(timeout_s)
 
@@ -222,7 +218,7 @@ class Sender:
     # --- what the thread of the sender does -----------------------------------------------------------
 
     def turn(self) -> float:
-        """Sends what is due and takes acknowledgements; returns after how many seconds the next turn is due."""
+        """Sends due records and takes acknowledgements; returns the seconds until the next turn."""
         records, since_ms = 0, self._turned_ms
         used: dict[Producer, None] = {}
         while self.fault is None:
@@ -240,7 +236,7 @@ class Sender:
         return _MOST_WAIT_S
 
     def flush(self, timeout_s: float) -> None:
-        """Waits until all that was sent is acknowledged, at most so long for each producer."""
+        """Waits until all sent records are acknowledged, at most so long for each producer."""
         for producer in self._producers:
             producer.flush(timeout_s)
 
@@ -265,7 +261,7 @@ class Sender:
     # --- parts ----------------------------------------------------------------------------------------
 
     def _push(self, waiting: _Waiting) -> None:
-        # The number orders parcels of one due time as they came.
+        # The number orders batches of one due time as they came.
         heapq.heappush(self._heap, (waiting.head_ms, next(self._numbers), waiting))
 
     def _hold(self, rows: int, octets: int) -> None:
@@ -285,7 +281,7 @@ class Sender:
             while room and self._heap and self._heap[0][0] <= now_ms:
                 _, _, waiting = heapq.heappop(self._heap)
                 until_ms = min(now_ms, self._heap[0][0]) if self._heap else now_ms
-                due_ms = waiting.parcel.due_ms
+                due_ms = waiting.records.due_ms
                 stop = min(int(np.searchsorted(due_ms, until_ms, "right")), waiting.at + room)
                 runs.append(_Run(waiting, waiting.at, stop))
                 room -= stop - waiting.at
@@ -306,7 +302,7 @@ class Sender:
         fired_at = instant_text_ms(now_ms).encode()
         for run in runs:
             producer = run.waiting.producer
-            for record in run.waiting.parcel.records(run.start, run.stop, fired_at):
+            for record in run.waiting.records.records(run.start, run.stop, fired_at):
                 topic, key, value, headers = record
                 try:
                     producer.produce(

@@ -1,17 +1,17 @@
-"""The note of a query's senders: what they have confirmed, in a file beside the checkpoint, so that the next start
-repeats less.
+"""The note of a query's senders: their confirmations, in a file beside the checkpoint, so that the next start repeats
+less.
 
 ::
 
     wheel-sender.json    {"confirmed": [[0, 39, 9223372036854775807], [40, 57, 1700000004199]]}
-                                        '- an earlier sender          '- the present one: of what batches 40 to 57 gave, all that
-                                                                         is due by then is acknowledged
+                                        '- an earlier sender          '- the present one: records of batches 40 to 57
+                                                                         due by then are acknowledged
 
-A start without a sender reads it, too: what was in flight and is confirmed has fired, and the rest is released by the
-batches.
+A start without a sender reads the note, too: confirmed entries have fired, and the others in flight are released by
+the batches.
 
-A note that is lost, or older than the truth, costs repetitions and nothing else. One that says too much would lose
-rows; so what it says of batches that are not committed is not read: they are planned anew.
+A lost or outdated note costs repetitions and nothing else. A note with too many confirmations would lose rows, so its
+entries for uncommitted batches are ignored: these batches are planned anew.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOTE: Final = "wheel-sender.json"
 """The file of a checkpoint with what its senders have confirmed."""
 
 _SENDERS_NOTED: Final = 4
-"""Of so many starts the confirmations are kept; one that is lost costs repetitions."""
+"""The number of starts whose confirmations are kept; a lost one costs repetitions."""
 
 
 class Files(Protocol):
@@ -51,7 +51,7 @@ class SenderNote:
         self._files, self._written = files, b""
 
     def read(self, since: int) -> tuple[Confirmed, ...]:
-        """What earlier senders have noted of the batches before `since`, which are committed."""
+        """The confirmations of earlier senders for the batches before `since`, which are committed."""
         found = parsed_json(self._files.read(NOTE) or b"")
         try:
             noted = confirmed_from_json(found["confirmed"]) if isinstance(found, dict) else ()
@@ -61,13 +61,13 @@ class SenderNote:
         return tuple(each for each in earlier if each.since <= each.batch)[-_SENDERS_NOTED:]
 
     def news(self, since: int) -> str:
-        """What the shards of a start from `since` on are told, which has no sender; empty if nothing is noted."""
+        """The news for the shards of a start from `since` on without a sender; empty if nothing is noted."""
         noted = self.read(since)
         nobody = Confirmed(since, since - 1, -1)
         return json.dumps(SenderNews(0, 0, 0, (*noted, nobody)).to_json()) if noted else ""
 
     def write(self, confirmed: Iterable[Confirmed]) -> None:
-        """Notes what is confirmed, unless it is what was noted last."""
+        """Writes the confirmations, if they have changed since the last call."""
         content = json_bytes({"confirmed": confirmed_to_json(confirmed)})
         if content != self._written:
             self._files.replace(NOTE, content)

@@ -1,5 +1,5 @@
-"""The account of a run: :class:`Summary` adds up the reports of its batches, checks that every command is accounted for,
-and renders the result.
+"""The account of a run: :class:`Summary` adds up the reports of its batches and checks that every command is accounted
+for.
 
 ::
 
@@ -96,9 +96,7 @@ class Summary:
 
     @property
     def cancels_close(self) -> bool:
-        """Whether as many entries were cancelled as cancels were applied; always True for a purgatory, where one event
-        can cancel many.
-        """
+        """Whether as many entries were cancelled as cancels were applied; True for a purgatory (one cancels many)."""
         if self.last is None or self.last.purgatory:
             return True
         return self._count("cancelled") == self._count("applied")

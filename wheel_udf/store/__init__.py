@@ -1,8 +1,8 @@
 """Store: the slot store, one Delta table for entries that are not due for a long time.
 
-What goes in: parsed commands (as rows by ``stored_rows``), hand-overs, acts. What comes out: a stream of near rows for
-the wheel, tables of rows for hand-overs and :mod:`wheel_udf.pending`, and the head of the log (version, cursor,
-clock). All of it through :class:`SlotStore`::
+In: parsed commands (as rows by ``stored_rows``), hand-overs, acts. Out: a stream of near rows for the wheel, tables of
+rows for hand-overs and :mod:`wheel_udf.pending`, and the head of the log (version, cursor, clock). All of it through
+:class:`SlotStore`::
 
     intake batch --stored_rows--> append ------> | level 0: near rows     | --near_stream--> wheel
                                                  | level k: far slots     | --rows---------> hand-over, pending
@@ -10,8 +10,8 @@ clock). All of it through :class:`SlotStore`::
     retirement -----------------> append, drop   | level -1: marks        | --head---------> cursor, clock, last batches
                                                    one Delta table, partitioned by (level, slot)
 
-    near         due before the cursor; goes to the wheel            inbox    far entries of small batches, not yet in a slot
-    far          due later; waits in its slot                        marks    versions that are kept after their rows were dropped
+    near         due before the cursor; goes to the wheel     inbox    far entries of small batches, not yet in a slot
+    far          due later; waits in its slot                 marks    versions kept after their rows were dropped
 
     layout       which level and slot an entry has: StoreLayout
     intake       commands to rows

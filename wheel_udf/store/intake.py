@@ -2,29 +2,25 @@
 
 ::
 
-    command                      rows of its commit                                             read by
-    SCHEDULE due before cursor   level 0: the entry                                             the wheel, from the stream of level 0
-    SCHEDULE due later           level k: the entry; level 0: FAR (id and version only)         hand-overs; the wheel
-    the same, of a small batch   the inbox: the entry; level 0: FAR                             the keeper, which places it; the wheel
-    CANCEL                       level 0                                                        the wheel, and the comparison of versions
-    rejected                     level 0, with its reason                                       the wheel, which counts and delivers it
+    command                      rows of its commit                                      read by
+    SCHEDULE due before cursor   level 0: the entry                                      the wheel (stream of level 0)
+    SCHEDULE due later           level k: the entry; level 0: FAR (id and version)       hand-overs; the wheel
+    the same, of a small batch   the inbox: the entry; level 0: FAR                      the keeper (placing); the wheel
+    CANCEL                       level 0                                                 the wheel; verdicts on versions
+    rejected                     level 0, with its reason                                the wheel (counts, delivers it)
 
-So the wheel reads about every command in the commit of that command. Of an entry in the store it knows the version:
-that version beats an older one that waits in the wheel, and a later CANCEL finds that the id is known. The rows of a
+So the wheel reads about every command in the commit of that command. The FAR row gives it the version of an entry in
+the store: that version beats an older one that waits in the wheel, and a later CANCEL finds the id. The rows of a
 batch and the clock that follows from them are one commit; a batch that Spark repeats is skipped by its transaction.
 
-The inbox: a commit costs mostly by its files (30 ms of CPU each), and a batch of a thousand commands over the whole
-horizon touches some fifty slots. So the far entries of small batches go to one file. Many such files are placed
-together, in one commit that changes no data (:meth:`wheel_udf.tiered.keeper.Keeper.tidy`), or at the next hand-over if
-that comes first.
+The inbox: the cost of a commit is mostly that of its files, and a batch of a thousand commands over the whole horizon
+touches some fifty slots. So the far entries of small batches go to one file. Many such files are placed together, in
+one commit that changes no data (:meth:`wheel_udf.tiered.keeper.Keeper.tidy`), or at the next hand-over if that comes
+first.
 
 Cost: one Spark job per batch, whose rows go through one shuffle into files (see :mod:`wheel_udf.store.slot_store`).
 The largest event time, from which the event clock follows, is read from the statistics of the files just written.
 
-Looked at, and left as it is (CPU, 200,000 rows, in turns): a FAR row is 14 of the 128 bytes of a far command, and at
-most 0.6 of its 16 us. Without it the wheel would fire the version that a far entry has replaced. The reason of a
-reject as JSON takes 2.3 us a reject more than as columns, 2.1 of them where it is read; columns would be in all rows
-of the store and of the operator.
 
 Caveats: rows are placed by the keeper's cursor, under its lock, so that no row is placed into a slot that is being
 handed over.
@@ -45,7 +41,7 @@ _REASON = ("error_code", "error_message", "record")
 
 
 def id_hash(schedule_id: Column) -> Column:
-    """Returns the hash by which versions of an id are looked up: 8 bytes instead of a text."""
+    """Returns the hash by which versions of an id are looked up, 8 bytes."""
     return F.xxhash64(schedule_id)
 
 

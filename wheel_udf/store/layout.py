@@ -16,8 +16,8 @@ size``; the top level takes all the rest. Example: ``StoreLayout(Wheel(1_000, 20
     level 3   [1:06:40-1:13:20) ... [3:06:40-3:13:20)           19 here, 20 at most, of 400 s
     level 4   [2:13:20-4:26:40) [4:26:40-6:40:00) ...           of 8,000 s, open-ended
 
-    cursor to 1:06:40:  reached are the windows [1:00:00-1:06:40)          -> level 0
-    cursor to 1:07:00:  reached are level 3's [1:06:40-1:13:20), moved to  -> level 0 what is due before 1:07:00, else level 2
+    cursor to 1:06:40:  reaches the windows [1:00:00-1:06:40)     -> level 0
+    cursor to 1:07:00:  reaches [1:06:40-1:13:20) of level 3      -> level 0 if due before 1:07:00, else level 2
 
 Invariants, for cursors that are multiples of the window (:meth:`StoreLayout.cursor_of` returns no others). W_k divides
 W_(k+1), because their ratio is ``size``; so bounds of a level's partitions are bounds of all lower ones. A partition
@@ -170,14 +170,12 @@ class StoreLayout:
 
     @property
     def window_ms(self) -> int:
-        """Width of a partition of the lowest far level, the unit that becomes near at once. Every cursor is a multiple
-        of it.
-        """
+        """Width of a partition of the lowest far level, which becomes near as a whole; a divisor of every cursor."""
         return self._partitions.tick_ms
 
     @property
     def lead_ms(self) -> int:
-        """The least distance by which the cursor is set ahead of the clock; the cursor moves when half of it is left."""
+        """The least distance of a new cursor ahead of the clock; the cursor moves when half of it is left."""
         return min(self.window_ms // 2, _LONGEST_LEAD_MS)
 
     def slots_per_partition(self, level: int) -> int:
@@ -236,9 +234,7 @@ class StoreLayout:
         return min(ahead_ms, INT64_MAX // self.window_ms * self.window_ms)
 
     def is_due(self, clock_ms: int, cursor_ms: int) -> bool:
-        """Whether the cursor has to move on, shortly before the clock reaches it; :meth:`cursor_of` then returns a
-        later one.
-        """
+        """Whether the clock is close to the cursor, so that :meth:`cursor_of` returns a later one."""
         clock = int(clock_ms)
         return clock + self.lead_ms // 2 >= cursor_ms and self.cursor_of(clock) > cursor_ms
 

@@ -3,12 +3,11 @@
 Spark's own aggregation sends each hash through a shuffle as a row and keeps a hash table. Here a task sorts its hashes
 and sends them in bulk::
 
-    scan task     sorts its hashes, cuts them into ranges        one row per range: its number, and the hashes as bytes
-    range task    joins the hashes of one range, sorts them      equal neighbours are the hashes that occur more than once
+    scan task     sorts its hashes, cuts them into ranges      one row per range: its number, and the hashes as bytes
+    range task    joins the hashes of one range, sorts them    equal neighbours are hashes that occur more than once
 
 The result is exact. Cost: O(rows), 8 bytes per row in the shuffle, about 24 bytes per row of a range in the memory of
-a Python worker. Measured on 2 cores, 10 million hashes in 1,400 files: 9.3 s as ``groupBy("id_hash").count()``, 3.6 s
-this way, of which 2.2 s are the scan.
+a Python worker.
 
 This module is imported on executors: numpy and pyarrow only.
 """

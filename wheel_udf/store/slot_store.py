@@ -1,5 +1,5 @@
-"""The slot store: one Delta table for entries that are not due for a long time. :class:`SlotStore` writes it; reading is
-in :mod:`wheel_udf.store.reader`.
+"""Writes the slot store, one Delta table for entries that are not due for a long time: :class:`SlotStore`.
+Reading is in :mod:`wheel_udf.store.reader`.
 
 The table is partitioned by ``(level, slot)`` as described in :mod:`wheel_udf.store.layout`. There are three kinds of
 commits, each of them atomic::
@@ -28,14 +28,7 @@ commits, each of them atomic::
 How files are written. Each (level, slot) should have one file, and Spark writes one for each *task* that has rows of
 it. So the frame is rebalanced by (level, slot) first (Spark's REBALANCE hint): one shuffle, after which adaptive
 execution joins small parts into one task and splits only what is larger than a file should be (64 MB). The cost of an
-append is mostly its files. Measured on 2 busy cores, 49 partitions, CPU seconds of an append from a frame of 2 to 4
-tasks::
-
-    rows       as it is            coalesce(1)         repartition by hash    rebalance
-    1,000      3.2  (98 files)     1.7  (49 files)     1.9  (49 files)        1.8  (49 files)
-    50,000     3.2                 1.9                 2.9                    2.3, and the shortest: 2.8 s to 3.8 of coalesce(1)
-
-``coalesce(1)`` costs as little, but the computation of the frame would also run in that one task.
+append is mostly its files. ``coalesce(1)`` costs as little, but the frame would also be computed in that one task.
 
 Cost: an append is one write job and one commit. drop() knows the files from :mod:`wheel_udf.platform.delta_files`:
 O(changes since the last call), without a Spark job except for the first call.
@@ -92,8 +85,7 @@ from wheel_udf.store.table import (
 )
 
 _MOST_TRIES: Final = 20
-# The conflicts in which another writer was first. In Python these classes have no common base class that could be
-# caught.
+# The conflicts in which another writer was first. In Python these classes have no common base class.
 _OTHER_REMOVAL: Final = (
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
@@ -106,9 +98,8 @@ class SlotStore(StoreReader):
     """Reads and writes the table of a layout. Create one with :meth:`open`, which checks the table.
 
     Attributes:
-        log_is_read: Whether the wheel has read all that the log may delete when it expires. Who knows says so; until
-            then the log keeps everything, since a wheel that stood still for longer than the log is kept could never
-            go on.
+        log_is_read: Set once the wheel has read all commits that clean-up may delete. Until then the log keeps
+            everything, since a wheel that stood still for longer than the log is kept could never go on.
     """
 
     log_is_read = False
@@ -129,16 +120,12 @@ class SlotStore(StoreReader):
 
     @staticmethod
     def at(spark: SparkSession, path: str) -> SlotStore:
-        """Opens an existing store with the layout that it was made with; errors are those of
-        :func:`wheel_udf.store.table.layout_of`.
-        """
+        """Opens an existing store with its own layout; errors are those of :func:`wheel_udf.store.table.layout_of`."""
         return SlotStore.open(spark, path, layout_of(spark, path), create=False)
 
     @staticmethod
     def find(spark: SparkSession, path: str, layout: StoreLayout) -> SlotStore | None:
-        """Returns the store at a place, or None if there is none yet. Creates nothing; errors are those of
-        :func:`wheel_udf.store.table.is_made`.
-        """
+        """Returns the store at a place, None if there is none; errors as :func:`wheel_udf.store.table.is_made`."""
         store = SlotStore(spark, path, layout)
         return store if is_made(spark, store.path, layout) else None
 
@@ -260,8 +247,7 @@ class SlotStore(StoreReader):
         )
 
     def rearrange(self, frame: DataFrame, partitions: Iterable[tuple[int, int]], *, read_version: int) -> int:
-        """Moves the rows of partitions to other places, in one commit that counts as a change of no data, so that streams
-        ignore it.
+        """Moves the rows of partitions to other places, in one commit that streams ignore (it changes no data).
 
         Args:
             frame: The rows with their new places.
@@ -308,8 +294,7 @@ class SlotStore(StoreReader):
         return 0
 
     def join_files(self, paths: Sequence[str]) -> int:
-        """Joins files of a partition into as few as possible, in one commit that counts as a change of no data, so that
-        streams ignore it.
+        """Joins files of a partition into as few as possible, in one commit that streams ignore (it changes no data).
 
         Args:
             paths: Files of a partition, from :meth:`small_files`.

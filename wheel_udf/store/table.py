@@ -70,15 +70,12 @@ _LAYOUT: Final = "wheel_udf.layout"
 _FORMAT: Final = "wheel_udf.format_version"
 _KEPT: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
-    # What is looked up by, and what the clock is taken from. Statistics on payloads help nobody and cost in every
-    # commit.
+    # The columns of look-ups and of the clock. Statistics on payloads have no use and cost time in every commit.
     "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived",
-    # Files are read by their paths in places: what is in one has to be all of it.
+    # Some code reads files by their paths, so a file must hold all of its rows (no deletion vectors).
     "delta.enableDeletionVectors": "false",
 }
-"""Properties of a new table, beside its layout, its format version, how long it keeps what is dropped, and those for
-checkpoints of its log.
-"""
+"""Properties of a new table, beside its layout, its format version, its retention and the checkpoints of its log."""
 
 DEFAULT_KEEP_MS: Final = 86_400_000
 
@@ -100,8 +97,7 @@ def open_table(
         path: Place of the table.
         layout: The layout that it must have, or gets.
         create: Create it if nothing is there.
-        keep_ms: How long a new store keeps files and log entries that nothing needs any more. Longer than any batch of
-            the wheel takes.
+        keep_ms: How long a new store keeps unused files and log entries; longer than any batch of the wheel.
 
     Raises:
         GeometryChangedError: It was created with another layout or in another format.
@@ -204,5 +200,6 @@ def _require_same(path: str, what: str, there: str, here: str) -> None:
             field=path,
             value=there,
             rule=here,
-            hint="use the old setting; or export the job with the release and settings that it was made with, and import it into a new store",
+            hint="use the old setting; or export the job with the release and settings that it was made with, "
+            "and import it into a new store",
         )

@@ -8,7 +8,7 @@ higher version decides::
     version of the entry   next higher version in the store    verdict
     v                      none                                 MOVED: it goes to the wheel
     v                      a SCHEDULE                           GONE_SUPERSEDED
-    v                      a CANCEL                             GONE_CANCELLED, with the version of that CANCEL, which is applied
+    v                      a CANCEL                             GONE_CANCELLED, with the version of that CANCEL
     v, a second time       (the one that is due first is kept)  GONE_DUPLICATE
 
 The verdicts are rows for the wheel, which counts them; so each SCHEDULE and CANCEL is counted once, in one place.
@@ -44,9 +44,7 @@ _ID = ("id_hash", "schedule_id")
 VERSION = ("seq", "op", "amend")
 """The columns of a version, the most significant first."""
 _HAS_VERSION = (COMMAND, MOVED, GONE_SUPERSEDED, GONE_DUPLICATE)
-"""Kinds of rows that have a version of their own. A FAR row repeats that of an entry; a GONE_CANCELLED row has that of
-a CANCEL.
-"""
+"""Kinds of rows with a version of their own (a FAR row repeats an entry's, a GONE_CANCELLED row a CANCEL's)."""
 
 _BEFORE, _LEAVING, _LATER = range(3)
 
@@ -54,8 +52,8 @@ FILE: Final = "file"
 """Column of a row's data file, by its name."""
 
 OtherRows = Callable[[AbstractSet[str] | None], DataFrame]
-"""Returns the rows of the store that do not leave and have a version (:func:`with_version`), with the column :data:`FILE`
-(:func:`with_file`). Given names of data files, rows of other files may be missing."""
+"""Returns the rows of the store that stay and have a version (:func:`with_version`), with the column :data:`FILE`
+(:func:`with_file`). If names of data files are passed, rows of other files may be missing."""
 
 
 def verdicts(leaving: DataFrame, others: OtherRows) -> DataFrame | None:
@@ -70,13 +68,12 @@ def verdicts(leaving: DataFrame, others: OtherRows) -> DataFrame | None:
         (GONE_...), its own version ``own_seq, own_amend``, and ``seq, amend, op`` for the wheel: the CANCEL's for
         GONE_CANCELLED, otherwise its own. None if no hash of a leaving entry occurs again, so that none has ended.
     """
-    # Computed now: otherwise the broadcast and the search for duplicates would each compute the entries, at the same
-    # time.
+    # Computed now: otherwise the broadcast and the search for duplicates would each compute the entries.
     ids = leaving.groupBy("id_hash").agg(F.count(F.lit(1)).alias("entries")).localCheckpoint()
     twice = ids.where("entries > 1").select("id_hash")
     ours = F.broadcast(ids.select("id_hash"))
     met = others(None).select("id_hash", FILE).join(ours, "id_hash", "left_semi").select(FILE)
-    # No name says that two leaving entries share a hash.
+    # The file names do not show whether two leaving entries share a hash.
     names = {row[0] for row in met.unionByName(twice.select(F.lit("").alias(FILE))).distinct().collect()}
     if not names:
         return None

@@ -6,11 +6,11 @@ An operator groups rows by shard and runs one pure step per shard and batch in a
 
 ::
 
-    commands -> schedule_operator --.                                                          .-> outputs: fired, rejects, status
-                                     >- sharded_query -> worker ---------------------> frame -<
-    ops, events -> watch_operator --'   (+ clock_rows)    |  wheel_worker -> wheel/step        '-> delivery/ (leaving, refused)
-                                                          |  watch_worker -> purgatory/step
-                                                          '-> board -> clock/
+    commands -> schedule_operator --.                                               .-> outputs: fired, rejects, status
+                                     >- sharded_query -> worker ----------> frame -<
+    ops, events -> watch_operator --'  (+ clock_rows) |  wheel_worker -> wheel/step  '-> delivery/ (leaving, refused)
+                                                      |  watch_worker -> purgatory/step
+                                                      '-> board -> clock/
 
 ===================  ==================================================================================================
 file                 does

@@ -58,7 +58,7 @@ def with_clock_rows(
         board: Where the shards report.
         frame: Name of the operator's frame on the board.
         has_sender: Whether the query has a sender, whose news are in the ticks.
-        limit: Most rows of a batch, whose division is in the ticks; None for no limit.
+        limit: Most rows of a batch over all shards; None for no limit.
     """
     spark = rows.sparkSession
     register(spark, ClockSource)
@@ -75,8 +75,8 @@ def with_clock_rows(
         )
         for field in rows.schema
     ]
-    # Spark asks the sources in the order of the union. With the clock first, all commits that a published instant
-    # covers are in the store's log when that source is asked.
+    # Spark plans the sources in the order of the union. With the clock first, all commits that a published instant
+    # covers are in the store's log when the store's source is planned.
     rows = ticks.select(columns).unionByName(rows)
     if isinstance(clock, EventClock):
         return rows.withWatermark("event_at", f"{clock.delay_ms} milliseconds")
@@ -106,14 +106,13 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
     known = _registered.setdefault(spark, set())
     if source.name() in known:
         return
-    registration = DataSourceRegistration(_SessionWithPath(spark))  # type: ignore[arg-type]  # all that it uses is there
+    registration = DataSourceRegistration(_SessionWithPath(spark))  # type: ignore[arg-type]  # has all that it uses
     try:
         registration.register(source)
     except AnalysisException as fault:
         if fault.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
-        # Spark 4.2 looks for the name among the sources of this thread's active session, which may be another one than
-        # ours.
+        # Spark 4.2 looks for the name in this thread's active session, which may be another one than ours.
         spark.createDataFrame([], "nothing int")  # makes ours the active one
         _search(spark, source.name())
         registration.register(source)
@@ -121,10 +120,10 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
 
 
 def _search(spark: SparkSession, name: str) -> None:
-    """Looks for the sources of the class path once more, after Spark has said that `name`, which is ours, exists.
+    """Repeats the search for sources on the class path, after Spark has reported that `name`, which is ours, exists.
 
-    Spark 4.2 also says so when its search, which reads the lists of sources in all jars, fails, and drops the cause.
-    If the search fails here too, its own error is raised.
+    Spark 4.2 also reports this when its search, which reads the lists of sources in all jars, fails, and drops the
+    cause. If the search fails here too, the original error is raised.
     """
     try:
         spark.read.format(name).load()
@@ -134,9 +133,7 @@ def _search(spark: SparkSession, name: str) -> None:
 
 
 class _ContextWithPath:
-    """A Spark context whose environment, a copy, lets Python processes find this package where the driver has found
-    it.
-    """
+    """A Spark context with a copied environment, in which Python processes find this package as the driver does."""
 
     def __init__(self, context: SparkContext) -> None:
         path = with_package_folder(context.environment.get("PYTHONPATH"))

@@ -1,10 +1,10 @@
-"""What a frame is: the facts about the frame of an operator, in the metadata of its column ``kind``.
+"""The facts about the frame of an operator, in the metadata of its column ``kind``.
 
-``schedule`` and ``watch`` return frames with other columns; whoever selects from a frame or delivers it must
-know which operator made it, with which geometry, and whether with delay levels. These facts are metadata of
-the column ``kind``::
+``schedule`` and ``watch`` return frames with different columns; code that selects from a frame or delivers it
+needs its operator, its geometry, and whether it has delay levels. These facts are metadata of the column ``kind``::
 
-    schedule(...) --> kind {"wheel_udf": {"operator": "schedule", "wheel": "tick_ms=1000,...", "shards": 4, ...}} | schedule_id | ...
+    schedule(...) --> kind {"wheel_udf": {"operator": "schedule", "wheel": "tick_ms=1000,...", "shards": 4, ...}}
+                      schedule_id, ...
 
 Spark keeps the metadata through filters, caches, ``foreachBatch`` and the memory sink, and in Delta tables
 and Parquet files; JSON and CSV files lose it.

@@ -1,9 +1,9 @@
-"""Observes the figures of each batch with Spark's own means: they appear in ``observedMetrics`` of the query's progress,
-for any ``StreamingQueryListener``, also one written in Scala.
+"""Publishes the figures of each batch in ``observedMetrics`` of the query's progress, for any
+``StreamingQueryListener``, also one written in Scala.
 
 ::
 
-    schedule(...) --observed--> deliver(...)        progress.observedMetrics["wheel_udf"]  ->  Row(received=3, fired=1, missed=0, ...)
+    schedule(...) --observed--> deliver(...)    progress.observedMetrics["wheel_udf"]  ->  Row(received=3, fired=1, ...)
 
 Cost: a few counters for each row that leaves the operator; no further pass.
 """

@@ -28,7 +28,8 @@ LEVEL_COLUMNS = ("scheduled_at", "level_error_ms")
 ``deliver_at`` that is, in ms.
 """
 OUTCOME_COLUMNS = (
-    "op_id", "group", "outcome", "by_key", "at", "decided_at", "present", "missing", "generation", "destination", "key", "value",
+    "op_id", "group", "outcome", "by_key", "at", "decided_at", "present", "missing", "generation",
+    "destination", "key", "value",
     "headers", "fire_id",
 )  # fmt: skip
 REJECT_COLUMNS = (
@@ -112,9 +113,7 @@ def leaving(frame: DataFrame, facts: FrameFacts) -> DataFrame:
 
 
 def leaving_ahead(frame: DataFrame, facts: FrameFacts) -> DataFrame:
-    """The rows for the sender of the query, with the columns of :func:`leaving`; ``fired_at`` is when the batch hands
-    them over.
-    """
+    """The rows for the sender, with the columns of :func:`leaving`; ``fired_at`` is when the batch hands them over."""
     rows = _LEVELED_ROWS if facts.leveled else _FIRED_ROWS
     return rows.select(frame.where("kind = 'ahead'"))
 

@@ -3,8 +3,8 @@
 ::
 
     schedule(..., punctual=Punctual(ahead_ms=4_000))
-        batch at 10:00:00     an entry due by 10:00:04 leaves as a row of kind `ahead`: deliver() gives it to the sender of the query
-        10:00:04.000          the sender gives it to Kafka
+        batch at 10:00:00     an entry due by 10:00:04 leaves as a row of kind `ahead`; deliver() gives it to the sender
+        10:00:04.000          the sender of the query gives it to Kafka
 
 Imports the standard library and the pure rooms only: it runs on executors.
 """
@@ -27,9 +27,8 @@ from wheel_udf.wheel.in_flight import HandOver
 from wheel_udf.wheel.sender_news import SenderNews
 
 NOTED_PROPERTY: Final = "wheel_udf.noted"
-"""Local property of the tasks of a query without a sender: the news (:class:`~wheel_udf.wheel.SenderNews`) that its
-checkpoint's note tells of earlier senders. The note does not change while no sender runs, so a repeated batch gets the
-same."""
+"""Local property of the tasks of a query without a sender: the news (:class:`~wheel_udf.wheel.SenderNews`) of earlier
+senders from the checkpoint's note, which does not change while no sender runs, so a repeated batch gets the same."""
 
 DEFAULT_AHEAD_MS: Final = 4_000
 """How long before its due time an entry is handed over, until the times of the batches are known."""
@@ -46,8 +45,8 @@ class Punctual:
         ahead_ms: How long before; None: about twice the time of a batch, measured while the query runs.
         destinations: Names and patterns of the destinations that are served so; None: all. Their sinks are Kafka's.
         among: All names and patterns of the allow-list, in their order; None: they are those of `destinations`.
-        rows: The most rows that wait at the sender; 0: nothing is handed over. What finds no room is released by a
-            batch when it is due.
+        rows: The most rows that wait at the sender; 0: nothing is handed over. Entries over this capacity are released
+            by a batch when they are due.
         bytes: The most bytes that wait there.
 
     Raises:
@@ -84,7 +83,7 @@ class Punctual:
         return self._allowed.first(name) in self.destinations
 
     def mask(self, names: pa.ChunkedArray) -> Bools:
-        """:meth:`serves` of many destinations, of which few are different."""
+        """:meth:`serves` of many destinations, few of them distinct."""
         distinct = pc.unique(names)
         served = pa.array([self.serves(name) for name in distinct.to_pylist()], pa.bool_())
         return np.asarray(served.take(pc.index_in(names, value_set=distinct).combine_chunks()), dtype=bool)
@@ -103,7 +102,7 @@ class Punctual:
             batch_id: The batch.
             shard: Number of the shard.
             shards: Number of shards.
-            news: The news of the sender; None in a batch that brings none. Then the shard itself counts the room.
+            news: The news of the sender; None in a batch without. The shard then computes the free capacity itself.
             held: Counts the shard's entries that the sender has, and their bytes.
         """
         if news is None:

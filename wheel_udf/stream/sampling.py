@@ -1,7 +1,7 @@
-"""When a shard samples what only an opened chunk can tell: about once a minute, by the timestamps of the batches.
+"""Decides when a shard takes a sample, for which it opens chunks: about once a minute, by the batches' timestamps.
 
-A sample changes no row that leaves and no state, so it does not matter that a repeated batch may sample anew. Imports
-nothing: it runs on executors.
+A sample changes no row that leaves and no state, so a repeated batch may sample anew. Imports nothing: it runs on
+executors.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 SAMPLE_EVERY_MS = 60_000
 
 _sampled: dict[tuple[str, int], int] = {}
-"""The batch timestamp of the last sample that this worker has taken, by query and shard. A new worker samples at once."""
+"""The batch timestamp of the last sample of this worker, by query and shard. A new worker samples at once."""
 
 
 def is_time_to_sample(query_id: str, shard: int, batch_ms: int) -> bool:

@@ -1,4 +1,4 @@
-"""``schedule``: a streaming DataFrame of commands in, one DataFrame of everything that happened out.
+"""``schedule``: turns a streaming DataFrame of commands into a DataFrame of outcomes.
 
 ::
 
@@ -7,17 +7,13 @@
     clock source ----> clock rows -----'
 
 :func:`schedule` is a function of a DataFrame to a DataFrame. It starts nothing, and works with any source and
-any sink. The column ``kind`` says what a row is; the functions of :mod:`wheel_udf.stream.outputs` select by
+any sink. The column ``kind`` distinguishes the rows; the functions of :mod:`wheel_udf.stream.outputs` select by
 it. Each touched shard adds one status row per batch with counts, next due time and lateness;
 :func:`wheel_udf.delivery.query.deliver` makes its progress report from these.
 
 Design notes
 
-* The key is the shard, never the id: a group costs 0.3 to 1 ms whatever it holds, a row inside a group about
-  a microsecond.
-* What the operator can keep: 100,000 rows in and out a batch, 2 cores, one run after the other: 397,000 rows a second
-  without it, 170,000 (0.43) with one that only returns its rows, 113,000 (0.28) with the wheel. So Spark's way to
-  Python and back is 5.8 us of CPU a row, the wheel 5.2.
+* The key is the shard, never the id: a group has a fixed cost, hundreds of times that of a row inside a group.
 * ``NoTimeout``: with any timeout, Spark scans and decodes every key of every partition in every batch. Time
   comes as data instead (:mod:`wheel_udf.clock.source`).
 * Rejected rows pass through the operator too. They are counted in the same state as everything else, so the
@@ -205,7 +201,7 @@ def _through_the_wheel(
     limit: int | None,
     limits: Limits | None = None,
 ) -> DataFrame:
-    """Passes command rows and clock rows, by shard, through the wheel; the public frame."""
+    """Passes command rows and clock rows, by shard, through the wheel; returns the operator's frame."""
     released = stepped(
         rows,
         WheelWorker,
@@ -222,7 +218,7 @@ def _through_the_wheel(
         punctual=facts.punctual,
         waits_for_clock=isinstance(clock, StoreClock) and clock.leads,
     )
-    return _public(released, facts)
+    return _to_output_columns(released, facts)
 
 
 def _command_rows(parsed: DataFrame, shards: int, *, leveled: bool) -> DataFrame:
@@ -287,8 +283,8 @@ def _rows_of_step(
     )
 
 
-def _public(released: DataFrame, facts: FrameFacts) -> DataFrame:
-    """Turns the worker's rows into public ones: instants as timestamps, headers as an array, fire ids, reasons."""
+def _to_output_columns(released: DataFrame, facts: FrameFacts) -> DataFrame:
+    """Converts the worker's rows to output columns: instants as timestamps, headers as an array, fire ids, reasons."""
     kind = F.col("kind")
     is_fired, is_missed, is_rejected = (kind == each for each in ("fired", "missed", "rejected"))
     # What DETAIL holds depends on the kind.

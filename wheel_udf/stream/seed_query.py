@@ -4,9 +4,9 @@ It has the sources, the order of sources, the grouping and the state of the oper
 (:mod:`wheel_udf.stream.sharded_query`), so that the next start, with the real sources, goes on in the same
 checkpoint::
 
-    stand-in of the clock  (a row for each shard) --join--> groupBy(shard) --> applyInPandasWithState(seed worker) --> a report of each shard
-    stand-ins of the other sources (no rows) -------'
-    parcels (a table) ------------------------------'
+    stand-in of the clock (a row per shard) --join--> groupBy(shard) --> applyInPandasWithState(seed worker) --> reports
+    stand-ins of the other sources (no rows) -'
+    parcels (a table) ------------------------'
 
 :func:`stand_ins` alone is the query of an intake, which has no state.
 """
@@ -38,10 +38,10 @@ from wheel_udf.stream.source_positions import POSITION_FORMAT, PositionSource
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.seed import Seed
 
-__all__ = ["WatchSeedWorker", "WheelSeedWorker", "parcels", "seeding", "stand_ins"]
+__all__ = ["WatchSeedWorker", "WheelSeedWorker", "pack_by_shard", "seeding", "stand_ins"]
 
 
-def parcels(rows: DataFrame, kind: str, schema: pa.Schema, *, by: str, shards: int) -> DataFrame:
+def pack_by_shard(rows: DataFrame, kind: str, schema: pa.Schema, *, by: str, shards: int) -> DataFrame:
     """Packs rows into parcels, by shard.
 
     Args:
@@ -87,7 +87,7 @@ def seeding(
     clock_position: Any,
     others: Sequence[DataFrame],
 ) -> DataFrame:
-    """The streaming frame of the first batch; one row for each shard (:data:`~wheel_udf.stream.seed_worker.SEEDED_TYPE`).
+    """The streaming frame of the first batch: a row per shard (:data:`~wheel_udf.stream.seed_worker.SEEDED_TYPE`).
 
     Args:
         content: The parcels.

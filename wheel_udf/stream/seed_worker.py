@@ -1,5 +1,5 @@
-"""The Python worker of the first batch of a moved checkpoint: the rows of a shard in, its state out. A thin shell around
-``seeded`` of the wheel (:mod:`wheel_udf.wheel.seed`) and of the purgatory (:mod:`wheel_udf.purgatory.seed`).
+"""The Python worker of the first batch of a moved checkpoint: the rows of a shard in, its state out. Calls ``seeded``
+of the wheel (:mod:`wheel_udf.wheel.seed`) or of the purgatory (:mod:`wheel_udf.purgatory.seed`).
 
 Rows come packed, many to a *parcel*: one Arrow table of one kind and one shard. So every type arrives as it left,
 whatever pandas makes of nulls and lists, and a group has few rows.
@@ -35,9 +35,7 @@ ENTRIES, MEMORY = "entries", "memory"
 
 
 def packer(kind: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Returns a function for ``mapInArrow`` that packs rows of ``schema`` and ``shard`` into parcels
-    (:data:`PARCEL_TYPE`).
-    """
+    """Returns a function for ``mapInArrow``: rows of ``schema`` and ``shard`` to parcels (:data:`PARCEL_TYPE`)."""
 
     def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -145,9 +145,7 @@ def check_settings(
 
 
 def clocked(contract: Contract, clock: Clock) -> Contract:
-    """The contract with what a clock adds to it: how far ahead an event time may be, and what ``max_delay`` counts
-    from.
-    """
+    """The contract with the clock's settings: how far ahead an event time may be, the start of ``max_delay``."""
     if isinstance(clock, EventClock):
         return replace(contract, max_ahead_ms=clock.max_ahead_ms)
     return replace(contract, from_batch=isinstance(clock, ProcessingClock))
@@ -159,8 +157,7 @@ def shard_column(name: str, shards: int, *of_rejects: str) -> Column:
     Args:
         name: The column of the id.
         shards: Number of shards.
-        of_rejects: Columns that spread rows without an id, which are rejects, so that a flood of them is not the work
-            of one shard.
+        of_rejects: Columns that spread rows without an id, which are rejects, over all shards.
     """
     number = shard_of_id(F.col(name), shards)
     if of_rejects:

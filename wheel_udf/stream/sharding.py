@@ -1,4 +1,4 @@
-"""Which shard an id belongs to, and which grouping key a shard has, so that shards spread evenly over Spark's partitions.
+"""The shard of an id, and the grouping key of a shard, chosen so that shards spread evenly over Spark's partitions.
 
 Spark sends a group to partition ``pmod(murmur3(key), partitions)``. With keys 0..3 and two partitions, three
 shards may well end up in one. So a shard's key is not its number but the first integer whose hash is

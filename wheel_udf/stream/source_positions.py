@@ -1,15 +1,14 @@
-"""Stands in for a source while a checkpoint begins: it has no rows, and its offset is the one at which the real source is
-to go on.
+"""A stand-in for a source in the first batch of a checkpoint: it has no rows, and the offset at which the real source
+is to continue.
 
-Spark's offset log keeps a text for each source of a query, by order, and asks nothing about the kind of source. So the
-first batch of a new checkpoint, planned over these stand-ins, writes the position of an earlier checkpoint into the
-new log, in Spark's own format; the next start has the real source in the same place, which reads its position there::
+Spark's offset log keeps a text for each source of a query, by order, without the kind of source. So the first batch of
+a new checkpoint, planned over these stand-ins, writes the position of an earlier checkpoint into the new log, in
+Spark's own format; the next start has the real source in the same place, which reads its position there::
 
     import   batch 0   {"wheel_clock": 0}   {"orders": {"0": 4711}}     two stand-ins
     run      batch 1   the clock goes on    orders, partition 0, from offset 4711
 
-Decision: no second writer of Spark's log. The plan of a batch also holds settings that Spark fixes at the first start;
-only Spark knows which.
+Decision: Spark alone writes its log. The plan of a batch also holds settings that Spark fixes at the first start.
 
 A stand-in may also bring one row for each shard, so that each shard is touched. Spark loads this module in a planning
 process beside the driver; it imports neither numpy nor pandas, and pyarrow only where rows are made.
@@ -74,7 +73,7 @@ class PositionReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         """Nothing to prepare: there is one offset."""
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002  # Spark's signature
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002  # Spark's
         """The offset."""
         return self.offset
 

@@ -4,9 +4,9 @@ The step of a shard fills a :class:`WheelStatus` or :class:`WatchStatus` in the 
 the operator as JSON in the column ``status`` of a row of kind ``status``. It is read in three places, each
 from the declaration below::
 
-    worker        WheelStatus(...).to_json() --> column `status` --.--> outputs.status()     columns for users (type_of)
-                                                                    '--> delivery/query      WheelStatus.from_json(): reports
-                  ShardStatus.report()       --> board --> clock source
+    worker    WheelStatus(...).to_json() --> column `status` --.--> outputs.status()    columns for users (type_of)
+                                                               '--> delivery/query      WheelStatus.from_json(): reports
+              ShardStatus.report()       --> board --> clock source
 
 Imports pyarrow only, besides the standard library and pure modules: it runs on executors.
 """
@@ -106,7 +106,7 @@ class ShardStatus:
         return cls(counts={name: row.pop(name) for name in cls.COUNTED}, **row)
 
     def report(self, *, held_input: bool | None = None) -> ShardReport:
-        """What the clock source needs to know of the shard.
+        """The shard's report for the clock source.
 
         Args:
             held_input: Whether the batch contained input; by default, whether this shard received rows.
@@ -131,8 +131,8 @@ class WheelStatus(ShardStatus):
         refused_now: Of the rejected rows of this batch, those over a limit.
         full: Used part of each limit, 1 is all.
         spread_now: Ids whose versions are offsets of several partitions.
-        ambiguous_now: Schedules without a seq that say something else than another one of their version.
-        in_flight: Of the pending entries, those that the sender of the query has got.
+        ambiguous_now: Schedules without a seq that differ from another one of their version.
+        in_flight: Pending entries that were handed to the sender of the query.
         handed: Rows of this batch that go to the sender, by destination.
         handed_largest: As :attr:`largest`, of these rows.
         confirmed_now: Entries in flight that have fired, as the sender has confirmed.
@@ -156,9 +156,9 @@ class WheelStatus(ShardStatus):
     complete_ms: int | None = _column("long", default=None)
 
     def report(self, *, held_input: bool | None = None) -> ShardReport:
-        """As :meth:`ShardStatus.report`, with what a sender can do, and how much was released."""
+        """As :meth:`ShardStatus.report`, with the fields about the sender, and the number of released rows."""
         report = super().report(held_input=held_input)
-        # What is handed over counts under the limit of a batch, too.
+        # Rows that are handed over count under the limit of a batch, too.
         released = self.fired_now + self.missed_now + sum(self.handed.values())
         return replace(report, beyond_ms=self.beyond_ms, complete_ms=self.complete_ms, released=released)
 
@@ -201,15 +201,11 @@ _SIZED = {
     "present": 6,
     "missing": 6,
 }
-"""Columns without a length limit of their own, and the most bytes that one of theirs can become: JSON writes a control
-character as six.
-"""
+"""Columns without a length limit of their own, with the most bytes that one byte can become in JSON (six)."""
 
 
 def largest_of(entries: pa.Table) -> dict[str, int]:
-    """Upper bound of the bytes of the largest entry of each destination; headers count as the JSON text that they are
-    here.
-    """
+    """Upper bound of the bytes of the largest entry of each destination; headers count as JSON text."""
     if not entries.num_rows:
         return {}
     sized = ((entries[name], times) for name, times in _SIZED.items() if name in entries.column_names)

@@ -1,9 +1,9 @@
-"""``watch``: operations and events in, outcomes out. The durable form of Kafka's delayed-operation purgatory on Spark.
+"""``watch``: operations and events in, outcomes out; Kafka's delayed-operation purgatory as a durable Spark operator.
 
 ::
 
     operations --parse--> rows --.
-    events     --parse--> rows --+ union --> groupBy(shard of the group) --> purgatory/step --> outcome | rejected | status
+    events     --parse--> rows --+ union --> groupBy(shard of the group) --> purgatory/step --> outcome|rejected|status
     clock source --> clock rows -'
 
 :func:`watch` is a function of two DataFrames to a DataFrame, as
@@ -111,7 +111,7 @@ def watch(  # noqa: PLR0913  # each is a setting of its own
         lookback_ms=lookback_ms,
         delivered=tuple(deliver),
     )
-    return _public(ended, facts)
+    return _to_output_columns(ended, facts)
 
 
 def _check(lookback_ms: int, memory_ms: int | None, deliver: Sequence[str]) -> None:
@@ -141,8 +141,8 @@ def _rows(parsed: DataFrame, shards: int) -> DataFrame:
     )
 
 
-def _public(ended: DataFrame, facts: FrameFacts) -> DataFrame:
-    """Turns the worker's rows into public ones: instants as timestamps, keys and headers as arrays, fire ids, reasons."""
+def _to_output_columns(ended: DataFrame, facts: FrameFacts) -> DataFrame:
+    """Converts the worker's rows to output columns: instants as timestamps, keys and headers as arrays, fire ids."""
     kind = F.col("kind")
     is_outcome, is_rejected = kind == "outcome", kind == "rejected"
     reason_json, status_json = F.col(DETAIL), F.col(DETAIL)  # what it holds depends on the kind

@@ -1,6 +1,5 @@
-"""The Python worker of ``watch``: one shard's rows of a batch in, its output rows out. A thin shell around
-:func:`wheel_udf.purgatory.step.advance`, as :mod:`wheel_udf.stream.wheel_worker` is one around the wheel's
-step.
+"""The Python worker of ``watch``: one shard's rows of a batch in, its output rows out. Calls
+:func:`wheel_udf.purgatory.step.advance`, as :mod:`wheel_udf.stream.wheel_worker` calls the wheel's step.
 
 Imports numpy, pandas and pyarrow only, besides the standard library and pure modules: it runs on executors.
 """
@@ -83,10 +82,9 @@ def _events(rows: pa.Table) -> pa.Table:
 
 
 def _cancels(acts: pa.Table, now_ms: int) -> pa.Table:
-    """Acts as cancels of operations, at the last instant before the clock: what has a later time is decided later.
+    """Acts as cancels of operations, at the last instant before the clock: a later one would be decided later.
 
-    A cancel counts from the operation's own time on. Under the event clock that may be ahead of the clock, and then
-    the cancel waits for it.
+    A cancel takes effect at the operation's own time. If that is ahead of the event clock, the cancel waits for it.
     """
     at_ms = np.maximum(acts["event_time_ms"].to_numpy(), now_ms - 1)
     size = acts.num_rows

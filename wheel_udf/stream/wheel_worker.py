@@ -1,4 +1,4 @@
-"""The Python worker of ``schedule``: one shard's rows of a batch in, its output rows out. A thin shell around
+"""The Python worker of ``schedule``: one shard's rows of a batch in, its output rows out. Calls
 :func:`wheel_udf.wheel.step.advance`.
 
 It turns the rows of a group (:mod:`wheel_udf.stream.worker`) into commands, runs the step, and writes the
@@ -62,7 +62,7 @@ _LEVELED_OUTPUT_SCHEMA = pa.schema(
 _OUTPUT_SCHEMA = pa.schema(list(_LEVELED_OUTPUT_SCHEMA)[:-1])
 
 OUTPUT_TYPE = ddl_of(_OUTPUT_SCHEMA)
-"""A row that leaves. ``deliver_at_ms`` is when the wheel releases it; without delay levels that is the requested instant.
+"""A row that leaves. ``deliver_at_ms`` is when the wheel releases it; without delay levels, the requested instant.
 
 ``detail`` by ``kind``: of a fired row, and of a row that goes to the sender (``ahead``), its ``amend`` (null for 0),
 of a missed row its ``max_lateness_ms``, of a rejected row its reason (the input's ``reject``, JSON), of a status row
@@ -85,9 +85,7 @@ _PAYLOAD = ("schedule_id", "seq", "destination", "key", "value", "headers", "sou
 
 
 def command_bits(op: Any, seq_given: Any, act: Any = 0, amend: Any = 0) -> Any:
-    """Packs ``op`` (1 bit), ``seq_given`` (1), ``act`` (3) and ``amend`` (the rest) into one number; for ints, numpy
-    arrays and Spark columns.
-    """
+    """Packs ``op`` (1 bit), ``seq_given`` (1), ``act`` (3) and ``amend`` (rest) into one int, numpy array or Column."""
     return op + 2 * seq_given + 4 * act + 32 * amend
 
 
@@ -117,8 +115,8 @@ class WheelWorker(ShardWorker):
         limits: How much may be pending, all shards together.
         leveled: Whether there are delay levels: two more input columns, one more output column.
         punctual: How entries are handed to a sender; None without one.
-        waits_for_clock: Whether a batch without the clock's instant releases nothing: what it has read belongs to the
-            instant that comes with the next one (:class:`~wheel_udf.clock.StoreClock`).
+        waits_for_clock: Whether a batch without the clock's instant releases nothing: its rows belong to the instant
+            that the next batch brings (:class:`~wheel_udf.clock.StoreClock`).
     """
 
     limit: int | None
@@ -200,14 +198,16 @@ class WheelWorker(ShardWorker):
         )
 
     def _codes(self, invalid: dict[str, int], step: Step) -> dict[str, int]:
-        """The rejects of a batch by code: invalid commands, and what the step has added."""
+        """The rejects of a batch by code: invalid commands, and those of the step."""
         missed = {"missed": step.missed.num_rows} if step.missed.num_rows else {}
         refused = {} if step.refused is None else counts_of(step.refused["bound"])
         return invalid | missed | {code_of(bound): count for bound, count in refused.items()}
 
-    def _share(self, shard: int, told: int | None) -> int | None:
+    def _share(self, shard: int, of_tick: int | None) -> int | None:
         """This shard's part of the limit of a batch: that of the tick, or an even one."""
-        return told if self.limit is None or told is not None else even_share(self.limit, shard, self.shards)
+        if self.limit is None or of_tick is not None:
+            return of_tick
+        return even_share(self.limit, shard, self.shards)
 
     def _status(
         self,
@@ -220,7 +220,7 @@ class WheelWorker(ShardWorker):
         acts: int,
     ) -> WheelStatus:
         refused = 0 if step.refused is None else step.refused.num_rows
-        # Rows by which the store reports on entries: these were counted when they first came.
+        # Reports of the store on entries, which were counted when they were first received.
         from_store = int((commands["act"].to_numpy() > FAR).sum())
         late_ms = step.clock_ms - step.fired["deliver_at_ms"].to_numpy()
         common = self.common_status(shard, rows, state, step.clock_ms, step.fired, late_ms, group)
@@ -240,14 +240,14 @@ class WheelWorker(ShardWorker):
         )
 
 
-def _sent(step: Step, state: ShardState, over: HandOver) -> dict[str, Any]:
+def _sent(step: Step, state: ShardState, hand_over: HandOver) -> dict[str, Any]:
     """The columns of a status row about the sender."""
     return {
         "in_flight": state.in_flight,
         "handed": counts_of(step.handed["destination"]),
         "handed_largest": largest_of(step.handed),
         "confirmed_now": step.confirmed,
-        "beyond_ms": beyond_ms(state, horizon_of(over, step.clock_ms)),
+        "beyond_ms": beyond_ms(state, horizon_of(hand_over, step.clock_ms)),
         "complete_ms": complete_ms(state),
     }
 

@@ -3,21 +3,17 @@ common status columns.
 
 ::
 
-    pandas chunks of one group --> GroupRows: good | rejected | clock row --> WheelWorker or WatchWorker --> one pandas frame
+    pandas chunks of a group --> GroupRows: good | rejected | clock row --> WheelWorker, WatchWorker --> a pandas frame
 
 The rows of a group are the operator's own rows, rejected rows and clock rows, in any order and any number of
 pandas chunks. In long columns :data:`NO_LONG` stands for null on the way in and out, because pandas has no
 null in an int64.
 
-Decision: few columns, and one frame for the whole output of a group. What only the JVM needs (the reason of a reject)
-travels as one column that the JVM packs and unpacks; on the way out all that is particular to one kind of row shares
-the column :data:`DETAIL`. Measured with 500 rows in and out: 16 columns and two or three frames took twice as long as
-11 columns and one frame. The frame has Arrow's columns (:mod:`wheel_udf.stream.arrow_frame`), and so have the chunks,
-where pyspark lets them (:mod:`wheel_udf.platform.arrow_groups`).
-
-Lost: a batch of Arrow for each shard, packed by ``mapInArrow`` before the shuffle, so that Spark moves a few long
-rows: 21 us of CPU a row as without it, 23 us if what leaves is packed likewise (100,000 in and out a batch, busy
-machine). What Spark saves in its copies of rows is spent on the second Python process.
+Decision: few columns, and one frame for the whole output of a group, because each has a fixed cost. Values that only
+the JVM needs (the reason of a reject) travel as one column that the JVM packs and unpacks; values that belong to one
+kind of output row share the column :data:`DETAIL`. The frame has Arrow's columns
+(:mod:`wheel_udf.stream.arrow_frame`), and so have the chunks if pyspark allows it
+(:mod:`wheel_udf.platform.arrow_groups`).
 
 Imports numpy, pandas and pyarrow only, besides the standard library and pure modules: it runs on executors.
 """
@@ -52,9 +48,7 @@ NO_LONG = -(2**63)
 """Stands for null in the long columns that enter and leave an operator."""
 
 DETAIL = "detail"
-"""Column of the rows that leave, a text: what only rows of this ``kind`` have. Each output schema lists what it holds
-for each kind.
-"""
+"""Column of the rows that leave, a text: values of this ``kind`` of row only, listed in each output schema."""
 
 _DDL = {pa.string(): "string", pa.binary(): "binary", pa.int64(): "long", pa.int32(): "int"}
 
@@ -227,10 +221,10 @@ class ShardWorker(ABC):
     def holds(self, state: Kept, clock_ms: int, rows: GroupRows) -> bool:
         """Whether the shard must write its clock, even if nothing else changes.
 
-        A shard that has got something writes it, whatever became of that: commands, rejects, acts that come too late.
-        One that has got nothing need not write the clock of a batch: the next batch brings a later one. Not so if the
-        clock's row brings an instant: time may be set back after it, and until it has passed that instant again all
-        shards must stand there. (The instants of a store's clock never go back.)
+        A shard with input (commands, rejects, acts, also late ones) writes its clock. A shard without input need not:
+        the next batch brings a later clock. Exception: the clock's row brings an instant. The time may be set back
+        after it, and until the time has passed that instant again all shards must keep it. (The instants of a store's
+        clock never go back.)
 
         Args:
             state: The state before the batch.
@@ -242,17 +236,13 @@ class ShardWorker(ABC):
         return got and (state.clock_ms is None or state.clock_ms < clock_ms)
 
     def next_watermarks_ms(self, rows: GroupRows) -> list[int]:
-        """Under the event clock: the watermark that this batch's event times produce, a lower bound of the next
-        batch's. Else empty.
-        """
+        """Under the event clock: the watermark of this batch's event times, a lower bound of the next. Else empty."""
         if self.clock_kind != "event" or rows.latest_event_ms is None:
             return []
         return [rows.latest_event_ms - self.delay_ms]
 
     def watermark_ms(self, group: Any, *more: int) -> int | None:
-        """Lower bound of the next batch's watermark, as this shard knows it; ``None`` unless the clock is the event
-        clock.
-        """
+        """Lower bound of the next batch's watermark, as reported to this shard; ``None`` without the event clock."""
         return max([int(group.getCurrentWatermarkMs()), *more]) if self.clock_kind == "event" else None
 
     def common_status(
@@ -300,7 +290,7 @@ class ShardWorker(ABC):
         }
 
     def write(self, group: Any, state: Kept, before: Kept) -> None:
-        """Writes the state of a shard: its long chunks to files, where that is possible, and the row to Spark.
+        """Writes the state of a shard: its long chunks to files if possible, the row to Spark.
 
         Args:
             group: Spark's state of the group.

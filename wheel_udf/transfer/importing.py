@@ -36,7 +36,7 @@ from wheel_udf.platform.spark_logs import last_planned
 from wheel_udf.purgatory.seed import KINDS
 from wheel_udf.purgatory.state import WATCH_STATE_COLUMNS, watch_fingerprint
 from wheel_udf.store.slot_store import SlotStore
-from wheel_udf.stream.seed_query import WatchSeedWorker, WheelSeedWorker, parcels, seeding, stand_ins
+from wheel_udf.stream.seed_query import WatchSeedWorker, WheelSeedWorker, pack_by_shard, seeding, stand_ins
 from wheel_udf.transfer.content import ACTS, ENTRIES, MEMORY, SCHEMAS
 from wheel_udf.transfer.manifest import Manifest, read_manifest
 from wheel_udf.transfer.seeds import seeds_of
@@ -142,7 +142,7 @@ def import_watch(  # noqa: PLR0913  # likewise
             bring_acts(spark, manifest, folder, checkpoint)
             on_step("state", 2, 2)
             packed = [
-                parcels(table_of(spark, folder, kind), kind, SCHEMAS[kind], by="group", shards=shards)
+                pack_by_shard(table_of(spark, folder, kind), kind, SCHEMAS[kind], by="group", shards=shards)
                 for kind in KINDS
             ]
             copy_logs(manifest, folder, checkpoint, first=1)
@@ -190,7 +190,7 @@ def seed_wheel(  # noqa: PLR0913  # what a state is made of
     if positions is None:
         copy_logs(manifest, folder, checkpoint, first=1)
     packed = [
-        parcels(rows, kind, SCHEMAS[kind], by="schedule_id", shards=len(seeds))
+        pack_by_shard(rows, kind, SCHEMAS[kind], by="schedule_id", shards=len(seeds))
         for kind, rows in ((ENTRIES, entries), (MEMORY, memory))
     ]
     with no_files() as empty:

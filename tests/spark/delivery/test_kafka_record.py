@@ -19,7 +19,7 @@ from wheel_udf.delivery.kafka_record import (
     size_bound,
     timed_records,
 )
-from wheel_udf.delivery.parcels import Parcel
+from wheel_udf.delivery.timed_records import TimedRecords
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,7 +123,7 @@ def test_a_record_that_is_sent_at_its_due_time_is_the_one_that_a_batch_sends(
     frame = fired(spark, source=source, headers=headers).withColumns(
         {"scheduled_at": F.timestamp_millis(F.lit(1_767_261_613_000)), "level_error_ms": F.lit(13_000)}
     )
-    parcel = Parcel.of(timed_records(frame, shape).toArrow())
+    parcel = TimedRecords.of(timed_records(frame, shape).toArrow())
     (found,) = parcel.records(0, 1, b"2026-01-01T10:00:00.250Z")
     assert found == record(delivery_records(frame, shape))
     assert parcel.due_ms.tolist() == [1_767_261_613_000 if shape is LEVELED else 1_767_261_600_000]

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.unit.delivery.test_sender import T0, Message, parcel
+from tests.unit.delivery.test_sender import T0, Message, timed_records
 from wheel_udf.delivery.sender import Sender
 from wheel_udf.delivery.sender_note import SenderNote
 from wheel_udf.stream.punctual import Punctual
@@ -275,7 +275,7 @@ class Life:
         if handed:
             self.broker.expect(handed)
             dues = {name: due_ms - T0 for name, due_ms in handed.items()}
-            self.sender.give(self._batch, [(self.broker, parcel(dues))])
+            self.sender.give(self._batch, [(self.broker, timed_records(dues))])
         else:
             self.sender.give(self._batch, [])
         self.turn()

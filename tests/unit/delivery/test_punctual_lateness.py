@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from tests.unit.delivery.test_sender import T0, Broker, parcel
+from tests.unit.delivery.test_sender import T0, Broker, timed_records
 from wheel_udf.clock import wall as clock_module
 from wheel_udf.clock.board import SENDERS, Sending, ShardBoard, ShardReport
 from wheel_udf.clock.clocks import ProcessingClock
@@ -95,7 +95,7 @@ class TimeLine:
         self.state = step.state
         self._pass(self.now_ms + BATCH_MS // 2)
         handed = {row["schedule_id"]: row["deliver_at_ms"] - T0 for row in rows_of(step.handed)}
-        self.sender.give(self.batches, [(self.broker, parcel(handed))] if handed else [])
+        self.sender.give(self.batches, [(self.broker, timed_records(handed))] if handed else [])
         assert self.punctual is None or self.sender.held[0] <= self.punctual.rows, "more than it has room for"
         self._pass(self.now_ms + BATCH_MS // 2)
         for row in rows_of(step.fired):

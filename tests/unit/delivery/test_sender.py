@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from wheel_udf.delivery.parcels import Parcel
 from wheel_udf.delivery.sender import Sender
+from wheel_udf.delivery.timed_records import TimedRecords
 from wheel_udf.wheel.geometry import INT64_MAX
 from wheel_udf.wheel.sender_news import Confirmed
 
@@ -83,7 +83,7 @@ class World:
 
     def give(self, batch: int, **dues: int) -> None:
         """Gives records by their keys; due times count from T0."""
-        self.sender.give(batch, [(self.broker, parcel(dues))])
+        self.sender.give(batch, [(self.broker, timed_records(dues))])
 
     def at(self, now_ms: int) -> float:
         self.now_ms = T0 + now_ms
@@ -96,7 +96,7 @@ class World:
         return confirmed.since, confirmed.batch, until if until == INT64_MAX else until - T0
 
 
-def parcel(dues: dict[str, int], topic: str = "out", value: bytes | None = b"v") -> Parcel:
+def timed_records(dues: dict[str, int], topic: str = "out", value: bytes | None = b"v") -> TimedRecords:
     count = len(dues)
     columns = {
         "topic": [topic] * count,
@@ -108,7 +108,7 @@ def parcel(dues: dict[str, int], topic: str = "out", value: bytes | None = b"v")
         "wheel-fired-at": pa.nulls(count, pa.int64()),
         "wheel-seq": ["7"] * count,
     }
-    return Parcel.of(pa.table(columns))
+    return TimedRecords.of(pa.table(columns))
 
 
 def test_a_record_is_sent_at_its_due_time_and_not_a_millisecond_before() -> None:
@@ -285,7 +285,7 @@ def test_the_time_that_a_hurry_takes_was_added_to_the_wait_for_the_next_record()
 
 def test_only_the_producer_that_has_got_a_record_hurries() -> None:
     world, other = World(), Broker()
-    world.sender.give(5, [(world.broker, parcel({"a": 10})), (other, parcel({"b": 20}))])
+    world.sender.give(5, [(world.broker, timed_records({"a": 10})), (other, timed_records({"b": 20}))])
     world.at(10)
     world.at(20)
     assert (world.broker.hurried_after, other.hurried_after) == ([1], [1])
@@ -311,17 +311,17 @@ def test_lateness_that_nobody_asks_for_was_kept_as_long_as_the_query_ran() -> No
     assert (late.count, late.minimum_ms, late.maximum_ms) == (2_500, 0, 3)
 
 
-def test_a_parcel_lets_go_of_what_is_sent_while_its_last_record_waits() -> None:
-    # With `ahead: 10 minutes` each parcel stayed whole until its last record was sent, beyond the bounds of rows and
+def test_sent_records_are_released_while_the_last_record_of_their_batch_waits() -> None:
+    # With `ahead: 10 minutes` each batch stayed whole until its last record was sent, beyond the bounds of rows and
     # bytes.
     world = World()
     world.give(5, late=600_000, **{f"id{number:04}": number for number in range(3_000)})
     world.at(1_500)
     ((_, _, waiting),) = world.sender._heap
-    assert len(waiting.parcel.due_ms) == 1_500
+    assert len(waiting.records.due_ms) == 1_500
     world.at(2_999)
     ((_, _, waiting),) = world.sender._heap
-    assert len(waiting.parcel.due_ms) <= 500
+    assert len(waiting.records.due_ms) <= 500
     world.at(600_000)
     assert world.broker.keys == [*(b"id%04d" % number for number in range(3_000)), b"late"]
 

@@ -1,17 +1,15 @@
-"""Parcels: rows that a batch hands over, as arguments of a Kafka client, in order of their due times.
+"""Timed records: the rows that a batch hands over, as arguments of a Kafka client, in order of their due times.
 
 ::
 
-    Arrow table of a batch --Parcel.of--> due_ms [int64], a list for each argument of produce() and for each of our headers
+    Arrow table of a batch --of--> due_ms [int64], a list for each argument of produce() and for each of our headers
                                                                  |
-                              when they are due: Parcel.records(start, stop, fired_at) --> topic, key, value, headers
+                                 when they are due: records(start, stop, fired_at) --> topic, key, value, headers
 
-The pairs of name and value that a client takes as headers are made when a record is sent. Made for all records that
-wait, they would be most of their memory, and Python's garbage collector would visit each of them again and again
-(measured at 10,000 records a second: a tenth of the driver's Python).
+The pairs of name and value that a client takes as headers are made when a record is sent. Building them early would
+take most of the memory, and Python's garbage collector would visit each of them again and again.
 
-Cost: 0.7 to 4 us a row here, by how many rows share an instant, and 1.6 us when it is sent, besides the client's own
-time; Python loops over rows only where they are sent, on the driver.
+Cost: O(rows). Python loops over rows only where they are sent, on the driver.
 """
 
 from __future__ import annotations
@@ -39,12 +37,12 @@ Record = tuple[str, bytes | None, bytes | None, list[Header]]
 
 _ROW_BYTES: Final = 300
 _HEADER_BYTES: Final = 100
-"""What a row and each of its headers cost in memory besides the payload."""
+"""The memory of a row and of each of its headers besides the payload."""
 
 
 @dataclass(frozen=True, eq=False)
-class Parcel:
-    """Records for one producer; lists of one length.
+class TimedRecords:
+    """Records for one producer, as lists of one length.
 
     Attributes:
         due_ms: When each is due (UTC epoch ms), rising.
@@ -72,8 +70,8 @@ class Parcel:
     sizes: Int64s
 
     @classmethod
-    def of(cls, rows: pa.Table) -> Parcel:
-        """Makes a parcel.
+    def of(cls, rows: pa.Table) -> TimedRecords:
+        """Makes the records of a table.
 
         Args:
             rows: ``topic`` string, ``key`` and ``value`` binary, ``headers`` list of (key string, value binary) or
@@ -105,10 +103,10 @@ class Parcel:
             sizes=_sizes(rows, own.field(1), own_from, len(names)),
         )
 
-    def rest(self, start: int) -> Parcel:
-        """The records from row `start` on. They hold nothing of those before."""
+    def rest(self, start: int) -> TimedRecords:
+        """The records from row `start` on, without references to earlier ones."""
         own = self.own_from[start]
-        return Parcel(
+        return TimedRecords(
             due_ms=self.due_ms[start:].copy(),
             topics=self.topics[start:],
             keys=self.keys[start:],
@@ -158,9 +156,7 @@ def _written(column: pa.Array) -> list[bytes | None]:
 
 
 def _each(column: pa.Array, write: Callable[[Any], Any]) -> list[Any]:
-    """What a function makes of each value. It is called once for each that differs: a name occurs in many rows, and
-    rows are due together.
-    """
+    """The results of a function for each value; it is called once for each distinct value."""
     encoded = column.dictionary_encode()
     words = [write(value) for value in encoded.dictionary.to_pylist()]
     return [words[code] for code in encoded.indices.to_numpy().tolist()]
