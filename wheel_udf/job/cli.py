@@ -117,7 +117,7 @@ def main(
     warn = line_printer(err or sys.stderr)
     try:
         return _execute(arguments, verbs, line_printer(out or sys.stdout), warn)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last place that can turn an error into a sentence
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last place that can report an error
         if arguments.debug:
             warn("".join(traceback.format_exception(error)).rstrip("\n"))
         if is_interrupt(error):

@@ -4,8 +4,8 @@
 
     wheel-udf conf                    the names, each with the first line of its file
     wheel-udf conf scheduler          prints scheduler.yml
-    wheel-udf conf --copy conf        copies all files into a folder: configs, their JSON Schema, settings of Spark and Log4j, and
-                                      delay_scheduler.py, the file for spark-submit
+    wheel-udf conf --copy conf        copies all files into a folder: configs, their JSON Schema, settings of Spark and
+                                      Log4j, and delay_scheduler.py, the file for spark-submit
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The verb ``explain``: the wheel of a config as a table, and what it will hold and cost at a given rate. Starts neither
-Spark nor Java.
+"""The verb ``explain``: the wheel of a config as a table, with its size and cost at a given rate; without Spark.
 
 The traffic is a model: `rate` commands a second, none of them cancelled, due evenly spread over the next `horizon`::
 
@@ -155,9 +154,13 @@ def bytes_of_entry(value_bytes: int) -> float:
 def report(config: JobConfig, traffic: Traffic, levels: list[Level]) -> Iterator[str]:
     """The lines of the report."""
     wheel = config.wheel.wheel()
-    yield f"wheel of {config.name}: {wheel.levels} levels of {wheel.size} buckets, in each of {config.wheel.shards} shards"
+    levels_text = f"{wheel.levels} levels of {wheel.size} buckets"
+    yield f"wheel of {config.name}: {levels_text}, in each of {config.wheel.shards} shards"
     yield from _table(levels)
-    yield "an entry waits on the level whose span covers its due time; when the clock reaches its bucket, it moves down a level"
+    yield (
+        "an entry waits on the level whose span covers its due time; "
+        "when the clock reaches its bucket, it moves down a level"
+    )
     yield ""
     yield (
         f"at {traffic.rate:,g} commands a second, due evenly spread over {duration_text(traffic.horizon_ms)}, "
@@ -191,7 +194,8 @@ def facts(config: JobConfig, traffic: Traffic, levels: list[Level]) -> Iterator[
     yield (
         "state",
         (
-            f"{_mb(near * size)} in {config.wheel.shards} shards ({size:,.0f} bytes an entry), moved whole by a batch with commands"
+            f"{_mb(near * size)} in {config.wheel.shards} shards ({size:,.0f} bytes an entry), "
+            "moved whole by a batch with commands"
         ),
     )
     if isinstance(config, TieredConfig):
@@ -221,7 +225,8 @@ def _store_text(config: TieredConfig, traffic: Traffic, near: float) -> str:
     )
     size = (traffic.pending - near) * (_STORE_BYTES + traffic.value_bytes)
     return (
-        f"{_mb(size)} in about {partitions:,} far partitions, each of up to {_FILES_JOINED} small files before they are joined; "
+        f"{_mb(size)} in about {partitions:,} far partitions, "
+        f"each of up to {_FILES_JOINED} small files before they are joined; "
         f"a hand-over each {duration_text(layout.window_ms)}"
     )
 
@@ -279,7 +284,10 @@ def limits(config: JobConfig, traffic: Traffic) -> Iterator[tuple[float, str]]:
     if config.trigger_ms:
         yield (
             batch_s * 1_000 / config.trigger_ms,
-            f"trigger {duration_text(config.trigger_ms)}: a batch of {batch_s:.1f} s; a longer one is followed at once; remedy: {fewer}",
+            (
+                f"trigger {duration_text(config.trigger_ms)}: a batch of {batch_s:.1f} s; "
+                f"a longer one is followed at once; remedy: {fewer}"
+            ),
         )
     if not isinstance(config, SchedulerConfig):
         return

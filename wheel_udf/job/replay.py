@@ -315,7 +315,8 @@ def _require_columns(
                 field=f"{section}.path",
                 value=getattr(config, section).path,
                 rule=f"the columns of the contract that it had: {', '.join(had)}; it has: {', '.join(now)}",
-                hint="rename the column back, or add it again (nulls if it is no longer needed); or begin a new checkpoint",
+                hint="rename the column back, or add it again (nulls if it is no longer needed); "
+                "or begin a new checkpoint",
             )
 
 

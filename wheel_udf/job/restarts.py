@@ -1,4 +1,4 @@
-"""Starts a failed query again, from its checkpoint and in the same process, if the same batch may succeed a moment later.
+"""Restarts a failed query from its checkpoint, in the same process, if the same batch may succeed a moment later.
 
 ::
 

@@ -1,5 +1,4 @@
-"""Serves metrics and health over HTTP: ``/metrics`` for Prometheus, ``/healthz`` for a supervisor of processes. Needs the
-extra ``metrics``.
+"""Serves metrics and health over HTTP: ``/metrics`` for Prometheus, ``/healthz`` for a supervisor; extra ``metrics``.
 
 ::
 

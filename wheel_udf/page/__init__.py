@@ -11,7 +11,7 @@ machine::
     reader          makes them again and again in the background    tasks     searches, dry runs and acts, one at a time
        | figures with their age                                       |  questions, expressions
        v                                                              v
-    views, charts   words, numbers, places of bars; no Spark        app       addresses; guard: hosts, token, secrets of forms
+    views, charts   words, numbers, places of bars; no Spark        app       addresses; guard: hosts, token, forms
        |                                                              |
        '------------> templates (HTML, SVG), static (style, script) --'---> server ---> browser
 

@@ -1,9 +1,8 @@
-"""The application: addresses of the page, and what each of them answers. The work is done elsewhere; a request takes
-milliseconds.
+"""The application: addresses of the page, and what each of them answers. A request does no work of Spark.
 
 ::
 
-    GET  /                     overview                  GET  /live/overview, /live/rejects, ...    the part that changes, for the script
+    GET  /                     overview                  GET  /live/overview, ...   the part that changes
     GET  /rejects              rejects by code           POST /find     search for an id     -> /find/TASK
     GET  /find/TASK            history of an id          POST /check    dry run of an act    -> /acts/TASK
     GET  /acts, /acts/TASK     acts, dry run, result     POST /act      confirms a dry run   -> /acts/TASK

@@ -3,7 +3,7 @@
 ::
 
     reading "wheel"   0.4 s --- rest 5 s --- 0.4 s --- rest 5 s ---
-    reading "exact"   21 s ------------ rest 105 s ------------ 21 s ---        a reading rests five times as long as it took
+    reading "exact"   21 s ------------ rest 105 s ------------ 21 s ---    rest: five times as long
     request           <- the latest figures, at once, with their age
 
 Each reading has a thread. The same reading is never made twice at once: who wants one that is being made waits for its

@@ -5,8 +5,8 @@ dictionary.
 
     reading    from                              exact                                   cost
     wheel      the state of all shards           yes, after the last committed batch     O(entries in the state)
-    store      the log of the slot store         counts what was replaced or cancelled   O(changes since the last reading)
-    exact      store and state                   yes                                     O(rows of the store), tens of seconds at 10 million
+    store      the log of the slot store         counts replaced, cancelled entries      O(changes since the last one)
+    exact      store and state                   yes                                     O(rows of the store)
     batches    the batch log                     yes                                     the lines of the last hour
     rejects    the table of the rejects          yes                                     one column of the table
     acts       the record of acts                yes                                     small

@@ -35,8 +35,8 @@ EDGES_MS: Final = (
     0, _S, 3 * _S, 10 * _S, 30 * _S, _MIN, 3 * _MIN, 10 * _MIN, 30 * _MIN, _H, 3 * _H, 6 * _H, 12 * _H,
     _DAY, 3 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY, 90 * _DAY, 180 * _DAY, 365 * _DAY, 730 * _DAY, 3_650 * _DAY,
 )  # fmt: skip
-"""Bounds of the steps of the forecast, as distances from the clock. Step 0 is due already, step i is after ``EDGES_MS[i -
-1]`` and up to ``EDGES_MS[i]``, the last one is open."""
+"""Bounds of the steps of the forecast, as distances from the clock. Step 0 is due already, step i is after
+``EDGES_MS[i - 1]`` and up to ``EDGES_MS[i]``, the last one is open."""
 
 SUMS_SCHEMA: Final = pa.schema(
     [

@@ -47,7 +47,8 @@ def wheel(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
         card["map"] = charts.heat_map(subject.geometry, now, found["cells"], windows)
     if store is not None:
         card["notes"].append(
-            f"store: {count_text(store['rows'])} rows in {count_text(store['files'])} files, {bytes_text(store['bytes'])}, {_STORE_COUNTS}"
+            f"store: {count_text(store['rows'])} rows in {count_text(store['files'])} files, "
+            f"{bytes_text(store['bytes'])}, {_STORE_COUNTS}"
         )
         if store["inbox"]:
             card["notes"].append(

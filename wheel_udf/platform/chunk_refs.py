@@ -3,7 +3,8 @@
 
 ::
 
-    chunks/<shard>/refs/17, refs/19      after batches 17 and 18 the state of the shard refers to the files in refs/17, after batch 19 to those in refs/19
+    chunks/<shard>/refs/17      the files to which the state of the shard refers after batches 17 and 18
+    chunks/<shard>/refs/19      the same after batch 19
 
 Version N of the state is that after batch N - 1. A shard without notes has all chunks in the rows of its state.
 """

@@ -5,8 +5,8 @@ Every batch asks these questions, so they take a few milliseconds and, where the
 no Spark job::
 
     0007.json   the actions of version 7
-    0007.crc    its checksum: all transactions, and the files if they are few       Snapshot.transactions(), .listed_files()
-    snapshot    the whole state as Delta computes it, three Spark jobs              used if there is no checksum
+    0007.crc    its checksum: all transactions, and the files if few    Snapshot.transactions(), .listed_files()
+    snapshot    the whole state as Delta computes it, three Spark jobs      used if there is no checksum
 
 Two functions return a state. :func:`snapshot` is for sinks and sources: where Delta's classes are missing, it returns
 a state that is read through public API (:mod:`wheel_udf.platform.delta_public`). :func:`log_snapshot` is for the slot
@@ -251,7 +251,7 @@ def commits_after(spark: SparkSession, place: str, version: int) -> list[tuple[i
 
 @required(DELTA_CHANGES)
 def as_json(spark: SparkSession, values: Any) -> Any:
-    """Scala values (a Seq of Delta's actions, a Map) as JSON has them: one call over py4j instead of several for each."""
+    """Scala values (a Seq of Delta's actions, a Map) as JSON has them, by one call over py4j."""
     return json.loads(delta_class(spark, "util.JsonUtils").mapper().writeValueAsString(values))
 
 

@@ -3,8 +3,8 @@
 Spark wraps an error in a batch several times (query, foreachBatch, Python proxy, job, task), and puts the texts of all
 layers into one message. The sentence that matters is the innermost::
 
-    [STREAM_FAILED] ... [FOREACH_BATCH_USER_FUNCTION_ERROR] ... Traceback ... wheel_udf.common.errors.SinkError: the table is gone: ...
-                                                                              '--------------- this one ---------------'
+    [STREAM_FAILED] ... Traceback ... wheel_udf.common.errors.SinkError: the table is gone: ...
+                                      '------------------- this one -------------------'
 
 The first of these that is found: an error of this package; a damaged file of the checkpoint (named, with the verb that
 repairs); a file or table of the source that Spark could not read (named, with a hint); an error of Kafka's client
@@ -218,7 +218,10 @@ def _explained(error: BaseException) -> Failure:
     if isinstance(error, errors.WheelError):
         return _failure(error)
     if is_jvm_end(error):
-        hint = "look for a process that was killed, or for too little memory; the next start goes on from the checkpoint"
+        hint = (
+            "look for a process that was killed, or for too little memory; "
+            "the next start goes on from the checkpoint"
+        )
         return _failure(errors.SessionError("the JVM of Spark has ended", hint=hint), Cause.JVM)
     if not _is_of_spark(error):
         return Failure(f"{type(error).__name__}: {first_line(str(error))}", Cause.OTHER)
@@ -308,7 +311,8 @@ def _of_a_source(text: str) -> Failure | None:
             "rows of the source table were changed or deleted",
             field="source.path",
             rule="rows are only ever added to a table that is read without its change feed",
-            hint="source.options.readChangeFeed: true, with a checkpoint of its own (the table needs delta.enableChangeDataFeed)",
+            hint="source.options.readChangeFeed: true, with a checkpoint of its own "
+            "(the table needs delta.enableChangeDataFeed)",
         )
         return _failure(fault, Cause.SOURCE)
     return None

@@ -3,10 +3,10 @@
 
 ::
 
-    make setup  --> byte code   for pyspark's zips, which Python cannot write to: otherwise each worker compiles what it imports
+    make setup  --> byte code   for pyspark's zips, which Python cannot write to: else each worker compiles its imports
                 --> archive     of the JVM's classes, Java 17 and 18: a short run is recorded (jars/spark.jsa, 190 MB)
     a session   --> jvm_options the archive; from Java 19 on, the JVM makes it by itself when the first session ends
-                                the second compiler (C2) starts later: most code of a start runs a few thousand times, and never again
+                                the second compiler (C2) starts later: most code of a start runs a few thousand times
 
 Java does without the archive if its version or the class path differs; a folder that holds files is such a difference.
 """
@@ -91,7 +91,7 @@ def build_archive() -> None:
 
 
 def add_byte_code(file: Path) -> None:
-    """Adds to a zip the byte code of its modules for this Python, unchecked (PEP 552). The zip is replaced as a whole."""
+    """Adds the byte code of its modules to a zip, unchecked (PEP 552). The zip is replaced as a whole."""
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         shutil.unpack_archive(file, f"{folder}/zip")
         unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH

@@ -1,4 +1,4 @@
-"""Small files in the folder of a checkpoint on any file system that Hadoop knows; see :mod:`wheel_udf.platform.files`."""
+"""Small files in the folder of a checkpoint on any file system of Hadoop; see :mod:`wheel_udf.platform.files`."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class _HadoopFolder:
         stream.close()
 
     def remove(self, name: str) -> None:
-        self._system.delete(self._path(self.name(name)), True)  # noqa: FBT003  # with what is in it; py4j knows no keywords
+        self._system.delete(self._path(self.name(name)), True)  # noqa: FBT003  # recursive; py4j has no keywords
 
     def unwritable_reason(self) -> str | None:
         place, missing = self._path(self.folder), []

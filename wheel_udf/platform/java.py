@@ -20,7 +20,7 @@ _HINT = "install Java 17 or 21 (a JRE is enough) and let JAVA_HOME or PATH lead 
 
 
 def find_java() -> Path:
-    """Checks and returns the ``java`` that Spark will start: of ``JAVA_HOME`` if that is set, else the first on ``PATH``.
+    """Checks and returns the ``java`` that Spark will start: of ``JAVA_HOME`` if set, else the first on ``PATH``.
 
     Raises:
         SessionError: There is no Java, it does not run, or it is older than 17.

@@ -2,8 +2,10 @@
 
 ::
 
-    kafka.bootstrap.servers    bootstrap.servers       kafka.sasl.jaas.config          sasl.username, sasl.password (PLAIN, SCRAM)
-    kafka.security.protocol    security.protocol       kafka.ssl.truststore.location   ssl.ca.location (type PEM)
+    kafka.bootstrap.servers        bootstrap.servers
+    kafka.security.protocol        security.protocol
+    kafka.sasl.jaas.config         sasl.username, sasl.password (PLAIN, SCRAM)
+    kafka.ssl.truststore.location  ssl.ca.location (type PEM)
 
 Both clients beside Spark's use them: the one that looks at topics (:mod:`wheel_udf.platform.kafka_admin`) and that of
 punctual delivery.

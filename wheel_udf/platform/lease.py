@@ -1,5 +1,4 @@
-"""The lease of a checkpoint or a store: the right to run it, for one process at a time. It is a lock of the local kernel
-on ``wheel.lease``.
+"""The lease of a checkpoint or a store: one process may run it. A lock of the local kernel on ``wheel.lease``.
 
 The lease belongs to the running query::
 
@@ -193,7 +192,7 @@ class Leases:
         self._held = {path: (Lease(path), threading.Semaphore()) for path in paths}
 
     def of(self, path: str) -> Lease:
-        """Returns the lease of a folder, to be acquired: borrowed from this run if it holds that, else one of its own."""
+        """Returns a lease of a folder, to be acquired: lent by this run if it holds the folder, else a new one."""
         lease, free = self._held.get(path, (None, None))
         if lease is None or free is None or not lease.is_held:
             return Lease(path)

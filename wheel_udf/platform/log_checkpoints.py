@@ -1,27 +1,18 @@
 """Checkpoints of Delta logs, written beside the batches instead of in them.
 
 Delta writes a checkpoint of a table's log within each commit whose number is a multiple of
-``delta.checkpointInterval``. That commit computes the table's whole state by five Spark jobs: 1.5 to 3 s on 2 busy
-cores, for which the batch waits with all that falls due meanwhile. So the tables that this package creates have a long
-interval, :data:`INTERVAL`, and each :data:`EVERY` commits a thread of its own writes the checkpoint::
+``delta.checkpointInterval``. That commit computes the table's whole state by five Spark jobs, for which the batch waits
+with all rows that fall due meanwhile. So the tables that this package creates have a long interval, :data:`INTERVAL`,
+and each :data:`EVERY` commits a separate thread writes the checkpoint::
 
     commit 99    nothing more
     commit 100   the batch goes on; beside it, for one table at a time: checkpoint, clean-up of the log
     ...
     commit 10000 Delta's own, for tables that nobody here writes any more
 
-The thread has it written by Delta Kernel, Delta's library without Spark, and lets Delta delete what has expired. After
-100 commits each, in one session on 2 cores, CPU seconds of the JVM::
-
-    first, second, third, fourth    Delta Kernel    Delta's jobs
-                                    0.9             11.7
-                                    0.44            3.5
-                                    0.28            3.2
-                                    0.31            2.4
-
-With Delta's jobs beside the batches of a tiered run (2,000 commands a second), rows due meanwhile had a p99 of 3 to 4
-s, and 2 s else. Lost: taking Delta's hook (``CheckpointHook``) out of the one transaction; the commit computes the
-state for its statistics all the same.
+Delta Kernel, Delta's library without Spark, writes it; then Delta deletes expired commits. Delta's own jobs beside the
+batches would take about ten times the CPU time, and rows due meanwhile would be late. Removing Delta's hook
+(``CheckpointHook``) from one transaction does not help: the commit computes the state for its statistics all the same.
 
 The clean-up deletes commits before the checkpoint that are older than the table keeps them. A stream that has not read
 them could never go on, so a writer that knows such a reader leaves it out (``keeps_log``).

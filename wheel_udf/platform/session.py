@@ -140,10 +140,9 @@ def use_plain_renames(spark: SparkSession, checkpoint: str) -> None:
     on a local path.
 
     Spark's default goes through Hadoop's ``FileContext``, which on a local path runs a program (``ls``, ``readlink``)
-    for several questions about each file. Measured on 2 cores, a batch of 2,000 rows over 2 state stores: 713 ms with
-    it, 576 without; the commit of the state takes 15 ms, not 188. A rename on a local path is atomic and replaces the
-    target, which is all that the checkpoint needs. A rename on HDFS does not replace, so the default stays there. A
-    setting of the user is not changed.
+    for several questions about each file. A rename on a local path is atomic and replaces the target, which
+    is all that the checkpoint needs. A rename on HDFS does not replace, so the default stays there. A setting of the
+    user is not changed.
 
     Spark has no such option for one query, and a setting made only while a query starts would be inherited by queries
     that start beside it.
@@ -156,8 +155,7 @@ def use_plain_renames(spark: SparkSession, checkpoint: str) -> None:
 
 
 def read_defaults(folder: Path | None) -> dict[str, str]:
-    """The settings of ``spark-defaults.conf`` in a folder: a ``key value`` or ``key=value`` on each line; ``#`` starts a
-    comment line.
+    """The settings of ``spark-defaults.conf`` in a folder: ``key value`` or ``key=value`` lines, ``#`` comments.
 
     Args:
         folder: The folder; None or a folder without the file has no settings.

@@ -2,8 +2,8 @@
 
 Batch N commits version N+1 of the state of each partition; batch N+1 starts from it::
 
-    state/0/1/8_<id>.changelog      what batch 7 has changed            id: of the writer, named in commits/7 (format version 2)
-    state/0/1/8_<id>.zip            the whole state after batch 7       with the files that it names in state/0/1/SSTs
+    state/0/1/8_<id>.changelog      what batch 7 has changed         id: of the writer, named in commits/7 (version 2)
+    state/0/1/8_<id>.zip            the whole state after batch 7    with the files that it names in state/0/1/SSTs
     state/0/1/8.delta, 8.snapshot   the same of the other provider, in memory
 
     version 12 = newest sound snapshot (or nothing, version 0) + all changes after it up to 12

@@ -106,7 +106,7 @@ class DeliveryConfig(Section):
     """How long before, at most 10 minutes. Default: about twice the time of a batch, 4 to 60 seconds."""
 
     rows: StrictInt = Field(200_000, ge=1, le=10_000_000)
-    """The most rows that wait at the sender, on the driver. What finds no room is released by a batch when it is due."""
+    """The most rows that wait at the sender, on the driver. A row beyond it is released by a batch when it is due."""
 
     bytes: StrictInt = Field(268_435_456, ge=1_048_576, le=8_589_934_592)
     """The most bytes that wait there."""
@@ -133,7 +133,7 @@ class StoreConfig(Section):
 
 
 class RestartsConfig(Section):
-    """What happens after a failure that may be over a moment later: a worker that died, a broker that did not answer."""
+    """New starts after a failure that may be temporary: a worker that died, a broker that did not answer."""
 
     most: StrictInt = Field(3, ge=0, le=1_000)
     """How often the query starts again without a new batch in between. 0: never."""

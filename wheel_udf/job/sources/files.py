@@ -35,8 +35,9 @@ _ASSUMED: Final = "wheel_udf.assumed"
 Source = FileSourceConfig | DeltaSourceConfig
 
 _PARQUET_DDL = (
-    "schedule_id STRING, op STRING, seq BIGINT, deliver_at TIMESTAMP, delay STRING, event_time TIMESTAMP, destination STRING, "
-    "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, max_lateness STRING"
+    "schedule_id STRING, op STRING, seq BIGINT, deliver_at TIMESTAMP, delay STRING, event_time TIMESTAMP, "
+    "destination STRING, key BINARY, value BINARY, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, max_lateness STRING"
 )
 COMMAND_COLUMNS: Final = (
     *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
@@ -311,7 +312,7 @@ def _with_coordinates(frame: DataFrame, source: FileSourceConfig, options: dict[
 
 
 def _misread(frame: DataFrame, source: FileSourceConfig, options: dict[str, str]) -> Column:
-    """The columns of a line that have a value, but not one of their type, with both; null if the line is torn or good."""
+    """The columns of a line whose value is not of their type, with the value; null if the line is torn or good."""
     typed = [
         field
         for field in frame.schema

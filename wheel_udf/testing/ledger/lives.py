@@ -3,7 +3,7 @@
 A version is *beaten* by a higher one that was read before it fired and not forgotten when it was read itself::
 
     beaten for certain           read_by of the higher version < fired_at,  and forgotten is impossible
-    forgotten is possible        the higher version was read first, and memory_ms lie between its end and the reading of the lower
+    forgotten is possible        the higher version was read first, and the lower one memory_ms after its end or later
     must be out                  no higher version can have beaten it
     undecided                    neither
 
@@ -84,7 +84,7 @@ class Lives:
         )
 
     def may_be_late_act(self, version: Version) -> bool:
-        """Whether an act's version may have come after the release of what it was to change: then it changes nothing."""
+        """Whether an act's version may have come after the release of its target: then it changes nothing."""
         read_by_ms = min(copy.read_by_ms for copy in self.copies(version))
         return bool(version.amend) and any(
             lower.seq == version.seq and lower < version and not self._is_before(read_by_ms, at_ms)

@@ -127,8 +127,9 @@ def commands_of(frame: Frame, rules: Rules) -> list[Command]:
     if rules.in_order and not columns.has("batch"):
         order = list(range(columns.rows))
     given = zip(
-        columns.texts("schedule_id"), columns.texts("op"), columns.whole("seq"), columns.whole("source_seq"), columns.whole("amend"),
-        made, columns.instants("deliver_at", up=True), columns.texts("delay"), columns.texts("max_lateness"),
+        columns.texts("schedule_id"), columns.texts("op"), columns.whole("seq"), columns.whole("source_seq"),
+        columns.whole("amend"), made, columns.instants("deliver_at", up=True), columns.texts("delay"),
+        columns.texts("max_lateness"),
         columns.texts("destination"), columns.octets("key"), columns.octets("value"), columns.headers("headers"),
         columns.instants("read_from", up=False), by, order, columns.values("_corrupt_record"),
         strict=True,
@@ -256,8 +257,9 @@ def _releases(columns: Columns, at: list[int], how: str, rules: Rules) -> Iterat
     rows = zip(
         columns.texts("schedule_id"), columns.whole("seq"), at, columns.instants("deliver_at", up=True),
         columns.texts("destination"), columns.octets("key"), columns.octets("value"), columns.headers("headers"),
-        columns.texts("fire_id"), columns.whole("lateness_ms"), columns.instants("scheduled_at", up=True), columns.whole("level_error_ms"),
-        columns.instants("delivered_at", up=False), columns.texts("table"), _repeatable(columns, rules),
+        columns.texts("fire_id"), columns.whole("lateness_ms"), columns.instants("scheduled_at", up=True),
+        columns.whole("level_error_ms"), columns.instants("delivered_at", up=False),
+        columns.texts("table"), _repeatable(columns, rules),
         strict=True,
     )  # fmt: skip
     for name, seq, at_ms, due, target, key, value, headers, *rest in rows:
@@ -265,5 +267,6 @@ def _releases(columns: Columns, at: list[int], how: str, rules: Rules) -> Iterat
         fixed = (target, key, value, headers)
         fire_id, lateness, scheduled, error, delivered, table, again = rest
         yield Release(
-            _named(name), seq, instant, due, fixed, unknown, fire_id, lateness, scheduled, error, delivered, table, again, how
+            _named(name), seq, instant, due, fixed, unknown, fire_id, lateness, scheduled, error,
+            delivered, table, again, how,
         )  # fmt: skip
