@@ -287,9 +287,7 @@ def geometry_table(wheel: Wheel) -> Iterator[str]:
 
 
 def lateness_text(config: JobConfig) -> str:
-    """Returns the worst case that the design promises: a trigger and a batch, twice where two queries follow each
-    other.
-    """
+    """Returns the worst case of the design: a trigger and a batch, twice where two queries follow each other."""
     if config.trigger_ms is None:
         base = "an available-now run has no trigger to wait for: at worst one batch, plus the time between two runs"
     else:

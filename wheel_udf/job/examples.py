@@ -79,9 +79,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _entry_points(folder: Path) -> list[Path]:
-    """The file for spark-submit: in a package that was installed it is beside ``_conf``, in a checkout beside
-    ``conf``.
-    """
+    """The file for spark-submit: beside ``_conf`` in an installed package, beside ``conf`` in a checkout."""
     paths = [folder.parent / jobs / "delay_scheduler.py" for jobs in ("_jobs", "jobs")]
     return [path for path in paths if path.is_file()][:1]
 

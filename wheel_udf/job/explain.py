@@ -36,9 +36,7 @@ _SAMPLE: Final = 4_096
 _BATCH_S: Final = 1.0
 _BATCH_S_PER_MILLION: Final = 0.1
 _BATCH_S_PER_MILLION_IN_ROW: Final = 1.3
-"""What a batch with commands takes, and how much more for each million entries in the state: with files of chunks
-beside the checkpoint, and without.
-"""
+"""Seconds of a batch with commands, and for each million entries in the state: with files of chunks, without."""
 _STORE_BYTES: Final = 17
 """Of an entry of the store beyond its value, from 100,000 to 100 million pending."""
 _FILES_JOINED: Final = 16
@@ -207,9 +205,7 @@ def facts(config: JobConfig, traffic: Traffic, levels: list[Level]) -> Iterator[
 
 
 def _near(config: JobConfig, traffic: Traffic) -> float:
-    """Entries in the state. Tiered: what is due before the cursor, which is up to a window and its lead ahead of the
-    clock.
-    """
+    """Entries in the state. Tiered: those due before the cursor, at most a window and its lead ahead of the clock."""
     if not isinstance(config, TieredConfig):
         return traffic.pending
     layout = config.wheel.layout()

@@ -185,9 +185,7 @@ def _held(states: States) -> dict[str, int]:
 
 
 def repeat_risk(config: JobConfig) -> str | None:
-    """Returns why a repeated batch may read fewer rows than at first, as a clause; None if its source would fail
-    instead.
-    """
+    """Returns why a repeated batch may read fewer rows, as a clause; None if its source would fail instead."""
     if isinstance(config, PurgatoryConfig):
         options = {"operations": config.operations.options, "events": config.events.options}
     else:

@@ -118,9 +118,7 @@ def places_of(config: JobConfig) -> tuple[tuple[str, str, str | None], ...]:
 
 
 def purgatory_settings(config: PurgatoryConfig, until_ms: int | None) -> dict[str, Any]:
-    """Returns the settings of a purgatory that change the rows of a batch, as values of JSON. No options: they may
-    hold secrets.
-    """
+    """Returns the settings of a purgatory that change a batch's rows, as JSON values; no options (secrets)."""
     return {
         "contract": config.contract.model_dump(mode="json"),
         "watch": config.watch.model_dump(mode="json"),
@@ -239,9 +237,7 @@ def note_settings(
 
 
 def _of_planned_batch(journal: PlannedSettings, checkpoint: str) -> dict[str, Any] | None:
-    """The settings of the batch that is planned and not committed, as this version would record them; None if there is
-    none.
-    """
+    """The settings of the planned, uncommitted batch, as this version would record them; None if there is none."""
     planned = planned_batch(checkpoint)
     recorded = journal.settings_of(planned) if planned is not None else None
     if recorded is not None and "meaning" in recorded:  # of a purgatory
@@ -321,9 +317,7 @@ def _require_columns(
 
 
 def _require_same_topics(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuses other topics of delay levels than those that the checkpoint has offsets of: Spark tells its sources
-    apart by their order alone.
-    """
+    """Refuses other topics of delay levels than the checkpoint's: Spark identifies its sources by their order."""
     there, here = (sorted((each.get("levels") or {}).get("topics", {})) for each in (before, now))
     if there != here:
         raise ConfigError(

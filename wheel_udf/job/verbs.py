@@ -173,9 +173,7 @@ def _forecast(spark: SparkSession, work: PendingWork, asked: argparse.Namespace,
 
 
 def draw(steps: DataFrame, file: Path) -> None:
-    """Draws the forecast: rows that fall due in each step, stacked by destination (the eight largest by name). Due
-    times beyond the year 9999 are left out.
-    """
+    """Draws the forecast: rows due in each step, by destination (the eight largest). Without years above 9999."""
     try:
         import matplotlib as mpl
     except ImportError:

@@ -148,9 +148,7 @@ def _edge(step: int) -> str:
 
 
 def spread(windows: Iterable[Sequence[int]], clock_ms: int) -> dict[int, int]:
-    """Divides rows of windows of the store (level, start, end, rows) among the steps of the forecast, in proportion to
-    their spans.
-    """
+    """Divides rows of store windows (level, start, end, rows) among forecast steps, in proportion to their spans."""
     steps: dict[int, float] = {}
     for _, start_ms, end_ms, rows in windows:
         start, end = start_ms - clock_ms, end_ms - clock_ms
@@ -246,9 +244,7 @@ def throughput(hour: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lateness(hour: Mapping[str, Any]) -> dict[str, Any]:
-    """Lays out the lateness of each minute: lines of the median, the 99th percentile and the largest; a gap where
-    nothing fired.
-    """
+    """Lays out the lateness of each minute: median, 99th percentile, largest; a gap where nothing fired."""
     minutes = hour["minutes"]
     ticks, top = span_ticks(max((minute["max_ms"] or 0 for minute in minutes), default=0))
     width = 100 / MINUTES

@@ -93,9 +93,7 @@ class Access:
         return frozenset(name.lower().strip("[]") for name in names)
 
     def knows(self, host: str) -> bool:
-        """Whether a Host header has a name by which the page is opened, with any port; werkzeug's own check knows no
-        IPv6 addresses.
-        """
+        """Whether a Host header has an allowed name, with any port; werkzeug's check does not support IPv6."""
         found = _HOST.fullmatch(host.lower())
         return found is not None and found[1].strip("[]") in self._names
 

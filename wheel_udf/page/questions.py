@@ -1,6 +1,4 @@
-"""Questions that a click asks: the history of an id, the dry run of an act, the act. Plain functions of a job;
-:mod:`wheel_udf.page.tasks` runs them.
-"""
+"""Work behind a click: history of an id, dry run, act. Plain functions; :mod:`wheel_udf.page.tasks` runs them."""
 
 from __future__ import annotations
 

@@ -25,9 +25,7 @@ from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.shard_text import chunks_from_text
 
 RESTING, HELD = -3, -4
-"""Levels of operations of a purgatory that are outside the wheel: between two generations, or held until their id is
-known to be free.
-"""
+"""Levels of operations outside the wheel: between two generations, or held until their id is known to be free."""
 
 _S, _MIN, _H, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
@@ -72,9 +70,7 @@ def sums_of_entries(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table:
 
 
 def sums_of_operations(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table:
-    """Counts the operations of a shard of a purgatory, by the instant at which each is decided if no event comes;
-    otherwise as :func:`sums_of_entries`.
-    """
+    """Counts a purgatory shard's operations by their deadlines; otherwise as :func:`sums_of_entries`."""
     return _sums(text, "look_at_ms", geometry, clock_ms)
 
 
@@ -87,9 +83,7 @@ def _sums(
     outside: tuple[int, ...] = (RESTING, HELD),
     more: tuple[int, ...] = (),
 ) -> pa.Table:
-    """`outside` are the levels whose rows have no place in the wheel, `more` those outside it whose rows are counted
-    where they would be.
-    """
+    """`outside`: levels without a place in the wheel; `more`: those of them that are counted at their due time."""
     parts = [SUMS_SCHEMA.empty_table()]
     for chunk in chunks_from_text(text):
         if chunk.level > MEMORY_LEVEL or chunk.level in more:

@@ -97,9 +97,7 @@ class Tasks:
         return task if task is not None and task.kind in kinds else None
 
     def use(self, task: Task) -> bool:
-        """Marks a successful dry run as confirmed; returns False if it cannot be: not done, failed, or confirmed
-        before.
-        """
+        """Marks a successful dry run as confirmed; False if it is not done, failed, or was confirmed before."""
         with self._lock:
             if not task.is_done or task.error is not None or task.is_used:
                 return False

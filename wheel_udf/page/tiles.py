@@ -1,6 +1,4 @@
-"""The top of the first page: whether the job runs, and its numbers in short. Also what all cards share: age and kind
-of their figures.
-"""
+"""The top of the first page: state and key figures of the job; age and kind of figures, for all cards."""
 
 from __future__ import annotations
 

@@ -52,9 +52,7 @@ class ArrowColumnType(pd.ArrowDtype):
 
 
 class ArrowColumn(pd.arrays.ArrowExtensionArray):
-    """A column of Arrow that is given away in one piece. That of pandas gives a ``ChunkedArray``, of which pyspark
-    cannot make a record batch.
-    """
+    """An Arrow column in one piece: pandas' own gives a ``ChunkedArray``, which pyspark cannot use."""
 
     @property
     def dtype(self) -> ArrowColumnType:
@@ -82,9 +80,7 @@ _ANNOUNCED = _Announced()
 
 
 def take_arrow() -> None:
-    """Lets pyspark pass rows of Arrow to and from the next function of this process. Called when a Python worker reads
-    the function.
-    """
+    """Lets pyspark pass Arrow rows to and from the next function of this process; for a worker that loads it."""
     import pyspark
 
     if pyspark.__version__.startswith(_READ_IN):
@@ -200,9 +196,7 @@ def _record_batch(
     states: Sequence[tuple[Any, ...]],
     kinds: tuple[pa.StructType, ...],
 ) -> pa.RecordBatch:
-    """Counts, rows and states side by side, each as long as the longest; the JVM reads as many of each as the counts
-    say.
-    """
+    """Counts, rows and states side by side, padded to the longest; the JVM reads as many of each as counted."""
     _, kind, of_states = kinds
     rows = sum(map(len, frames))
     size = max(1, rows, len(states))

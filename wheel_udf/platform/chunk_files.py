@@ -118,9 +118,7 @@ class ChunkFiles:
         return FileText(self, name)
 
     def keep(self, text: str) -> str:
-        """Writes a text to a file and returns its name. A repeated batch writes it again: what was damaged meanwhile
-        is whole again.
-        """
+        """Writes a text to a file and returns its name. A repeated batch writes it again, which repairs damage."""
         content = text.encode("ascii")
         name = f"{self.batch}-{_digest(content)}"
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -172,9 +170,7 @@ class ChunkFiles:
             _swept.add(str(self.folder))
 
     def _remove_left(self, refs: Path, oldest: int, now: Collection[str]) -> None:
-        """Removes what had left before a batch, with the notes of that; the newest of these notes stays: it says what
-        the oldest states refer to.
-        """
+        """Removes files that were dropped before a batch, and older notes; the newest of these notes stays."""
         for batch in sorted(each for each in _batches(refs) if each <= oldest)[:-1]:
             for name in _note(refs / str(batch)).get("left", ()):
                 if name not in now:

@@ -45,9 +45,7 @@ class ChunkRefs:
         return None
 
     def all_damage(self) -> Iterator[tuple[str, str]]:
-        """All files to which some note refers and that are missing or damaged, and damaged notes: each with what is
-        wrong.
-        """
+        """All missing or damaged files to which notes refer, and damaged notes: each with its fault."""
         seen = set()
         for shard, batches in self._batches.items():
             for batch in batches:

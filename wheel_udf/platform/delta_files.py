@@ -105,9 +105,7 @@ class FileList:
             return self._known
 
     def _followed(self, known: Listing, *, news: bool) -> Listing | None:
-        """What the commits since have made of a listing; None if the log no longer has them. With `news`, unsigned
-        ones are noted.
-        """
+        """A listing after later commits; None if the log no longer has them. With `news`, unsigned ones are noted."""
         try:
             commits = delta_log.commits_after(self._spark, self._path, known.version)
         except (Py4JJavaError, PySparkException):

@@ -65,9 +65,7 @@ def is_foreign(spark: SparkSession, place: str, *, or_leftovers: bool) -> bool:
 
 
 def _names(system: Any, folder: Any) -> Iterator[str]:
-    """The names in a folder; where Delta may have made up a folder of two characters for its files (as for column
-    mapping), those in it.
-    """
+    """The names in a folder, and in its folders of two characters, which column mapping may have made."""
     for status in system.listStatus(folder):
         name = status.getPath().getName()
         if status.isDirectory() and len(name) == 2:
@@ -225,9 +223,7 @@ def tables_read(offsets: Iterable[Any]) -> set[str]:
 
 
 def position_after(table_id: str, version: int) -> dict[str, Any]:
-    """The offset of a stream over a table that has read all its versions up to this one, as Delta writes it into a
-    checkpoint.
-    """
+    """The offset of a stream that has read a table up to this version, as Delta writes it into a checkpoint."""
     return {
         "sourceVersion": 1,
         "reservoirId": table_id,

@@ -1,6 +1,4 @@
-"""Programs that download side by side and can be ended together. Standard library only: it runs before the packages
-are installed.
-"""
+"""Downloads by parallel programs that end together. Standard library only: runs before packages are installed."""
 
 from __future__ import annotations
 

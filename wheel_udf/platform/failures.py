@@ -270,9 +270,7 @@ def _of_ours(text: str) -> Failure | None:
 
 
 def _of_a_checkpoint(text: str) -> Failure | None:
-    """A damaged file that Spark has read from the checkpoint; or a state that it could not load, if it does not say
-    which file was damaged.
-    """
+    """A damaged file of the checkpoint, or a state that Spark could not load, if it does not name the file."""
     found = _DAMAGED_FILE.search(text)
     file = next((name.strip() for name in found.groups() if name), None) if found else None
     if file is not None and _OF_A_CHECKPOINT.search(file):

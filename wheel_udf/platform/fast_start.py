@@ -100,9 +100,7 @@ def add_byte_code(file: Path) -> None:
 
 
 def _train(options: str) -> None:
-    """Does what a job does, so that its classes are loaded: rows through a stateful function into a Delta table, which
-    is read.
-    """
+    """Runs a small job so that its classes are loaded: a stateful function, a Delta table written and read."""
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -139,9 +137,7 @@ def _train(options: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Without arguments: makes byte code and archive (``make setup``). With options of the JVM: the run that is
-    recorded.
-    """
+    """Without arguments: makes byte code and archive (``make setup``). With JVM options: the recorded run."""
     if arguments:
         _train(*arguments)
         return 0

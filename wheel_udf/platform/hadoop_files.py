@@ -22,9 +22,7 @@ PLAIN_LOCAL_FILES: Final = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
-"""Options of a reader of files whose names may have a colon: Hadoop cannot name the checksum of such a file, so none
-is looked for.
-"""
+"""Reader options for file names with a colon: Hadoop cannot name their checksums, so none is looked for."""
 
 _FILE_MANAGER: Final = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
 

@@ -96,9 +96,7 @@ class Inspection:
 
     @property
     def newest(self) -> int | None:
-        """The newest batch on record, damaged or not; None before the first. A batch whose plan is lost may have left
-        its state.
-        """
+        """The newest batch on record, even if damaged; None before the first. A lost plan may have left its state."""
         made = [each.version - 1 for listed in self.state.partitions.values() for each in listed]
         return max((*self.plans, *self.commits, *made), default=None)
 
@@ -159,9 +157,7 @@ class Inspection:
 
     @cached_property
     def irreplaceable(self) -> tuple[Finding, ...]:
-        """What is damaged and has no replacement in the checkpoint: logs of sources, descriptions of the state, the
-        journal of settings.
-        """
+        """Damaged parts without a replacement: logs of sources, descriptions of the state, the journal of settings."""
         names = [
             f"sources/{number}/{name}"
             for number in self.files.names("sources")
@@ -189,9 +185,7 @@ class Inspection:
         return True
 
     def knows_settings_of(self, batch: int) -> bool:
-        """Whether the settings are on record that a batch was planned with, or were never recorded (a query of the
-        library).
-        """
+        """Whether the settings of a planned batch are on record, or were never recorded (a query of the library)."""
         content = self.files.read("wheel-settings.json")
         return (
             content is None

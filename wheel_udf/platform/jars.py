@@ -264,9 +264,7 @@ def _resolve_all(chosen: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns 0 if the jars are in place, else 1 (130 after Ctrl-C) after one line on standard
-    error.
-    """
+    """The command line. Returns 0 if the jars are in place, else 1 (after Ctrl-C 130) and prints one line."""
     chosen = _parse(arguments)
     try:
         if chosen.check_java:

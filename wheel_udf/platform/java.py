@@ -36,9 +36,7 @@ def find_java() -> Path:
 
 
 def stated_version(java: Path) -> int | None:
-    """The major version of a Java in the file ``release`` of its folder; None if there is none, or it is not one of
-    HotSpot.
-    """
+    """The major version in the file ``release`` of a Java's folder; None without one, or if it is not HotSpot."""
     try:
         text = (java.resolve().parents[1] / "release").read_text(encoding="utf-8")
     except (OSError, IndexError, UnicodeDecodeError):

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
-"""What a call of Spark raises. pyspark makes its own errors of most of the JVM's, but not of all (a file that cannot
-be read).
-"""
+"""Errors of a call of Spark. pyspark converts most of the JVM's errors, but not all (a file that cannot be read)."""
 
 _PYTHON_UTILS: Final = "org.apache.spark.api.python.PythonUtils"
 

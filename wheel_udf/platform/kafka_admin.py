@@ -141,9 +141,7 @@ def missing_topics(options: Mapping[str, str], names: Collection[str]) -> list[s
 
 
 def topic_names(options: Mapping[str, str]) -> list[str]:
-    """All topics that this user may see, sorted, without Kafka's own; none if the cluster is not asked. Raises as
-    :func:`describe`.
-    """
+    """All topics visible to this user, sorted, without Kafka's own. Raises as :func:`describe`."""
     try:
         with _asking(options) as question:
             return sorted(question.names() - INTERNAL_TOPICS)

@@ -112,8 +112,6 @@ def refusal(
     rule: str = "an option that both Kafka's client and librdkafka have",
     hint: str = "leave it out, or punctual off",
 ) -> ConfigError:
-    """The error for an option without a counterpart, as punctual delivery shows it. Without that, the looks at topics
-    are left out.
-    """
+    """The error for an option without a counterpart: punctual delivery raises it, other uses skip the topics."""
     what = "punctual delivery cannot use this option of Kafka"
     return ConfigError(what, field=f"options.{_PREFIX}{name}", rule=rule, hint=hint)

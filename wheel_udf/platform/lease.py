@@ -109,9 +109,7 @@ class Lease:
             os.close(handle)
 
     def withdraw(self) -> None:
-        """Gives the lease back. If nothing has come into the folder meanwhile, the file and the folders that were made
-        for it are removed.
-        """
+        """Gives the lease back. Removes the file and the folders made for it, unless the folder holds more."""
         file = self._file
         if file is None or not self.is_held:
             return
@@ -214,9 +212,7 @@ class Leases:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Gives all of them back. One that a query still has, because it could not be stopped, is kept until the
-        process ends.
-        """
+        """Gives all leases back, except those of a query that could not be stopped."""
         self._give_back()
 
     def _give_back(self) -> None:
@@ -229,9 +225,7 @@ class Leases:
 
 
 def _locked(file: Path) -> int:
-    """Opens and locks a file, made if it is missing. If its last holder has removed it meanwhile, the lock is on no
-    file any more: once again.
-    """
+    """Opens and locks a file, made if it is missing; again, if the last holder has removed it meanwhile."""
     while True:
         file.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 EVERY: Final = 100
-"""At each multiple of it a new checkpoint is written, unless the commit is of another writer. A new reader replays
-about so many small commits at most.
-"""
+"""Commits between two checkpoints; none at a commit of another writer. A new reader replays about so many."""
 
 INTERVAL: Final = 10_000
 """``delta.checkpointInterval`` of new tables. Delta's default is 10."""
@@ -59,9 +57,7 @@ _changed: Final = threading.Condition()
 
 
 def log_checkpoint_properties(spark: SparkSession) -> dict[str, str]:
-    """What a new table is created with, for the checkpoints of its log to be written here; nothing where the JVM has
-    no Delta Kernel.
-    """
+    """Properties of a new table for log checkpoints by this module; none if the JVM has no Delta Kernel."""
     return {"delta.checkpointInterval": str(INTERVAL)} if has_class(spark, _ENGINES) else {}
 
 

@@ -124,9 +124,7 @@ def _needed(found: Inspection, resume: Resume | None) -> tuple[Finding, ...]:
 
 
 def _removed(found: Inspection, resume: Resume) -> Iterator[str]:
-    """The files of batches from which the checkpoint does not go on, by falling batch; then the state that they have
-    made.
-    """
+    """The files of batches that are taken out, newest first; then the state that they have made."""
     first_plan = resume.batch + 1 if resume.repeats else resume.batch
     batches = sorted({*found.plans, *found.commits}, reverse=True)
     names = [

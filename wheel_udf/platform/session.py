@@ -90,9 +90,7 @@ def build_session(
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stops the running streaming queries, each when its current batch has been cancelled, then Spark. A JVM that has
-    ended is stopped.
-    """
+    """Cancels the batches of the streaming queries, stops these, then Spark. A JVM that has ended is no error."""
     at_end(lambda: _stop(spark))
 
 

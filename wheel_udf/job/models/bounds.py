@@ -1,6 +1,4 @@
-"""The sections ``contract``, ``limits``, ``delivery``, ``store`` and ``restarts``: bounds on rows, on what is pending,
-in flight and kept, and on new starts.
-"""
+"""The sections ``contract``, ``limits``, ``delivery``, ``store`` and ``restarts``: bounds on rows and restarts."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ class ContractConfig(OperationContractConfig):
     """Bounds and defaults of commands, and how long an id is remembered."""
 
     preset: Literal["columns", "native", "json", "scheduler"] = "columns"
-    """How a record becomes a command: by the names of its columns, or one of the presets for Kafka. Default with a
-    kafka source: native.
-    """
+    """How a record becomes a command: by column names, or by a preset for Kafka. Default with kafka: native."""
 
     max_lateness_ms: NotNegativeMs | None = Field(None, alias="max_lateness")
     """Past this lateness a row goes to the rejects, unless its command says otherwise. Default: no bound."""
@@ -82,9 +78,7 @@ class LimitsConfig(Section):
     """Share of a bound at which its soft zone begins. 1: there is none."""
 
     on_limit: Literal["reject", "pause"] = "reject"
-    """What happens to a command that finds no room: it is rejected, or the intake pauses (mode tiered, processing
-    clock).
-    """
+    """A command beyond a limit is rejected, or the intake pauses (mode tiered, processing clock)."""
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -96,9 +90,7 @@ class DeliveryConfig(Section):
     """Whether rows for Kafka are sent at their due time, to the millisecond, instead of by the next batch."""
 
     punctual: StrictBool = False
-    """true: rows for Kafka are handed to a sender ahead of their due time. A cancel that is read after the hand-over
-    is late. Processing clock only.
-    """
+    """true: a sender gets rows for Kafka ahead of their due time; a later cancel is late. Processing clock only."""
 
     ahead_ms: (
         Annotated[Span, at_least(100, "at least 100 ms"), at_most(600_000, "at most 10 minutes")] | None
@@ -127,9 +119,7 @@ class StoreConfig(Section):
     """How long unused files and log entries stay, for a look at earlier moments. Fixed when the store is created."""
 
     lead_windows: StrictInt = Field(0, ge=0, le=1_000_000)
-    """Event clock: how many windows the intake may be ahead of the wheel's clock. 0: it waits for the wheel after each
-    batch, and the rows are those of mode direct.
-    """
+    """Event clock: windows that the intake may be ahead. 0: it waits for the wheel after each batch, as in mode direct."""
 
 
 class RestartsConfig(Section):

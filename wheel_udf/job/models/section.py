@@ -131,9 +131,7 @@ class Section(BaseModel):
 
 
 def looks_at(**settings: str) -> Callable[[_R], _R]:
-    """Says which single setting of a section a rule looks at. The rule then runs even if other settings of that
-    section are wrong.
-    """
+    """Names the only setting that a rule checks. The rule then runs even if other settings are wrong."""
 
     def mark(rule: _R) -> _R:
         vars(rule)["looks_at"] = settings

@@ -42,9 +42,7 @@ class FileSourceConfig(_Source):
     """Spark's name of the format."""
 
     path: FolderPath
-    """The folder to read. It must exist; it may be empty. If no folder has this very name, * ? [ ] { } in it are
-    wildcards.
-    """
+    """The folder to read. It must exist; it may be empty. If no folder has this name, * ? [ ] { } are wildcards."""
 
     schema_ddl: Text | None = Field(None, alias="schema")
     """Columns of the files as SQL DDL. Default: those of the files, or of the command contract."""

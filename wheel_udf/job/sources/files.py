@@ -119,9 +119,7 @@ def _files(
 
 
 def _path_of(spark: SparkSession, source: FileSourceConfig) -> str:
-    """Returns the path for Spark's readers, which take it as a pattern: one that means just the folder, if that
-    exists.
-    """
+    """Returns the path for Spark's readers, as a pattern that matches just the folder, if that exists."""
     pattern = as_pattern(source.path)
     return pattern if pattern != source.path and delta_log.exists(spark, source.path) else source.path
 
@@ -228,9 +226,7 @@ def _assumed(ddl: str) -> StructType:
 
 
 def known_columns(frame: DataFrame, contract: Collection[str]) -> list[str]:
-    """Returns the columns of a contract that a source was seen to have; none if it has no files yet, or JSON without
-    ``schema``.
-    """
+    """Returns the contract's columns in a source; none if it has no files yet, or is JSON without ``schema``."""
     # The id is always there, and loses its metadata.
     seen = [each.name.lower() for each in frame.schema if _ASSUMED not in each.metadata]
     return sorted({*contract}.intersection(seen) - {"schedule_id"})

@@ -76,9 +76,7 @@ class Lives:
         return ""
 
     def has_acts_on(self, version: Version) -> bool:
-        """Whether there are higher versions of the same seq: of these, a late one is shown as pending until its due
-        time.
-        """
+        """Whether there are higher versions of the same seq: a late one is shown as pending until its due time."""
         return any(
             other.version is not None and other.version.seq == version.seq for other in self._higher(version)
         )
@@ -134,9 +132,7 @@ class Lives:
         return min(copy.read_by_ms, read_by_ms) - end_ms >= memory_ms
 
     def _earliest_end(self, command: Command) -> float:
-        """The earliest instant at which what is remembered of this version, or of a higher one in its place, can have
-        ended.
-        """
+        """The earliest instant at which the memory of this version, or of a higher one in its place, can have ended."""
         assert command.version is not None, "all versions are known"
         if command.version not in self._ends:
             others = [each for each in self._commands if (each.version or command.version) >= command.version]
@@ -155,9 +151,7 @@ class Lives:
         return max(command.release_ms, command.read_by_ms) + within
 
     def _is_harmless(self, other: Command, copy: Command) -> bool:
-        """Whether a higher version was read for certain after the copy had fired, or was forgotten when the copy was
-        read.
-        """
+        """Whether a higher version was certainly read after the copy fired, or was forgotten by the copy's reading."""
         within, memory_ms = self._rules.fires_within_ms, self._rules.memory_ms
         if within is not None and copy.release_ms is not None:
             latest_ms = max(copy.release_ms, copy.read_by_ms) + within
@@ -171,9 +165,7 @@ class Lives:
         return any(self._may_be_retry(each) for each in copies)
 
     def is_retry(self, copies: Sequence[Command]) -> bool:
-        """Whether these must be dropped as a producer's retry: no ``seq``, and all versions of the id have one due
-        time.
-        """
+        """Whether these must be dropped as a producer's retry: no ``seq``, and one due time for all versions."""
         dues = {each.due_ms for each in self._commands if not each.is_cancel}
         return len(dues) == 1 and None not in dues and not any(each.seq_given for each in copies)
 

@@ -81,9 +81,7 @@ class Command:
 
 @dataclass(slots=True)
 class Release:
-    """A row that was released: fired, or in the rejects as missed or undeliverable. What its frame does not have is in
-    `unknown`.
-    """
+    """A released row: fired, or in the rejects as missed or undeliverable. `unknown`: columns that its frame lacks."""
 
     schedule_id: str | None
     seq: int | None
@@ -192,9 +190,7 @@ def _due_ms(deliver_at: Any, delay: str | None, made: Any) -> int | None:
 
 
 def _release_ms(due: int | None, made: Any, levels: tuple[int, ...]) -> tuple[int | None, bool]:
-    """When the wheel releases it, and whether its delay is beyond the last level: then that depends on the job's
-    policy.
-    """
+    """When the wheel releases it, and whether its delay is beyond the last level, where the job's policy decides."""
     if due is None or not levels:
         return due, False
     if type(made) is not int:
