@@ -67,7 +67,7 @@ _AFTER_INTERRUPT = {
     "run": "the next start goes on from the checkpoint",
     **dict.fromkeys(("cancel", "move", "reroute"), _RECORDED),
 }
-"""What is left after Ctrl-C, for verbs that write."""
+"""The state after Ctrl-C, for verbs that write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn:
 
 
 def _interrupt_text(verb: str, *, dry_run: bool) -> str:
-    """What is left after Ctrl-C, as a line."""
+    """The state after Ctrl-C, as a line."""
     after = None if dry_run else _AFTER_INTERRUPT.get(verb)
     return f"{verb}: interrupted" if after is None else f"{verb}: interrupted; {after}"
 

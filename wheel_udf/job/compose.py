@@ -108,7 +108,7 @@ def compose(
     until_ms: int | None = None,
     lease_of: Callable[[str], Lease] | None = None,
 ) -> Starter:
-    """Composes source, operator and sinks as the config says. Nothing runs yet.
+    """Composes source, operator and sinks as configured. Starts nothing.
 
     Args:
         spark: The session.

@@ -4,7 +4,7 @@ nothing behind.
 Checked, in addition to the config itself: the source can be opened and has usable columns (the whole plan of the wheel
 is composed on it), destinations can be written, a small file can be written where the job will write (it is removed
 again), the checkpoint is one of this package, of the same mode, geometry, shards and clock, and the slot store belongs
-to it. Kafka clusters are asked for their topics. All errors of destinations are reported together.
+to it. Kafka's topics are read from their clusters. All errors of destinations are reported together.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def examples_folder() -> Path:
 
 
 def title_of(path: Path) -> str:
-    """The first line of a config that says what it is for."""
+    """The first line of a config that describes its purpose."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return next((line.lstrip("# ") for line in lines if line.startswith("# ") and "$schema" not in line), "")
 

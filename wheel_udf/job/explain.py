@@ -38,13 +38,13 @@ _BATCH_S_PER_MILLION: Final = 0.1
 _BATCH_S_PER_MILLION_IN_ROW: Final = 1.3
 """Seconds of a batch with commands, and for each million entries in the state: with files of chunks, without."""
 _STORE_BYTES: Final = 17
-"""Of an entry of the store beyond its value, from 100,000 to 100 million pending."""
+"""Bytes of an entry of the store beyond its value, from 100,000 to 100 million pending."""
 _FILES_JOINED: Final = 16
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What arrives.
+    """The traffic of commands.
 
     Attributes:
         rate: Commands a second.
@@ -62,7 +62,7 @@ class Traffic:
         return self.rate * self.horizon_ms / 2_000
 
     def due_within(self, span_ms: float) -> float:
-        """How many of them are due within a span."""
+        """The number of entries that are due within a span."""
         share = min(span_ms / self.horizon_ms, 1.0)
         return self.pending * (2 * share - share**2)
 
@@ -181,7 +181,7 @@ def _table(levels: list[Level]) -> Iterator[str]:
 
 
 def facts(config: JobConfig, traffic: Traffic, levels: list[Level]) -> Iterator[tuple[str, str]]:
-    """What the traffic comes to: pending, state, store, batches, moves, lateness."""
+    """The consequences of the traffic: pending, state, store, batches, moves, lateness."""
     near = _near(config, traffic)
     size = bytes_of_entry(traffic.value_bytes)
     yield (

@@ -207,7 +207,7 @@ def note_settings(
         columns: As :func:`~wheel_udf.job.compose.columns_of` returns them.
 
     Returns:
-        The settings of a batch that was planned under others and is not committed; None if there is none.
+        The settings of an uncommitted batch that was planned under other settings; None if there is none.
 
     Raises:
         ConfigError: Such a batch is in the checkpoint of a purgatory or of the tiered mode, or the topics of delay

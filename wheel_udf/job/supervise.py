@@ -56,7 +56,7 @@ class Supervisor:
         summary: The account of the run so far.
         meter: As given.
         has_started: Whether a query was started.
-        signal: The signal that has asked for the end; None without one.
+        signal: The signal that requested the end; None without one.
         cut_off: Whether the running batch may have been cut off after the signal.
         newest_batch: The highest batch that was reported; -1 before the first.
     """

@@ -121,7 +121,7 @@ def _list_operations(
 
 
 def _none(asked: argparse.Namespace, noun: str) -> str:
-    """What is said instead of no rows."""
+    """The line that is printed if there are no rows."""
     if getattr(asked, "limit", 1) == 0:
         return ""  # there may be some
     return f"0 pending {noun}" + (" match" if asked.id is not None or asked.where is not None else "")

@@ -36,7 +36,7 @@ _WHOLE: Final = "triggerExecution"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What Spark reports about a batch after it.
+    """Spark's report about a batch, after it.
 
     Attributes:
         query: ``wheel`` or ``intake``.

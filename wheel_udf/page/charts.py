@@ -1,7 +1,7 @@
 """Charts as numbers: where bars, lines and ticks lie. The templates draw them as SVG, the style sheet colours them.
 
 Horizontal places are percent of the width, so that text keeps its size on a narrow screen; vertical ones are pixels.
-Each chart also has its numbers as a table, for those who do not see it. Nothing here knows Spark or the job: plain
+Each chart also has its numbers as a table, for readers who cannot see it. Nothing here needs Spark or the job: plain
 numbers in, plain dictionaries out.
 """
 

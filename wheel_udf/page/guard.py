@@ -1,4 +1,4 @@
-"""Who may see the page, and who may act through it.
+"""Access control: who may see the page, and who may act through it.
 
 ::
 
@@ -129,7 +129,7 @@ def protect(app: Flask, access: Access) -> None:
             return None
         return redirect(url_for("sign_in"))
 
-    # After the checks above: a stranger is asked for the token and not told about forms.
+    # After the checks above: a user who is not signed in gets the token page, not an error about forms.
     CSRFProtect(app)
 
     @app.after_request

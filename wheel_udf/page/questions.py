@@ -57,7 +57,7 @@ def require_id(field: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """An act as it was asked for in the form.
+    """An act as entered in the form.
 
     Attributes:
         verb: ``cancel``, ``move`` or ``reroute``.

@@ -15,7 +15,7 @@ _FRESH_MS: Final = 60_000
 
 
 def source(figure: Figure, now_ms: int, kind: str = "exact") -> dict[str, Any]:
-    """How old and how good the figures of a card are.
+    """The age and quality of the figures of a card.
 
     Returns:
         ``kind``, ``age`` and ``took`` as text (None before the first reading), ``error`` as a sentence.

@@ -1,7 +1,7 @@
 """Hands rows of Arrow to the function of ``applyInPandasWithState``, and takes them from it, without pandas objects
 between.
 
-``applyInPandasWithState`` is the only stateful operator in Spark that gets many rows at once, and it speaks pandas:
+``applyInPandasWithState`` is Spark's only stateful operator that gets many rows at once, and they are pandas frames:
 pyspark makes a Python object of each text on the way in, and tests each for null on the way out. On the way out it
 also pads the columns of the state, one row a group, to as many rows as leave, and joins them as objects. The wheel
 reads and writes Arrow::
@@ -13,8 +13,8 @@ The columns travel in frames of pandas whose columns are Arrow's (:class:`ArrowC
 same with and without this module: :func:`take_arrow` changes how pyspark reads and writes the rows of the function
 that runs next in this process, and of no other.
 
-Decision: with a version of pyspark that this was not read in, or whose serializer lacks a part of what is used here,
-rows travel as objects.
+Decision: with another version of pyspark, or a serializer that lacks a part of what is used here, rows travel as
+objects.
 
 Imports numpy, pandas and pyarrow only, besides the standard library; pyspark when it is asked to change it: executors
 load it.
@@ -43,7 +43,7 @@ _OF_ARROW: Final = "_wheel_udf_arrow"
 
 
 class ArrowColumnType(pd.ArrowDtype):
-    """The type of an :class:`ArrowColumn`; pandas asks it for the class of the column when it joins columns."""
+    """The type of an :class:`ArrowColumn`; pandas gets the class of the column from it when it joins columns."""
 
     @classmethod
     def construct_array_type(cls) -> type[ArrowColumn]:
@@ -66,7 +66,7 @@ class ArrowColumn(pd.arrays.ArrowExtensionArray):
 
 
 class _Announced:
-    """Whether the function that was read last wants Arrow. A Python worker runs one task at a time."""
+    """Whether the last function that was read takes Arrow. A Python worker runs one task at a time."""
 
     is_so: bool = False
 

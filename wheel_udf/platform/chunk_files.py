@@ -114,7 +114,7 @@ class ChunkFiles:
     _maps: OrderedDict[str, mmap] = field(default_factory=OrderedDict, init=False, repr=False)
 
     def open(self, name: str) -> FileText:
-        """The text of a file. What is wrong with it is found when a part of it is asked for."""
+        """The text of a file. Damage is found when a part of it is read."""
         return FileText(self, name)
 
     def keep(self, text: str) -> str:

@@ -37,7 +37,7 @@ class ChunkRefs:
         }
 
     def damage(self, version: int) -> StateDamage | None:
-        """The first file that a version of the state needs, and that is missing or damaged; None if there is none."""
+        """The first missing or damaged file of a version of the state; None if there is none."""
         for shard, batches in self._batches.items():
             before = [batch for batch in batches if batch < version]
             for name, fault in self._faults_of(shard, before[-1]) if before else ():

@@ -2,7 +2,7 @@
 
 Delta itself computes a table's state anew for each version, as Spark jobs over its whole log, and a slot store has a
 version for every batch. Here the state is a dict from path to a few numbers, and a commit changes a copy of it as the
-log says::
+log specifies::
 
     current()   version 7, in full          {a: level 2 slot 190, b: level 2 slot 191}
     current()   commit 8 adds c             {a, b, c}                                      read: one small JSON file

@@ -1,7 +1,7 @@
 """Reads Delta tables through Delta's own log: what is at a path, what a version of a table holds, which commits came
 later.
 
-Every batch asks these questions, so they take a few milliseconds and, where the last commit has a checksum beside it,
+Every batch calls these functions, so they take a few milliseconds and, where the last commit has a checksum beside it,
 no Spark job::
 
     0007.json   the actions of version 7
@@ -80,7 +80,7 @@ def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
 
 
 class Snapshot(TableState):
-    """A version of a table as Delta's log knows it.
+    """A version of a table in Delta's log.
 
     Args:
         spark: The session.

@@ -39,7 +39,7 @@ class Downloads:
         return running.returncode, output
 
     def end(self) -> None:
-        """Ends those that run, and lets no other begin."""
+        """Ends the running programs, and starts no other."""
         with self._lock:
             self._ended = True
             for each in self._running:

@@ -32,16 +32,15 @@ from wheel_udf.common.secrets import hide
 RUN_FAILED = 1
 USER_FAULT = 2
 REPAIR = "wheel-udf repair --dry-run says whether it can be repaired; else restore the folder from a copy"
-"""What to do about a damaged checkpoint."""
+"""Advice about a damaged checkpoint."""
 BUSY = "the machine is busy, or the workers' Python cannot import pyspark"
 """Why a worker may not start."""
 
 
 class Cause(Enum):
-    """What ended a run, each with its exit code and whether the query is started again. The guide has the same table
-    (docs/operations.md).
+    """The causes of an end, each with its exit code and whether the query is retried (the table of docs/operations.md).
 
-    Started again is what may be over a moment later, as long as the session lives. Everything else stays wrong until
+    A temporary failure is retried while the session is open. Everything else stays wrong until
     somebody changes it, or needs a new process.
     """
 
@@ -72,7 +71,7 @@ _OF_CLASS: dict[type[BaseException], Cause] = {
     errors.SourceLostError: Cause.SOURCE_LOST,
     errors.CheckpointError: Cause.CHECKPOINT,
     errors.LeaseError: Cause.IN_USE,
-    errors.SinkError: Cause.AWAY,  # destinations that are gone for good cost a few tries
+    errors.SinkError: Cause.AWAY,  # a destination that does not come back costs a few tries
     **dict.fromkeys(
         (
             errors.ConfigError,
@@ -130,7 +129,7 @@ LOST_HINT = (
     "wheel-udf export, then import --anew TOPIC reads the topic from its earliest record; "
     "failOnDataLoss: false goes on without what is lost (docs/kafka.md, Lost records)"
 )
-"""What to do about records of a topic that are gone."""
+"""Advice about lost records of a topic."""
 _ANOTHER_DRIVER = re.compile(
     r"\[CONCURRENT_(?:STREAM_LOG_UPDATE|QUERY)\]|Multiple streaming queries are concurrently using"
 )

@@ -40,7 +40,7 @@ LATE_C2: Final = (
 """Thirty times the thresholds at which HotSpot gives a method to its second compiler."""
 
 _KNOWN, _MAKES_ARCHIVE = range(17, 26), range(19, 26)
-"""The versions of HotSpot that have these options. A JVM does not start with an option that it does not know."""
+"""The versions of HotSpot that have these options. A JVM does not start with an unknown option."""
 _LONGEST_S: Final = 300
 
 

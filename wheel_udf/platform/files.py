@@ -1,4 +1,4 @@
-"""Small files in the folder of a checkpoint, on the local file system or any that Hadoop knows.
+"""Small files in the folder of a checkpoint, on the local file system or any of Hadoop's.
 
 A file is replaced as a whole or not at all. On the local file system a draft is written, flushed to the disk and
 renamed; then the folder is flushed, because only that puts the rename on the disk. On other file systems Spark's
@@ -48,7 +48,7 @@ class Folder(Protocol):
         """Writes a new file as a whole, with missing folders. Returns False, and writes nothing, if the file exists."""
 
     def remove(self, name: str) -> None:
-        """Removes a file, or a folder with all that is in it. Does nothing if there is none of this name."""
+        """Removes a file, or a folder with its content. Does nothing if it does not exist."""
 
     def unwritable_reason(self) -> str | None:
         """Writes and removes a small file, with missing folders. Returns why that failed; None if it did not."""
@@ -139,7 +139,7 @@ def _sync(folder: Path) -> None:
 
 
 PROBE = b"dry run of wheel-udf"
-"""What the probe of a folder holds."""
+"""The content of the probe of a folder."""
 
 
 def probe_name() -> str:

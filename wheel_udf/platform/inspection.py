@@ -56,7 +56,7 @@ class Resume:
 
 
 class Inspection:
-    """What is found in a checkpoint. Reads all of its files once.
+    """The findings in a checkpoint. Reads all of its files once.
 
     Args:
         path: The checkpoint folder.
@@ -111,7 +111,7 @@ class Inspection:
                 yield Resume(batch, repeats=False)
 
     def obstacles(self, resume: Resume) -> Iterator[Finding]:
-        """What a way to go on needs and does not find."""
+        """Missing parts that a way to go on needs."""
         batch = resume.batch
         plans = [batch - 1, batch] if resume.repeats else [batch - 2, batch - 1]
         for each in plans:
@@ -146,7 +146,7 @@ class Inspection:
 
     @cached_property
     def metadata(self) -> Finding | None:
-        """What is wrong with the id of the query; None if it is sound, or no batch needs it yet."""
+        """The fault of the id of the query; None if it is sound, or no batch needs it yet."""
         content = self.files.read("metadata")
         if self.newest is None or (content is not None and self._is_sound_id(content)):
             return None

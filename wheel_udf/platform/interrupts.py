@@ -67,7 +67,7 @@ def _cancel(spark: SparkSession) -> None:
 
 def at_end(work: Callable[[], None]) -> None:
     """Does the work of a ``finally``: directly, or after Ctrl-C in a new thread, because the connection of this one may
-    have an answer that nobody has read.
+    have an unread answer.
 
     py4j shuts that connection down, and in doing so may raise an ``OSError`` in place of the interrupt, if it meets
     the socket of a thread that has ended.

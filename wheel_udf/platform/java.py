@@ -1,4 +1,4 @@
-"""Finds the Java that Spark will start, and says what is wrong with it before Spark does.
+"""Finds the Java that Spark will start, and checks it before Spark does.
 
 Only the standard library is used: the Makefile runs this check before any package is installed.
 """

@@ -1,9 +1,8 @@
 """Access to the JVM of a session: classes by their full names, Scala values, the session's JVM objects.
 
-``spark._jvm.org.apache.hadoop.fs.Path`` asks the JVM five times: what is ``org``, what is ``org.apache`` and so on,
-and for each name that is no class, Java opens all jars on its class path. In a profile of a query from Kafka to Kafka
-this was a third of the time of the ``foreachBatch`` thread. :func:`java_class` asks for a class once, by its full
-name, and keeps it.
+``spark._jvm.org.apache.hadoop.fs.Path`` sends five requests to the JVM (``org``, ``org.apache`` and so on),
+and for each name that is no class, Java opens all jars on its class path. :func:`java_class` looks a class up once, by
+its full name, and keeps it.
 """
 
 from __future__ import annotations

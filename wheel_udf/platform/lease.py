@@ -42,7 +42,7 @@ _PAUSE_S: Final = 0.05
 
 
 class Running(Protocol):
-    """A streaming query, as far as a lease needs to know it."""
+    """The part of a streaming query that a lease needs."""
 
     def awaitTermination(self) -> Any:  # noqa: N802  # Spark's name
         """Returns, or raises, when the query has ended."""
@@ -87,7 +87,7 @@ class Lease:
         return self
 
     def require_free(self) -> None:
-        """Checks that nobody holds the lease. Takes none and creates nothing.
+        """Checks that the lease is free. Takes none and creates nothing.
 
         Raises:
             LeaseError: As :meth:`acquire`.
@@ -155,7 +155,7 @@ class Lease:
 
 
 class _Loan(Lease):
-    """What a query borrows from the lease that its run holds; one query at a time."""
+    """The lease of a run, lent to one query at a time."""
 
     def __init__(self, file: Path | None, free: threading.Semaphore) -> None:
         super().__init__("")
@@ -271,7 +271,7 @@ def _in_use(file: Path | None, holder: dict[str, Any] | None) -> LeaseError:
 
 
 def _holder(handle: int) -> dict[str, Any] | None:
-    """What the holder wrote into the file; None in the moment between its lock and its note."""
+    """The holder's note in the file; None between its lock and its note."""
     noted = parsed_json(os.pread(handle, 4096, 0))
     return noted if isinstance(noted, dict) and noted.keys() >= {"pid", "host"} else None
 

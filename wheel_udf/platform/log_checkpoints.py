@@ -8,14 +8,14 @@ and each :data:`EVERY` commits a separate thread writes the checkpoint::
     commit 99    nothing more
     commit 100   the batch goes on; beside it, for one table at a time: checkpoint, clean-up of the log
     ...
-    commit 10000 Delta's own, for tables that nobody here writes any more
+    commit 10000 Delta's own, for tables that this package no longer writes
 
 Delta Kernel, Delta's library without Spark, writes it; then Delta deletes expired commits. Delta's own jobs beside the
 batches would take about ten times the CPU time, and rows due meanwhile would be late. Removing Delta's hook
 (``CheckpointHook``) from one transaction does not help: the commit computes the state for its statistics all the same.
 
 The clean-up deletes commits before the checkpoint that are older than the table keeps them. A stream that has not read
-them could never go on, so a writer that knows such a reader leaves it out (``keeps_log``).
+them could never continue, so a writer with such a reader skips the clean-up (``keeps_log``).
 
 A checkpoint only makes a log shorter to read. One that a killed process has not written is missing until 100 commits
 later; one that fails says so in the log of the process. Tables with a shorter interval (older ones, those of users)
@@ -53,7 +53,7 @@ _turn: Final = threading.Lock()
 _threads: Final[dict[str, threading.Thread]] = {}
 """By table, those that write or wait for their turn."""
 _changed: Final = threading.Condition()
-"""Held to read or change ``_threads``; told when one of them ends."""
+"""Held to read or change ``_threads``; notified when one of them ends."""
 
 
 def log_checkpoint_properties(spark: SparkSession) -> dict[str, str]:

@@ -295,7 +295,7 @@ def required(api: PrivateApi) -> Iterator[None]:
 
 
 def is_missing(fault: Exception) -> bool:
-    """Whether an exception says that an API is not there, not that it failed."""
+    """Whether an exception means that an API is missing, not that it failed."""
     return isinstance(fault, AttributeError | ImportError) or _NO_SUCH_MEMBER.search(str(fault)) is not None
 
 

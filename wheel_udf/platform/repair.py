@@ -39,7 +39,7 @@ from wheel_udf.platform.spark_logs import RESTORE
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known outside the checkpoint.
+    """The evidence outside the checkpoint.
 
     Attributes:
         held: Place of each table to the newest batch that it holds.
@@ -54,7 +54,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Decision:
-    """What is wrong with a checkpoint and what is to be done.
+    """The faults of a checkpoint and their remedy.
 
     Attributes:
         resume: How it goes on; None if it cannot, or has no batch yet.
@@ -112,7 +112,7 @@ def decide_repair(found: Inspection, evidence: Evidence) -> Decision:
 
 
 def _needed(found: Inspection, resume: Resume | None) -> tuple[Finding, ...]:
-    """What keeps the checkpoint from going on with less taken out."""
+    """The reasons why no smaller part can be taken out."""
     lacking: list[Finding] = []
     for each in found.resumes():
         if each == resume:

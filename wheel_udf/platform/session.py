@@ -45,7 +45,7 @@ _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
 _PATIENCE_S = 10.0
-"""How long a stop waits for what is written beside the batches, and can be done without."""
+"""Longest wait at shutdown for optional background work."""
 _SETUP_HINT = "run `make setup`, or `python -m wheel_udf.platform.jars` in this environment"
 _SUBMIT_HINT = "give spark-submit --properties-file conf/spark-defaults.conf, or SPARK_CONF_DIR=conf"
 
@@ -111,7 +111,7 @@ def let_jvm_ignore_sigterm(spark: SparkSession) -> None:
 
     ``timeout`` and service managers send the signal to all processes of a job. The JVM would end at once and cut the
     running batch off; the process that has started it can end the run properly. Under spark-submit the JVM is the
-    process that others know, and nothing changes. The JVM ends in any case when the process that has started it does.
+    process that others signal, and nothing changes. The JVM ends in any case when the process that has started it does.
     """
     if not _is_submitted():
         with suppress(UnsupportedVersionError), required(JAVA_SIGNALS):
@@ -189,7 +189,7 @@ def running_session() -> SparkSession | None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    # Python may still know a session whose context has stopped.
+    # Python may still hold a session whose context has stopped.
     return None if SparkContext._active_spark_context is None else SparkSession._instantiatedSession
 
 
@@ -225,7 +225,7 @@ def _require_delta_on_class_path() -> None:
     try:
         jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_DELTA_CLASS)
     except Py4JError:
-        # The first line of the Java stack says all: class not found.
+        # The first line of the Java stack is enough: class not found.
         raise SessionError(
             "Spark was started without Delta",
             field="spark.jars",

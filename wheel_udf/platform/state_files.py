@@ -38,7 +38,7 @@ _LINEAGE: Final = re.compile(rb'v\d[\x00-\xff]{0,4}\[\{"version":(\d+),')
 _CHANGES: Final = frozenset({"changelog", "delta"})
 
 Ids = Mapping[str, Sequence[Sequence[str]]]
-"""Of a commit: operator -> partition -> ids of the writers, one for each store."""
+"""The ids in a commit: operator -> partition -> ids of the writers, one for each store."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class StateFiles:
 
     @property
     def unchecked(self) -> int:
-        """How many files of the state have no checksum."""
+        """The number of files of the state without a checksum."""
         return sum(not self.check(name).is_checked for name in self.all_names())
 
     def all_names(self) -> list[str]:

@@ -64,7 +64,7 @@ def require_worker_python(spark: SparkSession) -> None:
 
 @cache
 def fault_of(program: str, path: str | None = None) -> str | None:
-    """What is wrong with a program as the Python of workers, as a clause; None if nothing is known.
+    """The fault of a program as the Python of workers, as a clause; None if none is known.
 
     Args:
         program: Its name or path.
@@ -88,7 +88,7 @@ def fault_of(program: str, path: str | None = None) -> str | None:
 
 
 def _answer(program: str, path: str | None) -> str:
-    """What a program prints when it is asked; empty if it takes too long."""
+    """The output of a program about its version; empty if it takes too long."""
     environment = {**os.environ, **({} if path is None else {"PYTHONPATH": path})}
     try:
         return subprocess.run(

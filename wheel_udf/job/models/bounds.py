@@ -44,7 +44,7 @@ class ContractConfig(OperationContractConfig):
     """How a record becomes a command: by column names, or by a preset for Kafka. Default with kafka: native."""
 
     max_lateness_ms: NotNegativeMs | None = Field(None, alias="max_lateness")
-    """Past this lateness a row goes to the rejects, unless its command says otherwise. Default: no bound."""
+    """A later row goes to the rejects, unless its command has its own bound. Default: no bound."""
 
 
 def _share(value: object) -> float:
@@ -119,7 +119,7 @@ class StoreConfig(Section):
     """How long unused files and log entries stay, for a look at earlier moments. Fixed when the store is created."""
 
     lead_windows: StrictInt = Field(0, ge=0, le=1_000_000)
-    """Event clock: windows that the intake may be ahead. 0: it waits for the wheel after each batch, as in mode direct."""
+    """Event clock: windows that the intake may be ahead. 0: it waits for the wheel after each batch."""
 
 
 class RestartsConfig(Section):

@@ -56,7 +56,7 @@ class Section(BaseModel):
 
     rules: ClassVar[tuple[Rule, ...]] = ()
     told_by: ClassVar[str | None] = None
-    """Of one of several variants of a section: the key that says which one it is."""
+    """The key that selects the variant of a section, if it has several."""
 
     kinds: ClassVar[tuple[str, ...]] = ()
     """The values of that key; by default those of its type."""
@@ -110,7 +110,7 @@ class Section(BaseModel):
 
     @classmethod
     def _broken(cls, fields: Mapping[str, Any], wrong: set[Location]) -> Iterator[InitErrorDetails]:
-        """What the rules find wrong, of those that do not look at a setting that is wrong by itself."""
+        """The errors of the rules, without rules about a setting that is wrong by itself."""
         for rule in cls.rules:
             seen = {}
             for name, parameter in inspect.signature(rule).parameters.items():

@@ -68,7 +68,7 @@ def read_files(spark: SparkSession, source: FileSourceConfig) -> DataFrame:
 
 
 def _parsed_by_spark(source: FileSourceConfig) -> bool:
-    """Whether an option says how JSON is parsed; others say which files and lines are read."""
+    """Whether an option controls how JSON is parsed; others select the files and lines that are read."""
     names = {name.lower() for name in source.options}
     return any(name in _PARSING or name.startswith("allow") for name in names)
 

@@ -89,7 +89,7 @@ the report counts rejects by code. Durations and instants in forms that the chec
 module       what it holds
 ============ ==================================================================================
 check        ``check``: the whole, and what concerns several ids
-rules        ``Rules``: what the caller knows of the run
+rules        ``Rules``: the known facts of the run
 columns      frames of any kind as columns of plain values
 rows         columns to commands, releases and refusals; the contract's defaults
 texts        instants and durations as text

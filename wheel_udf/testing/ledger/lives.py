@@ -20,7 +20,7 @@ from wheel_udf.testing.ledger.rules import Rules
 
 
 class Lives:
-    """What is known of the commands of one id, all of known versions.
+    """The commands of one id, all of known versions.
 
     Args:
         commands: Those that are not refused.
@@ -46,7 +46,7 @@ class Lives:
         return [each for each in self._commands if each.version == version]
 
     def beaten_by(self, copies: Sequence[Command], at_ms: float, read_by_ms: float | None = None) -> str:
-        """What has beaten all of these copies for certain, in words; empty if there is no such version.
+        """The version that has certainly beaten all of these copies, in words; empty if there is none.
 
         Args:
             copies: Those that a row can come from; of several versions (an act may change nothing that shows) the
@@ -157,7 +157,7 @@ class Lives:
             latest_ms = max(copy.release_ms, copy.read_by_ms) + within
             if other.read_from_ms > latest_ms:
                 return True
-        # Commands of one batch know of each other, however short the memory is.
+        # Commands of one batch see each other, however short the memory is.
         return memory_ms is not None and copy.read_from_ms >= self._latest_end(other) + max(memory_ms, 1)
 
     def may_be_retry(self, copies: Sequence[Command]) -> bool:

@@ -1,4 +1,4 @@
-"""Frames to records: what was asked for (:class:`Command`), what was released (:class:`Release`), what was refused
+"""Frames to records: commands (:class:`Command`), released rows (:class:`Release`), refused ones
 (:class:`Refusal`).
 
 Here the command contract is read, independently of the product: which commands are certainly bad, the default of
@@ -49,7 +49,7 @@ class Command:
         is_cancel: Whether it is a CANCEL.
         version: None if its ``seq`` is not known.
         seq_given: Whether it has a ``seq`` of its own.
-        due_ms: The due time asked for; None of a CANCEL, or not known.
+        due_ms: The requested due time; None for a CANCEL, or not known.
         release_ms: When the wheel is to release it: later than `due_ms` with delay levels.
         content: (destination, key, value, headers).
         max_lateness_ms: None for none.

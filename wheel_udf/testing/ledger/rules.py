@@ -1,4 +1,4 @@
-"""What the caller knows of a run: :class:`Rules`."""
+"""The known facts of a run: :class:`Rules`."""
 
 from __future__ import annotations
 
