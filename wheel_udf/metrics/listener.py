@@ -1,7 +1,7 @@
 """Listens to Spark's streaming queries, and passes the progress of a job's queries to its meter (public interface:
 ``StreamingQueryListener``).
 
-A listener belongs to the session and gets the events of all its queries. A job's queries are known by their names; Spark
+A listener belongs to the session and gets the events of all its queries. A job's queries are found by name; Spark
 reports an idle trigger by the query's id only, so the ids are noted as the queries start.
 """
 

@@ -1,5 +1,4 @@
-"""Frames to records: commands (:class:`Command`), released rows (:class:`Release`), refused ones
-(:class:`Refusal`).
+"""Frames to records: commands (:class:`Command`), released rows (:class:`Release`), refusals (:class:`Refusal`).
 
 Here the command contract is read, independently of the product: which commands are certainly bad, the default of
 ``seq``, due times from ``delay``, delay levels. A command is in one of four states::
