@@ -14,7 +14,8 @@ PROGRAM: Final = "wheel-udf"
 
 RUN_VERBS: Final = {
     "run": "runs the scheduler or the purgatory of a config file",
-    "dry-run": "checks config, source, destinations, checkpoint, and where the job will write, and prints the geometry; leaves nothing behind",
+    "dry-run": "checks config, source, destinations, checkpoint, and where the job will write, "
+    "and prints the geometry; leaves nothing behind",
 }
 PENDING_VERBS: Final = {
     "pending": "lists or counts pending entries (of a purgatory: operations), by id, by a condition or all",
@@ -26,17 +27,21 @@ PENDING_VERBS: Final = {
     "reroute": "gives pending entries another destination",
 }
 MOVE_VERBS: Final = {
-    "export": "writes all that a stopped job holds into a folder: pending, remembered, counted, its place in the source",
-    "import": "begins a new checkpoint (and store) from such a folder: other shards, wheel, mode, clock, release or path",
+    "export": "writes all that a stopped job holds into a folder: pending, remembered, counted, "
+    "its place in the source",
+    "import": "begins a new checkpoint (and store) from such a folder: other shards, wheel, mode, clock, "
+    "release or path",
 }
 REPAIR_VERB: Final = {
     "repair": "finds what is damaged in the checkpoint of a stopped job, and repairs what can be proved harmless"
 }
 FORGET_VERB: Final = {
-    "forget": "removes what is stored about ids (pending, remembered, acts, rows of Delta tables), and says what is left where"
+    "forget": "removes what is stored about ids (pending, remembered, acts, rows of Delta tables), "
+    "and says what is left where"
 }
 UI_VERB: Final = {
-    "ui": "serves a page in the browser: the wheel, what falls due, lateness, the account, rejects, the history of an id"
+    "ui": "serves a page in the browser: the wheel, what falls due, lateness, the account, rejects, "
+    "the history of an id"
 }
 EXPLAIN_VERB: Final = {
     "explain": "prints the wheel of a config, and what it will hold and cost at a given rate; starts nothing"
@@ -103,8 +108,8 @@ secrets: ${{env:NAME}} and ${{file:/path}} in any text of the config are replace
 exit codes:
   0  success; also after SIGINT (Ctrl-C) or SIGTERM, when the running batch has finished and the summary is printed.
      Under spark-submit such a signal ends the JVM at once, with 130 or 143; the next start repeats the batch
-  1  the run failed (Spark, a sink, the checkpoint is in use, anything unexpected); repair: something cannot be repaired;
-     forget: the job runs, so its checkpoint is left
+  1  the run failed (Spark, a sink, the checkpoint is in use, anything unexpected); repair: something cannot be
+     repaired; forget: the job runs, so its checkpoint is left
   2  an error in usage, config, command contract or checkpoint; records of a topic are lost; another driver writes the
      checkpoint: change something before the next start
   130  Ctrl-C ended a verb other than run: nothing is half done, and the last line says how to go on
@@ -116,7 +121,7 @@ examples:
   {PROGRAM} pending --config conf/scheduler.yml --where "destination LIKE 'orders%'" --limit 50
   spark-submit jobs/delay_scheduler.py run --config conf/scheduler.yml
   ... --set 'destinations."reminders.*".path=data/out'      put a key that contains dots in double quotes
-  ... --set 'source.options."kafka.bootstrap.servers"=${{env:KAFKA}}'      (single quotes keep the shell from expanding it)
+  ... --set 'source.options."kafka.bootstrap.servers"=${{env:KAFKA}}'   (single quotes keep the shell from expanding it)
 """
 
 COLUMNS: Final = (

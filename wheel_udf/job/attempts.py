@@ -102,7 +102,8 @@ class _Attempt:
         try:
             while back_ms := self._run_once():
                 self.say(
-                    f"the wall clock was set back by {back_ms / 1_000:,.0f} s: the query starts again from its checkpoint"
+                    f"the wall clock was set back by {back_ms / 1_000:,.0f} s: "
+                    "the query starts again from its checkpoint"
                 )
         except Exception as error:
             if not isinstance(error, WheelError) and not is_jvm_end(error):

@@ -67,7 +67,7 @@ _AFTER_INTERRUPT = {
     "run": "the next start goes on from the checkpoint",
     **dict.fromkeys(("cancel", "move", "reroute"), _RECORDED),
 }
-"""What is left after Ctrl-C, for verbs that write."""
+"""The state after Ctrl-C, for verbs that write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def main(
     warn = line_printer(err or sys.stderr)
     try:
         return _execute(arguments, verbs, line_printer(out or sys.stdout), warn)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last place that can turn an error into a sentence
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last place that can report an error
         if arguments.debug:
             warn("".join(traceback.format_exception(error)).rstrip("\n"))
         if is_interrupt(error):
@@ -185,7 +185,7 @@ def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn:
 
 
 def _interrupt_text(verb: str, *, dry_run: bool) -> str:
-    """What is left after Ctrl-C, as a line."""
+    """The state after Ctrl-C, as a line."""
     after = None if dry_run else _AFTER_INTERRUPT.get(verb)
     return f"{verb}: interrupted" if after is None else f"{verb}: interrupted; {after}"
 

@@ -108,7 +108,7 @@ def compose(
     until_ms: int | None = None,
     lease_of: Callable[[str], Lease] | None = None,
 ) -> Starter:
-    """Composes source, operator and sinks as the config says. Nothing runs yet.
+    """Composes source, operator and sinks as configured. Starts nothing.
 
     Args:
         spark: The session.
@@ -203,9 +203,7 @@ def sources_of(spark: SparkSession, config: JobConfig) -> dict[str, DataFrame]:
 
 
 def columns_of(config: JobConfig, sources: Mapping[str, DataFrame]) -> dict[str, Sequence[str]]:
-    """Returns, by section, the columns of the contract that files and tables have; without sections whose columns the
-    config makes.
-    """
+    """Returns, by section, the contract's columns that files and tables have; no section whose columns SQL makes."""
     contracts = {"source": COMMAND_COLUMNS, "operations": OPERATION_COLUMNS, "events": EVENT_COLUMNS}
     return {
         name: known_columns(frame, contracts[name])
@@ -215,9 +213,7 @@ def columns_of(config: JobConfig, sources: Mapping[str, DataFrame]) -> dict[str,
 
 
 def frame_of(config: JobConfig, sources: Mapping[str, DataFrame], until_ms: int | None) -> DataFrame:
-    """Returns the frame of :func:`~wheel_udf.stream.schedule_operator.schedule` or
-    :func:`~wheel_udf.stream.watch_operator.watch` over the config's source or sources.
-    """
+    """Returns the frame of ``schedule`` or ``watch`` over the sources of the config."""
     clock = clock_of(config.clock, until_ms)
     if isinstance(config, PurgatoryConfig):
         return _watched(config, sources["operations"], sources["events"], clock)

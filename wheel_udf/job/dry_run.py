@@ -4,7 +4,7 @@ nothing behind.
 Checked, in addition to the config itself: the source can be opened and has usable columns (the whole plan of the wheel
 is composed on it), destinations can be written, a small file can be written where the job will write (it is removed
 again), the checkpoint is one of this package, of the same mode, geometry, shards and clock, and the slot store belongs
-to it. Kafka clusters are asked for their topics. All errors of destinations are reported together.
+to it. Kafka's topics are read from their clusters. All errors of destinations are reported together.
 """
 
 from __future__ import annotations
@@ -196,7 +196,8 @@ def report(config: JobConfig, until_ms: int | None, sources: list[str], batches:
     assert isinstance(config, SchedulerConfig | PurgatoryConfig), "there are two kinds"
     contract = config.contract
     events = "" if isinstance(config, SchedulerConfig) else "; an event likewise, after its time"
-    yield f"  memory        {_span(contract.memory_ms, 'for ever')} after its end, on the wheel's clock, an id is remembered{events}"
+    memory = _span(contract.memory_ms, "for ever")
+    yield f"  memory        {memory} after its end, on the wheel's clock, an id is remembered{events}"
     yield f"  max_delay     {_span(contract.max_delay_ms, 'unlimited')}; max_value_bytes {contract.max_value_bytes:,}"
     for pattern, sink in config.destinations.items():
         yield f"  destination   {pattern} -> {_sink_text(sink)}"
@@ -212,13 +213,15 @@ def report(config: JobConfig, until_ms: int | None, sources: list[str], batches:
 def metrics_text(metrics: MetricsConfig) -> str:
     """Returns where metrics and health are served."""
     port = metrics.port or "any free port"
-    return f"/metrics and /healthz on {metrics.address}, {port}; unhealthy after {duration_text(metrics.unhealthy_after_ms)}"
+    unhealthy = duration_text(metrics.unhealthy_after_ms)
+    return f"/metrics and /healthz on {metrics.address}, {port}; unhealthy after {unhealthy}"
 
 
 def delivery_text(delivery: DeliveryConfig) -> str:
     """Returns how punctual delivery works, and what it means for a cancel."""
     ahead = "about two batches" if delivery.ahead_ms is None else duration_text(delivery.ahead_ms)
-    return f"punctual: rows for Kafka are handed over {ahead} ahead, {delivery.rows:,} at most; a later cancel of them is late"
+    most = f"{delivery.rows:,} at most"
+    return f"punctual: rows for Kafka are handed over {ahead} ahead, {most}; a later cancel of them is late"
 
 
 def limits_text(config: SchedulerConfig) -> str:
@@ -255,14 +258,15 @@ def _mode_text(config: JobConfig) -> str:
     if isinstance(config, PurgatoryConfig):
         delivered = ", ".join(config.watch.deliver) or "none"
         return (
-            f"purgatory: operations wait for events in Spark state, one query; lookback {duration_text(config.watch.lookback_ms)}; "
-            f"delivered outcomes: {delivered}"
+            "purgatory: operations wait for events in Spark state, one query; "
+            f"lookback {duration_text(config.watch.lookback_ms)}; delivered outcomes: {delivered}"
         )
     if not isinstance(config, TieredConfig):
         return "direct: all pending entries are in Spark state, one query from source to sinks"
     layout = config.wheel.layout()
     return (
-        f"tiered: entries due within about {duration_text(layout.window_ms)} are in Spark state, the rest in the slot store {config.store.path}; "
+        f"tiered: entries due within about {duration_text(layout.window_ms)} are in Spark state, "
+        f"the rest in the slot store {config.store.path}; "
         f"the cost of a batch does not depend on the number pending{_short_window(layout.window_ms)}"
     )
 
@@ -283,9 +287,7 @@ def geometry_table(wheel: Wheel) -> Iterator[str]:
 
 
 def lateness_text(config: JobConfig) -> str:
-    """Returns the worst case that the design promises: a trigger and a batch, twice where two queries follow each
-    other.
-    """
+    """Returns the worst case of the design: a trigger and a batch, twice where two queries follow each other."""
     if config.trigger_ms is None:
         base = "an available-now run has no trigger to wait for: at worst one batch, plus the time between two runs"
     else:

@@ -4,8 +4,8 @@
 
     wheel-udf conf                    the names, each with the first line of its file
     wheel-udf conf scheduler          prints scheduler.yml
-    wheel-udf conf --copy conf        copies all files into a folder: configs, their JSON Schema, settings of Spark and Log4j, and
-                                      delay_scheduler.py, the file for spark-submit
+    wheel-udf conf --copy conf        copies all files into a folder: configs, their JSON Schema, settings of Spark and
+                                      Log4j, and delay_scheduler.py, the file for spark-submit
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def examples_folder() -> Path:
 
 
 def title_of(path: Path) -> str:
-    """The first line of a config that says what it is for."""
+    """The first line of a config that describes its purpose."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return next((line.lstrip("# ") for line in lines if line.startswith("# ") and "$schema" not in line), "")
 
@@ -79,9 +79,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _entry_points(folder: Path) -> list[Path]:
-    """The file for spark-submit: in a package that was installed it is beside ``_conf``, in a checkout beside
-    ``conf``.
-    """
+    """The file for spark-submit: beside ``_conf`` in an installed package, beside ``conf`` in a checkout."""
     paths = [folder.parent / jobs / "delay_scheduler.py" for jobs in ("_jobs", "jobs")]
     return [path for path in paths if path.is_file()][:1]
 

@@ -1,5 +1,4 @@
-"""The verb ``explain``: the wheel of a config as a table, and what it will hold and cost at a given rate. Starts neither
-Spark nor Java.
+"""The verb ``explain``: the wheel of a config as a table, with its size and cost at a given rate; without Spark.
 
 The traffic is a model: `rate` commands a second, none of them cancelled, due evenly spread over the next `horizon`::
 
@@ -37,17 +36,15 @@ _SAMPLE: Final = 4_096
 _BATCH_S: Final = 1.0
 _BATCH_S_PER_MILLION: Final = 0.1
 _BATCH_S_PER_MILLION_IN_ROW: Final = 1.3
-"""What a batch with commands takes, and how much more for each million entries in the state: with files of chunks
-beside the checkpoint, and without.
-"""
+"""Seconds of a batch with commands, and for each million entries in the state: with files of chunks, without."""
 _STORE_BYTES: Final = 17
-"""Of an entry of the store beyond its value, from 100,000 to 100 million pending."""
+"""Bytes of an entry of the store beyond its value, from 100,000 to 100 million pending."""
 _FILES_JOINED: Final = 16
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What arrives.
+    """The traffic of commands.
 
     Attributes:
         rate: Commands a second.
@@ -65,7 +62,7 @@ class Traffic:
         return self.rate * self.horizon_ms / 2_000
 
     def due_within(self, span_ms: float) -> float:
-        """How many of them are due within a span."""
+        """The number of entries that are due within a span."""
         share = min(span_ms / self.horizon_ms, 1.0)
         return self.pending * (2 * share - share**2)
 
@@ -155,9 +152,13 @@ def bytes_of_entry(value_bytes: int) -> float:
 def report(config: JobConfig, traffic: Traffic, levels: list[Level]) -> Iterator[str]:
     """The lines of the report."""
     wheel = config.wheel.wheel()
-    yield f"wheel of {config.name}: {wheel.levels} levels of {wheel.size} buckets, in each of {config.wheel.shards} shards"
+    levels_text = f"{wheel.levels} levels of {wheel.size} buckets"
+    yield f"wheel of {config.name}: {levels_text}, in each of {config.wheel.shards} shards"
     yield from _table(levels)
-    yield "an entry waits on the level whose span covers its due time; when the clock reaches its bucket, it moves down a level"
+    yield (
+        "an entry waits on the level whose span covers its due time; "
+        "when the clock reaches its bucket, it moves down a level"
+    )
     yield ""
     yield (
         f"at {traffic.rate:,g} commands a second, due evenly spread over {duration_text(traffic.horizon_ms)}, "
@@ -180,7 +181,7 @@ def _table(levels: list[Level]) -> Iterator[str]:
 
 
 def facts(config: JobConfig, traffic: Traffic, levels: list[Level]) -> Iterator[tuple[str, str]]:
-    """What the traffic comes to: pending, state, store, batches, moves, lateness."""
+    """The consequences of the traffic: pending, state, store, batches, moves, lateness."""
     near = _near(config, traffic)
     size = bytes_of_entry(traffic.value_bytes)
     yield (
@@ -191,7 +192,8 @@ def facts(config: JobConfig, traffic: Traffic, levels: list[Level]) -> Iterator[
     yield (
         "state",
         (
-            f"{_mb(near * size)} in {config.wheel.shards} shards ({size:,.0f} bytes an entry), moved whole by a batch with commands"
+            f"{_mb(near * size)} in {config.wheel.shards} shards ({size:,.0f} bytes an entry), "
+            "moved whole by a batch with commands"
         ),
     )
     if isinstance(config, TieredConfig):
@@ -203,9 +205,7 @@ def facts(config: JobConfig, traffic: Traffic, levels: list[Level]) -> Iterator[
 
 
 def _near(config: JobConfig, traffic: Traffic) -> float:
-    """Entries in the state. Tiered: what is due before the cursor, which is up to a window and its lead ahead of the
-    clock.
-    """
+    """Entries in the state. Tiered: those due before the cursor, at most a window and its lead ahead of the clock."""
     if not isinstance(config, TieredConfig):
         return traffic.pending
     layout = config.wheel.layout()
@@ -221,7 +221,8 @@ def _store_text(config: TieredConfig, traffic: Traffic, near: float) -> str:
     )
     size = (traffic.pending - near) * (_STORE_BYTES + traffic.value_bytes)
     return (
-        f"{_mb(size)} in about {partitions:,} far partitions, each of up to {_FILES_JOINED} small files before they are joined; "
+        f"{_mb(size)} in about {partitions:,} far partitions, "
+        f"each of up to {_FILES_JOINED} small files before they are joined; "
         f"a hand-over each {duration_text(layout.window_ms)}"
     )
 
@@ -279,7 +280,10 @@ def limits(config: JobConfig, traffic: Traffic) -> Iterator[tuple[float, str]]:
     if config.trigger_ms:
         yield (
             batch_s * 1_000 / config.trigger_ms,
-            f"trigger {duration_text(config.trigger_ms)}: a batch of {batch_s:.1f} s; a longer one is followed at once; remedy: {fewer}",
+            (
+                f"trigger {duration_text(config.trigger_ms)}: a batch of {batch_s:.1f} s; "
+                f"a longer one is followed at once; remedy: {fewer}"
+            ),
         )
     if not isinstance(config, SchedulerConfig):
         return

@@ -1,11 +1,10 @@
-"""Turns pydantic's errors into ours: each becomes a :class:`ConfigError` with the field as written in the file, the value
-and the rule.
+"""Turns each error of pydantic into a :class:`ConfigError` with the field as in the file, the value and the rule.
 
 A location of pydantic also names the chosen variant of a section (``source.kafka.path``). The walk over the models
-(:func:`_walk`) removes it, and remembers the variants that were not chosen. So the error of an unknown key says
+(:func:`_walk`) removes it, and remembers the variants that were not chosen. So the error of an unknown key shows
 whether the key exists in another variant::
 
-    source.path with format: kafka   ->   not a setting of format kafka: ...; rule: only with format: delta, parquet, json or csv
+    source.path with format: kafka   ->   not a setting of format kafka: ...; rule: only with format: delta, ...
     source.pth                       ->   unknown key: source.pth; hint: did you mean path?
 
 If the key that chooses the variant is missing or wrong, everything is reported that is wrong with all variants.
@@ -98,7 +97,7 @@ def _models_in(annotation: Any) -> tuple[type[Section], ...]:
 
 
 def _value_annotation(annotation: Any) -> Any:
-    """Of a mapping in an annotation, that of its values."""
+    """The annotation of the values, if an annotation is that of a mapping."""
     if get_origin(annotation) is dict:
         return get_args(annotation)[1]
     if get_origin(annotation) is Annotated:

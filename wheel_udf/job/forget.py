@@ -1,4 +1,4 @@
-"""The verb forget: removes what is stored about ids, and says what is left where.
+"""The verb ``forget``: removes stored data about ids, and reports what is left where.
 
 ::
 
@@ -22,7 +22,7 @@ Contract
 2. Delta tables of the destinations and the rejects that the config names: their rows are removed by one commit each
    (:mod:`wheel_udf.delivery.row_removal`), also while the job runs.
 3. All other places are named and left: files of sinks, topics, databases, webhooks, own sinks, sources, copies.
-4. ``--dry-run`` counts and changes nothing. What was done is done again without harm; one that was killed goes on.
+4. ``--dry-run`` counts and changes nothing. Repeating it is safe, also after a kill.
 
 An id is a ``schedule_id``; of a purgatory an ``op_id``, and the key or group of events. A row of the rejects whose
 command could not be read has no id: it is counted if its text contains one, and left. What other rows say about an id

@@ -5,10 +5,12 @@ to Spark), with these exceptions::
 
     startingOffsets     earliest by default: commands that were sent before the first start must not be lost
     includeHeaders      always true: headers are passed through
-    failOnDataLoss      true by default: the job stops if commands were deleted before they were read (wheel_udf.job.source_topics)
-    endingOffsets       Spark has it for batches only. Here JSON as there, {"topic": {"0": 23}}: records at these offsets and beyond are
-                        left out; a partition that is not named has no end. Meant for a backfill with a checkpoint of its own:
-                        what is left out counts as read, so later runs from the same checkpoint do not see it.
+    failOnDataLoss      true by default: the job stops if commands were deleted before they were read
+                        (wheel_udf.job.source_topics)
+    endingOffsets       Spark has it for batches only. Here JSON as there, {"topic": {"0": 23}}: records at these
+                        offsets and beyond are left out; a partition that is not named has no end. Use it for a
+                        backfill with its own checkpoint: records that are left out count as read, so later runs
+                        from the same checkpoint do not read them.
 
 The names of options are Spark's, in any case of letters. :mod:`wheel_udf.job.models.kafka` checks them.
 """

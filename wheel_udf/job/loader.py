@@ -3,7 +3,7 @@
 Reading has four steps; each adds to one list of errors, which is raised as one :class:`ConfigErrors`::
 
     text --YAML--> mapping --overrides--> mapping --secrets--> mapping --models--> SchedulerConfig | PurgatoryConfig
-         syntax,           --set a.b=c            ${env:NAME}          types, bounds, unknown keys, rules between settings
+         syntax,           --set a.b=c            ${env:NAME}          types, bounds, unknown keys, rules
          duplicate keys                           ${file:/path}        (wheel_udf.job.models, wheel_udf.job.faults)
 
 Values. A duration is a text with a unit (``1 second``, ``PT10M``), never a bare number, and becomes an attribute that
@@ -118,7 +118,7 @@ _TOO_LARGE: Final = f"more than {_MOST_VALUES} values, or more than {_DEEPEST} l
 class _Loader(yaml.SafeLoader):
     """Safe YAML: instants stay texts, a duplicate key is an error, and so is all that PyYAML itself stumbles over."""
 
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002  # PyYAML's signature
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002  # as PyYAML's
         try:
             return super().construct_object(node, deep=deep)
         except (ValueError, KeyError, AttributeError):  # 0x_, a number of 5000 digits, !!bool of a word

@@ -1,4 +1,4 @@
-"""Meters a run as its config says: the batch log, the log of the job as JSON, the exporter (:mod:`wheel_udf.metrics`)."""
+"""Meters a run as configured: the batch log, the log of the job as JSON, the exporter (:mod:`wheel_udf.metrics`)."""
 
 from __future__ import annotations
 

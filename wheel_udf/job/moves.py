@@ -106,7 +106,8 @@ def imported(
     if isinstance(config, PurgatoryConfig):
         return import_watch(spark, folder, **begins)  # type: ignore[arg-type]  # values by name
     assert isinstance(config, SchedulerConfig), "there are two kinds"
-    return import_direct(spark, folder, leveled=config.levels is not None, **begins)  # type: ignore[arg-type]  # likewise
+    leveled = config.levels is not None
+    return import_direct(spark, folder, leveled=leveled, **begins)  # type: ignore[arg-type]  # likewise
 
 
 def _require_same_sources(config: JobConfig, manifest: Manifest, folder: str) -> None:

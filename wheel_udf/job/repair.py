@@ -9,7 +9,7 @@
       damaged    state/0/1/4_6b0c.changelog: it does not match its checksum
       repair     batch 3 is repeated with the rows of its plan: tables skip what they have of it
       repair     batch 4 is planned anew: nothing was delivered of it
-    repaired: start the job again. What was taken out (6 files) is in data/checkpoints/orders-repaired-2026-01-01T10-00-00.000Z
+    repaired: start the job again. What was taken out (6 files) is in data/checkpoints/orders-repaired-2026-01-01...
 
 The decision: :mod:`wheel_udf.platform.repair`. This module brings what is known outside the checkpoint: the newest
 transaction of each table, of today's config and of the recorded one; destinations without transactions; options with
@@ -185,9 +185,7 @@ def _held(states: States) -> dict[str, int]:
 
 
 def repeat_risk(config: JobConfig) -> str | None:
-    """Returns why a repeated batch may read fewer rows than at first, as a clause; None if its source would fail
-    instead.
-    """
+    """Returns why a repeated batch may read fewer rows, as a clause; None if its source would fail instead."""
     if isinstance(config, PurgatoryConfig):
         options = {"operations": config.operations.options, "events": config.events.options}
     else:
@@ -229,8 +227,8 @@ def _batches(found: Inspection) -> str:
         return "no batch yet"
     if planned == committed:
         return f"batch {planned} is the newest, and committed"
-    newest = "none" if committed is None else str(committed)
-    return f"batch {'none' if planned is None else planned} is the newest planned one, {newest} the newest committed one"
+    first, second = ("none" if batch is None else batch for batch in (planned, committed))
+    return f"batch {first} is the newest planned one, {second} the newest committed one"
 
 
 def _finish(parts: list[Part], say: Say, *, dry_run: bool) -> int:

@@ -118,9 +118,7 @@ def places_of(config: JobConfig) -> tuple[tuple[str, str, str | None], ...]:
 
 
 def purgatory_settings(config: PurgatoryConfig, until_ms: int | None) -> dict[str, Any]:
-    """Returns the settings of a purgatory that change the rows of a batch, as values of JSON. No options: they may
-    hold secrets.
-    """
+    """Returns the settings of a purgatory that change a batch's rows, as JSON values; no options (secrets)."""
     return {
         "contract": config.contract.model_dump(mode="json"),
         "watch": config.watch.model_dump(mode="json"),
@@ -209,7 +207,7 @@ def note_settings(
         columns: As :func:`~wheel_udf.job.compose.columns_of` returns them.
 
     Returns:
-        The settings of a batch that was planned under others and is not committed; None if there is none.
+        The settings of an uncommitted batch that was planned under other settings; None if there is none.
 
     Raises:
         ConfigError: Such a batch is in the checkpoint of a purgatory or of the tiered mode, or the topics of delay
@@ -239,9 +237,7 @@ def note_settings(
 
 
 def _of_planned_batch(journal: PlannedSettings, checkpoint: str) -> dict[str, Any] | None:
-    """The settings of the batch that is planned and not committed, as this version would record them; None if there is
-    none.
-    """
+    """The settings of the planned, uncommitted batch, as this version would record them; None if there is none."""
     planned = planned_batch(checkpoint)
     recorded = journal.settings_of(planned) if planned is not None else None
     if recorded is not None and "meaning" in recorded:  # of a purgatory
@@ -315,14 +311,13 @@ def _require_columns(
                 field=f"{section}.path",
                 value=getattr(config, section).path,
                 rule=f"the columns of the contract that it had: {', '.join(had)}; it has: {', '.join(now)}",
-                hint="rename the column back, or add it again (nulls if it is no longer needed); or begin a new checkpoint",
+                hint="rename the column back, or add it again (nulls if it is no longer needed); "
+                "or begin a new checkpoint",
             )
 
 
 def _require_same_topics(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuses other topics of delay levels than those that the checkpoint has offsets of: Spark tells its sources
-    apart by their order alone.
-    """
+    """Refuses other topics of delay levels than the checkpoint's: Spark identifies its sources by their order."""
     there, here = (sorted((each.get("levels") or {}).get("topics", {})) for each in (before, now))
     if there != here:
         raise ConfigError(

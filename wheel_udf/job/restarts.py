@@ -1,4 +1,4 @@
-"""Starts a failed query again, from its checkpoint and in the same process, if the same batch may succeed a moment later.
+"""Restarts a failed query from its checkpoint, in the same process, if the same batch may succeed a moment later.
 
 ::
 
@@ -7,7 +7,7 @@
      |                              yes, and fewer than `most` failures since the last new batch
      '---- wait, 2 x wait, ... -----'
 
-The session lives meanwhile, so a new start takes a second or two; a process that a supervisor starts again has to
+The session stays open, so a new start takes a second or two; a process that a supervisor starts again has to
 start Spark first. All else is the supervisor's: a JVM that has ended, a start that failed, the tries after `most`.
 Which causes are retried: :class:`~wheel_udf.platform.failures.Cause`.
 

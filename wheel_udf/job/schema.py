@@ -2,11 +2,12 @@
 
 ::
 
-    conf/schema/scheduler.schema.json     AnySchedulerConfig          # yaml-language-server: $schema=schema/scheduler.schema.json
-    conf/schema/purgatory.schema.json     PurgatoryConfig             (the first line of a config in conf/)
+    conf/schema/scheduler.schema.json     AnySchedulerConfig
+    conf/schema/purgatory.schema.json     PurgatoryConfig
 
-The files are generated from the models; a test compares them. ``python -m wheel_udf.job.schema conf/schema`` writes
-them again.
+The first line of a config in ``conf/`` is ``# yaml-language-server: $schema=schema/scheduler.schema.json``. The
+files are generated from the models; a test compares them. ``python -m wheel_udf.job.schema conf/schema`` writes them
+again.
 
 The schema has names, types, bounds, defaults and descriptions, and which settings belong to which variant of a
 section. Rules between several settings are not in it: ``dry-run`` checks all of them.

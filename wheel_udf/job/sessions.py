@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def session(name: str, checkpoint: str | None = None) -> Iterator[SparkSession]:
-    """Provides the session for a job: the running one, which is left running, or a new one, which is stopped at the
-    end.
-    """
+    """Provides the session of a job: the running one, left running, or a new one, stopped at the end."""
     from wheel_udf.platform import kafka_admin
     from wheel_udf.platform.interrupts import at_end, ending_on_interrupt
     from wheel_udf.platform.session import build_session, running_session, stop_session

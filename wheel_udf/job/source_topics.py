@@ -1,11 +1,10 @@
-"""Compares the offsets in a checkpoint with the topics that they belong to, so that lost records are reported with their
-topic.
+"""Compares the offsets in a checkpoint with their topics, so that lost records are reported with their topic.
 
 ::
 
     checkpoint    orders/0 is read up to 6, id A      cluster     reported
                                                       [9, 12)     retention: 3 offsets are lost
-                                                      id B        the topic was created again: it is not read from its beginning
+                                                      id B        the topic was created again: its beginning is not read
                                                       [0, 2)      likewise, if the id was not noted
 
 Compared before each start, after a failure, and every few seconds while a query reads. Spark compares offsets alone: a
@@ -194,7 +193,7 @@ class SourceTopics:
         self._note(noted, noted | _ids(now))
 
     def _places(self, batch: int) -> dict[str, Places]:
-        """Where each topic stands after a batch, without those of paused levels; empty if the batch is not on record."""
+        """The offsets of each topic after a batch, without paused levels; empty if the batch is not on record."""
         found: dict[str, Places] = {}
         for value in offsets_of_batch(self._path, batch) or ():
             with suppress(ValueError):  # the clock, files, tables

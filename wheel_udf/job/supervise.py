@@ -56,7 +56,7 @@ class Supervisor:
         summary: The account of the run so far.
         meter: As given.
         has_started: Whether a query was started.
-        signal: The signal that has asked for the end; None without one.
+        signal: The signal that requested the end; None without one.
         cut_off: Whether the running batch may have been cut off after the signal.
         newest_batch: The highest batch that was reported; -1 before the first.
     """
@@ -114,9 +114,7 @@ class Supervisor:
         self.end_after_this_batch()
 
     def begin(self, doing: str) -> None:
-        """Begins a phase of the start; see :class:`~wheel_udf.job.phases.Phases`. After the first batch it has no
-        effect.
-        """
+        """Begins a phase of the start (:class:`~wheel_udf.job.phases.Phases`). No effect after the first batch."""
         if self._phases is not None and self.newest_batch < 0:
             self._phases.begin(doing)
 
@@ -130,9 +128,7 @@ class Supervisor:
         return self._last_batch is not None
 
     def is_over(self, query: Query) -> bool:
-        """Returns whether the query can be stopped now: the end was requested, and its last batch is committed or none
-        runs.
-        """
+        """Returns whether the query can be stopped: the end was requested, and its last batch is committed or over."""
         if self._last_batch is None:
             return False
         progress = query.lastProgress

@@ -1,6 +1,4 @@
-"""The verb ui: serves a page that shows the job of a config, and changes pending entries if that is allowed
-(:mod:`wheel_udf.page`).
-"""
+"""The verb ``ui``: serves a page of a job, which may change pending entries (:mod:`wheel_udf.page`)."""
 
 from __future__ import annotations
 
@@ -103,9 +101,7 @@ def subject_of(spark: SparkSession, config: JobConfig) -> Subject:
 
 
 def _opener(spark: SparkSession, config: JobConfig) -> Callable[[], PendingWork]:
-    """Returns what opens the pending work, once in each thread: an opened store knows its files and reads only what
-    has changed since.
-    """
+    """Returns an opener of the pending work, cached by thread: an opened store reads only later changes."""
     opened = threading.local()
 
     def work() -> PendingWork:

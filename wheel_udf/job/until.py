@@ -5,7 +5,7 @@
     clock         where it stands before the run
     processing    the wall clock
     simulated     its first instant, or the last one in the checkpoint
-    event         the watermark in the checkpoint (tiered: the clock of the wheel's query); unknown before the first batch
+    event         the watermark in the checkpoint (tiered: the wheel's clock); unknown before the first batch
 """
 
 from __future__ import annotations

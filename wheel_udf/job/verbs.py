@@ -121,7 +121,7 @@ def _list_operations(
 
 
 def _none(asked: argparse.Namespace, noun: str) -> str:
-    """What is said instead of no rows."""
+    """The line that is printed if there are no rows."""
     if getattr(asked, "limit", 1) == 0:
         return ""  # there may be some
     return f"0 pending {noun}" + (" match" if asked.id is not None or asked.where is not None else "")
@@ -173,9 +173,7 @@ def _forecast(spark: SparkSession, work: PendingWork, asked: argparse.Namespace,
 
 
 def draw(steps: DataFrame, file: Path) -> None:
-    """Draws the forecast: rows that fall due in each step, stacked by destination (the eight largest by name). Due
-    times beyond the year 9999 are left out.
-    """
+    """Draws the forecast: rows due in each step, by destination (the eight largest). Without years above 9999."""
     try:
         import matplotlib as mpl
     except ImportError:

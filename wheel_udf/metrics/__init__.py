@@ -4,7 +4,7 @@ In: the report of each batch (:class:`~wheel_udf.delivery.BatchReport`), the pro
 the clock. Out: metrics and health over HTTP, one line for each batch in a log beside the checkpoint. Nothing here
 decides what a batch does::
 
-    delivery: on_batch --BatchReport--.                    .--> batch_log      <checkpoint>-batches/, a ring of files --> read_batches
+    delivery: on_batch --BatchReport--.                    .--> batch_log      <checkpoint>-batches/ --> read_batches
                                        >-- Meter -- line --<
     Spark: StreamingQueryProgress ----'      |             '--> log: json      the same line on standard output
                                              |
@@ -22,7 +22,7 @@ decides what a batch does::
 **The line of a batch.** One JSON object, the same in the batch log and with ``log: json``. Instants are UTC epoch ms;
 a member that does not apply is null:
 
-==================  =====================================================================================================
+==================  ====================================================================================================
 ``at_ms``           wall clock when the batch had ended
 ``query``           ``wheel``, or ``intake`` (tiered mode: the query that writes commands to the store)
 ``batch_id``        Spark's number of the batch
@@ -34,7 +34,7 @@ a member that does not apply is null:
 ``ended``           of a purgatory: operations that the batch has ended; null for a wheel
 ``pending``         entries (operations) that wait after the batch, near and far
 ``near``, ``far``   tiered mode: of these, in Spark's state and in the store; null elsewhere
-``complete``        whether every shard has reported since the query started; if not, ``pending`` is that of the shards that have
+``complete``        whether every shard has reported since the start of the query; if not, ``pending`` lacks shards
 ``clock_ms``        the wheel's clock after the batch
 ``watermark_ms``    the watermark that the batch ran with
 ``next_due_ms``     due time of the earliest pending entry; null if nothing is pending
@@ -42,8 +42,8 @@ a member that does not apply is null:
 ``paused``          whether the intake is paused
 ``lateness``        of the fired rows: ``{"count", "p50_ms", "p99_ms", "max_ms"}``; null if none fired
 ``seconds``         seconds that the batch took
-``phases``          seconds by phase, in Spark's words: ``latestOffset``, ``queryPlanning``, ``walCommit``, ``addBatch``, ``commitOffsets``, ...
-==================  =====================================================================================================
+``phases``          seconds by Spark's name of the phase: ``latestOffset``, ``queryPlanning``, ``addBatch``, ...
+==================  ====================================================================================================
 
 A line of the intake has ``at_ms``, ``query``, ``batch_id``, ``seconds`` and ``phases``; its other members are null
 (the wheel's line counts the commands, far ones included; Spark's count of the intake's rows has those twice that are

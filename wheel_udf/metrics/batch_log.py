@@ -4,7 +4,7 @@
 
     <checkpoint>-batches/
       1767225600000.jsonl     the name is the instant of its first line
-      1767229200000.jsonl     a new file after an hour or 1 MB; files older than a day, or beyond 20 MB together, are removed
+      1767229200000.jsonl     a new file after an hour or 1 MB; removed after a day, or beyond 20 MB in total
 
 A line is written with one call, at the end of the newest file, and not flushed to the disk: after a crash of the
 machine the last lines may be missing or torn. A reader skips a line that is no JSON object, and a writer that finds a

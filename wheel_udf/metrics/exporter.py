@@ -1,14 +1,13 @@
-"""Serves metrics and health over HTTP: ``/metrics`` for Prometheus, ``/healthz`` for a supervisor of processes. Needs the
-extra ``metrics``.
+"""Serves metrics and health over HTTP: ``/metrics`` for Prometheus, ``/healthz`` for a supervisor; extra ``metrics``.
 
 ::
 
-    GET /metrics    200, the text format of Prometheus (or OpenMetrics, if the client asks for it)
+    GET /metrics    200, the text format of Prometheus (or OpenMetrics, if the client requests it)
     GET /healthz    200 "ok", or 503 and the reason as text
     other paths     404
 
 The port is bound when the object is made, so a port that is in use stops a job before it starts. Requests are answered
-on threads of their own, from figures that are in memory: a scrape asks neither Spark nor the store.
+on threads of their own, from figures that are in memory: a scrape reads neither Spark nor the store.
 """
 
 from __future__ import annotations

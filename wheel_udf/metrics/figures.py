@@ -5,7 +5,7 @@ Prometheus.
 
     BatchReport, Progress --> Figures --samples(now)--> (Metric, labels, value) ...
 
-Ages are computed when samples are asked for, not when a batch ends: a job that stands still gets older.
+Ages are computed for each request, not at the end of a batch: they grow while a job stands still.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Sample = tuple[Metric, tuple[str, ...], Value]
 
 
 class Figures:
-    """What is known of a job. One thread at a time: the meter locks.
+    """The figures of a job. One thread at a time: the meter locks.
 
     Args:
         info: Values of the labels of :data:`wheel_udf.metrics.names.INFO`.
@@ -140,7 +140,7 @@ def _each(metric: Metric, values: Mapping[str, Value]) -> Iterator[Sample]:
 
 
 def _account(report: BatchReport) -> Iterator[Sample]:
-    """What has become of the commands, since the checkpoint began."""
+    """The outcomes of the commands, since the checkpoint began."""
     metric_of = {
         "schedules": (names.SCHEDULES, ""),
         "cancels": (names.CANCELS, "cancel_"),
@@ -170,7 +170,7 @@ def _now(report: BatchReport, now_ms: int) -> Iterator[Sample]:
 
 
 def _held(report: BatchReport) -> Iterator[Sample]:
-    """What waits, and where."""
+    """Pending entries, by place."""
     held, store = report.held, report.store
     near = report.pending - (report.far or 0)
     yield names.PENDING, ("state",), near

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What health is decided by.
+    """The input of the decision about health.
 
     Attributes:
         stopped: Why no query runs; None while one runs.

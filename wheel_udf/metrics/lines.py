@@ -15,14 +15,15 @@ from wheel_udf.delivery.report import BatchReport
 from wheel_udf.wheel.lateness import LatenessHistogram
 
 MEMBERS: Final = (
-    "at_ms", "query", "batch_id", "received", "fired", "missed", "rejected", "undeliverable", "ended", "pending", "near", "far", "complete",
-    "clock_ms", "watermark_ms", "next_due_ms", "backlog", "paused", "lateness", "seconds", "phases",
+    "at_ms", "query", "batch_id", "received", "fired", "missed", "rejected", "undeliverable", "ended",
+    "pending", "near", "far", "complete", "clock_ms", "watermark_ms", "next_due_ms",
+    "backlog", "paused", "lateness", "seconds", "phases",
 )  # fmt: skip
 """The members of a line, in their order."""
 
 _OF_REPORT: Final = (
-    "batch_id", "received", "fired", "missed", "rejected", "undeliverable", "pending", "complete", "clock_ms", "watermark_ms", "next_due_ms",
-    "backlog", "paused",
+    "batch_id", "received", "fired", "missed", "rejected", "undeliverable", "pending", "complete",
+    "clock_ms", "watermark_ms", "next_due_ms", "backlog", "paused",
 )  # fmt: skip
 """Members that are attributes of a report."""
 
@@ -35,7 +36,7 @@ _WHOLE: Final = "triggerExecution"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What Spark reports about a batch after it.
+    """Spark's report about a batch, after it.
 
     Attributes:
         query: ``wheel`` or ``intake``.

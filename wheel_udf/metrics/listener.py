@@ -1,7 +1,7 @@
 """Listens to Spark's streaming queries, and passes the progress of a job's queries to its meter (public interface:
 ``StreamingQueryListener``).
 
-A listener belongs to the session and hears all queries in it. The queries of a job are known by their names; Spark
+A listener belongs to the session and gets the events of all its queries. A job's queries are found by name; Spark
 reports an idle trigger by the query's id only, so the ids are noted as the queries start.
 """
 
@@ -27,7 +27,7 @@ from wheel_udf.platform.failures import is_jvm_end
 
 @contextmanager
 def listening(spark: SparkSession, name: str, meter: Meter) -> Iterator[None]:
-    """Inside, the meter hears of the progress of a job's queries.
+    """Passes the progress of a job's queries to the meter while the context is open.
 
     Args:
         spark: The session in which they run.

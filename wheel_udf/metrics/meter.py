@@ -3,7 +3,7 @@
 ::
 
     batch 7 ends:      on_batch(report 7)                  figures; the line of 7 waits
-    Spark commits it:  on_progress(progress 7)             seconds by phase; line 7 goes to the batch log, and to the log of the job
+    Spark commits it:  on_progress(progress 7)             seconds by phase; line 7 goes to batch log and job log
     no progress came:  on_batch(report 8), or close()      line 7 goes without them
 
 Reports come on the thread of the query, progress on a thread of Spark's listeners, questions on threads of HTTP.

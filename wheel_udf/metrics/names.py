@@ -74,13 +74,15 @@ SCHEDULES: Final = _counter(
 CANCELS: Final = _counter(
     "wheel_cancels_total",
     "rows",
-    "CANCELs by outcome (applied, waiting, late, superseded, duplicate, rejected), since the checkpoint began; waiting can fall.",
+    "CANCELs by outcome (applied, waiting, late, superseded, duplicate, rejected), since the checkpoint began; "
+    "waiting can fall.",
     "outcome",
 )
 OPERATIONS: Final = _counter(
     "wheel_operations_total",
     "operations",
-    "Purgatory: operations by outcome (completed, expired, cancelled, duplicate, rejected), since the checkpoint began.",
+    "Purgatory: operations by outcome (completed, expired, cancelled, duplicate, rejected), "
+    "since the checkpoint began.",
     "outcome",
 )
 EVENTS: Final = _counter(
@@ -104,7 +106,8 @@ HANDED_OVER: Final = _counter(
 PENDING: Final = _gauge(
     "wheel_pending",
     "rows",
-    "Entries that wait, in Spark's state or in the store; in the store, replaced and cancelled ones count until their window is handed over.",
+    "Entries that wait, in Spark's state or in the store; in the store, replaced and cancelled ones count "
+    "until their window is handed over.",
     "place",
 )
 PENDING_BY_LEVEL: Final = _gauge(
@@ -120,7 +123,8 @@ PENDING_BY_DELAY_LEVEL: Final = _gauge(
 PENDING_BY_DESTINATION: Final = _gauge(
     "wheel_pending_by_destination",
     "rows",
-    "Entries in Spark's state by destination, the twenty largest of each shard: a sample of at most 4 MB of a shard, about once a minute.",
+    "Entries in Spark's state by destination, the twenty largest of each shard: "
+    "a sample of at most 4 MB of a shard, about once a minute.",
     "destination",
 )
 IN_FLIGHT: Final = _gauge(
@@ -131,13 +135,15 @@ IN_FLIGHT: Final = _gauge(
 DUE_WITHIN: Final = _gauge(
     "wheel_due_within",
     "rows",
-    "Entries that fall due within 1m, 5m, 1h or 24h of the wheel's clock; exact but for the bucket that the horizon cuts.",
+    "Entries that fall due within 1m, 5m, 1h or 24h of the wheel's clock; "
+    "exact but for the bucket that the horizon cuts.",
     "within",
 )
 OLDEST_DUE: Final = _gauge(
     "wheel_oldest_due_age_seconds",
     "s",
-    "How long the oldest due entry has been due; 0 if none is. Event and simulated clock: on the wall clock, since it was first seen due.",
+    "How long the oldest due entry has been due; 0 if none is. "
+    "Event and simulated clock: on the wall clock, since it was first seen due.",
 )
 CLOCK_LAG: Final = _gauge("wheel_clock_lag_seconds", "s", "Wall clock minus the wheel's clock.")
 WATERMARK_LAG: Final = _gauge(

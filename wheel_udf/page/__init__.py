@@ -11,7 +11,7 @@ machine::
     reader          makes them again and again in the background    tasks     searches, dry runs and acts, one at a time
        | figures with their age                                       |  questions, expressions
        v                                                              v
-    views, charts   words, numbers, places of bars; no Spark        app       addresses; guard: hosts, token, secrets of forms
+    views, charts   words, numbers, places of bars; no Spark        app       addresses; guard: hosts, token, forms
        |                                                              |
        '------------> templates (HTML, SVG), static (style, script) --'---> server ---> browser
 
@@ -24,7 +24,7 @@ machine::
 **No request waits for a reading**: it gets the latest figures with their age, in milliseconds. Figures are read once
 per interval and not per click, and a reading rests five times as long as it took; a search, a dry run or an act waits
 in a queue of tasks. In the tiered mode, the sizes of the store's windows come from its log at once; the exact count
-follows. The page says which is which.
+follows. The page shows which is which.
 
 **Why Flask**, and not a toolkit for dashboards: the page is HTML that the server writes, with forms, so it works from
 the keyboard and without its script, and a policy can forbid everything that is not from this host (the toolkits need
@@ -32,7 +32,7 @@ inline styles, and load megabytes of scripts). Flask, Jinja2, Flask-WTF and wait
 sessions, the protection of forms and the serving. The charts are bars and lines: SVG in templates, coloured by the
 style sheet, so they follow light and dark.
 
-This room is below ``job``, which makes a Subject from a config: the page knows no config.
+This room is below ``job``, which makes a Subject from a config: the page reads no config.
 
 May import: common, wheel, purgatory, platform, clock, delivery, store, pending; pyspark; flask, flask_wtf, waitress
 (extra ``ui``; not in ``shard_sums``, which runs on executors: numpy and pyarrow only).

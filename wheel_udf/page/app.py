@@ -1,9 +1,8 @@
-"""The application: addresses of the page, and what each of them answers. The work is done elsewhere; a request takes
-milliseconds.
+"""The application: addresses of the page, and what each of them answers. A request does no work of Spark.
 
 ::
 
-    GET  /                     overview                  GET  /live/overview, /live/rejects, ...    the part that changes, for the script
+    GET  /                     overview                  GET  /live/overview, ...   the part that changes
     GET  /rejects              rejects by code           POST /find     search for an id     -> /find/TASK
     GET  /find/TASK            history of an id          POST /check    dry run of an act    -> /acts/TASK
     GET  /acts, /acts/TASK     acts, dry run, result     POST /act      confirms a dry run   -> /acts/TASK
@@ -34,11 +33,11 @@ _PAGES = ("overview", "rejects", "find", "acts")
 
 @dataclass(frozen=True)
 class Page:
-    """What the addresses work with.
+    """The parts that the addresses use.
 
     Attributes:
         subject: The job.
-        access: Who may do what.
+        access: The access rights.
         reader: Has the figures.
         tasks: Runs searches and acts.
         now_ms: The wall clock.
@@ -109,7 +108,7 @@ def _add_looks(app: Flask, page: Page) -> None:
 
 
 def _shown(task: Task | None) -> dict[str, Any]:
-    """What the templates show of a task."""
+    """The values of a task for the templates."""
     events = views.history(task.result) if task is not None and task.kind == "search" and task.result else []
     return {"task": task, "events": events}
 
@@ -174,7 +173,7 @@ def _require_acts(page: Page) -> None:
 
 
 def _act(page: Page, asked: Request) -> int:
-    """Executes an act, and lets the figures that it has changed be read again."""
+    """Executes an act, and marks the figures that it has changed to be read again."""
     count = act(page.subject, asked, dry_run=False)
     page.reader.read("acts")
     page.reader.ask("wheel", "store", "exact")

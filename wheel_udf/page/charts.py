@@ -1,7 +1,7 @@
 """Charts as numbers: where bars, lines and ticks lie. The templates draw them as SVG, the style sheet colours them.
 
 Horizontal places are percent of the width, so that text keeps its size on a narrow screen; vertical ones are pixels.
-Each chart also has its numbers as a table, for those who do not see it. Nothing here knows Spark or the job: plain
+Each chart also has its numbers as a table, for readers who cannot see it. Nothing here needs Spark or the job: plain
 numbers in, plain dictionaries out.
 """
 
@@ -26,8 +26,10 @@ SHADES: Final = 8
 _MOST_CELLS: Final = 32
 _MOST_SERIES: Final = 6
 _SPANS_MS: Final = (
-    *(n * 10**k for k in range(3) for n in (1, 2, 5)), 1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000,
-    900_000, 1_800_000, 3_600_000, 7_200_000, 10_800_000, 21_600_000, 43_200_000, *(n * 86_400_000 * 10**k for k in range(5) for n in (1, 2, 5)),
+    *(n * 10**k for k in range(3) for n in (1, 2, 5)),
+    1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 900_000,
+    1_800_000, 3_600_000, 7_200_000, 10_800_000, 21_600_000, 43_200_000,
+    *(n * 86_400_000 * 10**k for k in range(5) for n in (1, 2, 5)),
 )  # fmt: skip
 
 
@@ -72,7 +74,7 @@ def heat_map(
 
 
 def _column(geometry: Wheel, level: int, slot: int, clock_ms: int, group: int) -> int:
-    """The column of a slot: from 0 for what the clock has reached, one more than the last for what is beyond the ring."""
+    """The column of a slot: 0 for slots that the clock has reached, one beyond the last for slots outside the ring."""
     ahead = slot - clock_ms // geometry.tick_of(level)
     return min(max(ahead, 0) // group, -(-geometry.size // group))
 
@@ -118,9 +120,13 @@ def _slot_axis(columns: int, group: int) -> list[dict[str, Any]]:
     shown = columns + 1
     step = max(1, columns // 4)
     marks = [
-        {"x": 100 * (column + 0.5) / shown, "text": "now" if column == 0 else f"+{column * group}", "minor": column % (2 * step) != 0}
+        {
+            "x": 100 * (column + 0.5) / shown,
+            "text": "now" if column == 0 else f"+{column * group}",
+            "minor": column % (2 * step) != 0,
+        }
         for column in range(0, columns, step)
-    ]  # fmt: skip
+    ]
     return [*marks, {"x": 100 * (columns + 0.5) / shown, "text": "later", "minor": False}]
 
 
@@ -142,9 +148,7 @@ def _edge(step: int) -> str:
 
 
 def spread(windows: Iterable[Sequence[int]], clock_ms: int) -> dict[int, int]:
-    """Divides rows of windows of the store (level, start, end, rows) among the steps of the forecast, in proportion to
-    their spans.
-    """
+    """Divides rows of store windows (level, start, end, rows) among forecast steps, in proportion to their spans."""
     steps: dict[int, float] = {}
     for _, start_ms, end_ms, rows in windows:
         start, end = start_ms - clock_ms, end_ms - clock_ms
@@ -231,7 +235,8 @@ def throughput(hour: Mapping[str, Any]) -> dict[str, Any]:
             "y": PLOT_PX - PLOT_PX * minute["fired"] / top,
             "height": PLOT_PX * minute["fired"] / top,
             "mark": PLOT_PX - PLOT_PX * minute["received"] / top if minute["received"] else None,
-            "tip": f"{_minute(hour, place)}: {count_text(minute['fired'])} fired, {count_text(minute['received'])} received, {count_text(minute['rejected'])} rejected",
+            "tip": f"{_minute(hour, place)}: {count_text(minute['fired'])} fired, "
+            f"{count_text(minute['received'])} received, {count_text(minute['rejected'])} rejected",
         }
         for place, minute in enumerate(minutes)
     ]
@@ -239,9 +244,7 @@ def throughput(hour: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lateness(hour: Mapping[str, Any]) -> dict[str, Any]:
-    """Lays out the lateness of each minute: lines of the median, the 99th percentile and the largest; a gap where
-    nothing fired.
-    """
+    """Lays out the lateness of each minute: median, 99th percentile, largest; a gap where nothing fired."""
     minutes = hour["minutes"]
     ticks, top = span_ticks(max((minute["max_ms"] or 0 for minute in minutes), default=0))
     width = 100 / MINUTES
@@ -250,7 +253,8 @@ def lateness(hour: Mapping[str, Any]) -> dict[str, Any]:
         {
             "x": place * width,
             "width": width,
-            "tip": f"{_minute(hour, place)}: p50 {span_text(minute['p50_ms'])}, p99 {span_text(minute['p99_ms'])}, max {span_text(minute['max_ms'])}",
+            "tip": f"{_minute(hour, place)}: p50 {span_text(minute['p50_ms'])}, "
+            f"p99 {span_text(minute['p99_ms'])}, max {span_text(minute['max_ms'])}",
         }
         for place, minute in enumerate(minutes)
         if minute["p50_ms"] is not None

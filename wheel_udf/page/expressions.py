@@ -16,20 +16,29 @@ from wheel_udf.common.errors import ActError
 
 FUNCTIONS: Final = frozenset(
     {
-        "abs", "cast", "coalesce", "concat", "contains", "current_date", "current_timestamp", "date", "date_add", "date_sub", "date_trunc",
-        "dayofweek", "decode", "endswith", "greatest", "hour", "if", "ifnull", "isnotnull", "isnull", "least", "left", "length", "lower",
-        "make_interval", "minute", "nullif", "now", "octet_length", "right", "second", "startswith", "string", "substr", "substring", "timestamp",
-        "timestamp_millis", "timestamp_seconds", "timestampadd", "to_date", "to_timestamp", "trim", "try_cast", "unix_millis", "unix_seconds", "upper",
+        "abs", "cast", "coalesce", "concat", "contains", "current_date", "current_timestamp", "date", "date_add",
+        "date_sub", "date_trunc", "dayofweek", "decode", "endswith", "greatest", "hour", "if", "ifnull", "isnotnull",
+        "isnull", "least", "left", "length", "lower", "make_interval", "minute", "nullif", "now", "octet_length",
+        "right", "second", "startswith", "string", "substr", "substring", "timestamp", "timestamp_millis",
+        "timestamp_seconds", "timestampadd", "to_date", "to_timestamp", "trim", "try_cast", "unix_millis",
+        "unix_seconds", "upper",
     }
 )  # fmt: skip
 """The functions that an expression may call."""
 
-_KEYWORDS: Final = frozenset({"and", "or", "not", "in", "between", "like", "ilike", "when", "then", "else", "case", "is", "interval", "any", "all"})  # fmt: skip
-"""What may stand before a parenthesis without being a function."""
+_KEYWORDS: Final = frozenset(
+    {
+        "and", "or", "not", "in", "between", "like", "ilike",
+        "when", "then", "else", "case", "is", "interval", "any", "all",
+    }
+)  # fmt: skip
+"""Words that may stand before a parenthesis and are no functions."""
 
 _TEXT: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 _CALL: Final = re.compile(r"([^\s(),=<>!+*/%|&^~\[\]-]+)\s*\(")
-_NEVER: Final = re.compile(r"/\*|--|;|\b(?:select|from|with|table|values|exists|lateral|identifier)\b", re.IGNORECASE)  # fmt: skip
+_NEVER: Final = re.compile(
+    r"/\*|--|;|\b(?:select|from|with|table|values|exists|lateral|identifier)\b", re.IGNORECASE
+)
 
 
 def require_plain(field: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Who may see the page, and who may act through it.
+"""Access control: who may see the page, and who may act through it.
 
 ::
 
@@ -93,9 +93,7 @@ class Access:
         return frozenset(name.lower().strip("[]") for name in names)
 
     def knows(self, host: str) -> bool:
-        """Whether a Host header has a name by which the page is opened, with any port; werkzeug's own check knows no
-        IPv6 addresses.
-        """
+        """Whether a Host header has an allowed name, with any port; werkzeug's check does not support IPv6."""
         found = _HOST.fullmatch(host.lower())
         return found is not None and found[1].strip("[]") in self._names
 
@@ -131,7 +129,7 @@ def protect(app: Flask, access: Access) -> None:
             return None
         return redirect(url_for("sign_in"))
 
-    # After the checks above: a stranger is asked for the token and not told about forms.
+    # After the checks above: a user who is not signed in gets the token page, not an error about forms.
     CSRFProtect(app)
 
     @app.after_request

@@ -1,6 +1,4 @@
-"""Questions that a click asks: the history of an id, the dry run of an act, the act. Plain functions of a job;
-:mod:`wheel_udf.page.tasks` runs them.
-"""
+"""Work behind a click: history of an id, dry run, act. Plain functions; :mod:`wheel_udf.page.tasks` runs them."""
 
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ def require_id(field: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """An act as it was asked for in the form.
+    """An act as entered in the form.
 
     Attributes:
         verb: ``cancel``, ``move`` or ``reroute``.

@@ -3,11 +3,11 @@
 ::
 
     reading "wheel"   0.4 s --- rest 5 s --- 0.4 s --- rest 5 s ---
-    reading "exact"   21 s ------------ rest 105 s ------------ 21 s ---        a reading rests five times as long as it took
+    reading "exact"   21 s ------------ rest 105 s ------------ 21 s ---    rest: five times as long
     request           <- the latest figures, at once, with their age
 
-Each reading has a thread. The same reading is never made twice at once: who wants one that is being made waits for its
-end. A reading that fails keeps its last value and gets the error's sentence. While nobody looks at the page (no
+Each reading has a thread. The same reading is never made twice at once: a second caller waits for the end of the
+first. A reading that fails keeps its last value and gets the error's sentence. While the page is not open (no
 request for a minute) nothing is read; the next request wakes the threads.
 """
 

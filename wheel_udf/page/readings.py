@@ -5,8 +5,8 @@ dictionary.
 
     reading    from                              exact                                   cost
     wheel      the state of all shards           yes, after the last committed batch     O(entries in the state)
-    store      the log of the slot store         counts what was replaced or cancelled   O(changes since the last reading)
-    exact      store and state                   yes                                     O(rows of the store), tens of seconds at 10 million
+    store      the log of the slot store         counts replaced, cancelled entries      O(changes since the last one)
+    exact      store and state                   yes                                     O(rows of the store)
     batches    the batch log                     yes                                     the lines of the last hour
     rejects    the table of the rejects          yes                                     one column of the table
     acts       the record of acts                yes                                     small
@@ -135,9 +135,7 @@ def read_wheel(subject: Subject) -> dict[str, Any]:
 
 
 def by_place(sums: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Adds up rows of :data:`~wheel_udf.page.shard_sums.SUMS_SCHEMA` to ``cells``, ``steps``, ``resting`` and
-    ``held``.
-    """
+    """Adds up rows of :data:`.shard_sums.SUMS_SCHEMA` to ``cells``, ``steps``, ``resting`` and ``held``."""
     cells: Counter[tuple[int, int]] = Counter()
     outside: Counter[int] = Counter()
     steps: dict[str, Counter[int]] = {}
@@ -222,9 +220,7 @@ def read_exact(subject: Subject) -> dict[str, Any]:
 
 
 def step_column(ahead_ms: Column) -> Column:
-    """The step of a distance from the clock, as a Spark expression: the number of
-    :data:`~wheel_udf.page.shard_sums.EDGES_MS` below it.
-    """
+    """The step of a distance from the clock, as a Spark expression: the number of edges (``EDGES_MS``) below it."""
     return F.aggregate(
         F.array(*(F.lit(edge).cast("long") for edge in EDGES_MS)),
         F.lit(0),

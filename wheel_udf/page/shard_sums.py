@@ -25,9 +25,7 @@ from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.shard_text import chunks_from_text
 
 RESTING, HELD = -3, -4
-"""Levels of operations of a purgatory that are outside the wheel: between two generations, or held until their id is
-known to be free.
-"""
+"""Levels of operations outside the wheel: between two generations, or held until their id is known to be free."""
 
 _S, _MIN, _H, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
@@ -35,8 +33,8 @@ EDGES_MS: Final = (
     0, _S, 3 * _S, 10 * _S, 30 * _S, _MIN, 3 * _MIN, 10 * _MIN, 30 * _MIN, _H, 3 * _H, 6 * _H, 12 * _H,
     _DAY, 3 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY, 90 * _DAY, 180 * _DAY, 365 * _DAY, 730 * _DAY, 3_650 * _DAY,
 )  # fmt: skip
-"""Bounds of the steps of the forecast, as distances from the clock. Step 0 is due already, step i is after ``EDGES_MS[i -
-1]`` and up to ``EDGES_MS[i]``, the last one is open."""
+"""Bounds of the steps of the forecast, as distances from the clock. Step 0 is due already, step i is after
+``EDGES_MS[i - 1]`` and up to ``EDGES_MS[i]``, the last one is open."""
 
 SUMS_SCHEMA: Final = pa.schema(
     [
@@ -72,9 +70,7 @@ def sums_of_entries(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table:
 
 
 def sums_of_operations(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table:
-    """Counts the operations of a shard of a purgatory, by the instant at which each is decided if no event comes;
-    otherwise as :func:`sums_of_entries`.
-    """
+    """Counts a purgatory shard's operations by their deadlines; otherwise as :func:`sums_of_entries`."""
     return _sums(text, "look_at_ms", geometry, clock_ms)
 
 
@@ -87,9 +83,7 @@ def _sums(
     outside: tuple[int, ...] = (RESTING, HELD),
     more: tuple[int, ...] = (),
 ) -> pa.Table:
-    """`outside` are the levels whose rows have no place in the wheel, `more` those outside it whose rows are counted
-    where they would be.
-    """
+    """`outside`: levels without a place in the wheel; `more`: those of them that are counted at their due time."""
     parts = [SUMS_SCHEMA.empty_table()]
     for chunk in chunks_from_text(text):
         if chunk.level > MEMORY_LEVEL or chunk.level in more:

@@ -1,4 +1,4 @@
-"""What a page shows: one job, with everything that readings need to know of it."""
+"""The subject of a page: one job, with all data of it that readings need."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class Subject:
 
     @property
     def noun_of_one(self) -> str:
-        """What is pending, as a singular noun."""
+        """The singular noun for what is pending."""
         return "operation" if self.mode == "purgatory" else "entry"
 
     @property
     def noun(self) -> str:
-        """What is pending, as a plural noun."""
+        """The plural noun for what is pending."""
         return "operations" if self.is_purgatory else "entries"
 
     @property

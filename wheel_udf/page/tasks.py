@@ -1,4 +1,4 @@
-"""Tasks: what a click asks for and takes longer than a request may: a search, a dry run, an act.
+"""Tasks: work behind a click that takes longer than a request may: a search, a dry run, an act.
 
 A click adds a task and gets its page at once; the page shows the result when it is there. One task runs at a time, so
 clicks cannot load the machine with more than one Spark query. The same question gets the same task until that is done,
@@ -30,9 +30,9 @@ class Task:
 
     Attributes:
         kind: ``search``, ``check`` (a dry run) or ``act``.
-        asked: What was asked for.
+        asked: The request.
         number: Its id in addresses; not to be guessed.
-        at_ms: When it was asked for (UTC epoch ms).
+        at_ms: When it was requested (UTC epoch ms).
         result: What was found; None before its end, and after a failure.
         error: Why it failed.
         is_done: Whether it has ended.
@@ -50,7 +50,7 @@ class Task:
 
 
 def _holds(task: Task, now_ms: int) -> bool:
-    """Whether the answer of a task is one for the same question now."""
+    """Whether a task's result still answers the same question."""
     return not task.is_used and (not task.is_done or now_ms - task.at_ms < _SAME_MS)
 
 
@@ -67,7 +67,7 @@ class Tasks:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="page-task")
 
     def add(self, kind: str, asked: Mapping[str, Any], work: Callable[[], Any]) -> Task:
-        """Adds a task, unless the same was asked for some seconds ago.
+        """Adds a task, unless the same was requested some seconds ago.
 
         Raises:
             ActError: Too many tasks wait.
@@ -97,9 +97,7 @@ class Tasks:
         return task if task is not None and task.kind in kinds else None
 
     def use(self, task: Task) -> bool:
-        """Marks a successful dry run as confirmed; returns False if it cannot be: not done, failed, or confirmed
-        before.
-        """
+        """Marks a successful dry run as confirmed; False if it is not done, failed, or was confirmed before."""
         with self._lock:
             if not task.is_done or task.error is not None or task.is_used:
                 return False

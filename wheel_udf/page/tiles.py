@@ -1,6 +1,4 @@
-"""The top of the first page: whether the job runs, and its numbers in short. Also what all cards share: age and kind
-of their figures.
-"""
+"""The top of the first page: state and key figures of the job; age and kind of figures, for all cards."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ _FRESH_MS: Final = 60_000
 
 
 def source(figure: Figure, now_ms: int, kind: str = "exact") -> dict[str, Any]:
-    """How old and how good the figures of a card are.
+    """The age and quality of the figures of a card.
 
     Returns:
         ``kind``, ``age`` and ``took`` as text (None before the first reading), ``error`` as a sentence.

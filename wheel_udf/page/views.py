@@ -1,4 +1,4 @@
-"""What the templates show: figures in words, numbers and charts, as plain dictionaries.
+"""The values for the templates: figures in words, numbers and charts, as plain dictionaries.
 
 In: the latest figures (:class:`~wheel_udf.page.reader.Figure`) and the wall clock. Out: one dictionary for each card,
 drawn by the template of its name. Each has a ``source``: how old its figures are, what they cost, and whether they are
@@ -47,7 +47,8 @@ def wheel(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
         card["map"] = charts.heat_map(subject.geometry, now, found["cells"], windows)
     if store is not None:
         card["notes"].append(
-            f"store: {count_text(store['rows'])} rows in {count_text(store['files'])} files, {bytes_text(store['bytes'])}, {_STORE_COUNTS}"
+            f"store: {count_text(store['rows'])} rows in {count_text(store['files'])} files, "
+            f"{bytes_text(store['bytes'])}, {_STORE_COUNTS}"
         )
         if store["inbox"]:
             card["notes"].append(
@@ -82,7 +83,7 @@ def _series_source(subject: Subject, figures: Figures, now_ms: int, kind: str) -
 
 
 def forecast(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
-    """What falls due when."""
+    """The forecast: rows by due time."""
     found = _series(subject, figures)
     if found is None:
         return {"source": source(figures["wheel"], now_ms), "chart": None}
@@ -158,7 +159,7 @@ _MEANINGS: Final = {
 
 
 def account(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
-    """What became of every command since the checkpoint began."""
+    """The outcomes of all commands since the checkpoint began."""
     found = value_of(figures, "wheel")
     card: dict[str, Any] = {"source": source(figures["wheel"], now_ms), "groups": None}
     if found is None:

@@ -11,9 +11,7 @@ from wheel_udf.common.instants import instant_text
 from wheel_udf.delivery.progress import duration_text
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Categories of characters that are not seen, or that change the order of others: control, format (marks of
-direction), line separators.
-"""
+"""Categories of invisible or reordering characters: control, format, line separators."""
 
 _LONGEST_BYTES: Final = 64
 

@@ -25,15 +25,13 @@ _EARLIER: Final = f"{_FOLDER}/earlier.json"
 
 
 def acts_taken(path: str, *, planned: bool = False) -> int:
-    """How many acts the last committed batch of a query, or the last planned one, has taken together with those before
-    it.
-    """
+    """The number of acts that a query's last committed (or last planned) batch and those before it have taken."""
     offsets = (planned_offsets if planned else committed_offsets)(path) or []
     return max((int(offset.get("acts", 0)) for offset in offsets if isinstance(offset, dict)), default=0)
 
 
 def acts_made(path: str) -> int:
-    """How many acts there are."""
+    """The number of acts."""
     numbers = {
         int(stem)
         for name in open_folder(path).names(_FOLDER)

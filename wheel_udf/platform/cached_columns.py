@@ -1,8 +1,8 @@
 """Columns that are the same in every batch, built once: :class:`Prepared`.
 
-Each call on a pyspark column is a round trip to the JVM. Measured in a query from Kafka to Kafka: 700 of them in each
-batch, a tenth of a second, for the same columns as in the batch before. So the JVM's columns are kept and passed to
-each batch's frame. Where pyspark's private attributes for this are missing, the columns are built in each batch.
+Each call on a pyspark column is a round trip to the JVM, and each batch builds the same columns. So the JVM's columns
+are kept and passed to each batch's frame. Where pyspark's private attributes for this are missing, the columns are
+built in each batch.
 """
 
 from __future__ import annotations

@@ -2,14 +2,13 @@
 
 ::
 
-    offsets/.7.crc                       Hadoop's, on local file systems: CRC-32 of each 512 bytes          of any file
-    state/0/1/8_<id>.changelog.crc       Spark's, on all file systems: size and CRC-32C, as JSON            of state files alone
+    offsets/.7.crc                       Hadoop's, on local file systems: CRC-32 of each 512 bytes     of any file
+    state/0/1/8_<id>.changelog.crc       Spark's, on all file systems: size and CRC-32C, as JSON       of state files
 
 A content that one checksum confirms is sound: where the other one differs, the file of that checksum is what is
 damaged. Spark refuses a file if any of the two differs.
 
-Cost: O(bytes), about 60 MB a second for CRC-32C (numpy, many lanes at once) and 1 GB a second for CRC-32. A file is
-read into memory.
+Cost: O(bytes); CRC-32C (numpy, many lanes at once) takes much longer than CRC-32. A file is read into memory.
 """
 
 from __future__ import annotations

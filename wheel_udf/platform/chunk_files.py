@@ -1,13 +1,14 @@
-"""Files beside a checkpoint that hold the long chunks of the states of its shards. They are the answer to
+"""Files beside a checkpoint that hold the long chunks of its shards' states; implements
 :class:`wheel_udf.wheel.texts.Texts`.
 
 ::
 
     <checkpoint>/chunks/<shard>/17-3f0a91...        a chunk: written by batch 17, named by the digest of its content
-    <checkpoint>/chunks/<shard>/refs/19             after batch 19 the state of the shard refers to these files; those it no longer refers to
+    <checkpoint>/chunks/<shard>/refs/19             the files to which the state refers after batch 19, and those
+                                                    to which it no longer refers
 
-    batch 19 of a shard       read the row --> open files where needed --> write new files --> write refs/19 --> hand the row to Spark
-                                                                                                                 the commit of Spark decides
+    batch 19 of a shard       read the row --> open files where needed --> write new files --> write refs/19
+                              --> hand the row to Spark, whose commit decides
 
 Exactly once, by reference: a file is never changed, and a row of the state that Spark has not committed refers to
 files that nobody reads. A repeated batch writes the same content under the same name. A file is renamed into its place
@@ -21,18 +22,7 @@ worker.
 Damage: a file is compared with its digest when a process opens it for the first time. What was damaged ends the query
 with one sentence that names it.
 
-Costs, measured: 0.1 ms to write a file of 20 KB, 1 ms for one MB; 0.03 ms to open one, and 1 ms a MB the first time.
-
-Decision, each by figures on 2 cores:
-
-* A batch of 2,000 in and out beside a million pending: 0.45 s with files, 1.19 s with all chunks in the row.
-* Files from 4,096 characters on. Punctual delivery at 10,000 commands a second beside 600,000 remembered ids: with
-  16,384 a batch changes 215 KB of a shard's row, p99 of the lateness is 0.45 s; with 4,096, 12 KB and 0.29 s.
-* Lost: chunks compressed with a common dictionary. zstd makes a row of 8,192 JSON values 30.9 bytes long, with a
-  dictionary 28.9, and a chunk that stays closed is not moved any more.
-* Lost: ``transformWithStateInPandas`` with chunks as values of a map. With two of 400 chunks read and written in a
-  batch of 100,000 rows, its batch takes 1.31 to 1.33 times as long, with 2,000 rows 1.10 times (``python -m
-  tests.bench.carrier_run``), and it needs protobuf.
+Cost: O(bytes) to write a file, and to open one for the first time in a process; later openings are O(1).
 
 Durability is that of the files of Spark's state, which are not flushed to the disk either: a process that is killed
 loses nothing, a machine that loses its power may lose the last seconds; ``wheel-udf repair`` then goes back to the
@@ -124,13 +114,11 @@ class ChunkFiles:
     _maps: OrderedDict[str, mmap] = field(default_factory=OrderedDict, init=False, repr=False)
 
     def open(self, name: str) -> FileText:
-        """The text of a file. What is wrong with it is found when a part of it is asked for."""
+        """The text of a file. Damage is found when a part of it is read."""
         return FileText(self, name)
 
     def keep(self, text: str) -> str:
-        """Writes a text to a file and returns its name. A repeated batch writes it again: what was damaged meanwhile
-        is whole again.
-        """
+        """Writes a text to a file and returns its name. A repeated batch writes it again, which repairs damage."""
         content = text.encode("ascii")
         name = f"{self.batch}-{_digest(content)}"
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -163,8 +151,7 @@ class ChunkFiles:
         return found
 
     def settle(self, before: Collection[str], now: Sequence[str]) -> None:
-        """Notes to which files the state refers after this batch, and removes those that no state that Spark keeps refers
-        to.
+        """Notes to which files the state refers after this batch, and removes files of no state that Spark keeps.
 
         Args:
             before: The names to which the state referred.
@@ -183,9 +170,7 @@ class ChunkFiles:
             _swept.add(str(self.folder))
 
     def _remove_left(self, refs: Path, oldest: int, now: Collection[str]) -> None:
-        """Removes what had left before a batch, with the notes of that; the newest of these notes stays: it says what
-        the oldest states refer to.
-        """
+        """Removes files that were dropped before a batch, and older notes; the newest of these notes stays."""
         for batch in sorted(each for each in _batches(refs) if each <= oldest)[:-1]:
             for name in _note(refs / str(batch)).get("left", ()):
                 if name not in now:

@@ -1,6 +1,6 @@
 """Tells the tasks of a query where the files of its chunks are (:mod:`wheel_udf.platform.chunk_files`).
 
-The frame of ``schedule`` or ``watch`` does not know its checkpoint: that is given when the query is started. Spark
+The frame of ``schedule`` or ``watch`` has no checkpoint: that is given when the query is started. Spark
 hands the local properties of the thread that starts a query on to the thread of the query, and that to its tasks
 (``SparkContext.setLocalProperty``, ``TaskContext.getLocalProperty``).
 """
@@ -39,7 +39,7 @@ def chunk_place_of(spark: SparkSession, checkpoint: str) -> ChunkPlace | None:
 
 @contextmanager
 def chunks_of_tasks(spark: SparkSession, checkpoint: str) -> Iterator[None]:
-    """Inside, a query that is started knows where the chunks of its checkpoint are."""
+    """A query that is started inside gets the place of its checkpoint's chunks."""
     place = chunk_place_of(spark, checkpoint)
     with property_of_tasks(spark, CHUNKS_PROPERTY, "" if place is None else place.to_text()):
         yield

@@ -3,7 +3,8 @@
 
 ::
 
-    chunks/<shard>/refs/17, refs/19      after batches 17 and 18 the state of the shard refers to the files in refs/17, after batch 19 to those in refs/19
+    chunks/<shard>/refs/17      the files to which the state of the shard refers after batches 17 and 18
+    chunks/<shard>/refs/19      the same after batch 19
 
 Version N of the state is that after batch N - 1. A shard without notes has all chunks in the rows of its state.
 """
@@ -36,7 +37,7 @@ class ChunkRefs:
         }
 
     def damage(self, version: int) -> StateDamage | None:
-        """The first file that a version of the state needs, and that is missing or damaged; None if there is none."""
+        """The first missing or damaged file of a version of the state; None if there is none."""
         for shard, batches in self._batches.items():
             before = [batch for batch in batches if batch < version]
             for name, fault in self._faults_of(shard, before[-1]) if before else ():
@@ -44,9 +45,7 @@ class ChunkRefs:
         return None
 
     def all_damage(self) -> Iterator[tuple[str, str]]:
-        """All files to which some note refers and that are missing or damaged, and damaged notes: each with what is
-        wrong.
-        """
+        """All missing or damaged files to which notes refer, and damaged notes: each with its fault."""
         seen = set()
         for shard, batches in self._batches.items():
             for batch in batches:

@@ -1,12 +1,12 @@
 """Reads Delta tables through Delta's own log: what is at a path, what a version of a table holds, which commits came
 later.
 
-Every batch asks these questions, so they take a few milliseconds and, where the last commit has a checksum beside it,
+Every batch calls these functions, so they take a few milliseconds and, where the last commit has a checksum beside it,
 no Spark job::
 
     0007.json   the actions of version 7
-    0007.crc    its checksum: all transactions, and the files if they are few       Snapshot.transactions(), .listed_files()
-    snapshot    the whole state as Delta computes it, three Spark jobs              used if there is no checksum
+    0007.crc    its checksum: all transactions, and the files if few    Snapshot.transactions(), .listed_files()
+    snapshot    the whole state as Delta computes it, three Spark jobs      used if there is no checksum
 
 Two functions return a state. :func:`snapshot` is for sinks and sources: where Delta's classes are missing, it returns
 a state that is read through public API (:mod:`wheel_udf.platform.delta_public`). :func:`log_snapshot` is for the slot
@@ -65,9 +65,7 @@ def is_foreign(spark: SparkSession, place: str, *, or_leftovers: bool) -> bool:
 
 
 def _names(system: Any, folder: Any) -> Iterator[str]:
-    """The names in a folder; where Delta may have made up a folder of two characters for its files (as for column
-    mapping), those in it.
-    """
+    """The names in a folder, and in its folders of two characters, which column mapping may have made."""
     for status in system.listStatus(folder):
         name = status.getPath().getName()
         if status.isDirectory() and len(name) == 2:
@@ -82,7 +80,7 @@ def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
 
 
 class Snapshot(TableState):
-    """A version of a table as Delta's log knows it.
+    """A version of a table in Delta's log.
 
     Args:
         spark: The session.
@@ -225,9 +223,7 @@ def tables_read(offsets: Iterable[Any]) -> set[str]:
 
 
 def position_after(table_id: str, version: int) -> dict[str, Any]:
-    """The offset of a stream over a table that has read all its versions up to this one, as Delta writes it into a
-    checkpoint.
-    """
+    """The offset of a stream that has read a table up to this version, as Delta writes it into a checkpoint."""
     return {
         "sourceVersion": 1,
         "reservoirId": table_id,
@@ -251,7 +247,7 @@ def commits_after(spark: SparkSession, place: str, version: int) -> list[tuple[i
 
 @required(DELTA_CHANGES)
 def as_json(spark: SparkSession, values: Any) -> Any:
-    """Scala values (a Seq of Delta's actions, a Map) as JSON has them: one call over py4j instead of several for each."""
+    """Scala values (a Seq of Delta's actions, a Map) as JSON has them, by one call over py4j."""
     return json.loads(delta_class(spark, "util.JsonUtils").mapper().writeValueAsString(values))
 
 

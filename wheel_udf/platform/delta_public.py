@@ -10,7 +10,7 @@ same: the writer stores its transaction id in the same commit as the data, and s
     properties     likewise, as the partition columns
     append         DataFrameWriter with the options txnAppId and txnVersion
 
-Cost: one to three Spark jobs for each answer, and about 0.5 s of CPU time more for each append.
+Cost: one to three Spark jobs for each answer, and three more for each append.
 
 The slot store cannot use this module. Its commits depend on what they have read (cursor, clock, last act of another
 writer), and the public writer has no option for that.

@@ -1,6 +1,4 @@
-"""Programs that download side by side and can be ended together. Standard library only: it runs before the packages
-are installed.
-"""
+"""Downloads by parallel programs that end together. Standard library only: runs before packages are installed."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ class Downloads:
         return running.returncode, output
 
     def end(self) -> None:
-        """Ends those that run, and lets no other begin."""
+        """Ends the running programs, and starts no other."""
         with self._lock:
             self._ended = True
             for each in self._running:

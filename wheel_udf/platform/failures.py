@@ -3,8 +3,8 @@
 Spark wraps an error in a batch several times (query, foreachBatch, Python proxy, job, task), and puts the texts of all
 layers into one message. The sentence that matters is the innermost::
 
-    [STREAM_FAILED] ... [FOREACH_BATCH_USER_FUNCTION_ERROR] ... Traceback ... wheel_udf.common.errors.SinkError: the table is gone: ...
-                                                                              '--------------- this one ---------------'
+    [STREAM_FAILED] ... Traceback ... wheel_udf.common.errors.SinkError: the table is gone: ...
+                                      '------------------- this one -------------------'
 
 The first of these that is found: an error of this package; a damaged file of the checkpoint (named, with the verb that
 repairs); a file or table of the source that Spark could not read (named, with a hint); an error of Kafka's client
@@ -32,16 +32,15 @@ from wheel_udf.common.secrets import hide
 RUN_FAILED = 1
 USER_FAULT = 2
 REPAIR = "wheel-udf repair --dry-run says whether it can be repaired; else restore the folder from a copy"
-"""What to do about a damaged checkpoint."""
+"""Advice about a damaged checkpoint."""
 BUSY = "the machine is busy, or the workers' Python cannot import pyspark"
 """Why a worker may not start."""
 
 
 class Cause(Enum):
-    """What ended a run, each with its exit code and whether the query is started again. The guide has the same table
-    (docs/operations.md).
+    """The causes of an end, each with its exit code and whether the query is retried (the table of docs/operations.md).
 
-    Started again is what may be over a moment later, as long as the session lives. Everything else stays wrong until
+    A temporary failure is retried while the session is open. Everything else stays wrong until
     somebody changes it, or needs a new process.
     """
 
@@ -72,7 +71,7 @@ _OF_CLASS: dict[type[BaseException], Cause] = {
     errors.SourceLostError: Cause.SOURCE_LOST,
     errors.CheckpointError: Cause.CHECKPOINT,
     errors.LeaseError: Cause.IN_USE,
-    errors.SinkError: Cause.AWAY,  # destinations that are gone for good cost a few tries
+    errors.SinkError: Cause.AWAY,  # a destination that does not come back costs a few tries
     **dict.fromkeys(
         (
             errors.ConfigError,
@@ -130,7 +129,7 @@ LOST_HINT = (
     "wheel-udf export, then import --anew TOPIC reads the topic from its earliest record; "
     "failOnDataLoss: false goes on without what is lost (docs/kafka.md, Lost records)"
 )
-"""What to do about records of a topic that are gone."""
+"""Advice about lost records of a topic."""
 _ANOTHER_DRIVER = re.compile(
     r"\[CONCURRENT_(?:STREAM_LOG_UPDATE|QUERY)\]|Multiple streaming queries are concurrently using"
 )
@@ -218,7 +217,10 @@ def _explained(error: BaseException) -> Failure:
     if isinstance(error, errors.WheelError):
         return _failure(error)
     if is_jvm_end(error):
-        hint = "look for a process that was killed, or for too little memory; the next start goes on from the checkpoint"
+        hint = (
+            "look for a process that was killed, or for too little memory; "
+            "the next start goes on from the checkpoint"
+        )
         return _failure(errors.SessionError("the JVM of Spark has ended", hint=hint), Cause.JVM)
     if not _is_of_spark(error):
         return Failure(f"{type(error).__name__}: {first_line(str(error))}", Cause.OTHER)
@@ -267,9 +269,7 @@ def _of_ours(text: str) -> Failure | None:
 
 
 def _of_a_checkpoint(text: str) -> Failure | None:
-    """A damaged file that Spark has read from the checkpoint; or a state that it could not load, if it does not say
-    which file was damaged.
-    """
+    """A damaged file of the checkpoint, or a state that Spark could not load, if it does not name the file."""
     found = _DAMAGED_FILE.search(text)
     file = next((name.strip() for name in found.groups() if name), None) if found else None
     if file is not None and _OF_A_CHECKPOINT.search(file):
@@ -308,7 +308,8 @@ def _of_a_source(text: str) -> Failure | None:
             "rows of the source table were changed or deleted",
             field="source.path",
             rule="rows are only ever added to a table that is read without its change feed",
-            hint="source.options.readChangeFeed: true, with a checkpoint of its own (the table needs delta.enableChangeDataFeed)",
+            hint="source.options.readChangeFeed: true, with a checkpoint of its own "
+            "(the table needs delta.enableChangeDataFeed)",
         )
         return _failure(fault, Cause.SOURCE)
     return None

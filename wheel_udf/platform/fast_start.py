@@ -3,10 +3,10 @@
 
 ::
 
-    make setup  --> byte code   for pyspark's zips, which Python cannot write to: otherwise each worker compiles what it imports
+    make setup  --> byte code   for pyspark's zips, which Python cannot write to: else each worker compiles its imports
                 --> archive     of the JVM's classes, Java 17 and 18: a short run is recorded (jars/spark.jsa, 190 MB)
     a session   --> jvm_options the archive; from Java 19 on, the JVM makes it by itself when the first session ends
-                                the second compiler (C2) starts later: most code of a start runs a few thousand times, and never again
+                                the second compiler (C2) starts later: most code of a start runs a few thousand times
 
 Java does without the archive if its version or the class path differs; a folder that holds files is such a difference.
 """
@@ -40,7 +40,7 @@ LATE_C2: Final = (
 """Thirty times the thresholds at which HotSpot gives a method to its second compiler."""
 
 _KNOWN, _MAKES_ARCHIVE = range(17, 26), range(19, 26)
-"""The versions of HotSpot that have these options. A JVM does not start with an option that it does not know."""
+"""The versions of HotSpot that have these options. A JVM does not start with an unknown option."""
 _LONGEST_S: Final = 300
 
 
@@ -91,7 +91,7 @@ def build_archive() -> None:
 
 
 def add_byte_code(file: Path) -> None:
-    """Adds to a zip the byte code of its modules for this Python, unchecked (PEP 552). The zip is replaced as a whole."""
+    """Adds the byte code of its modules to a zip, unchecked (PEP 552). The zip is replaced as a whole."""
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         shutil.unpack_archive(file, f"{folder}/zip")
         unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
@@ -100,9 +100,7 @@ def add_byte_code(file: Path) -> None:
 
 
 def _train(options: str) -> None:
-    """Does what a job does, so that its classes are loaded: rows through a stateful function into a Delta table, which
-    is read.
-    """
+    """Runs a small job so that its classes are loaded: a stateful function, a Delta table written and read."""
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -139,9 +137,7 @@ def _train(options: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Without arguments: makes byte code and archive (``make setup``). With options of the JVM: the run that is
-    recorded.
-    """
+    """Without arguments: makes byte code and archive (``make setup``). With JVM options: the recorded run."""
     if arguments:
         _train(*arguments)
         return 0

@@ -1,4 +1,4 @@
-"""Small files in the folder of a checkpoint, on the local file system or any that Hadoop knows.
+"""Small files in the folder of a checkpoint, on the local file system or any of Hadoop's.
 
 A file is replaced as a whole or not at all. On the local file system a draft is written, flushed to the disk and
 renamed; then the folder is flushed, because only that puts the rename on the disk. On other file systems Spark's
@@ -45,17 +45,13 @@ class Folder(Protocol):
         """Writes or replaces a file as a whole; creates the folder if it is missing."""
 
     def create(self, name: str, content: bytes) -> bool:
-        """Writes a new file as a whole, with the folders that it needs. Returns False, and writes nothing, if there is
-        one of this name.
-        """
+        """Writes a new file as a whole, with missing folders. Returns False, and writes nothing, if the file exists."""
 
     def remove(self, name: str) -> None:
-        """Removes a file, or a folder with all that is in it. Does nothing if there is none of this name."""
+        """Removes a file, or a folder with its content. Does nothing if it does not exist."""
 
     def unwritable_reason(self) -> str | None:
-        """Writes a small file and removes it, with the folders that it needed. Returns why that failed; None if it did
-        not.
-        """
+        """Writes and removes a small file, with missing folders. Returns why that failed; None if it did not."""
 
 
 class _LocalFolder:
@@ -143,13 +139,11 @@ def _sync(folder: Path) -> None:
 
 
 PROBE = b"dry run of wheel-udf"
-"""What the probe of a folder holds."""
+"""The content of the probe of a folder."""
 
 
 def probe_name() -> str:
-    """Hidden from Spark's readers; if it is left by a kill, a checkpoint may begin beside it, as beside a draft of its
-    identity.
-    """
+    """Hidden from Spark's readers. A checkpoint may begin beside one that a killed process has left."""
     return f".wheel.json.{uuid.uuid4().hex}"
 
 

@@ -1,4 +1,4 @@
-"""Small files in the folder of a checkpoint on any file system that Hadoop knows; see :mod:`wheel_udf.platform.files`."""
+"""Small files in the folder of a checkpoint on any file system of Hadoop; see :mod:`wheel_udf.platform.files`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ PLAIN_LOCAL_FILES: Final = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
-"""Options of a reader of files whose names may have a colon: Hadoop cannot name the checksum of such a file, so none
-is looked for.
-"""
+"""Reader options for file names with a colon: Hadoop cannot name their checksums, so none is looked for."""
 
 _FILE_MANAGER: Final = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
 
@@ -124,7 +122,7 @@ class _HadoopFolder:
         stream.close()
 
     def remove(self, name: str) -> None:
-        self._system.delete(self._path(self.name(name)), True)  # noqa: FBT003  # with what is in it; py4j knows no keywords
+        self._system.delete(self._path(self.name(name)), True)  # noqa: FBT003  # recursive; py4j has no keywords
 
     def unwritable_reason(self) -> str | None:
         place, missing = self._path(self.folder), []

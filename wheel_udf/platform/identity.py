@@ -3,12 +3,12 @@
 A checkpoint is a folder. Spark writes ``metadata``, ``offsets/N``, ``commits/N``, ``state/`` and ``sources/`` into it
 (:mod:`wheel_udf.platform.spark_logs`); this package adds files of its own::
 
-    wheel.json            the identity: geometry, shards, clock, transaction id              written once, at the first start
-    wheel-settings.json   settings that change rows, with the first batch they apply to      replaced when they change
-    wheel-topics.json     the id of each Kafka topic that is read      see wheel_udf.job.source_topics
-    wheel.lease           locked by the process that runs the checkpoint                     freed by the kernel at its end
-    wheel-exported.json   the content has left                                               see wheel_udf.platform.move_marks
-    wheel-import.json     the content comes from another checkpoint                          likewise
+    wheel.json            the identity: geometry, shards, clock, transaction id     written once, at the first start
+    wheel-settings.json   settings that change rows, each with its first batch      replaced when they change
+    wheel-topics.json     the id of each Kafka topic that is read                   see wheel_udf.job.source_topics
+    wheel.lease           locked by the process that runs the checkpoint            freed by the kernel at its end
+    wheel-exported.json   the content has left                                      see wheel_udf.platform.move_marks
+    wheel-import.json     the content comes from another checkpoint                 likewise
 
 The folder of a tiered run holds two checkpoints, ``intake`` and ``wheel``; that of a direct run or of a purgatory is a
 checkpoint itself. So a folder shows its mode, whatever release made it, and a start in another mode is refused.
@@ -114,7 +114,7 @@ def require_checkpoint(path: str) -> None:
 
 
 def check_tiered_folder(path: str) -> None:
-    """Refuses a folder in which a tiered run cannot have its two checkpoints: it is a checkpoint itself. Creates nothing.
+    """Refuses a folder that cannot hold a tiered run's two checkpoints: it is a checkpoint itself. Creates nothing.
 
     Raises:
         GeometryChangedError: It is the checkpoint of a direct run or of a purgatory.

@@ -56,7 +56,7 @@ class Resume:
 
 
 class Inspection:
-    """What is found in a checkpoint. Reads all of its files once.
+    """The findings in a checkpoint. Reads all of its files once.
 
     Args:
         path: The checkpoint folder.
@@ -96,9 +96,7 @@ class Inspection:
 
     @property
     def newest(self) -> int | None:
-        """The newest batch on record, damaged or not; None before the first. A batch whose plan is lost may have left
-        its state.
-        """
+        """The newest batch on record, even if damaged; None before the first. A lost plan may have left its state."""
         made = [each.version - 1 for listed in self.state.partitions.values() for each in listed]
         return max((*self.plans, *self.commits, *made), default=None)
 
@@ -113,7 +111,7 @@ class Inspection:
                 yield Resume(batch, repeats=False)
 
     def obstacles(self, resume: Resume) -> Iterator[Finding]:
-        """What a way to go on needs and does not find."""
+        """Missing parts that a way to go on needs."""
         batch = resume.batch
         plans = [batch - 1, batch] if resume.repeats else [batch - 2, batch - 1]
         for each in plans:
@@ -148,7 +146,7 @@ class Inspection:
 
     @cached_property
     def metadata(self) -> Finding | None:
-        """What is wrong with the id of the query; None if it is sound, or no batch needs it yet."""
+        """The fault of the id of the query; None if it is sound, or no batch needs it yet."""
         content = self.files.read("metadata")
         if self.newest is None or (content is not None and self._is_sound_id(content)):
             return None
@@ -159,9 +157,7 @@ class Inspection:
 
     @cached_property
     def irreplaceable(self) -> tuple[Finding, ...]:
-        """What is damaged and has no replacement in the checkpoint: logs of sources, descriptions of the state, the
-        journal of settings.
-        """
+        """Damaged parts without a replacement: logs of sources, descriptions of the state, the journal of settings."""
         names = [
             f"sources/{number}/{name}"
             for number in self.files.names("sources")
@@ -189,9 +185,7 @@ class Inspection:
         return True
 
     def knows_settings_of(self, batch: int) -> bool:
-        """Whether the settings are on record that a batch was planned with, or were never recorded (a query of the
-        library).
-        """
+        """Whether the settings of a planned batch are on record, or were never recorded (a query of the library)."""
         content = self.files.read("wheel-settings.json")
         return (
             content is None

@@ -67,7 +67,7 @@ def _cancel(spark: SparkSession) -> None:
 
 def at_end(work: Callable[[], None]) -> None:
     """Does the work of a ``finally``: directly, or after Ctrl-C in a new thread, because the connection of this one may
-    have an answer that nobody has read.
+    have an unread answer.
 
     py4j shuts that connection down, and in doing so may raise an ``OSError`` in place of the interrupt, if it meets
     the socket of a thread that has ended.
@@ -79,8 +79,7 @@ def at_end(work: Callable[[], None]) -> None:
 
 
 def in_new_thread(work: Callable[[], None], *, longest_s: float | None = None) -> None:
-    """Does some work in a thread of its own, with a connection of its own to the JVM, and waits for it. What it raises is
-    dropped.
+    """Does some work in a thread with its own connection to the JVM, and waits for it. Exceptions are dropped.
 
     The first call may meet the socket of a thread that has ended, and py4j then drops that socket; so what fails is
     tried once more.

@@ -9,7 +9,7 @@ the Python packages of the environment::
     <environment>/jars/broker/*.jar    a Kafka broker, in a JVM of its own: see wheel_udf.testing.broker
 
 Invariants: a folder of jars is complete or absent (it is filled beside its place, then renamed). A SIGINT or SIGTERM
-ends the downloads too: a Java that goes on would share its cache with the next try. Ivy's cache is inside the
+ends the downloads too: a Java that still runs would share its cache with the next try. Ivy's cache is inside the
 environment, so the cache of another project cannot make a build pass or fail. The environment variable
 ``WHEEL_UDF_IVY_SETTINGS`` names a file of Ivy settings (a mirror, a proxy with a password).
 
@@ -190,7 +190,7 @@ def _replace(into: Path, fresh: Path) -> None:
 def link_spark_home() -> Path | None:
     """Lets ``bin/spark-submit`` of this environment find its own Spark, even if the environment is not activated.
 
-    pip installs Spark's ``find-spark-home`` in ``bin``. It asks the ``python3`` of ``PATH`` for pyspark, and fails if
+    pip installs Spark's ``find-spark-home`` in ``bin``. It imports pyspark in the ``python3`` of ``PATH``, and fails if
     that is another Python. But first it looks for a folder ``spark-distribution`` beside itself: the link that is made
     here.
 
@@ -247,7 +247,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _resolve_all(chosen: argparse.Namespace) -> None:
-    """Fills the folders in parallel, and says of each when it is complete."""
+    """Fills the folders in parallel, and reports each when it is complete."""
     downloads, count = Downloads(), len(chosen.configurations)
     with ThreadPoolExecutor() as pool:
         waiting = [
@@ -264,9 +264,7 @@ def _resolve_all(chosen: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns 0 if the jars are in place, else 1 (130 after Ctrl-C) after one line on standard
-    error.
-    """
+    """The command line. Returns 0 if the jars are in place, else 1 (after Ctrl-C 130) and prints one line."""
     chosen = _parse(arguments)
     try:
         if chosen.check_java:

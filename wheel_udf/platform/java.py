@@ -1,4 +1,4 @@
-"""Finds the Java that Spark will start, and says what is wrong with it before Spark does.
+"""Finds the Java that Spark will start, and checks it before Spark does.
 
 Only the standard library is used: the Makefile runs this check before any package is installed.
 """
@@ -20,7 +20,7 @@ _HINT = "install Java 17 or 21 (a JRE is enough) and let JAVA_HOME or PATH lead 
 
 
 def find_java() -> Path:
-    """Checks and returns the ``java`` that Spark will start: of ``JAVA_HOME`` if that is set, else the first on ``PATH``.
+    """Checks and returns the ``java`` that Spark will start: of ``JAVA_HOME`` if set, else the first on ``PATH``.
 
     Raises:
         SessionError: There is no Java, it does not run, or it is older than 17.
@@ -36,9 +36,7 @@ def find_java() -> Path:
 
 
 def stated_version(java: Path) -> int | None:
-    """The major version of a Java in the file ``release`` of its folder; None if there is none, or it is not one of
-    HotSpot.
-    """
+    """The major version in the file ``release`` of a Java's folder; None without one, or if it is not HotSpot."""
     try:
         text = (java.resolve().parents[1] / "release").read_text(encoding="utf-8")
     except (OSError, IndexError, UnicodeDecodeError):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class SqlFault(Exception):  # noqa: N818  # as in failures: it says what the database said
-    """What a database said.
+class SqlFault(Exception):  # noqa: N818  # as in failures: the text is the database's
+    """An error of a database.
 
     Attributes:
         state: The SQLSTATE; empty without one.

@@ -1,9 +1,8 @@
 """Access to the JVM of a session: classes by their full names, Scala values, the session's JVM objects.
 
-``spark._jvm.org.apache.hadoop.fs.Path`` asks the JVM five times: what is ``org``, what is ``org.apache`` and so on,
-and for each name that is no class, Java opens all jars on its class path. In a profile of a query from Kafka to Kafka
-this was a third of the time of the ``foreachBatch`` thread. :func:`java_class` asks for a class once, by its full
-name, and keeps it.
+``spark._jvm.org.apache.hadoop.fs.Path`` sends five requests to the JVM (``org``, ``org.apache`` and so on),
+and for each name that is no class, Java opens all jars on its class path. :func:`java_class` looks a class up once, by
+its full name, and keeps it.
 """
 
 from __future__ import annotations
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
-"""What a call of Spark raises. pyspark makes its own errors of most of the JVM's, but not of all (a file that cannot
-be read).
-"""
+"""Errors of a call of Spark. pyspark converts most of the JVM's errors, but not all (a file that cannot be read)."""
 
 _PYTHON_UTILS: Final = "org.apache.spark.api.python.PythonUtils"
 

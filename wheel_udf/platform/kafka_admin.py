@@ -6,7 +6,7 @@ and again. The functions here ask first, through confluent-kafka's admin client 
     options {kafka.bootstrap.servers: ..., kafka.security.protocol: ..., startingOffsets: ...}
              '-- servers and login go to the client (wheel_udf.platform.kafka_settings); the others are ignored
 
-There is one client for each cluster and identity; it lives until :func:`close_all`, or until its cluster does not
+There is one client for each cluster and identity; it is open until :func:`close_all`, or until its cluster does not
 answer. Each question has a timeout, so a cluster that is down costs seconds.
 
 A cluster that Spark's client may reach and this one cannot (a JKS store, another login, certificates that only the JVM
@@ -136,14 +136,12 @@ def describe(
 
 
 def missing_topics(options: Mapping[str, str], names: Collection[str]) -> list[str]:
-    """Which of the topics do not exist, sorted; raises as :func:`describe`."""
+    """The topics that do not exist, sorted; raises as :func:`describe`."""
     return sorted(set(names) - describe(options, names).keys())
 
 
 def topic_names(options: Mapping[str, str]) -> list[str]:
-    """All topics that this user may see, sorted, without Kafka's own; none if the cluster is not asked. Raises as
-    :func:`describe`.
-    """
+    """All topics visible to this user, sorted, without Kafka's own. Raises as :func:`describe`."""
     try:
         with _asking(options) as question:
             return sorted(question.names() - INTERNAL_TOPICS)
@@ -255,7 +253,7 @@ class _Question:
         self._reported.clear()
 
     def cause_of(self, error: KafkaError) -> KafkaError:
-        """What the client has reported while it waited in vain, rather than that it did."""
+        """The client's own report during a wait that timed out, instead of the timeout."""
         self._admin.poll(0)
         causes = [each for each in self._reported if each.name() != "_ALL_BROKERS_DOWN"]
         return causes[-1] if causes and error.name() in ("_TIMED_OUT", "_TRANSPORT") else error
@@ -302,7 +300,7 @@ class _Question:
         self._answers(made, ["TOPIC_ALREADY_EXISTS"])
 
     def _answers(self, futures: Mapping[Any, Future[Any]], absent: Collection[str]) -> dict[Any, Any]:
-        """The answers to the parts of a request, without those whose error is one of `absent`."""
+        """The answers to the parts of a request, without parts whose error is in `absent`."""
         from confluent_kafka import KafkaException
 
         while wait(futures.values(), _LOOK_S).not_done:

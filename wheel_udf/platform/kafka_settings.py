@@ -2,8 +2,10 @@
 
 ::
 
-    kafka.bootstrap.servers    bootstrap.servers       kafka.sasl.jaas.config          sasl.username, sasl.password (PLAIN, SCRAM)
-    kafka.security.protocol    security.protocol       kafka.ssl.truststore.location   ssl.ca.location (type PEM)
+    kafka.bootstrap.servers        bootstrap.servers
+    kafka.security.protocol        security.protocol
+    kafka.sasl.jaas.config         sasl.username, sasl.password (PLAIN, SCRAM)
+    kafka.ssl.truststore.location  ssl.ca.location (type PEM)
 
 Both clients beside Spark's use them: the one that looks at topics (:mod:`wheel_udf.platform.kafka_admin`) and that of
 punctual delivery.
@@ -110,8 +112,6 @@ def refusal(
     rule: str = "an option that both Kafka's client and librdkafka have",
     hint: str = "leave it out, or punctual off",
 ) -> ConfigError:
-    """The error for an option without a counterpart, as punctual delivery shows it. Without that, the looks at topics
-    are left out.
-    """
+    """The error for an option without a counterpart: punctual delivery raises it, other uses skip the topics."""
     what = "punctual delivery cannot use this option of Kafka"
     return ConfigError(what, field=f"options.{_PREFIX}{name}", rule=rule, hint=hint)

@@ -1,5 +1,4 @@
-"""The lease of a checkpoint or a store: the right to run it, for one process at a time. It is a lock of the local kernel
-on ``wheel.lease``.
+"""The lease of a checkpoint or a store: one process may run it. A lock of the local kernel on ``wheel.lease``.
 
 The lease belongs to the running query::
 
@@ -43,7 +42,7 @@ _PAUSE_S: Final = 0.05
 
 
 class Running(Protocol):
-    """A streaming query, as far as a lease needs to know it."""
+    """The part of a streaming query that a lease needs."""
 
     def awaitTermination(self) -> Any:  # noqa: N802  # Spark's name
         """Returns, or raises, when the query has ended."""
@@ -88,7 +87,7 @@ class Lease:
         return self
 
     def require_free(self) -> None:
-        """Checks that nobody holds the lease. Takes none and creates nothing.
+        """Checks that the lease is free. Takes none and creates nothing.
 
         Raises:
             LeaseError: As :meth:`acquire`.
@@ -110,9 +109,7 @@ class Lease:
             os.close(handle)
 
     def withdraw(self) -> None:
-        """Gives the lease back. If nothing has come into the folder meanwhile, the file and the folders that were made
-        for it are removed.
-        """
+        """Gives the lease back. Removes the file and the folders made for it, unless the folder holds more."""
         file = self._file
         if file is None or not self.is_held:
             return
@@ -158,7 +155,7 @@ class Lease:
 
 
 class _Loan(Lease):
-    """What a query borrows from the lease that its run holds; one query at a time."""
+    """The lease of a run, lent to one query at a time."""
 
     def __init__(self, file: Path | None, free: threading.Semaphore) -> None:
         super().__init__("")
@@ -193,7 +190,7 @@ class Leases:
         self._held = {path: (Lease(path), threading.Semaphore()) for path in paths}
 
     def of(self, path: str) -> Lease:
-        """Returns the lease of a folder, to be acquired: borrowed from this run if it holds that, else one of its own."""
+        """Returns a lease of a folder, to be acquired: lent by this run if it holds the folder, else a new one."""
         lease, free = self._held.get(path, (None, None))
         if lease is None or free is None or not lease.is_held:
             return Lease(path)
@@ -215,9 +212,7 @@ class Leases:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Gives all of them back. One that a query still has, because it could not be stopped, is kept until the
-        process ends.
-        """
+        """Gives all leases back, except those of a query that could not be stopped."""
         self._give_back()
 
     def _give_back(self) -> None:
@@ -230,9 +225,7 @@ class Leases:
 
 
 def _locked(file: Path) -> int:
-    """Opens and locks a file, made if it is missing. If its last holder has removed it meanwhile, the lock is on no
-    file any more: once again.
-    """
+    """Opens and locks a file, made if it is missing; again, if the last holder has removed it meanwhile."""
     while True:
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -278,7 +271,7 @@ def _in_use(file: Path | None, holder: dict[str, Any] | None) -> LeaseError:
 
 
 def _holder(handle: int) -> dict[str, Any] | None:
-    """What the holder wrote into the file; None in the moment between its lock and its note."""
+    """The holder's note in the file; None between its lock and its note."""
     noted = parsed_json(os.pread(handle, 4096, 0))
     return noted if isinstance(noted, dict) and noted.keys() >= {"pid", "host"} else None
 

@@ -1,11 +1,10 @@
-"""Settings of a session whose driver and executors are one JVM on this machine: they make its start shorter, and keep it
-alive.
+"""Settings of a session whose driver and executors are one JVM: they shorten its start and keep it alive.
 
 ::
 
     class path of the JVM    Delta's jars; they are not sent to executors as files (spark.jars) as well
     options of the JVM       see :mod:`wheel_udf.platform.fast_start`
-    PYTHONPATH of workers    the folder of this package, so that the clock source and the operator share their Python processes
+    PYTHONPATH of workers    the folder of this package: clock source and operator share their Python processes
 
 What the user has set is not changed.
 """

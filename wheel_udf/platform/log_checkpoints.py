@@ -1,30 +1,21 @@
 """Checkpoints of Delta logs, written beside the batches instead of in them.
 
 Delta writes a checkpoint of a table's log within each commit whose number is a multiple of
-``delta.checkpointInterval``. That commit computes the table's whole state by five Spark jobs: 1.5 to 3 s on 2 busy
-cores, for which the batch waits with all that falls due meanwhile. So the tables that this package creates have a long
-interval, :data:`INTERVAL`, and each :data:`EVERY` commits a thread of its own writes the checkpoint::
+``delta.checkpointInterval``. That commit computes the table's whole state by five Spark jobs, for which the batch waits
+with all rows that fall due meanwhile. So the tables that this package creates have a long interval, :data:`INTERVAL`,
+and each :data:`EVERY` commits a separate thread writes the checkpoint::
 
     commit 99    nothing more
     commit 100   the batch goes on; beside it, for one table at a time: checkpoint, clean-up of the log
     ...
-    commit 10000 Delta's own, for tables that nobody here writes any more
+    commit 10000 Delta's own, for tables that this package no longer writes
 
-The thread has it written by Delta Kernel, Delta's library without Spark, and lets Delta delete what has expired. After
-100 commits each, in one session on 2 cores, CPU seconds of the JVM::
-
-    first, second, third, fourth    Delta Kernel    Delta's jobs
-                                    0.9             11.7
-                                    0.44            3.5
-                                    0.28            3.2
-                                    0.31            2.4
-
-With Delta's jobs beside the batches of a tiered run (2,000 commands a second), rows due meanwhile had a p99 of 3 to 4
-s, and 2 s else. Lost: taking Delta's hook (``CheckpointHook``) out of the one transaction; the commit computes the
-state for its statistics all the same.
+Delta Kernel, Delta's library without Spark, writes it; then Delta deletes expired commits. Delta's own jobs beside the
+batches would take about ten times the CPU time, and rows due meanwhile would be late. Removing Delta's hook
+(``CheckpointHook``) from one transaction does not help: the commit computes the state for its statistics all the same.
 
 The clean-up deletes commits before the checkpoint that are older than the table keeps them. A stream that has not read
-them could never go on, so a writer that knows such a reader leaves it out (``keeps_log``).
+them could never continue, so a writer with such a reader skips the clean-up (``keeps_log``).
 
 A checkpoint only makes a log shorter to read. One that a killed process has not written is missing until 100 commits
 later; one that fails says so in the log of the process. Tables with a shorter interval (older ones, those of users)
@@ -50,9 +41,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 EVERY: Final = 100
-"""At each multiple of it a new checkpoint is written, unless the commit is of another writer. A new reader replays
-about so many small commits at most.
-"""
+"""Commits between two checkpoints; none at a commit of another writer. A new reader replays about so many."""
 
 INTERVAL: Final = 10_000
 """``delta.checkpointInterval`` of new tables. Delta's default is 10."""
@@ -64,13 +53,11 @@ _turn: Final = threading.Lock()
 _threads: Final[dict[str, threading.Thread]] = {}
 """By table, those that write or wait for their turn."""
 _changed: Final = threading.Condition()
-"""Held to read or change ``_threads``; told when one of them ends."""
+"""Held to read or change ``_threads``; notified when one of them ends."""
 
 
 def log_checkpoint_properties(spark: SparkSession) -> dict[str, str]:
-    """What a new table is created with, for the checkpoints of its log to be written here; nothing where the JVM has
-    no Delta Kernel.
-    """
+    """Properties of a new table for log checkpoints by this module; none if the JVM has no Delta Kernel."""
     return {"delta.checkpointInterval": str(INTERVAL)} if has_class(spark, _ENGINES) else {}
 
 

@@ -2,13 +2,7 @@
 
 A shard's state is some ten MB in one piece, which the JVM (RocksDB, Arrow) and the Python worker copy several times in
 each batch. By default ``malloc`` takes a piece of more than 32 MB from the system each time and gives it back, and the
-kernel fills it with zeros page by page::
-
-    state of 158 MB in four shards, CPU seconds a batch    without     with these settings
-    Python workers: user, in the kernel                    0.37, 0.72  0.36, 0.11
-    JVM: user, in the kernel                               1.54, 1.55  1.70, 0.88
-    page faults                                            743,000     1,700
-    a batch                                                2.23 s      1.66 s
+kernel fills it with zeros page by page.
 
 One arena, because only the main one may grow beyond 64 MB. Price: a process keeps the memory of its largest batch.
 Other C libraries ignore the settings. On executors of a cluster ``conf/spark-defaults.conf`` sets the same by

@@ -2,8 +2,8 @@
 
 ::
 
-    wheel-exported.json   the content has left to this export        written last by an export, in the old checkpoint
-    wheel-import.json     an import is under way, or done            written first by an import, and again as its last step
+    wheel-exported.json   the content has left to this export     written last by an export, in the old checkpoint
+    wheel-import.json     an import is under way, or done         written first by an import, and again as its last step
 
 A checkpoint that is written anew in its own place (:func:`empty_for_import`) has the first mark until it is empty, and
 then the second one.
@@ -115,7 +115,8 @@ def require_startable(files: Folder, importing: str | None = None) -> None:
         raise CheckpointError(
             f"the import of {coming.place} has not finished",
             field=files.name(IMPORTED),
-            hint="run the same import again, which goes on where it stopped; or delete the checkpoint folder (and the store) and begin anew",
+            hint="run the same import again, which goes on where it stopped; "
+            "or delete the checkpoint folder (and the store) and begin anew",
         )
 
 

@@ -1,9 +1,8 @@
 """The list of private API that this package uses, and the error for a version of Spark or Delta that lacks one.
 
-Each :class:`PrivateApi` below is a use of something that Spark, Delta or py4j does not promise to keep. The docstring
-of the room shows the list as a table, and ``tests/upgrade/test_canaries.py`` exercises every entry against the
-installed versions. To use another private API: add an entry here, a canary there, and the row that the test of the
-docstring prints.
+Each :class:`PrivateApi` below is a use of something that Spark, Delta or py4j does not promise to keep.
+``tests/upgrade/test_canaries.py`` exercises every entry against the installed versions. To use another private API,
+add an entry here and a canary there.
 """
 
 from __future__ import annotations
@@ -225,7 +224,6 @@ DELTA_COMMITS: Final = PrivateApi(
     instead=None,
     read_in=DELTA,
 )
-
 DELTA_LOG_CHECKPOINTS: Final = PrivateApi(
     name="DeltaLog.checkpointInterval, doLogCleanup, newDeltaHadoopConf, unsafeVolatileSnapshot",
     used_in="log_checkpoints",
@@ -234,7 +232,6 @@ DELTA_LOG_CHECKPOINTS: Final = PrivateApi(
     instead="Delta's own checkpoint, within each 10,000th commit",
     read_in=DELTA,
 )
-
 DELTA_OFFSETS: Final = PrivateApi(
     name="the offsets of a Delta source",
     used_in="delta_log",
@@ -270,7 +267,7 @@ PRIVATE_APIS: Final = (
     DELTA_LOG_CHECKPOINTS,
     DELTA_OFFSETS,
 )
-"""All uses of private API, in the order of the table in the room's docstring."""
+"""All uses of private API."""
 
 # How a missing class, method, signature or JVM-side dependency shows itself.
 _NO_SUCH_MEMBER: Final = re.compile(
@@ -298,7 +295,7 @@ def required(api: PrivateApi) -> Iterator[None]:
 
 
 def is_missing(fault: Exception) -> bool:
-    """Whether an exception says that an API is not there, not that it failed."""
+    """Whether an exception means that an API is missing, not that it failed."""
     return isinstance(fault, AttributeError | ImportError) or _NO_SUCH_MEMBER.search(str(fault)) is not None
 
 

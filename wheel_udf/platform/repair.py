@@ -3,7 +3,7 @@
 A checkpoint goes on from the newest batch whose files are all sound (:mod:`wheel_udf.platform.inspection`). What was
 recorded after that batch is taken out, so these batches are planned again::
 
-    commit 7 is gone or damaged               batch 7 is repeated, with the rows of its plan: tables skip what they have of it
+    commit 7 is gone or damaged               batch 7 is repeated, with the rows of its plan: tables skip rows they have
     state 8 is damaged, made by batch 7       likewise; commit 7 and the plan of batch 8, if there is one, are taken out
     plan 8 is damaged, batch 8 uncommitted    batch 8 is planned anew
 
@@ -39,7 +39,7 @@ from wheel_udf.platform.spark_logs import RESTORE
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known outside the checkpoint.
+    """The evidence outside the checkpoint.
 
     Attributes:
         held: Place of each table to the newest batch that it holds.
@@ -54,7 +54,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Decision:
-    """What is wrong with a checkpoint and what is to be done.
+    """The faults of a checkpoint and their remedy.
 
     Attributes:
         resume: How it goes on; None if it cannot, or has no batch yet.
@@ -112,7 +112,7 @@ def decide_repair(found: Inspection, evidence: Evidence) -> Decision:
 
 
 def _needed(found: Inspection, resume: Resume | None) -> tuple[Finding, ...]:
-    """What keeps the checkpoint from going on with less taken out."""
+    """The reasons why no smaller part can be taken out."""
     lacking: list[Finding] = []
     for each in found.resumes():
         if each == resume:
@@ -124,9 +124,7 @@ def _needed(found: Inspection, resume: Resume | None) -> tuple[Finding, ...]:
 
 
 def _removed(found: Inspection, resume: Resume) -> Iterator[str]:
-    """The files of batches from which the checkpoint does not go on, by falling batch; then the state that they have
-    made.
-    """
+    """The files of batches that are taken out, newest first; then the state that they have made."""
     first_plan = resume.batch + 1 if resume.repeats else resume.batch
     batches = sorted({*found.plans, *found.commits}, reverse=True)
     names = [
@@ -166,8 +164,9 @@ def _refusals(found: Inspection, resume: Resume, evidence: Evidence, removed: Se
     for place, batch in evidence.held.items():
         if batch > newest_kept:
             yield (
-                f"{place} holds batch {batch}, and the checkpoint can only go on after batch {newest_kept}: a new batch of that number would be "
-                f"taken for written, and its rows would be lost; restore the checkpoint from a copy that has batch {batch}"
+                f"{place} holds batch {batch}, and the checkpoint can only go on after batch {newest_kept}: "
+                "a new batch of that number would be taken for written, and its rows would be lost; "
+                f"restore the checkpoint from a copy that has batch {batch}"
             )
     if not removed:
         return
@@ -176,7 +175,8 @@ def _refusals(found: Inspection, resume: Resume, evidence: Evidence, removed: Se
     forgotten = [batch for batch in lost if found.state.is_computed(batch)]
     if evidence.blind and forgotten:
         yield (
-            f"batch {forgotten[0]} would be planned anew, and it cannot be known whether {', '.join(evidence.blind)} has rows of it; "
+            f"batch {forgotten[0]} would be planned anew, and it cannot be known whether "
+            f"{', '.join(evidence.blind)} has rows of it; "
             f"restore the checkpoint from a copy that has batch {forgotten[0]}"
         )
     if resume.repeats and found.commits.get(resume.batch, "") is None:
@@ -190,7 +190,10 @@ def _repeat_refusals(found: Inspection, batch: int, evidence: Evidence) -> Itera
     if evidence.repeat_risk is not None:
         yield f"batch {batch} would be repeated, and {evidence.repeat_risk}; restore the checkpoint from a copy"
     if not found.knows_settings_of(batch):
-        yield f"batch {batch} would be repeated, and its settings are not on record any more; restore the checkpoint from a copy"
+        yield (
+            f"batch {batch} would be repeated, and its settings are not on record any more; "
+            "restore the checkpoint from a copy"
+        )
 
 
 def _steps(found: Inspection, resume: Resume, evidence: Evidence, removed: Sequence[str]) -> Iterator[str]:
@@ -229,7 +232,8 @@ def apply_repair(path: str, decision: Decision, aside: Path) -> int:
         raise CheckpointError(
             "only a checkpoint on the local file system is repaired, because another one has no lease",
             field=path,
-            hint="see that no job runs, move the files that --dry-run names out of the checkpoint, in this order, and start the job",
+            hint="see that no job runs, move the files that --dry-run names out of the checkpoint, "
+            "in this order, and start the job",
         )
     replaced = ["metadata", ".metadata.crc"] if decision.new_id else []
     names = [name for name in (*decision.remove, *replaced) if (folder / name).exists()]

@@ -45,7 +45,7 @@ _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
 _PATIENCE_S = 10.0
-"""How long a stop waits for what is written beside the batches, and can be done without."""
+"""Longest wait at shutdown for optional background work."""
 _SETUP_HINT = "run `make setup`, or `python -m wheel_udf.platform.jars` in this environment"
 _SUBMIT_HINT = "give spark-submit --properties-file conf/spark-defaults.conf, or SPARK_CONF_DIR=conf"
 
@@ -90,9 +90,7 @@ def build_session(
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stops the running streaming queries, each when its current batch has been cancelled, then Spark. A JVM that has
-    ended is stopped.
-    """
+    """Cancels the batches of the streaming queries, stops these, then Spark. A JVM that has ended is no error."""
     at_end(lambda: _stop(spark))
 
 
@@ -113,7 +111,7 @@ def let_jvm_ignore_sigterm(spark: SparkSession) -> None:
 
     ``timeout`` and service managers send the signal to all processes of a job. The JVM would end at once and cut the
     running batch off; the process that has started it can end the run properly. Under spark-submit the JVM is the
-    process that others know, and nothing changes. The JVM ends in any case when the process that has started it does.
+    process that others signal, and nothing changes. The JVM ends in any case when the process that has started it does.
     """
     if not _is_submitted():
         with suppress(UnsupportedVersionError), required(JAVA_SIGNALS):
@@ -140,10 +138,9 @@ def use_plain_renames(spark: SparkSession, checkpoint: str) -> None:
     on a local path.
 
     Spark's default goes through Hadoop's ``FileContext``, which on a local path runs a program (``ls``, ``readlink``)
-    for several questions about each file. Measured on 2 cores, a batch of 2,000 rows over 2 state stores: 713 ms with
-    it, 576 without; the commit of the state takes 15 ms, not 188. A rename on a local path is atomic and replaces the
-    target, which is all that the checkpoint needs. A rename on HDFS does not replace, so the default stays there. A
-    setting of the user is not changed.
+    for several questions about each file. A rename on a local path is atomic and replaces the target, which
+    is all that the checkpoint needs. A rename on HDFS does not replace, so the default stays there. A setting of the
+    user is not changed.
 
     Spark has no such option for one query, and a setting made only while a query starts would be inherited by queries
     that start beside it.
@@ -156,8 +153,7 @@ def use_plain_renames(spark: SparkSession, checkpoint: str) -> None:
 
 
 def read_defaults(folder: Path | None) -> dict[str, str]:
-    """The settings of ``spark-defaults.conf`` in a folder: a ``key value`` or ``key=value`` on each line; ``#`` starts a
-    comment line.
+    """The settings of ``spark-defaults.conf`` in a folder: ``key value`` or ``key=value`` lines, ``#`` comments.
 
     Args:
         folder: The folder; None or a folder without the file has no settings.
@@ -193,7 +189,7 @@ def running_session() -> SparkSession | None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    # Python may still know a session whose context has stopped.
+    # Python may still hold a session whose context has stopped.
     return None if SparkContext._active_spark_context is None else SparkSession._instantiatedSession
 
 
@@ -229,7 +225,7 @@ def _require_delta_on_class_path() -> None:
     try:
         jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_DELTA_CLASS)
     except Py4JError:
-        # The first line of the Java stack says all: class not found.
+        # The first line of the Java stack is enough: class not found.
         raise SessionError(
             "Spark was started without Delta",
             field="spark.jars",

@@ -1,7 +1,7 @@
 """The logs of sources in a checkpoint: ``sources/N/...``, what source N of the query has noted for itself.
 
 A source of files notes there which files belong to which of its offsets; without this log its offset means nothing,
-and all files would be read again. Kafka and Delta note nothing that a later start needs: their offsets say it all.
+and all files would be read again. Kafka and Delta note nothing that a later start needs: their offsets are enough.
 
 Caveat: the layout of the folder is Spark's own; see :mod:`wheel_udf.platform.private_api`.
 """

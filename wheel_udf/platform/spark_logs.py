@@ -1,5 +1,4 @@
-"""Reads Spark's own logs in a checkpoint: which batch is planned, which is committed, where the sources are, whether the
-logs are sound.
+"""Reads Spark's logs in a checkpoint: planned and committed batches, offsets of sources, whether the logs are sound.
 
 Spark writes ``offsets/N`` (batch N is planned), runs the batch, and writes ``commits/N`` (batch N is committed)::
 
@@ -144,7 +143,7 @@ def input_moved(path: str, batch_id: int, is_clock: Callable[[str], bool]) -> bo
 
 
 def require_sound_logs(files: Folder) -> None:
-    """Looks at the newest entries only: those are the ones that Spark reads, and that a crash of the machine can tear."""
+    """Checks the newest entries only: Spark reads those, and a crash of the machine can tear those."""
     planned, committed = _newest(files, "offsets"), _newest(files, "commits")
     if planned is None:
         if committed is not None or files.names("state"):

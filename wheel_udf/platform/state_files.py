@@ -2,8 +2,8 @@
 
 Batch N commits version N+1 of the state of each partition; batch N+1 starts from it::
 
-    state/0/1/8_<id>.changelog      what batch 7 has changed            id: of the writer, named in commits/7 (format version 2)
-    state/0/1/8_<id>.zip            the whole state after batch 7       with the files that it names in state/0/1/SSTs
+    state/0/1/8_<id>.changelog      what batch 7 has changed         id: of the writer, named in commits/7 (version 2)
+    state/0/1/8_<id>.zip            the whole state after batch 7    with the files that it names in state/0/1/SSTs
     state/0/1/8.delta, 8.snapshot   the same of the other provider, in memory
 
     version 12 = newest sound snapshot (or nothing, version 0) + all changes after it up to 12
@@ -38,7 +38,7 @@ _LINEAGE: Final = re.compile(rb'v\d[\x00-\xff]{0,4}\[\{"version":(\d+),')
 _CHANGES: Final = frozenset({"changelog", "delta"})
 
 Ids = Mapping[str, Sequence[Sequence[str]]]
-"""Of a commit: operator -> partition -> ids of the writers, one for each store."""
+"""The ids in a commit: operator -> partition -> ids of the writers, one for each store."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class StateFiles:
 
     @property
     def unchecked(self) -> int:
-        """How many files of the state have no checksum."""
+        """The number of files of the state without a checksum."""
         return sum(not self.check(name).is_checked for name in self.all_names())
 
     def all_names(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a sink needs to know about a Delta table before it appends, whichever API answers: :class:`TableState`."""
+"""The state of a Delta table that a sink needs before an append, by either API: :class:`TableState`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class TableState(ABC):
     def contradiction(
         self, columns: T.StructType, never_null: Collection[str], short: Collection[str] = ()
     ) -> str | None:
-        """What keeps rows from being appended, whatever they hold; None if nothing does.
+        """The reason why no row can be appended; None if there is none.
 
         Also reported is what would refuse some rows and take others: one such row would fail its batch again and again.
 
@@ -131,7 +131,7 @@ def _partition_fault(found: Mapping[str, Any], *, is_own: bool, is_short: bool) 
 
 
 def _further_faults(found: Mapping[str, Any], name: str) -> Iterator[str]:
-    """What keeps a column of the table, or a field of it, from being left out."""
+    """The reason why a column of the table, or a field of it, cannot be left out."""
     metadata, kind = found["metadata"], found["type"]
     has_value = metadata.get(_DEFAULT, "NULL").upper() != "NULL" or _IDENTITY in metadata
     if not found["nullable"] and not has_value:

@@ -9,7 +9,8 @@ then reports "Python worker failed to connect back" from the first batch.
     master             program                                   answer
     local, ...         that of the driver                        good
                        not there                                 error
-                       another one: it is run once and asked     error if its minor version differs, or numpy, pandas or pyarrow is missing
+                       another one: it is run once and asked     error if its minor version differs, or a package
+                                                                 (numpy, pandas, pyarrow) is missing
     a cluster          is on other machines                      not known, so good
 
 Only what is certain is an error: a program that gives no answer passes, and so does every one where Spark unpacks
@@ -63,7 +64,7 @@ def require_worker_python(spark: SparkSession) -> None:
 
 @cache
 def fault_of(program: str, path: str | None = None) -> str | None:
-    """What is wrong with a program as the Python of workers, as a clause; None if nothing is known.
+    """The fault of a program as the Python of workers, as a clause; None if none is known.
 
     Args:
         program: Its name or path.
@@ -72,7 +73,7 @@ def fault_of(program: str, path: str | None = None) -> str | None:
     found = shutil.which(program)
     if found is None:
         return "is not there"
-    if os.path.abspath(found) == sys.executable:  # noqa: PTH100  # not resolved: a virtual environment is a link to another Python
+    if os.path.abspath(found) == sys.executable:  # noqa: PTH100  # unresolved: venvs are links
         return None
     try:
         words = _answer(found, path).split()
@@ -87,7 +88,7 @@ def fault_of(program: str, path: str | None = None) -> str | None:
 
 
 def _answer(program: str, path: str | None) -> str:
-    """What a program prints when it is asked; empty if it takes too long."""
+    """The output of a program about its version; empty if it takes too long."""
     environment = {**os.environ, **({} if path is None else {"PYTHONPATH": path})}
     try:
         return subprocess.run(

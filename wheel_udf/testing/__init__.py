@@ -7,7 +7,7 @@
     commands_table([...]) ---> the pure step ---> rows_of(fired)       a test without a JVM: milliseconds
                                (wheel.advance)
 
-    [(instant, rows), ...] ---> play(pipeline) ---> all rows           a test of a Spark frame, under a clock moved by hand
+    [(instant, rows), ...] ---> play(pipeline) ---> all rows           a test of a Spark frame, under a manual clock
 
     create_topics ----.
                       v
@@ -15,7 +15,7 @@
                       ^
     delete_topics ----'
 
-    commands, fired rows, rejects ---> ledger.check ---> Report        was a run right? from its input and its sinks alone
+    commands, fired rows, rejects ---> ledger.check ---> Report        checks a run from its input and its sinks alone
 
 In: literal rows, instants, names of topics, the frames of a run. Out: Arrow tables, dicts, frames, bootstrap servers,
 reports. Of the package only the verb ``broker`` imports this room: it is not needed to run a job. Guide:

@@ -54,9 +54,8 @@ _LONGEST_START_POLLS = 1200  # two minutes; usual are 5 s, a loaded machine with
 _LONGEST_STOP_S = 20.0
 _PORT_ATTEMPTS = 3
 _PAUSES = ("-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
-"""As Kafka's own start script has it, with Java's own choice of a collector: G1. Under load the serial one stops a broker
-for 25 to 120 ms every few seconds, and all its records with it; tests, which have many brokers and little load, ask
-for it (``JDK_JAVA_OPTIONS``)."""
+"""As in Kafka's start script, for Java's default collector, G1. The serial one stops a broker under load for longer;
+tests, with many brokers and little load, choose it (``JDK_JAVA_OPTIONS``)."""
 
 
 class LocalKafka:

@@ -66,9 +66,7 @@ def broker_settings(folder: Path, ports: tuple[int, int], properties: Mapping[st
 
 
 def write_settings(folder: Path, ports: tuple[int, int], properties: Mapping[str, str]) -> Path:
-    """Writes ``server.properties`` (readable by its owner only: it can hold passwords) and the log settings; returns
-    the former.
-    """
+    """Writes ``server.properties`` (for its owner only: passwords) and the log settings; returns the former."""
     settings = folder / "server.properties"
     lines = [f"{key}={escaped(value)}\n" for key, value in broker_settings(folder, ports, properties).items()]
     settings.touch(mode=0o600)

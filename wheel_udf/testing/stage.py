@@ -1,9 +1,9 @@
-"""A Spark frame under a clock moved by hand: literal batches in, every row that leaves out. For tests of users' own jobs.
+"""A Spark frame under a manual clock: literal batches in, all output rows out. For tests of users' own jobs.
 
 ::
 
     [("10:00:00", [order 7, order 8]),      file 0, clock 10:00:00  --.
-     ("10:12:00", [order 8 is paid]),       file 1, clock 10:12:00  --+--> pipeline(commands, clock) --> play() returns its rows
+     ("10:12:00", [order 8 is paid]),       file 1, clock 10:12:00  --+--> pipeline(commands, clock) --> rows of play()
      ("10:31:00", [])]                      file 2, clock 10:31:00  --'
 
 Each batch is one micro-batch of a real streaming query, so what is tested is what runs: parsing, the operator, its

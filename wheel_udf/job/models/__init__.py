@@ -3,9 +3,9 @@
 ::
 
     SchedulerConfig  = DirectConfig | TieredConfig        by mode       the file of a scheduler
-    PurgatoryConfig                                                     the file of a purgatory: it has operations and events
+    PurgatoryConfig                                                     the file of a purgatory
       clock          event | processing | simulated      by kind       wheel.py
-      source         parquet, json, csv | delta | kafka  by format     source.py, kafka.py; of operations and events: purgatory.py
+      source         parquet, json, csv | delta | kafka  by format     source.py, kafka.py; a purgatory's: purgatory.py
       destinations   delta | kafka | http | ... | own    by sink       sink.py; rejects likewise
       levels         fixed | binary                      by policy     levels.py
       contract, limits, delivery, store, restarts                      bounds.py

@@ -1,6 +1,4 @@
-"""The sections ``contract``, ``limits``, ``delivery``, ``store`` and ``restarts``: bounds on rows, on what is pending,
-in flight and kept, and on new starts.
-"""
+"""The sections ``contract``, ``limits``, ``delivery``, ``store`` and ``restarts``: bounds on rows and restarts."""
 
 from __future__ import annotations
 
@@ -43,12 +41,10 @@ class ContractConfig(OperationContractConfig):
     """Bounds and defaults of commands, and how long an id is remembered."""
 
     preset: Literal["columns", "native", "json", "scheduler"] = "columns"
-    """How a record becomes a command: by the names of its columns, or one of the presets for Kafka. Default with a
-    kafka source: native.
-    """
+    """How a record becomes a command: by column names, or by a preset for Kafka. Default with kafka: native."""
 
     max_lateness_ms: NotNegativeMs | None = Field(None, alias="max_lateness")
-    """Past this lateness a row goes to the rejects, unless its command says otherwise. Default: no bound."""
+    """A later row goes to the rejects, unless its command has its own bound. Default: no bound."""
 
 
 def _share(value: object) -> float:
@@ -82,9 +78,7 @@ class LimitsConfig(Section):
     """Share of a bound at which its soft zone begins. 1: there is none."""
 
     on_limit: Literal["reject", "pause"] = "reject"
-    """What happens to a command that finds no room: it is rejected, or the intake pauses (mode tiered, processing
-    clock).
-    """
+    """A command beyond a limit is rejected, or the intake pauses (mode tiered, processing clock)."""
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -96,9 +90,7 @@ class DeliveryConfig(Section):
     """Whether rows for Kafka are sent at their due time, to the millisecond, instead of by the next batch."""
 
     punctual: StrictBool = False
-    """true: rows for Kafka are handed to a sender ahead of their due time. A cancel that is read after the hand-over
-    is late. Processing clock only.
-    """
+    """true: a sender gets rows for Kafka ahead of their due time; a later cancel is late. Processing clock only."""
 
     ahead_ms: (
         Annotated[Span, at_least(100, "at least 100 ms"), at_most(600_000, "at most 10 minutes")] | None
@@ -106,7 +98,7 @@ class DeliveryConfig(Section):
     """How long before, at most 10 minutes. Default: about twice the time of a batch, 4 to 60 seconds."""
 
     rows: StrictInt = Field(200_000, ge=1, le=10_000_000)
-    """The most rows that wait at the sender, on the driver. What finds no room is released by a batch when it is due."""
+    """The most rows that wait at the sender, on the driver. A row beyond it is released by a batch when it is due."""
 
     bytes: StrictInt = Field(268_435_456, ge=1_048_576, le=8_589_934_592)
     """The most bytes that wait there."""
@@ -127,13 +119,11 @@ class StoreConfig(Section):
     """How long unused files and log entries stay, for a look at earlier moments. Fixed when the store is created."""
 
     lead_windows: StrictInt = Field(0, ge=0, le=1_000_000)
-    """Event clock: how many windows the intake may be ahead of the wheel's clock. 0: it waits for the wheel after each
-    batch, and the rows are those of mode direct.
-    """
+    """Event clock: windows that the intake may be ahead. 0: it waits for the wheel after each batch."""
 
 
 class RestartsConfig(Section):
-    """What happens after a failure that may be over a moment later: a worker that died, a broker that did not answer."""
+    """New starts after a failure that may be temporary: a worker that died, a broker that did not answer."""
 
     most: StrictInt = Field(3, ge=0, le=1_000)
     """How often the query starts again without a new batch in between. 0: never."""

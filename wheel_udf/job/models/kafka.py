@@ -1,6 +1,6 @@
 """Rules of Kafka's settings: names of topics, options of sources and sinks.
 
-Options go to Spark's connector as they are; :mod:`wheel_udf.job.kafka_options` says which of them the job changes. The
+Options go to Spark's connector as they are; :mod:`wheel_udf.job.kafka_options` lists those that the job changes. The
 names of options are Spark's, in any case of letters. No error shows the value of an option, except offsets and topics.
 """
 

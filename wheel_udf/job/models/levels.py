@@ -1,6 +1,4 @@
-"""The section ``levels``: the policy of delay levels (:mod:`wheel_udf.wheel.delay_levels`). One variant for each
-policy.
-"""
+"""The section ``levels``: the policy of delay levels (:mod:`wheel_udf.wheel.delay_levels`), a variant for each."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ class _Levels(Section):
     told_by: ClassVar = "policy"
 
     topics: dict[TopicName, PositiveMs] = Field(default_factory=dict)
-    """Topics of Kafka, besides source.topics, whose records have this delay unless they name a due time. Fixed by the
-    first start.
-    """
+    """More topics of Kafka: their records have this delay unless they name a due time. Fixed by the first start."""
 
     paused: tuple[PositiveMs, ...] = ()
     """Levels whose topics are not read for now. Their offsets do not move."""

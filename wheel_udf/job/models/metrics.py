@@ -15,11 +15,7 @@ class MetricsConfig(Section):
     """The port. 0: any free one, which the first line of the run names."""
 
     address: Text = "127.0.0.1"
-    """The address to listen on: by default this machine only; 0.0.0.0 for all addresses. There is no login: let only
-    your network reach it.
-    """
+    """Default: this machine only; 0.0.0.0: all addresses. There is no login: let only your network reach it."""
 
     unhealthy_after_ms: PositiveMs = Field(as_written("5 minutes"), alias="unhealthy_after")
-    """The job is unhealthy when its oldest due entry is later than this, or when no batch has ended for so long.
-    Longer than the trigger.
-    """
+    """Unhealthy if the oldest due entry is later, or no batch has ended for so long. Longer than the trigger."""

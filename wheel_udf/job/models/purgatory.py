@@ -30,9 +30,7 @@ class _Meaning(Section):
     """How the rows of a source become operations or events."""
 
     columns: dict[StrictStr, Text] = Field(default_factory=dict)
-    """SQL over the columns of the source, by the name of the column that it makes. Default: the source has those
-    columns.
-    """
+    """SQL over the columns of the source, by the column that it makes. Default: the source has these columns."""
 
     where: Text | None = None
     """SQL: which rows count. Default: all."""
@@ -40,16 +38,12 @@ class _Meaning(Section):
 
 class _Operations(_Meaning):
     columns: Annotated[dict[StrictStr, Text], *_columns_of(*OPERATION_COLUMNS)] = Field(default_factory=dict)
-    """SQL over the columns of the source, by the name of the column that it makes. Default: the source has those
-    columns.
-    """
+    """SQL over the columns of the source, by the column that it makes. Default: the source has these columns."""
 
 
 class _Events(_Meaning):
     columns: Annotated[dict[StrictStr, Text], *_columns_of(*EVENT_COLUMNS)] = Field(default_factory=dict)
-    """SQL over the columns of the source, by the name of the column that it makes. Default: the source has those
-    columns.
-    """
+    """SQL over the columns of the source, by the column that it makes. Default: the source has these columns."""
 
 
 class OperationFilesConfig(_Operations, FileSourceConfig):

@@ -134,7 +134,7 @@ def path_of(section: object) -> str | None:
 
 
 class JobConfig(Section):
-    """What the file of every job has."""
+    """The settings of every job."""
 
     name: Name = "wheel"
     """Label of the query in metrics and transaction ids."""
@@ -278,7 +278,7 @@ def _refused_by_the_sender(name: str, options: Mapping[str, str]) -> Faults:
 
 
 class SchedulerConfig(JobConfig):
-    """What the file of a scheduler has in both modes."""
+    """The settings of a scheduler in both modes."""
 
     told_by: ClassVar = "mode"
 

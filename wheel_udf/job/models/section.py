@@ -56,7 +56,7 @@ class Section(BaseModel):
 
     rules: ClassVar[tuple[Rule, ...]] = ()
     told_by: ClassVar[str | None] = None
-    """Of one of several variants of a section: the key that says which one it is."""
+    """The key that selects the variant of a section, if it has several."""
 
     kinds: ClassVar[tuple[str, ...]] = ()
     """The values of that key; by default those of its type."""
@@ -110,7 +110,7 @@ class Section(BaseModel):
 
     @classmethod
     def _broken(cls, fields: Mapping[str, Any], wrong: set[Location]) -> Iterator[InitErrorDetails]:
-        """What the rules find wrong, of those that do not look at a setting that is wrong by itself."""
+        """The errors of the rules, without rules about a setting that is wrong by itself."""
         for rule in cls.rules:
             seen = {}
             for name, parameter in inspect.signature(rule).parameters.items():
@@ -131,9 +131,7 @@ class Section(BaseModel):
 
 
 def looks_at(**settings: str) -> Callable[[_R], _R]:
-    """Says which single setting of a section a rule looks at. The rule then runs even if other settings of that
-    section are wrong.
-    """
+    """Names the only setting that a rule checks. The rule then runs even if other settings are wrong."""
 
     def mark(rule: _R) -> _R:
         vars(rule)["looks_at"] = settings

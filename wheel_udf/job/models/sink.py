@@ -137,7 +137,7 @@ class KafkaRejectsConfig(KafkaSinkConfig):
 
 
 def _faults_of(make: Callable[[], object]) -> Iterator[InitErrorDetails]:
-    """What a sink says about its settings, under the keys of the file."""
+    """The errors of a sink about its settings, under the keys of the file."""
     try:
         make()
     except ConfigError as error:
@@ -267,12 +267,12 @@ class OwnSinkConfig(_Sink):
 
     @property
     def is_always_checked(self) -> bool:
-        """The class decides what it says about a name."""
+        """The class decides about names."""
         return False
 
     @property
     def shown(self) -> str:
-        """Nothing: only the class knows."""
+        """Nothing: only the class can tell."""
         return "destination of the same name"
 
 

@@ -13,11 +13,11 @@ from wheel_udf.job.models import kafka
 from wheel_udf.job.models.section import Rule, Section
 from wheel_udf.job.models.values import FolderPath, Options, Text, fault_at
 
-_CHANGE_FEED = ("readChangeFeed", "readChangeData")  # Delta knows both names
+_CHANGE_FEED = ("readChangeFeed", "readChangeData")  # Delta has both names
 
 
 def _has_no_change_feed(format: str, options: Mapping[str, str]) -> Iterator[InitErrorDetails]:  # noqa: A002  (the key)
-    # Other readers would ignore the option, and read something else than what the user wants.
+    # Other readers would ignore the option, and read other rows than the user expects.
     for name in _CHANGE_FEED:
         if option(options, name) is not None:
             yield fault_at("options", what=f"{format} has no change feed", rule=f"{name} only with delta")
@@ -42,9 +42,7 @@ class FileSourceConfig(_Source):
     """Spark's name of the format."""
 
     path: FolderPath
-    """The folder to read. It must exist; it may be empty. If no folder has this very name, * ? [ ] { } in it are
-    wildcards.
-    """
+    """The folder to read. It must exist; it may be empty. If no folder has this name, * ? [ ] { } are wildcards."""
 
     schema_ddl: Text | None = Field(None, alias="schema")
     """Columns of the files as SQL DDL. Default: those of the files, or of the command contract."""

@@ -41,9 +41,7 @@ def fault(what: str, *, rule: str | None = None, hint: str | None = None) -> Pyd
 def fault_at(
     *location: str, what: str, value: object = None, rule: str | None = None, hint: str | None = None
 ) -> InitErrorDetails:
-    """Builds the error of a rule of a section (:class:`~wheel_udf.job.models.section.Section`), at a location inside
-    the section.
-    """
+    """Builds the error of a rule of a section, at a location inside the section."""
     return InitErrorDetails(type=fault(what, rule=rule, hint=hint), loc=location, input=value)
 
 

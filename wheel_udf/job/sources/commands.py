@@ -36,7 +36,7 @@ def read_commands(
     Raises:
         ConfigError: If there is nothing at the path, a topic is missing, a table keeps no changes, or ``schema`` or an
             option cannot be used.
-        ContractError: If what is there has no ``schedule_id``, or a table of changes says ``op`` or ``seq``.
+        ContractError: The source has no ``schedule_id``, or a table of changes has ``op`` or ``seq``.
         SinkError: If the Kafka cluster does not answer.
     """
     if isinstance(source, KafkaSourceConfig):

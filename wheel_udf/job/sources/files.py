@@ -35,8 +35,9 @@ _ASSUMED: Final = "wheel_udf.assumed"
 Source = FileSourceConfig | DeltaSourceConfig
 
 _PARQUET_DDL = (
-    "schedule_id STRING, op STRING, seq BIGINT, deliver_at TIMESTAMP, delay STRING, event_time TIMESTAMP, destination STRING, "
-    "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, max_lateness STRING"
+    "schedule_id STRING, op STRING, seq BIGINT, deliver_at TIMESTAMP, delay STRING, event_time TIMESTAMP, "
+    "destination STRING, key BINARY, value BINARY, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, max_lateness STRING"
 )
 COMMAND_COLUMNS: Final = (
     *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
@@ -67,7 +68,7 @@ def read_files(spark: SparkSession, source: FileSourceConfig) -> DataFrame:
 
 
 def _parsed_by_spark(source: FileSourceConfig) -> bool:
-    """Whether an option says how JSON is parsed; others say which files and lines are read."""
+    """Whether an option controls how JSON is parsed; others select the files and lines that are read."""
     names = {name.lower() for name in source.options}
     return any(name in _PARSING or name.startswith("allow") for name in names)
 
@@ -118,9 +119,7 @@ def _files(
 
 
 def _path_of(spark: SparkSession, source: FileSourceConfig) -> str:
-    """Returns the path for Spark's readers, which take it as a pattern: one that means just the folder, if that
-    exists.
-    """
+    """Returns the path for Spark's readers, as a pattern that matches just the folder, if that exists."""
     pattern = as_pattern(source.path)
     return pattern if pattern != source.path and delta_log.exists(spark, source.path) else source.path
 
@@ -227,9 +226,7 @@ def _assumed(ddl: str) -> StructType:
 
 
 def known_columns(frame: DataFrame, contract: Collection[str]) -> list[str]:
-    """Returns the columns of a contract that a source was seen to have; none if it has no files yet, or JSON without
-    ``schema``.
-    """
+    """Returns the contract's columns in a source; none if it has no files yet, or is JSON without ``schema``."""
     # The id is always there, and loses its metadata.
     seen = [each.name.lower() for each in frame.schema if _ASSUMED not in each.metadata]
     return sorted({*contract}.intersection(seen) - {"schedule_id"})
@@ -311,7 +308,7 @@ def _with_coordinates(frame: DataFrame, source: FileSourceConfig, options: dict[
 
 
 def _misread(frame: DataFrame, source: FileSourceConfig, options: dict[str, str]) -> Column:
-    """The columns of a line that have a value, but not one of their type, with both; null if the line is torn or good."""
+    """The columns of a line whose value is not of their type, with the value; null if the line is torn or good."""
     typed = [
         field
         for field in frame.schema

@@ -6,7 +6,7 @@ contract, or SQL makes them::
     operations:
       format: kafka
       topics: [orders]
-      columns:                                                      # over key, value, topic, partition, offset, timestamp, headers
+      columns:                   # over key, value, topic, partition, offset, timestamp, headers
         op_id: get_json_object(cast(value AS string), '$.order')
         group: get_json_object(cast(value AS string), '$.customer')
         keys: array('paid')

@@ -16,9 +16,7 @@ _KEEPS_CHANGES: Final = "delta.enableChangeDataFeed"
 
 
 def read_table(spark: SparkSession, source: DeltaSourceConfig) -> DataFrame:
-    """Opens a Delta table or its change feed as a stream of commands; see
-    :func:`~wheel_udf.job.sources.read_commands`.
-    """
+    """Opens a Delta table or its change feed as a stream; see :func:`~wheel_udf.job.sources.read_commands`."""
     frame = _stream(spark, source)
     require_id(frame.columns, source)
     return _changes(spark, frame, source) if source.reads_changes else _with_coordinates(frame, source)

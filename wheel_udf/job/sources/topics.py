@@ -19,8 +19,7 @@ _LAST_OFFSET = 2**63 - 1
 
 @dataclass(frozen=True)
 class LevelTopic:
-    """A topic of Kafka whose records have the delay of a level (RocketMQ's ``SCHEDULE_TOPIC_XXXX`` has one queue for each
-    level).
+    """A topic of Kafka whose records have the delay of a level (in RocketMQ: a queue of ``SCHEDULE_TOPIC_XXXX``).
 
     Attributes:
         topic: Its name.

@@ -1,4 +1,4 @@
-// Refreshes the figures and shows what a mark of a chart stands for. Without this script the page works; it is then as old as its last load.
+// Refreshes the figures and explains the marks of charts. Without this script the page shows its last load.
 "use strict";
 
 const main = document.getElementById("main");
@@ -6,7 +6,7 @@ const lost = document.getElementById("lost");
 const tip = document.getElementById("tip");
 const changing = document.getElementById("changing") || main;
 
-// A section is replaced only if it has changed, so that a click, the focus and an open table survive. The secret of a form differs each time.
+// Only changed sections are replaced, to keep clicks, the focus and open tables. A form's secret always differs.
 function bare(section) {
   const copy = section.cloneNode(true);
   copy.querySelectorAll("input[name=csrf_token]").forEach((input) => input.removeAttribute("value"));
@@ -55,12 +55,14 @@ function showTip(event) {
   tip.textContent = marked.dataset.tip;
   const box = tip.getBoundingClientRect();
   tip.style.left = `${Math.max(8, Math.min(event.clientX + 14, innerWidth - box.width - 8))}px`;
-  tip.style.top = `${event.clientY + 18 + box.height > innerHeight ? event.clientY - box.height - 12 : event.clientY + 18}px`;
+  const below = event.clientY + 18;
+  tip.style.top = `${below + box.height > innerHeight ? event.clientY - box.height - 12 : below}px`;
 }
 
 document.addEventListener("pointermove", showTip);
 document.addEventListener("pointerdown", showTip);
 document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
-if (main.dataset.live && (changing === main || location.pathname.split("/").length > 2 || main.dataset.live.includes("acts"))) {
+const isTask = location.pathname.split("/").length > 2;
+if (main.dataset.live && (changing === main || isTask || main.dataset.live.includes("acts"))) {
   setTimeout(refresh, Number(main.dataset.every));
 }

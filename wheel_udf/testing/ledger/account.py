@@ -4,8 +4,8 @@
 
     schedules = pending + near + far + fired + missed + cancelled + superseded + duplicate + rejected
     cancels   = applied + waiting + late + superseded + duplicate + rejected
-    pending                                    in the tiered mode near + far, where far includes what was replaced or cancelled and not ended yet
-    applied  <= cancelled                      equal in the direct mode
+    pending   = near + far                 tiered mode; far includes replaced and cancelled entries until they end
+    applied  <= cancelled                  equal in the direct mode
     fired     = rows of the sinks + undeliverable rows of the rejects;   missed, rejected = rows of the rejects
 """
 

@@ -75,7 +75,7 @@ class Book:
         return list(kept.values())
 
     def _check_repeats(self, rows: Sequence[Release], commands: int) -> None:
-        """Of an id whose versions are not known: a fire id as often as there are commands at most."""
+        """Checks an id with unknown versions: each fire id occurs at most as often as there are commands."""
         times = Counter(row.fire_id for row in rows if row.fire_id is not None)
         for row in rows:
             if row.fire_id is not None and times.pop(row.fire_id, 0) > commands:

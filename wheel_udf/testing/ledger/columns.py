@@ -2,7 +2,7 @@
 
 ::
 
-    Arrow table | pandas frame | Spark DataFrame | dicts  -->  Columns  -->  texts("schedule_id"), instants("deliver_at", up=True), ...
+    Arrow table | pandas frame | Spark DataFrame | dicts  -->  Columns  -->  texts("schedule_id"), ...
 
 An instant is a timestamp, ISO text, or a whole number of ms in a column whose name ends in ``_ms``. A missing column
 is all None.
@@ -115,7 +115,7 @@ def _timestamps(column: pa.ChunkedArray, *, up: bool) -> list[int | None]:
 
 def _instant(value: Any, *, up: bool) -> Any:
     if isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day)  # noqa: DTZ001  # a date is UTC midnight, like all without a zone
+        value = datetime(value.year, value.month, value.day)  # noqa: DTZ001  # a date is UTC midnight
     if value is pd.NaT:
         return None
     found = texts.instant_ms(value, up=up) if isinstance(value, str | datetime) else None

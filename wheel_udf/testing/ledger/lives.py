@@ -3,7 +3,7 @@
 A version is *beaten* by a higher one that was read before it fired and not forgotten when it was read itself::
 
     beaten for certain           read_by of the higher version < fired_at,  and forgotten is impossible
-    forgotten is possible        the higher version was read first, and memory_ms lie between its end and the reading of the lower
+    forgotten is possible        the higher version was read first, and the lower one memory_ms after its end or later
     must be out                  no higher version can have beaten it
     undecided                    neither
 
@@ -20,7 +20,7 @@ from wheel_udf.testing.ledger.rules import Rules
 
 
 class Lives:
-    """What is known of the commands of one id, all of known versions.
+    """The commands of one id, all of known versions.
 
     Args:
         commands: Those that are not refused.
@@ -46,7 +46,7 @@ class Lives:
         return [each for each in self._commands if each.version == version]
 
     def beaten_by(self, copies: Sequence[Command], at_ms: float, read_by_ms: float | None = None) -> str:
-        """What has beaten all of these copies for certain, in words; empty if there is no such version.
+        """The version that has certainly beaten all of these copies, in words; empty if there is none.
 
         Args:
             copies: Those that a row can come from; of several versions (an act may change nothing that shows) the
@@ -76,15 +76,13 @@ class Lives:
         return ""
 
     def has_acts_on(self, version: Version) -> bool:
-        """Whether there are higher versions of the same seq: of these, a late one is shown as pending until its due
-        time.
-        """
+        """Whether there are higher versions of the same seq: a late one is shown as pending until its due time."""
         return any(
             other.version is not None and other.version.seq == version.seq for other in self._higher(version)
         )
 
     def may_be_late_act(self, version: Version) -> bool:
-        """Whether an act's version may have come after the release of what it was to change: then it changes nothing."""
+        """Whether an act's version may have come after the release of its target: then it changes nothing."""
         read_by_ms = min(copy.read_by_ms for copy in self.copies(version))
         return bool(version.amend) and any(
             lower.seq == version.seq and lower < version and not self._is_before(read_by_ms, at_ms)
@@ -134,9 +132,7 @@ class Lives:
         return min(copy.read_by_ms, read_by_ms) - end_ms >= memory_ms
 
     def _earliest_end(self, command: Command) -> float:
-        """The earliest instant at which what is remembered of this version, or of a higher one in its place, can have
-        ended.
-        """
+        """The earliest instant at which the memory of this version, or of a higher one in its place, can have ended."""
         assert command.version is not None, "all versions are known"
         if command.version not in self._ends:
             others = [each for each in self._commands if (each.version or command.version) >= command.version]
@@ -155,15 +151,13 @@ class Lives:
         return max(command.release_ms, command.read_by_ms) + within
 
     def _is_harmless(self, other: Command, copy: Command) -> bool:
-        """Whether a higher version was read for certain after the copy had fired, or was forgotten when the copy was
-        read.
-        """
+        """Whether a higher version was certainly read after the copy fired, or was forgotten by the copy's reading."""
         within, memory_ms = self._rules.fires_within_ms, self._rules.memory_ms
         if within is not None and copy.release_ms is not None:
             latest_ms = max(copy.release_ms, copy.read_by_ms) + within
             if other.read_from_ms > latest_ms:
                 return True
-        # Commands of one batch know of each other, however short the memory is.
+        # Commands of one batch see each other, however short the memory is.
         return memory_ms is not None and copy.read_from_ms >= self._latest_end(other) + max(memory_ms, 1)
 
     def may_be_retry(self, copies: Sequence[Command]) -> bool:
@@ -171,9 +165,7 @@ class Lives:
         return any(self._may_be_retry(each) for each in copies)
 
     def is_retry(self, copies: Sequence[Command]) -> bool:
-        """Whether these must be dropped as a producer's retry: no ``seq``, and all versions of the id have one due
-        time.
-        """
+        """Whether these must be dropped as a producer's retry: no ``seq``, and one due time for all versions."""
         dues = {each.due_ms for each in self._commands if not each.is_cancel}
         return len(dues) == 1 and None not in dues and not any(each.seq_given for each in copies)
 

@@ -20,9 +20,7 @@ _CONTENT = ("destination", "key", "value", "headers")
 
 
 def copies_of(row: Release, commands: Sequence[Command], rules: Rules, report: Report) -> list[Command]:
-    """The commands that the row can come from; reports what is wrong with the row itself. Empty if it can come from
-    none.
-    """
+    """The commands that the row can come from, perhaps none; reports what is wrong with the row itself."""
     same = [
         each
         for each in commands

@@ -143,9 +143,7 @@ def _json_row(line: str) -> dict[str, Any]:
 # --- Kafka ----------------------------------------------------------------------------------------
 
 Record = Any
-"""A ``confluent_kafka.Message``, or a mapping with ``topic``, ``key``, ``value``, ``headers`` and, if known,
-``received_ms``.
-"""
+"""A ``confluent_kafka.Message``, or a mapping: ``topic``, ``key``, ``value``, ``headers``, ``received_ms``."""
 
 
 def fired_of_kafka(records: Iterable[Record]) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """What a check has found.
+    """The findings of a check.
 
     Attributes:
         counts: Number of findings by kind; kinds without findings are left out.

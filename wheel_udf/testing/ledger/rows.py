@@ -1,5 +1,4 @@
-"""Frames to records: what was asked for (:class:`Command`), what was released (:class:`Release`), what was refused
-(:class:`Refusal`).
+"""Frames to records: commands (:class:`Command`), released rows (:class:`Release`), refusals (:class:`Refusal`).
 
 Here the command contract is read, independently of the product: which commands are certainly bad, the default of
 ``seq``, due times from ``delay``, delay levels. A command is in one of four states::
@@ -49,7 +48,7 @@ class Command:
         is_cancel: Whether it is a CANCEL.
         version: None if its ``seq`` is not known.
         seq_given: Whether it has a ``seq`` of its own.
-        due_ms: The due time asked for; None of a CANCEL, or not known.
+        due_ms: The requested due time; None for a CANCEL, or not known.
         release_ms: When the wheel is to release it: later than `due_ms` with delay levels.
         content: (destination, key, value, headers).
         max_lateness_ms: None for none.
@@ -81,9 +80,7 @@ class Command:
 
 @dataclass(slots=True)
 class Release:
-    """A row that was released: fired, or in the rejects as missed or undeliverable. What its frame does not have is in
-    `unknown`.
-    """
+    """A released row: fired, or in the rejects as missed or undeliverable. `unknown`: columns that its frame lacks."""
 
     schedule_id: str | None
     seq: int | None
@@ -127,8 +124,9 @@ def commands_of(frame: Frame, rules: Rules) -> list[Command]:
     if rules.in_order and not columns.has("batch"):
         order = list(range(columns.rows))
     given = zip(
-        columns.texts("schedule_id"), columns.texts("op"), columns.whole("seq"), columns.whole("source_seq"), columns.whole("amend"),
-        made, columns.instants("deliver_at", up=True), columns.texts("delay"), columns.texts("max_lateness"),
+        columns.texts("schedule_id"), columns.texts("op"), columns.whole("seq"), columns.whole("source_seq"),
+        columns.whole("amend"), made, columns.instants("deliver_at", up=True), columns.texts("delay"),
+        columns.texts("max_lateness"),
         columns.texts("destination"), columns.octets("key"), columns.octets("value"), columns.headers("headers"),
         columns.instants("read_from", up=False), by, order, columns.values("_corrupt_record"),
         strict=True,
@@ -191,9 +189,7 @@ def _due_ms(deliver_at: Any, delay: str | None, made: Any) -> int | None:
 
 
 def _release_ms(due: int | None, made: Any, levels: tuple[int, ...]) -> tuple[int | None, bool]:
-    """When the wheel releases it, and whether its delay is beyond the last level: then that depends on the job's
-    policy.
-    """
+    """When the wheel releases it, and whether its delay is beyond the last level, where the job's policy decides."""
     if due is None or not levels:
         return due, False
     if type(made) is not int:
@@ -256,8 +252,9 @@ def _releases(columns: Columns, at: list[int], how: str, rules: Rules) -> Iterat
     rows = zip(
         columns.texts("schedule_id"), columns.whole("seq"), at, columns.instants("deliver_at", up=True),
         columns.texts("destination"), columns.octets("key"), columns.octets("value"), columns.headers("headers"),
-        columns.texts("fire_id"), columns.whole("lateness_ms"), columns.instants("scheduled_at", up=True), columns.whole("level_error_ms"),
-        columns.instants("delivered_at", up=False), columns.texts("table"), _repeatable(columns, rules),
+        columns.texts("fire_id"), columns.whole("lateness_ms"), columns.instants("scheduled_at", up=True),
+        columns.whole("level_error_ms"), columns.instants("delivered_at", up=False),
+        columns.texts("table"), _repeatable(columns, rules),
         strict=True,
     )  # fmt: skip
     for name, seq, at_ms, due, target, key, value, headers, *rest in rows:
@@ -265,5 +262,6 @@ def _releases(columns: Columns, at: list[int], how: str, rules: Rules) -> Iterat
         fixed = (target, key, value, headers)
         fire_id, lateness, scheduled, error, delivered, table, again = rest
         yield Release(
-            _named(name), seq, instant, due, fixed, unknown, fire_id, lateness, scheduled, error, delivered, table, again, how
+            _named(name), seq, instant, due, fixed, unknown, fire_id, lateness, scheduled, error,
+            delivered, table, again, how,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the caller knows of a run: :class:`Rules`."""
+"""The known facts of a run: :class:`Rules`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wheel_udf.common.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
-    """What the caller knows of the run that is checked. All times are ms; instants are UTC epoch ms of the wheel's clock.
+    """The known facts of the checked run. All times are ms; instants are UTC epoch ms of the wheel's clock.
 
     Args:
         until_ms: The clock has reached this instant, and all commands have been read: what is due by then must be out.

@@ -36,9 +36,7 @@ _ISO: Final = re.compile(
 
 
 def instant_ms(value: datetime | str, *, up: bool) -> int | None:
-    """Reads an instant (UTC where it has no zone) as UTC epoch ms; parts of a ms round up or down. None for other
-    text.
-    """
+    """Reads an instant (UTC without a zone) as UTC epoch ms, rounded up or down. None for other text."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value.strip())
