@@ -3,10 +3,11 @@
 An act only adds rows. Each selected entry gets a row with a higher version, ``(seq, amend)`` with the same ``seq``,
 and the wheel handles that row like a command of a producer::
 
-    act       rows added                                                     counted by the wheel
-    cancel    CANCEL (seq, amend), near                                      cancelled and applied; late, if it has fired meanwhile
-    move      SCHEDULE (seq, amend + 1), due at the new time, in its place   the old one superseded; itself, if that has fired meanwhile
-    reroute   SCHEDULE (seq, amend + 1), to the new destination              the same
+    act       rows added                               counted by the wheel       if the entry has fired meanwhile
+    cancel    CANCEL (seq, amend), near                cancelled and applied      late
+    move      SCHEDULE (seq, amend + 1), new due time  the old entry superseded   the new one superseded
+    reroute   SCHEDULE (seq, amend + 1), new           the same                   the same
+              destination
 
 Delay levels: a moved entry is due at the given time, to the millisecond and without a level; a rerouted entry keeps
 its level.
@@ -172,9 +173,7 @@ class _Change:
     destination: str | None = None
 
     def of(self, rows: DataFrame, clock_ms: int | None) -> DataFrame:
-        """Turns selected entries into parsed commands with the new version (``amend``), made at this time of the
-        wheel's clock; None: not recorded.
-        """
+        """Turns selected entries into commands of version ``amend``, made at a clock (None: not recorded)."""
         entry = self.op == SCHEDULE
         moved = self.due is not None
         due = F.expr(self.due).cast("timestamp") if self.due is not None else F.col("scheduled_at")

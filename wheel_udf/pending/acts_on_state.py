@@ -85,9 +85,7 @@ def changed(entries: DataFrame, checkpoint: str) -> DataFrame:
 
 
 def not_cancelled(operations: DataFrame, checkpoint: str) -> DataFrame:
-    """Returns the pending operations of a purgatory but those that acts have cancelled that no committed batch has
-    taken.
-    """
+    """Returns the pending operations of a purgatory, without those cancelled by acts that no batch has taken yet."""
     rows = acts_of_texts(_not_taken(checkpoint), CANCELLATION_SCHEMA)
     if not rows.num_rows:
         return operations

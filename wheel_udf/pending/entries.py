@@ -38,7 +38,8 @@ from wheel_udf.store.layout import is_far, is_far_column
 from wheel_udf.store.slot_store import SlotStore
 
 PENDING_COLUMNS: Final = (
-    "schedule_id", "seq", "amend", "deliver_at", "scheduled_at", "delay_level_ms", "destination", "key", "value", "headers", "max_lateness_ms", "source", "place",
+    "schedule_id", "seq", "amend", "deliver_at", "scheduled_at", "delay_level_ms", "destination", "key", "value",
+    "headers", "max_lateness_ms", "source", "place",
 )  # fmt: skip
 """``deliver_at`` is the requested due time; ``scheduled_at`` is when the wheel releases the entry, which is later if a
 delay level has rounded it up. ``delay_level_ms`` is the span of that level, null without one; ``headers`` is JSON

@@ -2,13 +2,13 @@
 
 It consists of the same chunks as a wheel's state and is stored by Spark in the same way::
 
-    level  rows                         schema              ordered by
-    1...   open operations              OPERATION_SCHEMA    look_at_ms: first clock at which something is decided if no further row comes
-     0     ended operations             ENDED_SCHEMA        ended_at_ms; an id is a duplicate while its end is remembered
-    -1     events and cancels           EVENT_SCHEMA        event_time_ms; operations that arrive later look back on them
-    -2     events ahead of the clock    EVENT_SCHEMA        event_time_ms
-    -3     operations at rest           OPERATION_SCHEMA    from_ms; a join or a heartbeat between two generations
-    -4     operations that are held     CLAIM_SCHEMA        event_time_ms; whether their id is free is not known yet
+    level  rows                       schema            ordered by
+    1...   open operations            OPERATION_SCHEMA  look_at_ms: first clock that decides something if no row comes
+     0     ended operations           ENDED_SCHEMA      ended_at_ms; an id is a duplicate while its end is remembered
+    -1     events and cancels         EVENT_SCHEMA      event_time_ms; operations that arrive later look back on them
+    -2     events ahead of the clock  EVENT_SCHEMA      event_time_ms
+    -3     operations at rest         OPERATION_SCHEMA  from_ms; a join or a heartbeat between two generations
+    -4     operations that are held   CLAIM_SCHEMA      event_time_ms; whether their id is free is undecided
 
 Keys are looked up by 64-bit hashes: of a chunk without any of the batch's keys only two columns are read.
 """
@@ -33,9 +33,7 @@ from wheel_udf.wheel.shard_state import HEAD_COLUMNS, Kept
 from wheel_udf.wheel.texts import Texts
 
 WATCH_FORMAT_VERSION = 3
-"""Format version of a purgatory's state, also in the identity of its checkpoint. Increase it when the layout below
-changes.
-"""
+"""Format version of a purgatory's state and of its checkpoint's identity; raised when the layout below changes."""
 
 EVENTS_LEVEL, AHEAD_LEVEL, RESTING_LEVEL, HELD_LEVEL = -1, -2, -3, -4
 
@@ -43,9 +41,7 @@ NEVER = 2**63 - 1
 """An instant that never comes."""
 
 EVENT, CANCEL, CANCEL_OPERATION = 0, 1, 2
-"""Kinds of event rows (``what``): an event on a key; a cancel of every operation that waits under a key; a cancel of
-one operation.
-"""
+"""Kinds of event rows (``what``): event on a key; cancel of all operations under a key; cancel of one operation."""
 
 SUM, BEAT = 0, -1
 """Values of ``need`` that are not a number of keys: a sum of amounts, a heartbeat."""

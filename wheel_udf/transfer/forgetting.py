@@ -18,8 +18,9 @@ Contract
 ::
 
     <checkpoint> --export without the ids--> <checkpoint>-forgetting --import--> <checkpoint> (and store)
-                 marked: exported            complete                            emptied; marked: importing; begun; marked: done
-                                                                                 then the folder of the export is deleted
+                 marked: exported            complete                            emptied; marked: importing; begun;
+                                                                                 marked: done; then the folder of the
+                                                                                 export is deleted
 
 An act of the running job could remove an id from its shard too, but not from the older versions of the state, from the
 files in which RocksDB keeps overwritten values, from the files of acts and from the history of the store: a new
@@ -221,9 +222,7 @@ def _begin_anew(
 
 
 def _empty(parts: Sequence[str], store: str | None, export_id: str, folder: str) -> None:
-    """Deletes the old content. As long as one of the parts has no mark of the import, it has not begun, and all is
-    emptied again.
-    """
+    """Deletes the old content; repeated until all parts have the mark of the import, since it has not begun before."""
     with ExitStack() as leases:
         for part in parts:
             leases.enter_context(Lease(part))

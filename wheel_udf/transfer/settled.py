@@ -8,8 +8,8 @@ hand-over. An export cannot wait for that: it makes the comparison of the hand-o
     none               pending                   an entry of the export
     GONE_SUPERSEDED    superseded
     GONE_DUPLICATE     duplicate
-    GONE_CANCELLED     cancelled                 a waiting CANCEL of the shard becomes applied; its id is remembered as ended
-    none, a late act   superseded                the wheel remembers that the entry had fired (wheel_udf.wheel.late_acts)
+    GONE_CANCELLED     cancelled                 a waiting CANCEL of the shard becomes applied; its id gets a record
+    none, a late act   superseded                the wheel remembers that it had fired (wheel_udf.wheel.late_acts)
 
 Near rows are in the state already. Rows that the wheel has not read are refused: only it can count them.
 

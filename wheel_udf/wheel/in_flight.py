@@ -10,18 +10,18 @@ acknowledged them.
     due in (C, H], no room       waits                                          of its bucket
     due after H                  waits                                          of its bucket
 
-A chunk in flight is whole: payload and all. What becomes of it is decided by the news of the sender
-(:mod:`wheel_udf.wheel.sender_news`), which comes with a clock row::
+A chunk in flight contains its payload. The news of the sender (:mod:`wheel_udf.wheel.sender_news`), which comes with a
+clock row, decides what happens to it::
 
-    group 41, the sender gets batches since 40     confirmed up to 41 and the chunk's last due time: dropped, its rows have fired
-                                                   else: stays
-    group 38, given to an earlier sender           rows which that one has noted as confirmed: have fired
-                                                   the others are *handed over again*: they are split by C and H once more
-    no sender any more (the setting is off)        as of an earlier sender; without a note, all are split once more
+    group 41, the sender gets batches since 40   confirmed up to 41 and the chunk's last due time: dropped, its rows
+                                                 have fired; else: stays
+    group 38, given to an earlier sender         rows that the earlier sender has noted as confirmed: have fired
+                                                 other rows are *handed over again*: split by C and H once more
+    no sender any more (the setting is off)      as of an earlier sender; without a note, all are split once more
 
-What is handed over again and neither leaves nor finds room stays outside the buckets, *loose*, in chunks of the group
-:data:`GIVEN_TO_NONE`: an earlier sender may have sent it, so a CANCEL must come too late for it. What of it is due
-leaves with what is due in the buckets, oldest first, and a backlog is kept in runs likewise.
+Entries that are handed over again, and neither leave nor find room, stay outside the buckets, *loose*, in chunks of the
+group :data:`GIVEN_TO_NONE`: an earlier sender may have sent them, so a CANCEL is too late for them. Due ones leave
+together with those of the buckets, oldest first; a backlog is stored in runs, too.
 
 Invariants
     * An entry handed over has a memory record FIRED that ends at its due time. To the fold it has fired, as long as it
@@ -210,9 +210,7 @@ def handed_over(
 
 
 def beyond_ms(state: ShardState, horizon_ms: int) -> int | None:
-    """The earliest due time after a horizon, from the directory of the chunks; a lower bound if a chunk lies on both
-    sides of it. None: nothing.
-    """
+    """The earliest due time after a horizon, by the directory (a lower bound if a chunk spans it); None: nothing."""
     waiting = [chunk for chunk in state.chunks if chunk.level > 0 or _is_loose(chunk)]
     after = [max(chunk.low_ms, horizon_ms + 1) for chunk in waiting if chunk.high_ms > horizon_ms]
     return min(after, default=None)
@@ -225,9 +223,7 @@ def held(state: ShardState) -> tuple[int, int]:
 
 
 def complete_ms(state: ShardState) -> int | None:
-    """Up to which due time the sender has to have confirmation, until a chunk in flight can be dropped; None if
-    nothing is in flight.
-    """
+    """The due time that the sender has to confirm before a chunk in flight can be dropped; None: nothing in flight."""
     given = [chunk for chunk in state.in_flight_chunks if not _is_loose(chunk)]
     return min((chunk.high_ms for chunk in given), default=None)
 
@@ -245,9 +241,7 @@ def _loose(entries: pa.Table, clock_ms: int) -> list[Chunk]:
 
 
 def _stays(group: int, high_ms: int, over: HandOver | None) -> bool:
-    """Whether a chunk that was given to a sender stays closed, and in flight. One that none has got shows in the next
-    due time.
-    """
+    """Whether a chunk remains closed and in flight. Chunks without a sender count in ``next_due_ms``."""
     if group == GIVEN_TO_NONE:
         return True
     if over is None:
@@ -259,7 +253,7 @@ def _stays(group: int, high_ms: int, over: HandOver | None) -> bool:
 
 
 def _noted_ms(group: int, over: HandOver | None) -> int | None:
-    """Up to which due time the rows of a batch are confirmed; None if nobody has said."""
+    """Up to which due time the rows of a batch are confirmed; None if no sender has confirmed it."""
     noted = (each.until_ms for each in (over.confirmed if over else ()) if each.covers(group))
     return next(noted, None)
 

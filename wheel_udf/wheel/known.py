@@ -9,7 +9,7 @@
     known                PENDING 1   FIRED 3   NOTHING   WAITING 5
 
 Cost: the index of ids (:mod:`wheel_udf.wheel.id_index`) says in which row of which chunk an id of the batch may be. The
-keys of these rows are read (:mod:`wheel_udf.wheel.row_keys`), 30 us for a chunk.
+keys of these rows alone are read (:mod:`wheel_udf.wheel.row_keys`).
 """
 
 from __future__ import annotations

@@ -8,14 +8,7 @@ r"""The keys of a chunk: id, version and partition of each row, in blocks, of wh
 The index (:mod:`wheel_udf.wheel.id_index`) says which row. A partition is ``topic/partition/`` of the row's ``source``
 (:func:`~wheel_udf.wheel.version_order.without_offset`).
 
-Decisions, by figures of ``make bench-step`` (a step with 1,000 cancels among a million pending entries, CPU; the
-characters of an entry with a value of 100 bytes):
-
-* JSON, as it is: 17 ms, 171 characters. Deflated: 24 ms, 161 characters, and each batch that writes entries takes 10
-  to 40 % longer.
-* Lost: the keys of a chunk as an Arrow stream, decoded as a whole, 0.25 ms for 8,192 rows with or without compression:
-  94 ms. Records of a fixed width, of which one is read: 16 ms, 158 characters; they needed 300 lines, and did not hold
-  every id.
+Blocks are JSON, not compressed: deflating them costs each batch that writes entries more than it saves.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 ::
 
-    command (COMMAND_SCHEMA)    --fold-->    entry (ENTRY_SCHEMA)    --fired, cancelled, ...-->    memory record (MEMORY_SCHEMA)
-    schedule, replace, cancel                waits in a bucket                                     what is known of an ended id
+    command (COMMAND_SCHEMA)   --fold-->  entry (ENTRY_SCHEMA)  --fired, ...-->  memory record (MEMORY_SCHEMA)
+    schedule, replace, cancel             waits in a bucket                      what is known of an ended id
 
 Instants are int64 UTC epoch ms. ``headers`` is JSON text that the wheel never reads. ``source`` is
 ``topic/partition/offset`` of a Kafka record, else null.
@@ -72,9 +72,7 @@ OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("
 
 
 def asked_ms(entries: pa.Table) -> pa.ChunkedArray:
-    """The requested due times, int64[n]: ``deliver_at_ms`` less what a delay level added; null where there is no due
-    time.
-    """
+    """The requested due times, int64[n]: ``deliver_at_ms`` less the rounding of a delay level; null without one."""
     if entries["level_error_ms"].null_count == entries.num_rows:
         return entries["deliver_at_ms"]
     # Neither a due time with a level nor its error is near the ends of int64.

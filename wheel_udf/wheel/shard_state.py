@@ -3,16 +3,17 @@
 Spark moves the state of a touched shard whole, as one row of scalars and one text (``array`` and ``map``
 states fail on Spark 4.2). So the layout keeps the row small and opens little of it::
 
-    scalars   version | wheel | clock_ms | next_due_ms | pending | far | one counter for each outcome | pending by delay level
-    chunks    one text: a directory, the encoded chunks (wheel_udf.wheel.chunks), each of one bucket (wheel_udf.wheel.buckets), and
-              the index of ids (wheel_udf.wheel.id_index); or the directory with the names of their files (wheel_udf.wheel.texts)
+    scalars   version | wheel | clock_ms | next_due_ms | pending | far | a counter per outcome | pending by delay level
+    chunks    one text: a directory, the encoded chunks (wheel_udf.wheel.chunks), each of one bucket
+              (wheel_udf.wheel.buckets), and the index of ids (wheel_udf.wheel.id_index); or the directory with the
+              names of their files (wheel_udf.wheel.texts)
 
 A step leaves the chunks that it does not open where they are: in the text in which they came, or in their files. The
-text of the next state is joined when its row is written: one copy, 20 ms for 160 MB. Spark's pickling of the row costs
-several times as much, which is why long chunks are in files where that is possible.
+text of the next state is joined once, when its row is written. Spark's pickling of the row costs several times as much,
+so long chunks are in files where that is possible.
 
-The step of a tick with nothing due and nothing new reads ``next_due_ms`` alone. What the status row tells of the state
-is in the directory (:mod:`wheel_udf.wheel.holdings`); no chunk is decoded.
+The step of a tick with nothing due and nothing new reads ``next_due_ms`` alone. The status row is made from the
+directory (:mod:`wheel_udf.wheel.holdings`); no chunk is decoded.
 
 Caveats: the row must stay below 2 GiB; :meth:`ShardState.to_row` refuses earlier
 (:class:`~wheel_udf.common.errors.StateTooLargeError`). With chunks in files that is hundreds of millions of entries;
@@ -44,9 +45,7 @@ LARGEST_STATE_BYTES = 1_500_000_000
 
 
 class Kept(ABC):
-    """What the state of a shard of the wheel and of the purgatory have in common. Immutable; subclasses are
-    frozen dataclasses.
-    """
+    """Base of the shard states of wheel and purgatory. Immutable; subclasses are frozen dataclasses."""
 
     FORMAT: ClassVar[int]
     """Raised when the layout changes; a row of another one is refused."""
@@ -180,9 +179,7 @@ class ShardState(Kept):
         return places_of(self.content.index, ids)
 
     def entries(self) -> pa.Table:
-        """All pending entries (``ENTRY_SCHEMA``), in no order. Decodes everything: for inspection, not for the hot
-        path.
-        """
+        """All pending entries (``ENTRY_SCHEMA``), in no order. Decodes everything: for inspection only."""
         return entries_of_text(self.text, texts=self.content.texts)
 
     def with_chunks(
@@ -303,5 +300,6 @@ def refuse_other(what: str, stored: object, wanted: object) -> None:
             field="stored",
             value=stored,
             rule=f"now asked for: {wanted!r}",
-            hint="go on with the stored one; or export the checkpoint with the release that made it, and import it into a new one",
+            hint="go on with the stored one; or export the checkpoint with the release that made it, "
+            "and import it into a new one",
         )

@@ -5,10 +5,10 @@
     text of a shard    <directory> <chunk 1><chunk 2><chunk 3>...      the directory has one row for each chunk:
 
         level  group  rows   low_ms        high_ms      length   number  head    keys    gone
-          1      3    120    earliest due  latest due    12,000     17       0       0     0     entries of level 1 of the wheel
-          2      0   7,998   ...           ...        1,200,000      9  40,000  50,000    12     entries of level 2, two of them removed
-          0      0    500    first end     last end      20,000     16       0       0     0     memory records of ended ids (MEMORY_LEVEL)
-       -101      0   8,500                               70,000     18     900       0     0     where the ids are (wheel_udf.wheel.id_index)
+          1      3    120    earliest due  latest due    12,000     17       0       0     0   entries of level 1
+          2      0   7,998   ...           ...        1,200,000      9  40,000  50,000    12   of level 2, two removed
+          0      0    500    first end     last end      20,000     16       0       0     0   memory (MEMORY_LEVEL)
+       -101      0   8,500                               70,000     18     900       0     0   index of ids
 
 ``length``, ``head``, ``keys`` and ``gone`` are numbers of characters. The directory alone says what a shard holds.
 Chunks that are neighbours in the text that they came in are copied together into the next one.
@@ -139,9 +139,7 @@ def whole_text(text: str, texts: Texts) -> str:
 
 
 def entries_of_text(text: str, ids: Collection[str] | None = None, texts: Texts | None = None) -> pa.Table:
-    """All pending entries (``ENTRY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state
-    row.
-    """
+    """All pending entries (``ENTRY_SCHEMA``) of a shard, or of some ids, from column ``chunks`` of its state row."""
     return marked_entries_of_text(text, ids, texts).drop_columns([_IN_FLIGHT.name])
 
 
@@ -164,17 +162,13 @@ def _marked(rows: pa.Table, *, in_flight: bool) -> pa.Table:
 
 
 def memory_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
-    """All memory records (``MEMORY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state
-    row.
-    """
+    """All memory records (``MEMORY_SCHEMA``) of a shard, or of some ids, from column ``chunks`` of its state row."""
     tables = _tables([chunk for chunk in chunks_from_text(text) if chunk.level == MEMORY_LEVEL], ids)
     return pa.concat_tables(tables) if tables else MEMORY_SCHEMA.empty_table()
 
 
 def _tables(chunks: Sequence[Chunk], ids: Collection[str] | None) -> list[pa.Table]:
-    """The rows of chunks, or those of some ids: of a chunk without any of them, only the column of the ids is
-    decompressed.
-    """
+    """The rows of chunks, or of some ids: of a chunk without any of them, only the ids are decompressed."""
     if ids is None:
         return [chunk.table() for chunk in chunks]
     wanted = pa.array(ids, pa.string())

@@ -6,9 +6,9 @@ result, so a replayed batch writes the same bytes. The order of effects at one i
 1. Commands are folded in version order (:mod:`wheel_udf.wheel.versions`). So a CANCEL that comes in the batch
    in which its entry would fire still cancels it.
 2. The clock moves to the batch's instant, or stays if that is earlier: it never goes backwards.
-3. Buckets whose slot the clock has reached are opened. What is due leaves, oldest first, up to ``limit``: of these
-   buckets, and of what an earlier sender has left. With a sender (``over``), what is due soon after leaves, too: it is
-   handed over ahead (:mod:`wheel_udf.wheel.in_flight`).
+3. Buckets whose slot the clock has reached are opened. Due entries of these buckets, and those that an earlier sender
+   has left, are released, oldest first, up to ``limit``. With a sender (``hand_over``), entries that are due soon after
+   leave, too: they are handed over ahead (:mod:`wheel_udf.wheel.in_flight`).
 4. The rest of the opened buckets (the cascade), and new entries, are placed by the new clock
    (:mod:`wheel_udf.wheel.buckets`).
 
@@ -24,11 +24,12 @@ are not visited.
 
 Cost: of a tick with nothing due and nothing new, a look at the directory of the chunks; otherwise O(commands + rows of
 opened chunks), whatever the number of pending entries. A command reads the keys of the row in which its id is
-(:mod:`wheel_udf.wheel.known`), and a removed row is noted in its chunk (:meth:`~wheel_udf.wheel.chunks.Chunk.less`):
-0.1 ms for a chunk with removed rows. Under a ``limit`` a batch opens the chunks that hold its oldest due rows, and the
-rest of a backlog stays closed, also the buckets that would move down a level. What grows with the number of chunks is
-their directory: 6 us for each, 1 ms with a million pending. Caveat: an entry is released by the first *step* at or
-after its due time, so lateness is at most the distance between steps.
+(:mod:`wheel_udf.wheel.known`), and a removed row is noted in its chunk (:meth:`~wheel_udf.wheel.chunks.Chunk.less`).
+Under a ``limit`` a batch opens the chunks that hold its oldest due rows, and the rest of a backlog stays closed, also
+the buckets that would move down a level. Only the directory grows with the number of chunks.
+
+Caveat: an entry is released by the first *step* at or after its due time, so lateness is at most the distance between
+steps.
 """
 
 from __future__ import annotations
@@ -241,9 +242,7 @@ def _latest_needed(
 
 
 def _placed(entries: pa.Table, buckets: Buckets, clock_ms: int, horizon_ms: int) -> list[Chunk]:
-    """Places the entries that stay, by the horizon: what it has passed is opened in each batch, so it is kept apart
-    from the rest.
-    """
+    """Places the entries that stay, those before the horizon apart from the rest: each batch opens them."""
     if horizon_ms == clock_ms:
         return buckets.place(entries, clock_ms)
     passed = pc.less_equal(entries["deliver_at_ms"], horizon_ms)

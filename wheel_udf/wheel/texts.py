@@ -1,15 +1,12 @@
-"""Texts of chunks: where they are, and how they are read in part.
+"""Where the bytes of chunks are stored, and how they are read in part.
 
 The text of a chunk is in the row of its shard's state, or in a file beside the checkpoint to which the row refers::
 
     row     <directory> <small chunk><small chunk>...          moved by Spark with each batch
     files   17-3f0a...  19-c41b...                             written once, read where a chunk is opened
 
-This room knows neither files nor folders: :class:`Texts` is what it asks of them, and
-:class:`wheel_udf.platform.chunk_files.ChunkFiles` is what answers. Without one, all texts are in the row.
-
-Why. Spark moves the row of a touched shard whole, as Python objects, Arrow and changelog: 1.3 s a batch for a million
-entries, none of which was opened.
+:class:`Texts` is the interface; :class:`wheel_udf.platform.chunk_files.ChunkFiles` implements it with files. Without
+one, all texts are in the row, which Spark moves whole with each batch, although most chunks stay closed.
 """
 
 from __future__ import annotations
@@ -31,9 +28,7 @@ class Texts(Protocol):
 
     @property
     def least(self) -> int | None:
-        """Length from which on a text is kept; None: no text is kept any more, and those that were kept earlier go
-        into the row.
-        """
+        """Length from which on a text is kept; None: no text is kept, and earlier ones go back into the row."""
 
     def open(self, name: str) -> Text:
         """The text of a name; it is read when a part of it is asked for."""

@@ -233,9 +233,7 @@ def _drop_older(rows: Rows, known: Known, counts: Counter[str]) -> tuple[Rows, I
 
 
 def _drop_retries(rows: Rows, known: Known, commands: pa.Table, counts: Counter[str]) -> Rows:
-    """Drops a producer's retries: no seq given, and the due time of what has fired, before any other schedule of the
-    id.
-    """
+    """Drops retries: no seq, the due time of the entry that has fired, before any other schedule of the id."""
     candidates = (rows.op == SCHEDULE) & (rows.act == COMMAND) & (known.status[rows.code] == FIRED)
     if not candidates.any():
         return rows
