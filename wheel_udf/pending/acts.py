@@ -45,7 +45,7 @@ from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS
 from wheel_udf.common.errors import ActError
 from wheel_udf.common.instants import MAX_INSTANT_MS, instant_text_ms
 from wheel_udf.common.names import NAME_RULE, AllowList, is_destination_name
-from wheel_udf.pending.acts_on_state import Wording, act_on_state, state_clock_ms
+from wheel_udf.pending.acts_on_state import ActDescription, act_on_state, state_clock_ms
 from wheel_udf.pending.acts_on_store import append_act
 from wheel_udf.pending.audit import Act, audit, copy_records
 from wheel_udf.pending.entries import PendingWork, pending
@@ -221,7 +221,7 @@ def _cancel_operations(spark: SparkSession, work: PendingWork, picked: Picked, *
     }
     return act_on_state(
         work.query,
-        Wording("cancel", str(picked), ""),
+        ActDescription("cancel", str(picked), ""),
         lambda: picked.of(operations_pending(spark, work.query), "op_id"),
         columns,
         id_column="group",
@@ -237,14 +237,24 @@ def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change
     def chosen() -> DataFrame:
         return _chosen(spark, work, picked, change, _clock_ms(spark, work))
 
-    said = Wording(change.act, str(picked), change.change)
+    description = ActDescription(change.act, str(picked), change.change)
     if change.op != CANCEL:
-        return _change_in_store(spark, work, chosen(), change, said, dry_run=dry_run)
-    return chosen().count() if dry_run else _recorded(spark, work.store, append_act(work.store, chosen, said))
+        return _change_in_store(spark, work, chosen(), change, description, dry_run=dry_run)
+    return (
+        chosen().count()
+        if dry_run
+        else _recorded(spark, work.store, append_act(work.store, chosen, description))
+    )
 
 
 def _change_in_store(
-    spark: SparkSession, work: PendingWork, rows: DataFrame, change: _Change, said: Wording, *, dry_run: bool
+    spark: SparkSession,
+    work: PendingWork,
+    rows: DataFrame,
+    change: _Change,
+    description: ActDescription,
+    *,
+    dry_run: bool,
 ) -> int:
     """Checks the selected entries and appends them; cached between, because they are read twice."""
     assert work.store is not None, "tiered mode"
@@ -254,7 +264,7 @@ def _change_in_store(
         _require_good_dues(spark, work, rows, change.due)
         if dry_run or not count:
             return count
-        record = append_act(work.store, lambda: rows, said, count=count)
+        record = append_act(work.store, lambda: rows, description, count=count)
     finally:
         rows.unpersist()
     return _recorded(spark, work.store, record)
@@ -278,7 +288,7 @@ def _act_on_state(
         raise ActError("an operation cannot be changed", field="act", value=change.act, rule=rule, hint=hint)
     return act_on_state(
         work.query,
-        Wording(change.act, str(picked), change.change),
+        ActDescription(change.act, str(picked), change.change),
         lambda: _chosen(spark, work, picked, change, None),
         {name: F.col(name) for name in ACT_SCHEMA.names},
         id_column="schedule_id",

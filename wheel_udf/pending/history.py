@@ -48,7 +48,7 @@ from wheel_udf.wheel.geometry import Wheel, path_of
 from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, WAITING
 from wheel_udf.wheel.rows import CANCEL, COMMAND, FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED
 
-_SAID_BY_STORE: Final = {
+_STORE_EVENTS: Final = {
     MOVED: "handed over to the near side",
     GONE_CANCELLED: "ended in the store: cancelled",
     GONE_SUPERSEDED: "ended in the store: superseded",
@@ -111,7 +111,7 @@ def _in_store(spark: SparkSession, store: SlotStore, schedule_id: str, geometry:
     for row in rows:
         about = (row.seq, row.amend or None, row.asked_ms, row.destination)
         if row.act not in (COMMAND, MOVED):
-            yield Event(None, _SAID_BY_STORE[row.act], *about)
+            yield Event(None, _STORE_EVENTS[row.act], *about)
             continue
         act = acts.get(act_of(row.arrived))
         if row.op == CANCEL:
@@ -119,7 +119,7 @@ def _in_store(spark: SparkSession, store: SlotStore, schedule_id: str, geometry:
         elif row.deliver_at_ms is not None:
             yield _command("SCHEDULE", row, act, *about, _place(row) + _level(row))
             if row.act == MOVED:
-                yield Event(None, _SAID_BY_STORE[MOVED], *about)
+                yield Event(None, _STORE_EVENTS[MOVED], *about)
             if row.event_time_ms is not None:
                 yield from _way(
                     geometry, row.seq, row.deliver_at_ms, row.event_time_ms, _beaten_ms(row, rows)

@@ -29,8 +29,8 @@ from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.wheel.content import Content
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.rows import Int64s
-from wheel_udf.wheel.shard_state import HEAD_COLUMNS, Kept
-from wheel_udf.wheel.texts import Texts
+from wheel_udf.wheel.shard_state import HEAD_COLUMNS, BaseShardState
+from wheel_udf.wheel.texts import ChunkStore
 
 WATCH_FORMAT_VERSION = 3
 """Format version of a purgatory's state and of its checkpoint's identity; raised when the layout below changes."""
@@ -155,7 +155,7 @@ def watch_fingerprint(wheel: str) -> str:
 
 
 @dataclass(frozen=True)
-class WatchState(Kept):
+class WatchState(BaseShardState):
     """The state of one shard, immutable; :func:`wheel_udf.purgatory.step.advance` returns the next one.
 
     Attributes:
@@ -183,7 +183,7 @@ class WatchState(Kept):
     content: Content = field(default_factory=Content.empty)
 
     @staticmethod
-    def empty(wheel: Wheel, texts: Texts | None = None) -> WatchState:
+    def empty(wheel: Wheel, texts: ChunkStore | None = None) -> WatchState:
         """The state before the first batch."""
         return WatchState(wheel, content=Content.empty(texts))
 
@@ -223,7 +223,9 @@ class WatchState(Kept):
         return (*self.head(shards), self.resting, self.ahead, *counters, self.text)
 
     @staticmethod
-    def from_row(row: Sequence[Any], wheel: Wheel, shards: int, texts: Texts | None = None) -> WatchState:
+    def from_row(
+        row: Sequence[Any], wheel: Wheel, shards: int, texts: ChunkStore | None = None
+    ) -> WatchState:
         """The state from a row of the state store.
 
         Args:

@@ -251,7 +251,7 @@ def _seen_by(
 
 
 def _known_of(state: WatchState, level: int, memory_ms: int | None) -> list[Chunk]:
-    """What was remembered at the end of the last step.
+    """The memory at the end of the last step.
 
     By the last step's clock and not by this one's: otherwise a clock that jumps would forget what rows in
     time refer to.

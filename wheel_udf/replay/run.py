@@ -207,7 +207,7 @@ class _Replay:
 
 
 def _versions_of(far: pa.Table) -> pa.Table:
-    """What the state is told of far entries: id and version."""
+    """Far entries as reported to the state: id and version."""
     for name in ("key", "value", "headers"):
         far = _with(far, name, None)
     return _with(far, "act", FAR)

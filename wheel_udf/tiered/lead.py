@@ -22,7 +22,7 @@ late, in both modes.
   function returns normally. The next start begins the intake when the wheel has read what the store has.
 
 With ``lead_windows`` of at least 1, the intake waits only while it is further ahead than that many windows, and the
-wheel gets the clock of what is committed. That is faster. But commands that are read meanwhile end entries that the
+wheel gets the clock of the committed rows. That is faster. But commands that are read meanwhile end entries that the
 direct mode would have fired.
 
 Caveats: the same rows as the direct mode, if both have the same batches of the same files, no limit on the rows of a
@@ -54,7 +54,7 @@ class Lead:
     """Bounds how far the intake is ahead of the wheel, by holding the intake's thread after a batch.
 
     Args:
-        keeper: Knows the cursor, the clock of what is committed, and the clock before it.
+        keeper: Has the cursor, the clock of the committed rows, and the clock before it.
         windows: The bound, in windows of the layout; 0: the wheel has passed the clock of the batch before.
     """
 
@@ -67,7 +67,7 @@ class Lead:
         """Returns the clock for the wheel (UTC epoch ms); None before there is one. It never goes back.
 
         Args:
-            committed_ms: The clock of what is committed; None before there is one.
+            committed_ms: The clock of the committed rows; None before there is one.
             is_idle: Whether the intake has read all its input since; asked only if that makes a difference.
         """
         if self._windows or committed_ms is None:

@@ -100,7 +100,7 @@ class Retirements:
         self._next: tuple[int, int] | None = None
 
     def look(self, report: BatchReport | None, position: Position | None) -> None:
-        """Drops what was found to be done at an earlier look, if the wheel has read up to there; then looks for more.
+        """Drops windows that an earlier check found finished, if the wheel has read up to there; then checks again.
 
         Args:
             report: The wheel's last report.

@@ -33,7 +33,7 @@ Design
 
     manifest     Manifest, the format of an export, its folder
     content      what a checkpoint holds, as tables; leases; positions of the sources
-    settled      the entries in a slot store that are pending, and what became of the others
+    settled      the entries in a slot store that are pending, and how the others ended
     exporting    export_job
     ranks        the rank of a memory record, as Spark columns
     seeds        the scalars of the new shards

@@ -212,8 +212,8 @@ def _require_account(
     manifest: Manifest, heads: Sequence[Mapping[str, Any]], settled: Settled | None, ended: int, folder: str
 ) -> None:
     """Refuses an export that would lose an entry: pending and settled entries must equal the counts of the shards."""
-    told = sum(int(head["pending"]) + int(head.get("far") or 0) for head in heads)
-    expected = told - (0 if settled is None else settled.gone) - ended
+    counted = sum(int(head["pending"]) + int(head.get("far") or 0) for head in heads)
+    expected = counted - (0 if settled is None else settled.gone) - ended
     if manifest.pending != expected:
         raise TransferError(
             "the export does not hold what is pending",

@@ -165,7 +165,7 @@ def _rows(store: SlotStore, entries: DataFrame, memory: DataFrame, cursor_ms: in
         }
     )
     placed = stored_rows(commands, store.layout, cursor_ms=cursor_ms, arrived=0)
-    # The wheel is told of them by its state.
+    # The wheel has them in its state.
     placed = placed.where(F.col("act") != FAR)
     versions = memory.where(F.col("status") != IN_STORE).select(
         "schedule_id",

@@ -1,4 +1,4 @@
-"""Settles a slot store for an export: which of its far entries are pending, and what became of the others.
+"""Settles a slot store for an export: which of its far entries are pending, and how the others ended.
 
 While a job runs, a far entry that a higher version has ended stays in its slot, and the wheel counts its end at the
 hand-over. An export cannot wait for that: it makes the comparison of the hand-over
@@ -53,7 +53,7 @@ class Settled:
 
     Attributes:
         entries: Those that are pending, with the columns of ``ENTRY_SCHEMA``.
-        ended: What is to be remembered of ids whose entry a CANCEL has ended, with the columns of ``MEMORY_SCHEMA``.
+        ended: Memory records of ids whose entry a CANCEL has ended, with the columns of ``MEMORY_SCHEMA``.
         counts: How much each outcome rises.
         cached: The cached frames that they are computed from.
     """
@@ -116,13 +116,13 @@ def _require_read(store: SlotStore, version: int) -> None:
 
 
 def _require_told(store: SlotStore, far: DataFrame, heads: Sequence[Mapping[str, Any]]) -> None:
-    there, told = far.count(), sum(head["far"] for head in heads)
-    if there != told:
+    there, counted = far.count(), sum(head["far"] for head in heads)
+    if there != counted:
         raise TransferError(
-            "the store does not hold what the wheel was told of",
+            "the store lacks far entries that the wheel counts",
             field=store.path,
             value=f"{there} far entries",
-            rule=f"{told}",
+            rule=f"{counted}",
             hint="another writer has changed the store: restore it from a copy",
         )
 

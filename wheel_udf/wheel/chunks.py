@@ -52,7 +52,7 @@ UNNUMBERED: Final = -1
 IN_FLIGHT_LEVEL = -1
 """The ``level`` of chunks handed to the sender (:mod:`wheel_udf.wheel.in_flight`); their ``group`` is the batch."""
 
-GIVEN_TO_NONE = -1
+NO_SENDER = -1
 """The ``group`` of entries in flight that the present sender has not got."""
 
 _LEVEL_COLUMNS = ("delay_level_ms", "level_error_ms")

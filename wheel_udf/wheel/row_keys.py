@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from wheel_udf.wheel import chunk_sizes
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, Int64s
-from wheel_udf.wheel.texts import Text
+from wheel_udf.wheel.texts import ChunkBytes
 from wheel_udf.wheel.version_order import partition_texts
 
 KEY_COLUMNS: Final = ("schedule_id", "seq", "amend")
@@ -49,7 +49,7 @@ def _once(values: list[Any]) -> Any:
 class RowKeys:
     """The keys of a chunk, of which blocks are read."""
 
-    def __init__(self, text: Text, start: int) -> None:
+    def __init__(self, text: ChunkBytes, start: int) -> None:
         line = text.index("\n", start)
         self._text, self._at = text, line + 1
         self._bounds = [0, *json.loads(text[start:line])]

@@ -46,7 +46,7 @@ class HeldByShard:
     flight: Flight
 
     def beside(self, staying: pa.Table, past_due: int, released: int | None) -> Held:
-        """What is held beside new entries.
+        """Returns the entries that count beside new ones.
 
         Args:
             staying: Entries that replace others.

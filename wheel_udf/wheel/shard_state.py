@@ -33,18 +33,18 @@ import pyarrow as pa
 from wheel_udf.common.errors import GeometryChangedError, StateTooLargeError
 from wheel_udf.common.outcomes import WHEEL_COUNTS
 from wheel_udf.wheel.arrow_text import encoded
-from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, Chunk
+from wheel_udf.wheel.chunks import IN_FLIGHT_LEVEL, NO_SENDER, Chunk
 from wheel_udf.wheel.content import Content
 from wheel_udf.wheel.formats import FORMAT_VERSION
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.id_index import Places, indexed, places_of
 from wheel_udf.wheel.shard_text import entries_of_text
-from wheel_udf.wheel.texts import Texts
+from wheel_udf.wheel.texts import ChunkStore
 
 LARGEST_STATE_BYTES = 1_500_000_000
 
 
-class Kept(ABC):
+class BaseShardState(ABC):
     """Base of the shard states of wheel and purgatory. Immutable; subclasses are frozen dataclasses."""
 
     FORMAT: ClassVar[int]
@@ -76,7 +76,7 @@ class Kept(ABC):
 
     @abstractmethod
     def to_row(self, shards: int) -> tuple[object, ...]:
-        """The state as a row of the state store; its long chunks are kept outside the row, if there are :class:`Texts`
+        """The state as a row of the state store; its long chunks are kept outside the row, if there are :class:`ChunkStore`
         that keep them.
 
         Raises:
@@ -121,7 +121,7 @@ HEAD_COLUMNS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class ShardState(Kept):
+class ShardState(BaseShardState):
     """The state of one shard, immutable; :func:`wheel_udf.wheel.step.advance` makes the next one.
 
     Attributes:
@@ -129,7 +129,7 @@ class ShardState(Kept):
         clock_ms: The last clock written; ``None`` before the first.
         next_due_ms: Earliest ``deliver_at_ms`` pending; ``None`` when nothing is. What a sender has got does not count.
         pending: Number of pending entries, those in flight included.
-        far: Number of entries that wait in the slot store, as far as this shard was informed.
+        far: Number of entries that wait in the slot store, as reported to this shard.
         counts: Rows by outcome since the beginning, a key for each of
             :data:`~wheel_udf.common.outcomes.WHEEL_COUNTS`.
         levels: Number of pending and far entries of each delay level, by its span in ms; empty levels are
@@ -150,7 +150,7 @@ class ShardState(Kept):
     content: Content = field(default_factory=Content.empty)
 
     @staticmethod
-    def empty(wheel: Wheel, texts: Texts | None = None) -> ShardState:
+    def empty(wheel: Wheel, texts: ChunkStore | None = None) -> ShardState:
         """The state before the first batch."""
         return ShardState(wheel, content=Content.empty(texts))
 
@@ -227,7 +227,9 @@ class ShardState(Kept):
         )
 
     @staticmethod
-    def from_row(row: Sequence[Any], wheel: Wheel, shards: int, texts: Texts | None = None) -> ShardState:
+    def from_row(
+        row: Sequence[Any], wheel: Wheel, shards: int, texts: ChunkStore | None = None
+    ) -> ShardState:
         """The state from a row of the state store.
 
         Args:
@@ -280,7 +282,7 @@ _ARROW_OF = {"int": pa.int32(), "long": pa.int64(), "string": pa.large_string()}
 
 def _is_given(chunk: Chunk) -> bool:
     """Whether the sender of the query has the entries of a chunk."""
-    return chunk.level == IN_FLIGHT_LEVEL and chunk.group != GIVEN_TO_NONE
+    return chunk.level == IN_FLIGHT_LEVEL and chunk.group != NO_SENDER
 
 
 def fingerprint(wheel: Wheel, shards: int) -> str:

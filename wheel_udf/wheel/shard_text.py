@@ -34,7 +34,7 @@ from wheel_udf.wheel.chunks import (
     Chunk,
 )
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
-from wheel_udf.wheel.texts import Span, Texts
+from wheel_udf.wheel.texts import ChunkStore, Span
 
 _ID = "schedule_id"
 
@@ -60,7 +60,7 @@ MARKED_ENTRY_SCHEMA = ENTRY_SCHEMA.append(_IN_FLIGHT)
 """An entry, and whether a sender has got it."""
 
 
-def chunks_to_text(chunks: Sequence[Chunk], texts: Texts | None = None) -> str:
+def chunks_to_text(chunks: Sequence[Chunk], texts: ChunkStore | None = None) -> str:
     """Joins the text of the directory, a blank, and the texts of the chunks.
 
     Args:
@@ -81,7 +81,7 @@ def chunks_to_text(chunks: Sequence[Chunk], texts: Texts | None = None) -> str:
     return "".join([table_to_text(directory), " ", *_texts(chunks, are_apart=least is not None)])
 
 
-def _apart(chunk: Chunk, texts: Texts, least: int) -> Chunk:
+def _apart(chunk: Chunk, texts: ChunkStore, least: int) -> Chunk:
     """The chunk with its text outside the row, if that is long."""
     if chunk.file or chunk.span.end - chunk.span.start < least:
         return chunk
@@ -103,7 +103,7 @@ def _texts(chunks: Sequence[Chunk], *, are_apart: bool) -> list[str]:
     return [str(span) for span in spans]
 
 
-def chunks_from_text(text: str, texts: Texts | None = None) -> tuple[Chunk, ...]:
+def chunks_from_text(text: str, texts: ChunkStore | None = None) -> tuple[Chunk, ...]:
     """The inverse of :func:`chunks_to_text`; what is outside the row is read when a chunk is opened."""
     if not text:
         return ()
@@ -128,23 +128,25 @@ def directory_of(text: str) -> pa.Table:
     return table_from_text(text[: text.index(" ")])
 
 
-def kept_apart(text: str) -> list[str]:
+def external_names(text: str) -> list[str]:
     """The names of the texts outside the row to which a shard's text refers."""
     return [name for name in directory_of(text)["file"].to_pylist() if name] if text else []
 
 
-def whole_text(text: str, texts: Texts) -> str:
+def whole_text(text: str, texts: ChunkStore) -> str:
     """The shard's text with all chunks in it, as readers of a state expect it."""
-    return chunks_to_text(chunks_from_text(text, texts)) if kept_apart(text) else text
+    return chunks_to_text(chunks_from_text(text, texts)) if external_names(text) else text
 
 
-def entries_of_text(text: str, ids: Collection[str] | None = None, texts: Texts | None = None) -> pa.Table:
+def entries_of_text(
+    text: str, ids: Collection[str] | None = None, texts: ChunkStore | None = None
+) -> pa.Table:
     """All pending entries (``ENTRY_SCHEMA``) of a shard, or of some ids, from column ``chunks`` of its state row."""
     return marked_entries_of_text(text, ids, texts).drop_columns([_IN_FLIGHT.name])
 
 
 def marked_entries_of_text(
-    text: str, ids: Collection[str] | None = None, texts: Texts | None = None
+    text: str, ids: Collection[str] | None = None, texts: ChunkStore | None = None
 ) -> pa.Table:
     """As :func:`entries_of_text`, with ``in_flight``: whether a sender has got the entry (``MARKED_ENTRY_SCHEMA``)."""
     chunks = chunks_from_text(text, texts)

@@ -46,7 +46,7 @@ from wheel_udf.wheel import chunk_sizes
 from wheel_udf.wheel.buckets import Buckets, merged
 from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.wheel.geometry import INT64_MAX
-from wheel_udf.wheel.in_flight import HandOver, handed_over, horizon_of, is_still, settled
+from wheel_udf.wheel.in_flight import HandOver, handed_over, has_no_work, horizon_of, settled
 from wheel_udf.wheel.known import ENDED, FIRED, released
 from wheel_udf.wheel.limits import Limits
 from wheel_udf.wheel.memory import remember
@@ -100,7 +100,7 @@ def advance(
     memory_ms: int | None,
     stored: bool = False,
     limits: Limits | None = None,
-    over: HandOver | None = None,
+    hand_over: HandOver | None = None,
 ) -> Step:
     """Advances a shard to ``now_ms`` with a batch of commands.
 
@@ -112,27 +112,27 @@ def advance(
         memory_ms: How long ended ids are remembered, from their end; ``None`` for ever.
         stored: Whether entries may wait in a slot store.
         limits: How much may be pending here; ``None`` for no bound.
-        over: How entries are handed to the sender of the query ahead of their due time; ``None`` without a sender.
+        hand_over: How entries are handed to the sender of the query ahead of their due time; ``None`` without a sender.
     """
     clock_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
     quiet = rows is None or rows.num_rows == 0
-    if quiet and is_still(state, over, clock_ms):
+    if quiet and has_no_work(state, hand_over, clock_ms):
         nothing = ENTRY_SCHEMA.empty_table()
         return Step(state, clock_ms, nothing, nothing, changed=False)
 
-    flight = settled(state, over)
+    flight = settled(state, hand_over)
     shard_limits = ShardLimits(limits, limit, flight) if limits else None
     folded = None if quiet else fold(state, rows, clock_ms, memory_ms, stored=stored, limits=shard_limits)
     buckets = Buckets(state.wheel)
     levels = Counter(state.levels)
-    horizon_ms = horizon_of(over, clock_ms)
+    horizon_ms = horizon_of(hand_over, clock_ms)
     entry_chunks, removed = state.entry_chunks, folded.removed if folded else {}
     latest_ms = _latest_needed([*entry_chunks, *flight.loose], removed, clock_ms, limit)
     closed, opened = _open_reached(state, buckets, folded, horizon_ms, latest_ms, levels)
     flying, again = flight.opened(horizon_ms, latest_ms)
     due, flown, waiting = _split_due(again, opened, clock_ms, limit)
     fired, missed = _split_missed(due, clock_ms)
-    handed = handed_over(flown, waiting, over, clock_ms, None if limit is None else limit - due.num_rows)
+    handed = handed_over(flown, waiting, hand_over, clock_ms, None if limit is None else limit - due.num_rows)
 
     counts = dict(state.counts)
     for outcome, more in (folded.counts if folded else {}).items():
@@ -146,7 +146,7 @@ def advance(
         *([folded.records] if folded else []),
         released(fired, FIRED, clock_ms),
         released(missed, ENDED, clock_ms),
-        *([released(handed.new, FIRED, handed.new["deliver_at_ms"].to_numpy())] if over else []),
+        *([released(handed.new, FIRED, handed.new["deliver_at_ms"].to_numpy())] if hand_over else []),
     ]
     memory = remember(
         state.memory_chunks,

@@ -5,8 +5,8 @@ The text of a chunk is in the row of its shard's state, or in a file beside the 
     row     <directory> <small chunk><small chunk>...          moved by Spark with each batch
     files   17-3f0a...  19-c41b...                             written once, read where a chunk is opened
 
-:class:`Texts` is the interface; :class:`wheel_udf.platform.chunk_files.ChunkFiles` implements it with files. Without
-one, all texts are in the row, which Spark moves whole with each batch, although most chunks stay closed.
+:class:`ChunkStore` is the interface; :class:`wheel_udf.platform.chunk_files.ChunkFiles` implements it with files.
+Without one, all texts are in the row, which Spark moves whole with each batch, although most chunks stay closed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 
-class Text(Protocol):
+class ChunkBytes(Protocol):
     """Characters of ASCII that are read in part: a ``str``, or a file."""
 
     def __getitem__(self, part: slice, /) -> str: ...
@@ -23,14 +23,14 @@ class Text(Protocol):
         """The first place of a character from `start` on."""
 
 
-class Texts(Protocol):
-    """Texts that are kept outside the row of a state. A name stands for one text for ever."""
+class ChunkStore(Protocol):
+    """Stores texts outside the row of a state. A name stands for one text for ever."""
 
     @property
     def least(self) -> int | None:
         """Length from which on a text is kept; None: no text is kept, and earlier ones go back into the row."""
 
-    def open(self, name: str) -> Text:
+    def open(self, name: str) -> ChunkBytes:
         """The text of a name; it is read when a part of it is asked for."""
 
     def keep(self, text: str) -> str:
@@ -40,7 +40,7 @@ class Texts(Protocol):
 class Span(NamedTuple):
     """A part of a text, which is not copied before it is read."""
 
-    whole: Text
+    whole: ChunkBytes
     start: int
     end: int
 

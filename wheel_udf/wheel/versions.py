@@ -106,7 +106,7 @@ class Folded:
         counts: How much each outcome rises.
         spread: Number of ids whose versions are offsets of more than one partition.
         ambiguous: Number of schedules without a seq whose version another one has (:mod:`wheel_udf.wheel.ambiguous`).
-        far: How many more entries are in the slot store, as far as this shard was informed.
+        far: How many more entries are in the slot store, as reported to this shard.
         far_levels: The same by delay level (its span in ms).
         refused: Commands that found no room (``COMMAND_SCHEMA`` and ``bound``, the limit that refused them).
         fullest: How full the groups are that new entries came to (see
