@@ -39,7 +39,7 @@ BUSY = "the machine is busy, or the workers' Python cannot import pyspark"
 
 class Cause(Enum):
     """What ended a run, each with its exit code and whether the query is started again. The guide has the same table
-    (docs/operations.md).
+    (docs/run.md).
 
     Started again is what may be over a moment later, as long as the session lives. Everything else stays wrong until
     somebody changes it, or needs a new process.

@@ -56,7 +56,7 @@ class RunClock:
     def published(
         self, *, has_ended: bool, is_idle: Callable[[], bool], position: Callable[[], Position | None]
     ) -> StoreProgress | None:
-        """Returns the clock to publish for the wheel; None: none yet.
+        """Returns the progress to publish for the wheel; None: none yet.
 
         Args:
             has_ended: Whether the input has ended.

@@ -76,8 +76,7 @@ class BaseShardState(ABC):
 
     @abstractmethod
     def to_row(self, shards: int) -> tuple[object, ...]:
-        """The state as a row of the state store; its long chunks are kept outside the row, if there are :class:`ChunkStore`
-        that keep them.
+        """The state as a row of the state store; with a :class:`ChunkStore`, long chunks are stored there.
 
         Raises:
             StateTooLargeError: The row would come near the 2 GiB that it can hold.
