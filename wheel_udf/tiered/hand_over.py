@@ -175,7 +175,7 @@ def _placed(
 
 
 def _ends(layout: StoreLayout, ended: DataFrame, cursor_ms: int) -> DataFrame:
-    """Returns the rows that tell the wheel of entries that have ended, and the marks that the cancelled ones leave."""
+    """Returns the rows that report ended entries to the wheel, and the marks of the cancelled ones."""
     newest = layout.slot_of(NEAR, cursor_ms - 1, cursor_ms)
     gone = version_rows(ended, level=NEAR, slot=newest, act=F.col("act"), version=("seq", "amend", "op"))
     own = version_rows(

@@ -26,7 +26,7 @@ class RunClock:
 
     Args:
         clock: The clock of the settings.
-        keeper: The keeper, which knows cursor, clock and version of the store.
+        keeper: The keeper, which has cursor, clock and version of the store.
         lead: Under the event clock, the lead of the intake; otherwise None.
     """
 

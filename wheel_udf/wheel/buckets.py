@@ -54,7 +54,7 @@ GROUPS_PER_LEVEL = 32
 
 @dataclass(frozen=True)
 class Buckets:
-    """Places the rows of a shard into buckets, and says which buckets the clock has reached.
+    """Places the rows of a shard into buckets, and finds the buckets that the clock has reached.
 
     Attributes:
         wheel: The geometry.

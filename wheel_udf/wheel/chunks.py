@@ -47,7 +47,7 @@ MEMORY_LEVEL = 0
 """The ``level`` of chunks of memory records; levels of the wheel count from 1."""
 
 UNNUMBERED: Final = -1
-"""The number of a chunk that no index knows."""
+"""The number of a chunk that is in no index."""
 
 IN_FLIGHT_LEVEL = -1
 """The ``level`` of chunks handed to the sender (:mod:`wheel_udf.wheel.in_flight`); their ``group`` is the batch."""
@@ -71,7 +71,7 @@ class Chunk:
         low_ms: Earliest time inside: ``deliver_at_ms`` of entries, ``ended_at_ms`` of memory records.
         high_ms: Latest one.
         span: The keys, if there are any, and one or two Arrow IPC streams, each in base64.
-        number: Name of the chunk in the index of its shard; -1 if no index knows it.
+        number: Name of the chunk in the index of its shard; -1 if it is in no index.
         head: Length of the first stream if there are two, else 0.
         keys: Length of the keys; 0 if there are none.
         gone: The removed rows, their places as uint32 in base64.
@@ -123,7 +123,7 @@ class Chunk:
 
     @property
     def is_known(self) -> bool:
-        """Whether the index of its shard knows the chunk."""
+        """Whether the chunk is in the index of its shard."""
         return self.number != UNNUMBERED
 
     def table(self, *columns: str) -> pa.Table:

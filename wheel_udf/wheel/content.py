@@ -1,7 +1,7 @@
 """The content of a shard's state: its chunks by kind, or the text that holds them.
 
 A state that was read has the text, and splits it when a step asks for chunks. The state that a step returns has
-chunks, and joins their text when its row is written. Both know the texts outside the row
+chunks, and joins their text when its row is written. Both have the store of texts outside the row
 (:mod:`wheel_udf.wheel.texts`), if there are any.
 """
 

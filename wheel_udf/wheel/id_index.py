@@ -73,7 +73,7 @@ def hashes_of(ids: pa.ChunkedArray) -> Hashes:
 
 
 def check() -> int:
-    """A number that tells the hash function from another one; the ``group`` of each run."""
+    """A number that identifies the hash function; the ``group`` of each run."""
     return int(hashes_of(pa.chunked_array([pa.array(["wheel_udf"])]))[0])
 
 

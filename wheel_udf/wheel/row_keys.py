@@ -5,7 +5,7 @@ r"""The keys of a chunk: id, version and partition of each row, in blocks, of wh
     keys     [312, 634, 951]\n<block 0><block 1><block 2>     where each block ends, and the blocks
     block    [["a", "b", ...], [1, 7, ...], 0, "topic/0/"]    id, seq, amend, partition of 64 rows; of equal ones, one
 
-The index (:mod:`wheel_udf.wheel.id_index`) says which row. A partition is ``topic/partition/`` of the row's ``source``
+The index (:mod:`wheel_udf.wheel.id_index`) has the row. A partition is ``topic/partition/`` of the row's ``source``
 (:func:`~wheel_udf.wheel.version_order.without_offset`).
 
 Blocks are JSON, not compressed: deflating them costs each batch that writes entries more than it saves.

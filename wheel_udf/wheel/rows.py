@@ -43,7 +43,7 @@ ENTRY_SCHEMA = pa.schema(
 COMMAND_SCHEMA = pa.schema([*ENTRY_SCHEMA, ("op", pa.int8()), ("seq_given", pa.bool_()), ("act", pa.int8())])
 """A valid command: an entry plus ``op`` (:data:`SCHEDULE` or :data:`CANCEL`), whether the producer gave its
 ``seq``, and ``act``, which is :data:`COMMAND` unless entries wait in a slot store. Of a row of an act (``amend``
-above 0) ``seq_given`` says whether its entry was in the slot store (:mod:`wheel_udf.wheel.late_acts`)."""
+above 0) ``seq_given`` is whether its entry was in the slot store (:mod:`wheel_udf.wheel.late_acts`)."""
 
 MEMORY_SCHEMA = pa.schema(
     [
@@ -63,8 +63,8 @@ SCHEDULE, CANCEL = 0, 1
 
 COMMAND, FAR, MOVED, GONE_CANCELLED, GONE_SUPERSEDED, GONE_DUPLICATE = range(6)
 """``act``: what a row is to the wheel. In the tiered mode, where far entries wait in a slot store, a row is
-not always a command: FAR says that this version went to the store (no payload), MOVED brings it from there,
-GONE_... says that it ended there. A GONE_CANCELLED row carries the version of the CANCEL."""
+not always a command: FAR: this version went to the store (no payload), MOVED: it comes from there,
+GONE_...: it ended there. A GONE_CANCELLED row carries the version of the CANCEL."""
 
 
 OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("seq", "ascending")]

@@ -10,7 +10,7 @@
           0      0    500    first end     last end      20,000     16       0       0     0   memory (MEMORY_LEVEL)
        -101      0   8,500                               70,000     18     900       0     0   index of ids
 
-``length``, ``head``, ``keys`` and ``gone`` are numbers of characters. The directory alone says what a shard holds.
+``length``, ``head``, ``keys`` and ``gone`` are numbers of characters. The directory alone lists the content of a shard.
 Chunks that are neighbours in the text that they came in are copied together into the next one.
 
 With texts outside the row (:mod:`wheel_udf.wheel.texts`) the directory has one column more, ``file``: the name of what
@@ -112,7 +112,7 @@ def chunks_from_text(text: str, texts: ChunkStore | None = None) -> tuple[Chunk,
     *scalars, numbers, heads, keys = columns.values()
     here = [gone if file else length for length, gone, file in zip(lengths, gones, files, strict=True)]
     ends = np.cumsum([text.index(" ") + 1, *here], dtype=np.int64).tolist()
-    assert texts is not None or not any(files), "the caller knows where the texts are"
+    assert texts is not None or not any(files), "a state with files needs a store of chunks"
     spans = [
         Span(texts.open(file), 0, length - gone) if file and texts else Span(text, a, b - gone)
         for (a, b), length, gone, file in zip(pairwise(ends), lengths, gones, files, strict=True)
