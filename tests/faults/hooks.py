@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from wheel_udf.delivery.report import BatchReport
-    from wheel_udf.wheel.shard_state import Kept
+    from wheel_udf.wheel.shard_state import BaseShardState
 
 _TRAP = Trap.of_environment()
 _PATIENCE_S = 60
@@ -48,7 +48,7 @@ class _Trapped:
         _TRAP.passes("in the function, after its step")
         return done
 
-    def write(self, group: Any, state: Kept, before: Kept) -> None:
+    def write(self, group: Any, state: BaseShardState, before: BaseShardState) -> None:
         """As the worker does."""
         _ = state.text  # writes the files
         _TRAP.passes("in the function, files of chunks written, their note not")

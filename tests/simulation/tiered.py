@@ -48,7 +48,7 @@ from wheel_udf.common.errors import ActError, ConfigError, StoreMovedError
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import tiered_wheel_of
 from wheel_udf.job.replay import note_settings
-from wheel_udf.pending.acts_on_state import Wording
+from wheel_udf.pending.acts_on_state import ActDescription
 from wheel_udf.pending.acts_on_store import append_act
 from wheel_udf.platform.identity import open_checkpoint
 from wheel_udf.stream.sharding import shard_keys
@@ -136,7 +136,7 @@ class TieredWorld(World):
                     change = replace(change, was_due_ms=None)
                 store = SimulatedStore(self.store, self.layout)
                 count = None if kind == "cancel" else 1
-                said = Wording(kind, row.id, "")
+                said = ActDescription(kind, row.id, "")
                 done = append_act(store, lambda: Rows([change]), said, count=count)  # type: ignore[arg-type,return-value]
                 if done is not None:
                     self.acts_of[done.batch] = change

@@ -3,10 +3,11 @@
 An act only adds rows. Each selected entry gets a row with a higher version, ``(seq, amend)`` with the same ``seq``,
 and the wheel handles that row like a command of a producer::
 
-    act       rows added                                                     counted by the wheel
-    cancel    CANCEL (seq, amend), near                                      cancelled and applied; late, if it has fired meanwhile
-    move      SCHEDULE (seq, amend + 1), due at the new time, in its place   the old one superseded; itself, if that has fired meanwhile
-    reroute   SCHEDULE (seq, amend + 1), to the new destination              the same
+    act       rows added                               counted by the wheel       if the entry has fired meanwhile
+    cancel    CANCEL (seq, amend), near                cancelled and applied      late
+    move      SCHEDULE (seq, amend + 1), new due time  the old entry superseded   the new one superseded
+    reroute   SCHEDULE (seq, amend + 1), new           the same                   the same
+              destination
 
 Delay levels: a moved entry is due at the given time, to the millisecond and without a level; a rerouted entry keeps
 its level.
@@ -44,7 +45,7 @@ from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS
 from wheel_udf.common.errors import ActError
 from wheel_udf.common.instants import MAX_INSTANT_MS, instant_text_ms
 from wheel_udf.common.names import NAME_RULE, AllowList, is_destination_name
-from wheel_udf.pending.acts_on_state import Wording, act_on_state, state_clock_ms
+from wheel_udf.pending.acts_on_state import ActDescription, act_on_state, state_clock_ms
 from wheel_udf.pending.acts_on_store import append_act
 from wheel_udf.pending.audit import Act, audit, copy_records
 from wheel_udf.pending.entries import PendingWork, pending
@@ -172,9 +173,7 @@ class _Change:
     destination: str | None = None
 
     def of(self, rows: DataFrame, clock_ms: int | None) -> DataFrame:
-        """Turns selected entries into parsed commands with the new version (``amend``), made at this time of the
-        wheel's clock; None: not recorded.
-        """
+        """Turns selected entries into commands of version ``amend``, made at a clock (None: not recorded)."""
         entry = self.op == SCHEDULE
         moved = self.due is not None
         due = F.expr(self.due).cast("timestamp") if self.due is not None else F.col("scheduled_at")
@@ -222,7 +221,7 @@ def _cancel_operations(spark: SparkSession, work: PendingWork, picked: Picked, *
     }
     return act_on_state(
         work.query,
-        Wording("cancel", str(picked), ""),
+        ActDescription("cancel", str(picked), ""),
         lambda: picked.of(operations_pending(spark, work.query), "op_id"),
         columns,
         id_column="group",
@@ -238,14 +237,24 @@ def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change
     def chosen() -> DataFrame:
         return _chosen(spark, work, picked, change, _clock_ms(spark, work))
 
-    said = Wording(change.act, str(picked), change.change)
+    description = ActDescription(change.act, str(picked), change.change)
     if change.op != CANCEL:
-        return _change_in_store(spark, work, chosen(), change, said, dry_run=dry_run)
-    return chosen().count() if dry_run else _recorded(spark, work.store, append_act(work.store, chosen, said))
+        return _change_in_store(spark, work, chosen(), change, description, dry_run=dry_run)
+    return (
+        chosen().count()
+        if dry_run
+        else _recorded(spark, work.store, append_act(work.store, chosen, description))
+    )
 
 
 def _change_in_store(
-    spark: SparkSession, work: PendingWork, rows: DataFrame, change: _Change, said: Wording, *, dry_run: bool
+    spark: SparkSession,
+    work: PendingWork,
+    rows: DataFrame,
+    change: _Change,
+    description: ActDescription,
+    *,
+    dry_run: bool,
 ) -> int:
     """Checks the selected entries and appends them; cached between, because they are read twice."""
     assert work.store is not None, "tiered mode"
@@ -255,7 +264,7 @@ def _change_in_store(
         _require_good_dues(spark, work, rows, change.due)
         if dry_run or not count:
             return count
-        record = append_act(work.store, lambda: rows, said, count=count)
+        record = append_act(work.store, lambda: rows, description, count=count)
     finally:
         rows.unpersist()
     return _recorded(spark, work.store, record)
@@ -279,7 +288,7 @@ def _act_on_state(
         raise ActError("an operation cannot be changed", field="act", value=change.act, rule=rule, hint=hint)
     return act_on_state(
         work.query,
-        Wording(change.act, str(picked), change.change),
+        ActDescription(change.act, str(picked), change.change),
         lambda: _chosen(spark, work, picked, change, None),
         {name: F.col(name) for name in ACT_SCHEMA.names},
         id_column="schedule_id",

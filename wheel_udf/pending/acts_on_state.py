@@ -36,7 +36,7 @@ MOST_TRIES = 20
 
 
 @dataclass(frozen=True)
-class Wording:
+class ActDescription:
     """An act in words, for its record: its name, the selection, and what it changes."""
 
     act: str
@@ -85,9 +85,7 @@ def changed(entries: DataFrame, checkpoint: str) -> DataFrame:
 
 
 def not_cancelled(operations: DataFrame, checkpoint: str) -> DataFrame:
-    """Returns the pending operations of a purgatory but those that acts have cancelled that no committed batch has
-    taken.
-    """
+    """Returns the pending operations of a purgatory, without those cancelled by acts that no batch has taken yet."""
     rows = acts_of_texts(_not_taken(checkpoint), CANCELLATION_SCHEMA)
     if not rows.num_rows:
         return operations
@@ -107,7 +105,7 @@ def _not_taken(checkpoint: str) -> list[str]:
 
 def act_on_state(
     checkpoint: str,
-    wording: Wording,
+    description: ActDescription,
     select: Callable[[], DataFrame],
     columns: Mapping[str, Column],
     *,
@@ -119,7 +117,7 @@ def act_on_state(
 
     Args:
         checkpoint: Of the query.
-        wording: The act in words.
+        description: The act in words.
         select: Reads the pending rows that are meant. Called again if another act comes between.
         columns: Name and value of each column of the act's rows, computed on the selected rows.
         id_column: The column whose hash chooses the shard.
@@ -147,10 +145,10 @@ def act_on_state(
             chosen.unpersist()
         record = Act(
             wall_clock_ms(),
-            wording.act,
+            description.act,
             user_name(),
-            wording.picked,
-            wording.change,
+            description.picked,
+            description.change,
             rows=count,
             batch=number,
         )

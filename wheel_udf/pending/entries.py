@@ -38,7 +38,8 @@ from wheel_udf.store.layout import is_far, is_far_column
 from wheel_udf.store.slot_store import SlotStore
 
 PENDING_COLUMNS: Final = (
-    "schedule_id", "seq", "amend", "deliver_at", "scheduled_at", "delay_level_ms", "destination", "key", "value", "headers", "max_lateness_ms", "source", "place",
+    "schedule_id", "seq", "amend", "deliver_at", "scheduled_at", "delay_level_ms", "destination", "key", "value",
+    "headers", "max_lateness_ms", "source", "place",
 )  # fmt: skip
 """``deliver_at`` is the requested due time; ``scheduled_at`` is when the wheel releases the entry, which is later if a
 delay level has rounded it up. ``delay_level_ms`` is the span of that level, null without one; ``headers`` is JSON
@@ -130,12 +131,12 @@ def pending(
         rows = waiting(spark, work.query, ids=ids, as_of_ms=as_of_ms)
         if as_of_ms is None:
             rows = changed(rows, work.query)
-        return _public(rows, F.when(F.col("in_flight"), "sender").otherwise("state"))
+        return _to_output_columns(rows, F.when(F.col("in_flight"), "sender").otherwise("state"))
     if as_of_ms is None:
         rows = in_store.pending_now(spark, work.store, work.query, ids)
     else:
         rows = in_store.pending_then(spark, work.store, as_of_ms, ids)
-    return _public(rows, F.when(is_far_column(F.col("level")), "store").otherwise("state"))
+    return _to_output_columns(rows, F.when(is_far_column(F.col("level")), "store").otherwise("state"))
 
 
 def create_view(
@@ -171,7 +172,7 @@ def stored(store: SlotStore) -> int:
     return sum(partition.rows for partition in store.partitions() if is_far(partition.level))
 
 
-def _public(rows: DataFrame, place: Column) -> DataFrame:
+def _to_output_columns(rows: DataFrame, place: Column) -> DataFrame:
     due_ms, error_ms = F.col("deliver_at_ms"), F.coalesce("level_error_ms", F.lit(0))
     named = {
         "deliver_at": F.timestamp_millis(due_ms - error_ms).alias("deliver_at"),

@@ -3,15 +3,16 @@
 Nothing is stored for this purpose. The answer is put together from these sources, each of which keeps its part for a
 limited time::
 
-    source                          what it contains                                              how long it is kept
-    slot store (tiered)             each version that came, also those that lost                  far versions until their due time has passed;
-                                                                                                  near ones until their window is retired
-    state                           the entry that waits; what is remembered of an ended id       until it fires; ``memory``
-    tables of the destinations      when it fired, how late                                       as long as the tables are kept
-    topics of the destinations      the same                                                      as long as the topics keep their records
-    table or topic of the rejects   why a command was refused, or the entry missed                the same
-    records of acts                 who moved, rerouted or cancelled it, when and by which act    always
-    the geometry                    the levels it passes, and when                                always
+    source                content                                            kept
+    slot store (tiered)   each version that came, also replaced ones         far versions until their due time,
+                                                                             near ones until their window is retired
+    state                 the pending entry; the record of an ended id       until it fires; ``memory``
+    destinations, tables  when it fired, how late                            as long as the tables
+    destinations, topics  the same                                           as long as the records of the topics
+    rejects               why a command was refused, or the entry missed     the same
+    records of acts       who moved, rerouted or cancelled it, when, by      always
+                          which act
+    the geometry          the levels it passes, and when                     always
 
 Caveats: files are not searched, and topics are read whole. The levels are computed from the wheel's rule, from the
 version's event time (of an act: its clock) up to the moment when a higher version came; a clock that jumps skips the
@@ -47,7 +48,7 @@ from wheel_udf.wheel.geometry import Wheel, path_of
 from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, WAITING
 from wheel_udf.wheel.rows import CANCEL, COMMAND, FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED
 
-_SAID_BY_STORE: Final = {
+_STORE_EVENTS: Final = {
     MOVED: "handed over to the near side",
     GONE_CANCELLED: "ended in the store: cancelled",
     GONE_SUPERSEDED: "ended in the store: superseded",
@@ -110,7 +111,7 @@ def _in_store(spark: SparkSession, store: SlotStore, schedule_id: str, geometry:
     for row in rows:
         about = (row.seq, row.amend or None, row.asked_ms, row.destination)
         if row.act not in (COMMAND, MOVED):
-            yield Event(None, _SAID_BY_STORE[row.act], *about)
+            yield Event(None, _STORE_EVENTS[row.act], *about)
             continue
         act = acts.get(act_of(row.arrived))
         if row.op == CANCEL:
@@ -118,7 +119,7 @@ def _in_store(spark: SparkSession, store: SlotStore, schedule_id: str, geometry:
         elif row.deliver_at_ms is not None:
             yield _command("SCHEDULE", row, act, *about, _place(row) + _level(row))
             if row.act == MOVED:
-                yield Event(None, _SAID_BY_STORE[MOVED], *about)
+                yield Event(None, _STORE_EVENTS[MOVED], *about)
             if row.event_time_ms is not None:
                 yield from _way(
                     geometry, row.seq, row.deliver_at_ms, row.event_time_ms, _beaten_ms(row, rows)

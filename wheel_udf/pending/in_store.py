@@ -15,9 +15,10 @@ committed batch, so the answer describes one moment, except for the batch in pro
 Most rows are far and the only ones of their id. They need no comparison and no look at the state, so the rows are
 divided::
 
-    far, in slots that the cursor has not reached   only version of its hash   pending as it is; counted from the log
-                                                    several                 -> ranked together with:
-    near rows, marks, the inbox, reached slots                              -> those of several versions ranked; then the state is asked
+    far, in slots that the cursor has not reached   only version of its hash     pending; counted from the log
+                                                    several versions             ranked together with:
+    near rows, marks, the inbox, reached slots                                   those of several versions ranked;
+                                                                                 then compared with the state
 
 Whether a hash has several versions is found by one pass over the hashes (:mod:`wheel_udf.store.repeated`). It may be
 that of two ids: the ranking is by id.
@@ -48,9 +49,7 @@ _FEW_IDS: Final = 2_000_000
 """Up to this many hashes are broadcast to each executor (about 60 MB)."""
 
 _FEW_ROWS: Final = 100_000
-"""Up to this many rows of a store are ranked in one pass, without looking first which ids have several: a look is a
-second of Spark's planning.
-"""
+"""Up to this many rows are ranked in one pass. Finding the ids with several versions first costs another plan."""
 
 _RANKED: Final = ("level", "id_hash", "schedule_id", *VERSION, "deliver_at_ms", "arrived")
 """The columns that a count needs of the rows that are ranked."""
@@ -120,9 +119,7 @@ def pending_then(
 
 
 def read_to(checkpoint: str) -> tuple[int, int | None]:
-    """Returns the version of the store that the wheel's last committed batch has read, and that batch's clock (None
-    before the first batch).
-    """
+    """Returns the store version that the wheel's last committed batch has read, and its clock (None: no batch)."""
     offsets = committed_offsets(checkpoint)
     if offsets is None:
         return -1, None
@@ -250,7 +247,7 @@ def _several(rows: _Rows, about: int) -> tuple[DataFrame, int]:
     """Returns the hashes with several versions, and their number."""
     hashes = rows.far.select("id_hash").unionByName(rows.others.select("id_hash"))
     # Computed now, because the plan depends on their number: usually few or none, and a join that is planned for many
-    # would sort all rows of the store (count of 3 million entries: 10.3 s; this way 6.7 s).
+    # would sort all rows of the store.
     several = repeated_hashes(hashes, about).localCheckpoint()
     number = several.count()
     return (F.broadcast(several) if number <= _FEW_IDS else several), number

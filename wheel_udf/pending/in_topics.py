@@ -1,6 +1,4 @@
-"""The part of an id's history that is in Kafka: deliveries in the topics of the destinations, rejects in theirs. See
-:mod:`wheel_udf.pending.history`.
-"""
+"""The part of an id's history that is in Kafka: deliveries and rejects. See :mod:`wheel_udf.pending.history`."""
 
 from __future__ import annotations
 

@@ -64,7 +64,8 @@ def _waiting(spark: SparkSession, checkpoint: str, op_id: str) -> Iterator[Event
             yield Event(row.event_time_ms, "operation", destination=row.destination, detail=about)
         came = f"{len(row.present)} of {len(row.keys)} keys have come: {', '.join(row.present) or 'none'}"
         detail = f"{about}, {row.place}, generation {row.generation}, {came}"
-        yield Event(row.deadline_ms, "expires, if it is not complete by then", None, None, row.deadline_ms, row.destination, detail)  # fmt: skip
+        what = "expires, if it is not complete by then"
+        yield Event(row.deadline_ms, what, None, None, row.deadline_ms, row.destination, detail)
 
 
 def _decided(spark: SparkSession, place: str, op_id: str) -> Iterator[Event]:

@@ -16,8 +16,8 @@ from wheel_udf.platform.identity import require_checkpoint
 from wheel_udf.purgatory.inspect import LOOK_SCHEMA, operations_of_text
 
 OPERATIONS_PENDING: Final = (
-    "op_id", "group", "keys", "rule", "event_time", "deadline", "limit", "present", "total", "generation", "destination", "key", "value",
-    "headers", "source", "place",
+    "op_id", "group", "keys", "rule", "event_time", "deadline", "limit", "present", "total", "generation",
+    "destination", "key", "value", "headers", "source", "place",
 )  # fmt: skip
 """``present``: the keys whose event has come; ``total``: the sum of amounts so far; ``place``: ``open``, ``resting`` (a
 join or a heartbeat between two generations, without instants), or ``held`` (until it is known whether its id is free);

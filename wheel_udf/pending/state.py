@@ -33,9 +33,7 @@ from wheel_udf.wheel.shard_text import (
 )
 
 _FEW_IDS: Final = 20
-"""Up to so many ids, only their shards are decoded; of more, some belong to most shards, and the filter would be a
-long expression.
-"""
+"""Up to this many ids, only their shards are decoded; more ids belong to most shards anyway."""
 
 
 def in_state(
@@ -102,9 +100,7 @@ def from_state(
 
 
 def _is_shard_of(ids: Sequence[str], shards: int) -> Column:
-    """Whether a row of the state is that of a shard to which one of the ids belongs. Spark computes the shards once,
-    while it plans.
-    """
+    """Whether a row of the state is of a shard of one of the ids. Spark computes the shards once, while it plans."""
     keys = [key_of_shard(shard_of_id(F.lit(each), shards), shards) for each in ids]
     return F.col("key.shard").isin(*keys)
 
@@ -132,9 +128,7 @@ def clock_of(spark: SparkSession, checkpoint: str) -> int | None:
 
 
 def heads_of(spark: SparkSession, checkpoint: str) -> list[dict[str, Any]]:
-    """Returns the scalars of each shard that has a state: the columns of its row but ``chunks``, and ``key``, its
-    grouping key.
-    """
+    """Returns the scalars of each shard that has a state: its row without ``chunks``, and its grouping key ``key``."""
     states = _states(spark, checkpoint)
     if states is None:
         return []

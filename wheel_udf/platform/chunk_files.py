@@ -1,5 +1,5 @@
 """Files beside a checkpoint that hold the long chunks of its shards' states; implements
-:class:`wheel_udf.wheel.texts.Texts`.
+:class:`wheel_udf.wheel.texts.ChunkStore`.
 
 ::
 
@@ -99,7 +99,7 @@ class ChunkPlace:
 
 @dataclass
 class ChunkFiles:
-    """The files of one shard (:class:`wheel_udf.wheel.texts.Texts`).
+    """The files of one shard (:class:`wheel_udf.wheel.texts.ChunkStore`).
 
     Attributes:
         folder: Their folder.
@@ -190,7 +190,7 @@ class ChunkFiles:
 
 
 class FileText:
-    """The text of a file, of which parts are read (:class:`wheel_udf.wheel.texts.Text`)."""
+    """The text of a file, of which parts are read (:class:`wheel_udf.wheel.texts.ChunkBytes`)."""
 
     def __init__(self, files: ChunkFiles, name: str) -> None:
         self._files, self._name = files, name

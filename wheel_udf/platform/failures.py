@@ -38,7 +38,7 @@ BUSY = "the machine is busy, or the workers' Python cannot import pyspark"
 
 
 class Cause(Enum):
-    """The causes of an end, each with its exit code and whether the query is retried (the table of docs/operations.md).
+    """The causes of an end, each with its exit code and whether the query is retried (the table of docs/run.md).
 
     A temporary failure is retried while the session is open. Everything else stays wrong until
     somebody changes it, or needs a new process.

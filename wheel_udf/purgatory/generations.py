@@ -2,8 +2,8 @@
 
 ::
 
-    join       [event_time ... deadline)  members came since the last deadline -> deadline + first delay, up to the limit
-    heartbeat  [event_time ... deadline)  a beat at t                          -> deadline = t + first delay
+    join       [event_time ... deadline)  members since the last deadline -> deadline + first delay, up to the limit
+    heartbeat  [event_time ... deadline)  a beat at t                     -> deadline = t + first delay
     both       end (not by a cancel) -> rest -> next event on a key -> next generation, from that event's time
 
 Each function changes the arrays of :class:`~wheel_udf.purgatory.operations.Operations` in place and returns
@@ -20,9 +20,7 @@ from wheel_udf.purgatory.state import BEAT, NEVER
 
 
 def extend_joins(operations: Operations, expired: Bools) -> Bools:
-    """Extends the deadline of expired joins that have gained members since the last deadline; the mask of those
-    extended.
-    """
+    """Extends expired joins that gained members since the last deadline; returns the mask of those extended."""
     limit_ms = operations.event_time_ms + operations.limit_delay_ms
     can = expired & (operations.limit_delay_ms > 0) & (operations.deadline_ms < limit_ms)
     if not can.any():

@@ -5,8 +5,8 @@ decided.
 
     memory 5      a at 0, expires at 10     its id is taken in [0, 15)
     a at 12       a duplicate, in whichever batch it comes
-    a at 20       a new operation. But while the clock has not passed 10, the first one may still be extended to 15 or later,
-                  and then this one is a duplicate. Until that is known it is held.
+    a at 20       a new operation. But while the clock has not passed 10, the first one may still be extended to 15 or
+                  later, and then this one is a duplicate. Until that is decided it is held.
 
 The earliest operation of an id, by (event time, deadline, content), counts. If it arrives after a later one
 that is still open, it replaces that one, unless it is late. Any other is a duplicate if it begins while the
@@ -181,9 +181,7 @@ def not_taken(claims: pa.Table, ended: pa.Table, memory_ms: int | None) -> pa.Ta
 
 
 def _ended(claims: pa.Table, ended: pa.Table, memory_ms: int | None) -> tuple[Int64s, Int64s]:
-    """The claims on ended ids, as places, and until when each id is taken. If an id ended more than once, its last end
-    counts.
-    """
+    """The claims on ended ids, as places, and until when each id is taken (by its last end)."""
     asking, holding = _same_id(claims, ended := ended.sort_by([("at_ms", "descending")]))
     at_ms = ended["at_ms"].to_numpy()[holding]
     return asking, remembered_until(at_ms, memory_ms)

@@ -1,6 +1,4 @@
-"""Lists the operations that a shard of a purgatory holds, from the text of its state. For tools and people; no step
-uses it.
-"""
+"""Lists the operations of a shard of a purgatory, from the text of its state. For tools; no step uses it."""
 
 from __future__ import annotations
 
@@ -25,10 +23,9 @@ LOOK_SCHEMA = pa.schema(
         ("place", pa.string()),
     ]
 )
-"""An operation: its request (instants of joins and heartbeats as they are now), the keys that have had an event, the sum
-of amounts, and its place: ``open``, ``resting`` between two generations (its instants are null), or ``held`` until it
-is known
-    whether its id is free."""
+"""An operation: its request (instants of joins and heartbeats as they are now), the keys with an event, the sum of
+amounts, and its place: ``open``, ``resting`` (between two generations; its instants are null), or ``held`` (whether its
+id is free is undecided)."""
 
 
 def operations_of_text(text: str) -> pa.Table:

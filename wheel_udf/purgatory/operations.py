@@ -17,8 +17,8 @@ from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.purgatory.state import BEAT, NEVER, OPERATION_SCHEMA
 
 _ARRAYS = (
-    "event_time_ms", "deadline_ms", "need", "threshold", "from_ms", "delay_ms", "limit_delay_ms", "since_ms", "generation", "total",
-    "crossed_at_ms", "crossed_by", "cancel_at_ms",
+    "event_time_ms", "deadline_ms", "need", "threshold", "from_ms", "delay_ms", "limit_delay_ms", "since_ms",
+    "generation", "total", "crossed_at_ms", "crossed_by", "cancel_at_ms",
 )  # fmt: skip
 
 
@@ -79,9 +79,7 @@ class Operations:
 
     @property
     def cancellable_from(self) -> Int64s:
-        """First instant at which a cancel counts. The window of a heartbeat moves with its beats, but cancels count
-        from its start.
-        """
+        """First instant at which a cancel counts; of a heartbeat its start, although its window moves."""
         return np.minimum(self.from_ms, np.where(self.at_rest, NEVER, self.event_time_ms))
 
     def effective(self, flat_ms: Int64s) -> Int64s:

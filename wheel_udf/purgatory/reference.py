@@ -73,9 +73,7 @@ class DelayedOperation(ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Returns the result of :meth:`force_complete` if the operation can be completed, else False. Several threads
-        may call it at once.
-        """
+        """Returns :meth:`force_complete` if the operation can be completed, else False. Thread-safe."""
 
     def on_complete(self) -> None:  # noqa: B027  # to be overridden where it matters
         """Called once, when the operation has completed or expired."""
@@ -227,7 +225,8 @@ class Purgatory:
             Number of operations that this call expired.
         """
         with self._lock:
-            self._over.extend(entry.entry_id for entry in self._wheel.advance(now_ms))  # type: ignore[misc]  # operations are all it holds
+            due = self._wheel.advance(now_ms)
+            self._over.extend(entry.entry_id for entry in due)  # type: ignore[misc]  # it holds operations only
         expired = 0
         while self._over:
             try:

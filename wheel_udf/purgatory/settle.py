@@ -158,9 +158,7 @@ class _Codes:
 
 
 def _learn(operations: Operations, lines: Timelines, codes: _Codes) -> None:
-    """Applies what lies in the windows of operations. Applying it twice changes nothing, except for sums, and these
-    never enter a second round.
-    """
+    """Applies the events in the windows of operations. Idempotent but for sums, which never enter a second round."""
     to_ms = np.where(operations.at_rest, NEVER, operations.deadline_ms)
     at = np.flatnonzero((codes.happened >= 0) | (codes.cancelled >= 0))
     of = operations.of[at]
@@ -208,9 +206,7 @@ def _add(operations: Operations, line: Timeline, at: Int64s, first: Int64s, last
 
 
 def _judge(operations: Operations) -> _Verdict:
-    """Decides how and when each operation ends, by what is known now. The result is meaningless for operations at
-    rest.
-    """
+    """Decides how and when each operation ends, as known now. Meaningless for operations at rest."""
     need, starts = operations.need, operations.offsets[:-1]
     lengths = np.diff(operations.offsets)
     by_time = np.lexsort((operations.position, operations.done_ms, operations.of))

@@ -2,13 +2,13 @@
 
 It consists of the same chunks as a wheel's state and is stored by Spark in the same way::
 
-    level  rows                         schema              ordered by
-    1...   open operations              OPERATION_SCHEMA    look_at_ms: first clock at which something is decided if no further row comes
-     0     ended operations             ENDED_SCHEMA        ended_at_ms; an id is a duplicate while its end is remembered
-    -1     events and cancels           EVENT_SCHEMA        event_time_ms; operations that arrive later look back on them
-    -2     events ahead of the clock    EVENT_SCHEMA        event_time_ms
-    -3     operations at rest           OPERATION_SCHEMA    from_ms; a join or a heartbeat between two generations
-    -4     operations that are held     CLAIM_SCHEMA        event_time_ms; whether their id is free is not known yet
+    level  rows                       schema            ordered by
+    1...   open operations            OPERATION_SCHEMA  look_at_ms: first clock that decides something if no row comes
+     0     ended operations           ENDED_SCHEMA      ended_at_ms; an id is a duplicate while its end is remembered
+    -1     events and cancels         EVENT_SCHEMA      event_time_ms; operations that arrive later look back on them
+    -2     events ahead of the clock  EVENT_SCHEMA      event_time_ms
+    -3     operations at rest         OPERATION_SCHEMA  from_ms; a join or a heartbeat between two generations
+    -4     operations that are held   CLAIM_SCHEMA      event_time_ms; whether their id is free is undecided
 
 Keys are looked up by 64-bit hashes: of a chunk without any of the batch's keys only two columns are read.
 """
@@ -29,13 +29,11 @@ from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.wheel.content import Content
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.rows import Int64s
-from wheel_udf.wheel.shard_state import HEAD_COLUMNS, Kept
-from wheel_udf.wheel.texts import Texts
+from wheel_udf.wheel.shard_state import HEAD_COLUMNS, BaseShardState
+from wheel_udf.wheel.texts import ChunkStore
 
 WATCH_FORMAT_VERSION = 3
-"""Format version of a purgatory's state, also in the identity of its checkpoint. Increase it when the layout below
-changes.
-"""
+"""Format version of a purgatory's state and of its checkpoint's identity; raised when the layout below changes."""
 
 EVENTS_LEVEL, AHEAD_LEVEL, RESTING_LEVEL, HELD_LEVEL = -1, -2, -3, -4
 
@@ -43,9 +41,7 @@ NEVER = 2**63 - 1
 """An instant that never comes."""
 
 EVENT, CANCEL, CANCEL_OPERATION = 0, 1, 2
-"""Kinds of event rows (``what``): an event on a key; a cancel of every operation that waits under a key; a cancel of
-one operation.
-"""
+"""Kinds of event rows (``what``): event on a key; cancel of all operations under a key; cancel of one operation."""
 
 SUM, BEAT = 0, -1
 """Values of ``need`` that are not a number of keys: a sum of amounts, a heartbeat."""
@@ -159,7 +155,7 @@ def watch_fingerprint(wheel: str) -> str:
 
 
 @dataclass(frozen=True)
-class WatchState(Kept):
+class WatchState(BaseShardState):
     """The state of one shard, immutable; :func:`wheel_udf.purgatory.step.advance` returns the next one.
 
     Attributes:
@@ -187,7 +183,7 @@ class WatchState(Kept):
     content: Content = field(default_factory=Content.empty)
 
     @staticmethod
-    def empty(wheel: Wheel, texts: Texts | None = None) -> WatchState:
+    def empty(wheel: Wheel, texts: ChunkStore | None = None) -> WatchState:
         """The state before the first batch."""
         return WatchState(wheel, content=Content.empty(texts))
 
@@ -227,7 +223,9 @@ class WatchState(Kept):
         return (*self.head(shards), self.resting, self.ahead, *counters, self.text)
 
     @staticmethod
-    def from_row(row: Sequence[Any], wheel: Wheel, shards: int, texts: Texts | None = None) -> WatchState:
+    def from_row(
+        row: Sequence[Any], wheel: Wheel, shards: int, texts: ChunkStore | None = None
+    ) -> WatchState:
         """The state from a row of the state store.
 
         Args:

@@ -25,8 +25,8 @@ initial delay from each event, and never completes. Both rest after their end, u
 next event on one of their keys starts the next generation, at the event's time.
 
 Cost: O(1) for a tick with nothing due and nothing new; otherwise O(new rows + rows of reached buckets + pairs
-of a sum and its events), a hash probe (about 10 ns) for each watched key, and rewriting the chunks that hold
-operations on the batch's keys.
+of a sum and its events), a hash probe for each watched key, and rewriting the chunks that hold operations on
+the batch's keys.
 """
 
 from __future__ import annotations
@@ -188,9 +188,7 @@ def _claims(state: WatchState, requests: pa.Table, memory_ms: int | None, counts
 def _open(
     state: WatchState, buckets: Buckets, news: pa.Table, claims: pa.Table, clock_ms: int
 ) -> tuple[list[Chunk], pa.Table]:
-    """Splits the operations into chunks that stay closed and rows to work on: reached buckets, operations on the keys
-    of new events, repeated ids.
-    """
+    """Splits operations into closed chunks and rows to work on (reached buckets, keys of new events, repeated ids)."""
     of_operation = pc.equal(news["what"], CANCEL_OPERATION)
     key_hashes = news["hash"].filter(pc.invert(of_operation)).unique()
     op_hashes = pa.concat_arrays(
@@ -253,7 +251,7 @@ def _seen_by(
 
 
 def _known_of(state: WatchState, level: int, memory_ms: int | None) -> list[Chunk]:
-    """What was remembered at the end of the last step.
+    """The memory at the end of the last step.
 
     By the last step's clock and not by this one's: otherwise a clock that jumps would forget what rows in
     time refer to.
@@ -263,9 +261,7 @@ def _known_of(state: WatchState, level: int, memory_ms: int | None) -> list[Chun
 
 
 def _event_memory(lookback_ms: int, memory_ms: int | None) -> int:
-    """How long events are remembered. Only ids and resting operations can be remembered for ever, because events never
-    stop.
-    """
+    """How long events are remembered; never for ever, unlike ids and resting operations, as events never stop."""
     # An operation looks back on the event at the very beginning of its window, too.
     return lookback_ms + _GRACE_MS if memory_ms is None else max(memory_ms, lookback_ms + 1)
 

@@ -60,4 +60,5 @@ class Plan:
     def _label(self) -> str:
         wheel = self.wheel
         mode = "direct" if self.state_levels is None else f"tiered {self.state_levels}"
-        return f"{mode}, tick {wheel.tick_ms} ms x {wheel.size} x {wheel.levels}, trigger {self.trigger_ms} ms, {self.shards} shards"
+        shape = f"tick {wheel.tick_ms} ms x {wheel.size} x {wheel.levels}"
+        return f"{mode}, {shape}, trigger {self.trigger_ms} ms, {self.shards} shards"

@@ -195,7 +195,7 @@ class _Replay:
             handed, self.far = self.far.filter(is_near), self.far.filter(pc.invert(is_near))
             self.figures["hand_overs"] += 1
             self.figures["handed_over_rows"] += handed.num_rows
-        is_far = pc.fill_null(pc.greater_equal(rows["deliver_at_ms"], self.cursor_ms), False)  # noqa: FBT003  # the value
+        is_far = pc.greater_equal(rows["deliver_at_ms"], self.cursor_ms).fill_null(fill_value=False)
         far = rows.filter(is_far)
         if far.num_rows:
             places = layout.place(far["deliver_at_ms"].to_numpy(), self.cursor_ms)
@@ -207,7 +207,7 @@ class _Replay:
 
 
 def _versions_of(far: pa.Table) -> pa.Table:
-    """What the state is told of far entries: id and version."""
+    """Far entries as reported to the state: id and version."""
     for name in ("key", "value", "headers"):
         far = _with(far, name, None)
     return _with(far, "act", FAR)

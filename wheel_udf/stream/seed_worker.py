@@ -24,8 +24,8 @@ from wheel_udf.stream.worker import chunk_files, row_of
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 from wheel_udf.wheel.seed import Seed, seeded as wheel_seeded
-from wheel_udf.wheel.shard_state import Kept, ShardState
-from wheel_udf.wheel.texts import Texts
+from wheel_udf.wheel.shard_state import BaseShardState, ShardState
+from wheel_udf.wheel.texts import ChunkStore
 
 PARCEL_TYPE = "shard int, kind string, parcel binary"
 SEEDED_TYPE = "shard int, pending long, far long, clock_ms long"
@@ -98,7 +98,7 @@ class SeedWorker(ABC):
         )
 
     @abstractmethod
-    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table], texts: Texts | None) -> Kept:
+    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table], texts: ChunkStore | None) -> BaseShardState:
         """The state from the rows by kind."""
 
     def row_of(self, state: Any) -> tuple[object, ...]:
@@ -109,7 +109,7 @@ class SeedWorker(ABC):
 class WheelSeedWorker(SeedWorker):
     """Of ``schedule``: the kinds are :data:`ENTRIES` and :data:`MEMORY`."""
 
-    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table], texts: Texts | None) -> Kept:
+    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table], texts: ChunkStore | None) -> BaseShardState:
         """The state from the rows by kind."""
         entries = rows.get(ENTRIES, ENTRY_SCHEMA.empty_table())
         memory = rows.get(MEMORY, MEMORY_SCHEMA.empty_table())
@@ -119,7 +119,7 @@ class WheelSeedWorker(SeedWorker):
 class WatchSeedWorker(SeedWorker):
     """Of ``watch``: the kinds are those of :data:`~wheel_udf.purgatory.seed.KINDS`."""
 
-    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table], texts: Texts | None) -> Kept:
+    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table], texts: ChunkStore | None) -> BaseShardState:
         """The state from the rows by kind."""
         assert rows.keys() <= KINDS.keys(), "these are all kinds"
         return purgatory_seeded(WatchState.empty(self.wheel, texts), seed, rows)

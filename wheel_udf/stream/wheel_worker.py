@@ -154,7 +154,7 @@ class WheelWorker(ShardWorker):
             memory_ms=self.memory_ms,
             stored=self.stored,
             limits=self.limits.share(shard, self.shards) if self.limits else None,
-            over=over,
+            hand_over=over,
         )
         holds = self.holds(state, step.clock_ms, rows)
         state, rejects = step.state, rows.rejected.num_rows

@@ -41,8 +41,8 @@ from wheel_udf.stream.status_row import ShardStatus, codes_of, counts_of, larges
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.holdings import destinations_of, holdings_of
 from wheel_udf.wheel.lateness import LatenessHistogram
-from wheel_udf.wheel.shard_state import Kept
-from wheel_udf.wheel.shard_text import kept_apart
+from wheel_udf.wheel.shard_state import BaseShardState
+from wheel_udf.wheel.shard_text import external_names
 
 NO_LONG = -(2**63)
 """Stands for null in the long columns that enter and leave an operator."""
@@ -218,7 +218,7 @@ class ShardWorker(ABC):
         )
         return now_ms if rows.instant_ms is None else max(now_ms, rows.instant_ms)
 
-    def holds(self, state: Kept, clock_ms: int, rows: GroupRows) -> bool:
+    def holds(self, state: BaseShardState, clock_ms: int, rows: GroupRows) -> bool:
         """Whether the shard must write its clock, even if nothing else changes.
 
         A shard with input (commands, rejects, acts, also late ones) writes its clock. A shard without input need not:
@@ -249,7 +249,7 @@ class ShardWorker(ABC):
         self,
         shard: int,
         rows: GroupRows,
-        state: Kept,
+        state: BaseShardState,
         clock_ms: int,
         released: pa.Table,
         late_ms: Int64s,
@@ -289,7 +289,7 @@ class ShardWorker(ABC):
             "counts": state.counts,
         }
 
-    def write(self, group: Any, state: Kept, before: Kept) -> None:
+    def write(self, group: Any, state: BaseShardState, before: BaseShardState) -> None:
         """Writes the state of a shard: its long chunks to files if possible, the row to Spark.
 
         Args:
@@ -328,7 +328,7 @@ def _silence_pyspark() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.sql\.pandas\.serializers")
 
 
-def row_of(state: Kept, shards: int, before: Kept | None = None) -> tuple[object, ...]:
+def row_of(state: BaseShardState, shards: int, before: BaseShardState | None = None) -> tuple[object, ...]:
     """The row of a state for Spark, when its long chunks are in files.
 
     Args:
@@ -338,7 +338,7 @@ def row_of(state: Kept, shards: int, before: Kept | None = None) -> tuple[object
     """
     row = state.to_row(shards)
     if isinstance(files := state.content.texts, ChunkFiles):
-        files.settle(kept_apart(before.text) if before else (), kept_apart(state.text))
+        files.settle(external_names(before.text) if before else (), external_names(state.text))
     return row
 
 

@@ -68,7 +68,8 @@ def _require_both(checkpoint: str, parts: Mapping[str, Identity | None]) -> None
         raise CheckpointError(
             "a part of the checkpoint is missing",
             field=lost[0],
-            hint="restore the folder from a copy; or begin with a new checkpoint folder and an empty store, which read the input anew",
+            hint="restore the folder from a copy; or begin with a new checkpoint folder and an empty store, "
+            "which read the input anew",
         )
 
 

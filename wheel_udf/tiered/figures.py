@@ -3,7 +3,8 @@ data.
 
 ::
 
-    partition (level 4, slot 12), 900 rows  -->  by_level 4: 900; due_within 1h: those of the 900 that lie before it if they are spread evenly
+    partition (level 4, slot 12), 900 rows  -->  by_level 4: 900
+                                                 due_within 1h: the part of the 900 before it, if they are spread evenly
     hand-over of that partition             -->  handed_over 4: 900
 
 Cost: one pass over the list of files. The supervisor does it every ten seconds, so figures can be that old.

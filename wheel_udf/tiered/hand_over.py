@@ -3,12 +3,13 @@
 A hand-over moves the *cursor* (everything due before it is on the near side) from one bound of a window to a later
 one::
 
-    1  set the new cursor for the intake     new commands due before it go to the near side; the inbox is emptied into slots
-    2  read the reached slots                compare versions at one version of the table, while the intake goes on
-    3  one commit: near rows, ended          if commands on the leaving ids came meanwhile, the slots are read again; neither a command nor an
-       entries, lower levels, cursor         act of another process can come between that check and the commit
-    4  publish the new cursor                the wheel's clock, which never passes the cursor, may go on
-    5  drop the reached slots                a crash before this step leaves rows that the cursor marks as handed over
+    1  set the new cursor for the intake   new commands due before it go to the near side; the inbox is emptied
+                                           into slots
+    2  read the reached slots              compare versions at one version of the table, while the intake goes on
+    3  one commit: near rows, ended        if commands on the leaving ids came meanwhile, the slots are read again;
+       entries, lower levels, cursor       no command or act of another process can come between check and commit
+    4  publish the new cursor              the wheel's clock, which never passes the cursor, may go on
+    5  drop the reached slots              a crash before this step leaves rows that the cursor marks as handed over
 
 Step 2 is this module; :class:`wheel_udf.tiered.keeper.Keeper` runs the steps. Example, windows of 20 s, cursor from
 1:00:20 to 1:00:40: the slot [1:00:20, 1:00:40) of the lowest far level is reached. Its entry ``a`` becomes a near row
@@ -174,7 +175,7 @@ def _placed(
 
 
 def _ends(layout: StoreLayout, ended: DataFrame, cursor_ms: int) -> DataFrame:
-    """Returns the rows that tell the wheel of entries that have ended, and the marks that the cancelled ones leave."""
+    """Returns the rows that report ended entries to the wheel, and the marks of the cancelled ones."""
     newest = layout.slot_of(NEAR, cursor_ms - 1, cursor_ms)
     gone = version_rows(ended, level=NEAR, slot=newest, act=F.col("act"), version=("seq", "amend", "op"))
     own = version_rows(

@@ -32,23 +32,18 @@ from wheel_udf.tiered.hand_over import HandedOver, Moving
 from wheel_udf.tiered.pressure import Pressure
 
 _PLACED_AT_ONCE_ROWS = 50_000
-"""A batch of at least this many rows is placed in its slots at once; the far entries of smaller batches go to the
-inbox.
-"""
+"""A batch of at least this many rows is placed in its slots at once; far entries of smaller ones go to the inbox."""
 
 _INBOX_FILES = 128
-"""This many files in the inbox are placed together. That costs as much as two batches of the wheel, mostly by the
-files that it writes, one for each slot.
-"""
+"""This many files in the inbox are placed together, at the cost of about two batches (a file for each slot)."""
 
 _NEAR_FILES = 64
-"""This many small files are joined in a near window that each commit of the intake adds one to. A join costs the same for
-64 as for 16, 0.6 CPU seconds with 2,000 rows in a file, and the batches of the wheel wait for it."""
+"""This many small files are joined in a near window, to which each commit of the intake adds one. The batches of the
+wheel wait for a join, and it costs about the same for 64 files as for 16."""
 
 _JOINED_FILES = 16
-"""This many small files are joined in any other partition. What reads the whole store (a count, an act by predicate, the
-comparison of a hand-over) takes more time by its files than by its rows: the hashes of 10 million rows take 2.2 s in
-1,430 files and 0.6 s in 45 (2 cores)."""
+"""This many small files are joined in any other partition. A read of the whole store (a count, an act by predicate, the
+comparison of a hand-over) takes more time for its files than for its rows."""
 
 _MOST_TRIES = 20
 
@@ -160,9 +155,7 @@ class Keeper:
                 self._move_cursor(None, self._placing_ms)
 
     def require_untouched(self) -> None:
-        """Raises if another writer has changed rows; see
-        :meth:`wheel_udf.store.slot_store.SlotStore.require_untouched`.
-        """
+        """See :meth:`wheel_udf.store.slot_store.SlotStore.require_untouched`."""
         self.store.require_untouched(self._owner)
 
     # ---- hand-over -----------------------------------------------------------------------------------
@@ -205,9 +198,7 @@ class Keeper:
         return HandedOver(cursor_ms, len(reached), by_level.total(), by_level)
 
     def _prepare(self, cursor_ms: int) -> tuple[Head, list[Partition], Moving | None]:
-        """The store as it is now, the partitions that a cursor reaches, and what is in them; None if they hold
-        nothing.
-        """
+        """The current store, the partitions that a cursor reaches, and their rows; None if they are empty."""
         self._empty_inbox()
         now = self.store.contents()
         reached = self._reached(now.partitions, cursor_ms)

@@ -9,7 +9,7 @@ with a file a batch, largest event times 10:00, 11:00, 12:00::
     keeper          hand over to 10:00       to 11:00              to 12:00
     wheel                   reads 1, 2; clock 10:00       reads 3; clock 11:00          clock 12:00, then `until`
 
-An entry due at 10:30 that file 2 has scheduled fires if file 3 does not replace it; what file 4 says of it is too
+An entry due at 10:30 that file 2 has scheduled fires if file 3 does not replace it; a command on it in file 4 is too
 late, in both modes.
 
 * **Clock**: the store's log has the clock of a batch and the clock before it
@@ -26,7 +26,7 @@ late, in both modes.
   function returns normally. The next start begins the intake when the wheel has read what the store has.
 
 With ``lead_windows`` of at least 1, the intake waits only while it is further ahead than that many windows, and the
-wheel gets the clock of what is committed. That is faster. But commands that are read meanwhile end entries that the
+wheel gets the clock of the committed rows. That is faster. But commands that are read meanwhile end entries that the
 direct mode would have fired.
 
 Caveats: the same rows as the direct mode, if both have the same batches of the same files and no limit on the rows of
@@ -58,7 +58,7 @@ class Lead:
     """Bounds how far the intake is ahead of the wheel, by holding the intake's thread after a batch.
 
     Args:
-        keeper: Knows the cursor, the clock of what is committed, and the clock before it.
+        keeper: Has the cursor, the clock of the committed rows, and the clock before it.
         windows: The bound, in windows of the layout; 0: the wheel has passed the clock of the batch before.
     """
 
@@ -71,7 +71,7 @@ class Lead:
         """Returns the clock for the wheel (UTC epoch ms); None before there is one. It never goes back.
 
         Args:
-            committed_ms: The clock of what is committed; None before there is one.
+            committed_ms: The clock of the committed rows; None before there is one.
             is_idle: Whether the intake has read all its input since; asked only if that makes a difference.
         """
         if self._windows or committed_ms is None:
@@ -81,9 +81,7 @@ class Lead:
         return self.reached(committed_ms if is_last else before_ms)
 
     def reached(self, clock_ms: int) -> int | None:
-        """Returns a clock for the wheel, or the one where it stands while the clock needs a hand-over first (UTC epoch
-        ms).
-        """
+        """Returns a clock for the wheel (UTC epoch ms), or its present one while the clock needs a hand-over first."""
         if self._windows:
             return clock_ms
         cursor_ms, standing_ms = self._keeper.cursor_ms, self._standing_ms
@@ -113,9 +111,7 @@ class Lead:
         )
 
     def _clock_before_ms(self, clock_ms: int) -> int:
-        """The clock of a batch's rows: that of the batches before. Of the first batch it is 0, as Spark's first
-        watermark.
-        """
+        """The clock of a batch's rows: that of the batches before; of the first 0, as Spark's first watermark."""
         before_ms = self._keeper.clock_before_ms
         return min(clock_ms, 0) if before_ms is None else before_ms
 

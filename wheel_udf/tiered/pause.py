@@ -3,7 +3,7 @@
 
 ::
 
-    intake's thread      batch 7 written -- no room: hold() ....................... returns -- Spark commits 7 -- batch 8
+    intake's thread      batch 7 written -- no room: hold() ..................... returns -- Spark commits 7 -- batch 8
     supervisor's thread                     .... 0.1 s .... has room again? ... yes: release()
 
 A continuous intake is held at the end of the batch that reaches the limit. That batch is written, so its function

@@ -3,9 +3,11 @@
 The limits are those of :mod:`wheel_udf.wheel.limits`. They hold for the whole wheel and not for each shard, because
 one intake sees all commands. What happens at a limit (``on_limit``)::
 
-    pause    the batch that reaches the limit is written whole. Then the intake waits (:mod:`wheel_udf.tiered.pause`); its next batch stays in the
-             source. It goes on when all counts are below the limits again (below the soft zone, if there is one)
-    reject   a batch is written without the new entries that find no room; these become rejects, with the same rules as in the direct mode
+    pause    the batch that reaches the limit is written whole. Then the intake waits (:mod:`wheel_udf.tiered.pause`);
+             its next batch stays in the source. It goes on when all counts are below the limits again (below the
+             soft zone, if there is one)
+    reject   a batch is written without the new entries that find no room; these become rejects, with the same rules
+             as in the direct mode
 
 The counts are exact (:func:`wheel_udf.pending.pending`: an entry that a later version replaces is not counted).
 Counting takes a pass over the store, so it happens only when it can matter: no count can have risen by more than the
@@ -191,9 +193,7 @@ class Pressure:
 
 
 def _marked(parsed: DataFrame, refused: DataFrame, limits: Limits) -> DataFrame:
-    """Marks the refused schedules of a batch as rejects; the record of a reject is made from its columns later, as for
-    all rejects.
-    """
+    """Marks the refused schedules of a batch as rejects; their records are made later, as for all rejects."""
     texts = F.create_map(*(F.lit(part) for bound in BOUNDS for part in (bound, reason(limits, bound))))
     why = F.from_json(texts[F.col("bound")], "error_code string, error_message string")
     over = (

@@ -100,7 +100,7 @@ class Retirements:
         self._next: tuple[int, int] | None = None
 
     def look(self, report: BatchReport | None, position: Position | None) -> None:
-        """Drops what was found to be done at an earlier look, if the wheel has read up to there; then looks for more.
+        """Drops windows that an earlier check found finished, if the wheel has read up to there; then checks again.
 
         Args:
             report: The wheel's last report.
@@ -116,9 +116,7 @@ class Retirements:
             self._next = (self._keeper.version, done_ms)
 
     def finish(self, report: BatchReport | None) -> None:
-        """Drops what is no longer needed at the end of a bounded run, so that it leaves no more in the store than a
-        continuous run.
-        """
+        """Drops what a bounded run no longer needs at its end: it leaves no more in the store than a continuous run."""
         done_ms = None if report is None else _done_ms(report)
         if done_ms is not None and self._keeper.retire(done_ms, self._memory_ms, self._history_ms):
             self._keeper.store.vacuum()

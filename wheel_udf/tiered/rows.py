@@ -30,7 +30,7 @@ def version_rows(
         rows: One row for each result, with ``schedule_id``, ``id_hash`` and the columns of `version`.
         level: Level of the new rows.
         slot: Slot of the new rows.
-        act: What the new rows tell the wheel.
+        act: The act of the new rows for the wheel.
         version: Names of the columns with ``seq``, ``amend`` and ``op``; None for the op of a SCHEDULE.
     """
     seq, amend, op = version

@@ -1,12 +1,12 @@
-"""The clock of a tiered run: which clock a batch of commands makes, up to where slots are handed over, and what the wheel
-is told.
+"""The clock of a tiered run: the clock of a batch of commands, of hand-overs, and the one published for the wheel.
 
 ::
 
-    clock        of a batch                       hand-overs up to                     published for the wheel
-    processing   none                             the wall clock                       none: the wall clock; at the end `until`
-    event        largest event time, minus the    the clock of what is committed;      that of :mod:`wheel_udf.tiered.lead`; at the end `until`,
-                 delay                            at the end `until`                   after the wheel has reached the clock of the last batch
+    clock        of a batch               hand-overs up to            published for the wheel
+    processing   none                     the wall clock              none: the wall clock; at the end `until`
+    event        largest event time,      the clock of the committed  that of :mod:`wheel_udf.tiered.lead`; at the
+                 minus the delay          rows; at the end `until`    end `until`, after the wheel has reached the
+                                                                      clock of the last batch
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RunClock:
 
     Args:
         clock: The clock of the settings.
-        keeper: The keeper, which knows cursor, clock and version of the store.
+        keeper: The keeper, which has cursor, clock and version of the store.
         lead: Under the event clock, the lead of the intake; otherwise None.
     """
 
@@ -34,16 +34,15 @@ class RunClock:
         self._clock, self._keeper, self._lead = clock, keeper, lead
 
     def of_batch(self, largest_event_ms: int | None) -> int | None:
-        """Returns the clock that follows from the largest event time of a batch (UTC epoch ms); None if event times
-        make no clock.
-        """
+        """Returns the clock by a batch's largest event time (UTC epoch ms); None if event times make no clock."""
         if not isinstance(self._clock, EventClock):
             return wall_clock_ms() if self._keeper.cursor_ms is None else None
         return None if largest_event_ms is None else largest_event_ms - self._clock.delay_ms
 
     def now_ms(self, *, has_ended: bool) -> int | None:
-        """Returns the clock up to which slots are handed over, and which a bounded run has to reach (UTC epoch ms); None:
-        no clock yet.
+        """Returns the clock up to which slots are handed over, and which a bounded run has to reach (UTC epoch ms).
+
+        None: no clock yet.
 
         Args:
             has_ended: Whether the input has ended.
@@ -57,7 +56,7 @@ class RunClock:
     def published(
         self, *, has_ended: bool, is_idle: Callable[[], bool], position: Callable[[], Position | None]
     ) -> StoreProgress | None:
-        """Returns what the wheel is told; None: nothing yet.
+        """Returns the progress to publish for the wheel; None: none yet.
 
         Args:
             has_ended: Whether the input has ended.

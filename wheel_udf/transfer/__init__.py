@@ -1,15 +1,16 @@
-"""Transfer: moves a job at rest into a new checkpoint of another format, geometry, number of shards, mode, clock or path.
+"""Transfer: moves a job at rest into a new checkpoint of another format, geometry, shard count, mode, clock or path.
 
 An *export* is a folder: tables of versioned rows, the positions of the sources, and a manifest with the account. An
 *import* begins a new checkpoint (and, in the tiered mode, a new slot store) from it::
 
     old checkpoint, old store --export--> folder --import--> new checkpoint, new store
-                                            manifest.json    format, account, clock, positions of the sources; written last
-                                            entries/         pending entries: (id, seq, amend), due time, delay level, payload    Parquet
-                                            memory/          what is remembered of ended ids, with the instant of their end       Parquet
-                                            acts/            the record of acts                                                   Parquet
-                                            sources/N/       which files a source of files has read
-    a purgatory has operations, ended, events, ahead, resting and held instead of entries and memory
+
+    in the folder   manifest.json   format, account, clock, positions of the sources; written last
+                    entries/        pending entries: (id, seq, amend), due time, delay level, payload (Parquet)
+                    memory/         records of ended ids, with the instant of their end (Parquet)
+                    acts/           the record of acts (Parquet)
+                    sources/N/      which files a source of files has read
+    a purgatory has operations, ended, events, ahead, resting and held in place of entries and memory
 
 Design
 
@@ -28,11 +29,11 @@ Design
    rows in the store that the wheel has not read: one more run (``--trigger available-now``) finishes them.
 5. Once. An export marks the old checkpoint, which then refuses to start; an import marks the new one until it is
    complete. Each step of an import is idempotent (a transaction of the store, a batch of Spark), so a killed one is
-   said again; a start before that is refused.
+   repeated; a start before that is refused.
 
     manifest     Manifest, the format of an export, its folder
     content      what a checkpoint holds, as tables; leases; positions of the sources
-    settled      the entries in a slot store that are pending, and what became of the others
+    settled      the entries in a slot store that are pending, and how the others ended
     exporting    export_job
     ranks        the rank of a memory record, as Spark columns
     seeds        the scalars of the new shards

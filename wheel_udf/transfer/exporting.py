@@ -2,11 +2,12 @@
 
 ::
 
-    leases taken, all batches committed --> tables, acts, logs of sources --> account compared --> manifest --> mark in the checkpoint
+    leases taken, all batches committed --> tables, acts, logs of sources --> account compared --> manifest
+                                                                           --> mark in the checkpoint
 
-An export that is killed leaves a folder without a manifest; the same export again overwrites it. One that is killed
-before the mark is complete; said again, it only marks. Ctrl-C does not come between manifest and mark: an export that
-can be imported is one whose job does not start any more.
+An export that is killed leaves a folder without a manifest; the same export again overwrites it. Killed after the
+manifest, it is complete, and the same export again only marks the checkpoint. Ctrl-C is deferred between manifest and
+mark: a job whose export can be imported does not start any more.
 
 An export *without* ids (:mod:`wheel_udf.transfer.forgetting`) leaves out their rows. A pending entry among them is
 counted as one that a cancel has ended.
@@ -210,11 +211,9 @@ def _copy_logs(part: str, sources: Sequence[Source], folder: str) -> None:
 def _require_account(
     manifest: Manifest, heads: Sequence[Mapping[str, Any]], settled: Settled | None, ended: int, folder: str
 ) -> None:
-    """Refuses an export in which an entry would be lost: what is pending and what was settled is what the shards have
-    counted.
-    """
-    told = sum(int(head["pending"]) + int(head.get("far") or 0) for head in heads)
-    expected = told - (0 if settled is None else settled.gone) - ended
+    """Refuses an export that would lose an entry: pending and settled entries must equal the counts of the shards."""
+    counted = sum(int(head["pending"]) + int(head.get("far") or 0) for head in heads)
+    expected = counted - (0 if settled is None else settled.gone) - ended
     if manifest.pending != expected:
         raise TransferError(
             "the export does not hold what is pending",

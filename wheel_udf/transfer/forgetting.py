@@ -7,7 +7,7 @@ Contract
    one, no row of an act, no older version of the state, no history of the store. They are written anew, in their own
    places, and what was there is deleted.
 2. All else goes on: other ids, the account, the clock, the places in the sources (rules 2 to 4 of
-   :mod:`wheel_udf.transfer`). A pending entry that is forgotten counts as one that an act has cancelled. The record of
+   :mod:`wheel_udf.transfer`). A forgotten pending entry counts as cancelled by an act. The record of
    acts gets a record ``forget`` with the number of ids, without the ids; records whose texts contain one of them lose
    these texts.
 3. A forgotten id is unknown. A command for it that is read later (a repetition, or one that was in the source already)
@@ -18,19 +18,20 @@ Contract
 ::
 
     <checkpoint> --export without the ids--> <checkpoint>-forgetting --import--> <checkpoint> (and store)
-                 marked: exported            complete                            emptied; marked: importing; begun; marked: done
-                                                                                 then the folder of the export is deleted
+                 marked: exported            complete                            emptied; marked: importing; begun;
+                                                                                 marked: done; then the folder of the
+                                                                                 export is deleted
 
 An act of the running job could remove an id from its shard too, but not from the older versions of the state, from the
 files in which RocksDB keeps overwritten values, from the files of acts and from the history of the store: a new
 checkpoint has none of these.
 
-What is lost with it, for all ids: older versions of the state and of the store, so ``pending --as-of`` and the rows
+Lost with it, for all ids: older versions of the state and of the store, so ``pending --as-of`` and the rows
 that ``store.history`` keeps begin anew; the transaction id is a new one, as after each move.
 
 Cost: an export and an import (the state and the store are read once and written once), and space for both on the disk.
 
-What other places hold is not touched here: :mod:`wheel_udf.delivery.row_removal`, and the verb
+Other places are not touched here: :mod:`wheel_udf.delivery.row_removal`, and the verb
 (:mod:`wheel_udf.job.forget`).
 """
 
@@ -221,9 +222,7 @@ def _begin_anew(
 
 
 def _empty(parts: Sequence[str], store: str | None, export_id: str, folder: str) -> None:
-    """Deletes the old content. As long as one of the parts has no mark of the import, it has not begun, and all is
-    emptied again.
-    """
+    """Deletes the old content; repeated until all parts have the mark of the import, since it has not begun before."""
     with ExitStack() as leases:
         for part in parts:
             leases.enter_context(Lease(part))

@@ -3,10 +3,10 @@
 
 ::
 
-    mark (not done) --> identity --> logs of sources --> batch 0 by the seed query --> pending and counts compared --> mark (done)
+    mark (not done) --> identity --> logs of sources --> batch 0 by the seed query --> pending and counts compared
+                                                                                   --> mark (done)
 
-Each step finds what an earlier try has done, so an import that was killed is said again. Until the last step a start
-is refused.
+Each step is idempotent, so an import that was killed is repeated. Until the last step a start is refused.
 """
 
 from __future__ import annotations

@@ -6,15 +6,15 @@
 
     entry due before the cursor    near row of the store, and the state of its shard
     entry due later                its slot of the store; the state counts it as far
-    memory                         the state of its shard, and a mark in the store: an older version that comes later, and is far, loses against it
+    memory                         the state of its shard, and a mark in the store: an older far version that comes
+                                   later loses against it
     acts                           the table of acts of the store
 
     store    one commit: all rows, cursor, clock; the stream of near rows begins after it
     wheel    batch 0: the states; its clock stands where the export's did
     intake   batch 0: the positions of the sources
 
-A far entry from the direct mode, where it was known as long as it was pending, is remembered as one of the store, as
-if it had just come.
+A far entry from the direct mode gets a memory record of an entry in the store, as if it had just come.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _rows(store: SlotStore, entries: DataFrame, memory: DataFrame, cursor_ms: in
         }
     )
     placed = stored_rows(commands, store.layout, cursor_ms=cursor_ms, arrived=0)
-    # The wheel is told of them by its state.
+    # The wheel has them in its state.
     placed = placed.where(F.col("act") != FAR)
     versions = memory.where(F.col("status") != IN_STORE).select(
         "schedule_id",

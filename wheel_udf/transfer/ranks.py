@@ -1,6 +1,4 @@
-"""The rank of a memory record (:mod:`wheel_udf.wheel.version_order`) in Spark: ``2 * amend + op``, packed and
-unpacked.
-"""
+"""The rank of a memory record in Spark: ``2 * amend + op`` (:mod:`wheel_udf.wheel.version_order`)."""
 
 from __future__ import annotations
 

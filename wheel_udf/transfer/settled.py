@@ -1,4 +1,4 @@
-"""Settles a slot store for an export: which of its far entries are pending, and what became of the others.
+"""Settles a slot store for an export: which of its far entries are pending, and how the others ended.
 
 While a job runs, a far entry that a higher version has ended stays in its slot, and the wheel counts its end at the
 hand-over. An export cannot wait for that: it makes the comparison of the hand-over
@@ -8,8 +8,8 @@ hand-over. An export cannot wait for that: it makes the comparison of the hand-o
     none               pending                   an entry of the export
     GONE_SUPERSEDED    superseded
     GONE_DUPLICATE     duplicate
-    GONE_CANCELLED     cancelled                 a waiting CANCEL of the shard becomes applied; its id is remembered as ended
-    none, a late act   superseded                the wheel remembers that the entry had fired (wheel_udf.wheel.late_acts)
+    GONE_CANCELLED     cancelled                 a waiting CANCEL of the shard becomes applied; its id gets a record
+    none, a late act   superseded                the wheel remembers that it had fired (wheel_udf.wheel.late_acts)
 
 Near rows are in the state already. Rows that the wheel has not read are refused: only it can count them.
 
@@ -53,7 +53,7 @@ class Settled:
 
     Attributes:
         entries: Those that are pending, with the columns of ``ENTRY_SCHEMA``.
-        ended: What is to be remembered of ids whose entry a CANCEL has ended, with the columns of ``MEMORY_SCHEMA``.
+        ended: Memory records of ids whose entry a CANCEL has ended, with the columns of ``MEMORY_SCHEMA``.
         counts: How much each outcome rises.
         cached: The cached frames that they are computed from.
     """
@@ -116,13 +116,13 @@ def _require_read(store: SlotStore, version: int) -> None:
 
 
 def _require_told(store: SlotStore, far: DataFrame, heads: Sequence[Mapping[str, Any]]) -> None:
-    there, told = far.count(), sum(head["far"] for head in heads)
-    if there != told:
+    there, counted = far.count(), sum(head["far"] for head in heads)
+    if there != counted:
         raise TransferError(
-            "the store does not hold what the wheel was told of",
+            "the store lacks far entries that the wheel counts",
             field=store.path,
             value=f"{there} far entries",
-            rule=f"{told}",
+            rule=f"{counted}",
             hint="another writer has changed the store: restore it from a copy",
         )
 

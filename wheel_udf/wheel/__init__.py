@@ -14,7 +14,7 @@ whole level below::
     level 3, slots of 400 ms    |  0  |  400  |  800  |    due later (the top level is open-ended)
 
     an entry due at 450     clock   0    level 3 [400, 800)
-                            clock 400    level 2 [440, 460)     the clock reached the bucket: its entries move down (cascade)
+                            clock 400    level 2 [440, 460)     the clock reached it: entries move down (cascade)
                             clock 440    level 1 [450, 451)
                             clock 450    fires, never before
 
@@ -33,7 +33,7 @@ reference                 ``TimingWheel``: the classic wheel in memory, for the 
 buckets                   which bucket an entry is kept in; when a bucket is opened
 rows, chunks, arrow_text  the Arrow schemas; encoded runs of rows; a table as text
 shard_text                the text of all chunks of a shard, and its directory
-texts                     texts of chunks that are kept outside the row of a state
+texts                     where the bytes of chunks are stored: in the row of a state, or outside
 row_keys                  ids and versions of a chunk's rows, of which a command reads one
 id_index                  in which row of which chunk an id may be, so that a command reads that alone
 chunk_sizes               by which sizes chunks are cut, merged and written anew

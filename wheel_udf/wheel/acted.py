@@ -85,9 +85,7 @@ def _completed(chunk: Chunk, changes: pa.Table) -> pa.Table:
 
 
 def _commands(acts: pa.Table, payload: dict[str, pa.ChunkedArray], *, seq_given: bool) -> pa.Table:
-    """Rows of acts as commands. ``seq_given`` is False where the wheel has had the entry
-    (:mod:`wheel_udf.wheel.late_acts`).
-    """
+    """Rows of acts as commands; ``seq_given`` is False if the wheel has had the entry (``wheel.late_acts``)."""
     size = acts.num_rows
     columns = {
         **{name: acts[name] for name in ACT_SCHEMA.names},

@@ -1,10 +1,10 @@
 """Counts commands whose order is not known: two schedules of one id that give no ``seq`` and have one version.
 
 Without a ``seq`` the version is the event time (or the time of the file, or of the batch). Rows of one id with
-one event time then have one version, so the second is a duplicate, and if it says something else it is lost::
+one event time then have one version, so the second is a duplicate, and is lost if its content differs::
 
     a, event time 10:00, due 10:05       kept: of one version the one that is due first (or that came first)
-    a, event time 10:00, due 10:30       a duplicate that says something else: ambiguous
+    a, event time 10:00, due 10:30       a duplicate with other content: ambiguous
     a, event time 10:00, due 10:05       a duplicate, and no more than that: a producer's repetition
 
 The row is compared with the other rows of the batch, with the pending entry, and with the due time of what has

@@ -10,7 +10,7 @@ _COMPRESS_FROM_BYTES = 16_384
 
 
 def table_to_text(table: pa.Table) -> str:
-    """A table as text: what is encoded like a chunk and is none."""
+    """Encodes a table that is not a chunk as base64."""
     return text_of(encoded(table))
 
 
@@ -21,8 +21,7 @@ def table_from_text(text: str) -> pa.Table:
 
 def encoded(table: pa.Table) -> pa.Buffer:
     """A table as an Arrow IPC stream, compressed if it is large."""
-    # zstd takes 200 us however small the table; below the threshold the schema message is most of the bytes
-    # anyway.
+    # zstd has a fixed cost; below the threshold the schema message is most of the bytes anyway.
     compression = "zstd" if table.nbytes >= _COMPRESS_FROM_BYTES else None
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)

@@ -4,7 +4,8 @@ stores it.
 The bucket of an entry is decided here, in :meth:`Buckets.place`, by the formulas of
 :mod:`wheel_udf.wheel.geometry`::
 
-    due time, clock  --levels_of-->  level  --slots_of-->  slot  --// slots_per_group-->  group       bucket = (level, group)
+    due time, clock  --levels_of-->  level  --slots_of-->  slot  --// slots_per_group-->  group
+    bucket = (level, group)
 
     Wheel(tick_ms=1, size=20, levels=3), clock 0      450  ->  level 3, slot 1 [400, 800)     bucket (3, 1)
                                          clock 400    450  ->  level 2, slot 22 [440, 460)    bucket (2, 22)
@@ -53,7 +54,7 @@ GROUPS_PER_LEVEL = 32
 
 @dataclass(frozen=True)
 class Buckets:
-    """Places the rows of a shard into buckets, and says which buckets the clock has reached.
+    """Places the rows of a shard into buckets, and finds the buckets that the clock has reached.
 
     Attributes:
         wheel: The geometry.
@@ -102,9 +103,7 @@ class Buckets:
         return chunks
 
     def reached(self, chunk: Chunk, clock_ms: int) -> bool:
-        """Whether the clock has reached the slot of the chunk's earliest entry: the entry fires or moves down a level
-        now.
-        """
+        """Whether the clock has reached the slot of the chunk's earliest entry, which then fires or moves down."""
         if chunk.level == 1:
             return chunk.low_ms <= clock_ms
         tick_ms = self.deep.tick_of(chunk.level)

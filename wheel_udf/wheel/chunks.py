@@ -7,19 +7,18 @@
                         |     due times, destinations, sources: what counts read
                         ids and versions, row by row: what a command reads (wheel_udf.wheel.row_keys)
 
-Decisions, each measured:
+Decisions:
 
 * A chunk is ASCII text, each by itself: base64, and a line of JSON before the keys. One that stays closed passes
   through as the text it came as. Spark pickles a binary column (Java to Python) as one Latin-1 character for each byte
-  in UTF-8, and Python reverses both: for 8 MB, 43 ms in Python and as much in the JVM. ASCII text takes 1 ms, plus 3 ms
-  for each MB that is opened.
+  in UTF-8, and Python reverses both. ASCII text is passed on as it is, and decoded only where it is opened.
 * The rows and the bytes of a chunk are bounded (:mod:`wheel_udf.wheel.chunk_sizes`), so a command opens a bounded
   amount. Of a large one a command reads the keys of one row, and no column; counts read the head alone: a tenth of the
   text with values of 100 bytes.
 * A chunk in a bucket is in order of its due times. So they are read for its new bounds only when its first or last row
   is removed.
-* Removed rows are noted beside the chunk, and the chunk stays as it is until a quarter is gone. A cancel of one
-  of 8,192 rows writes 8 bytes instead of 1.2 MB.
+* Removed rows are noted beside the chunk, and the chunk stays as it is until a quarter is gone: a cancel of one
+  row writes 8 bytes, not the chunk.
 * A chunk is a place in the text that it came in (:class:`~wheel_udf.wheel.texts.Span`), or a file: nothing is copied
   before the text of the next state is joined.
 * The columns of the delay levels are left out of a chunk in which no entry has a level.
@@ -48,14 +47,12 @@ MEMORY_LEVEL = 0
 """The ``level`` of chunks of memory records; levels of the wheel count from 1."""
 
 UNNUMBERED: Final = -1
-"""The number of a chunk that no index knows."""
+"""The number of a chunk that is in no index."""
 
 IN_FLIGHT_LEVEL = -1
-"""The ``level`` of chunks of entries that were handed to the sender of the query (:mod:`wheel_udf.wheel.in_flight`);
-their ``group`` is the batch.
-"""
+"""The ``level`` of chunks handed to the sender (:mod:`wheel_udf.wheel.in_flight`); their ``group`` is the batch."""
 
-GIVEN_TO_NONE = -1
+NO_SENDER = -1
 """The ``group`` of entries in flight that the present sender has not got."""
 
 _LEVEL_COLUMNS = ("delay_level_ms", "level_error_ms")
@@ -74,7 +71,7 @@ class Chunk:
         low_ms: Earliest time inside: ``deliver_at_ms`` of entries, ``ended_at_ms`` of memory records.
         high_ms: Latest one.
         span: The keys, if there are any, and one or two Arrow IPC streams, each in base64.
-        number: Name of the chunk in the index of its shard; -1 if no index knows it.
+        number: Name of the chunk in the index of its shard; -1 if it is in no index.
         head: Length of the first stream if there are two, else 0.
         keys: Length of the keys; 0 if there are none.
         gone: The removed rows, their places as uint32 in base64.
@@ -126,7 +123,7 @@ class Chunk:
 
     @property
     def is_known(self) -> bool:
-        """Whether the index of its shard knows the chunk."""
+        """Whether the chunk is in the index of its shard."""
         return self.number != UNNUMBERED
 
     def table(self, *columns: str) -> pa.Table:
@@ -141,9 +138,7 @@ class Chunk:
         return np.frombuffer(octets_of(self.gone), np.uint32).astype(np.int64)
 
     def keys_at(self, rows: Int64s) -> list[list[Any]]:
-        """The ids, seqs, amends and partitions (None where there is none) of some of the stored rows of a chunk of
-        entries.
-        """
+        """The ids, seqs, amends and partitions (or None) of some of the stored rows of a chunk of entries."""
         if self.keys:
             return RowKeys(self.span.whole, self.span.start).at(rows)
         return keys_of(self._stored(*KEY_COLUMNS, "source").take(pa.array(rows)))
@@ -216,7 +211,7 @@ def _parts_of(rows: pa.Table) -> tuple[str, str, str]:
 def _decoded(text: str, columns: Sequence[str]) -> pa.Table:
     """The table of one stream; with ``columns``, only these."""
     octets = pa.py_buffer(octets_of(text))
-    # The schema stands in front of the rows: 10 us.
+    # The schema stands in front of the rows.
     schema = pa.ipc.read_schema(octets) if columns else None
     chosen = [at for name in columns if (at := schema.get_field_index(name)) >= 0] if schema else None
     options = pa.ipc.IpcReadOptions(included_fields=chosen, use_threads=False)

@@ -1,7 +1,7 @@
 """The content of a shard's state: its chunks by kind, or the text that holds them.
 
 A state that was read has the text, and splits it when a step asks for chunks. The state that a step returns has
-chunks, and joins their text when its row is written. Both know the texts outside the row
+chunks, and joins their text when its row is written. Both have the store of texts outside the row
 (:mod:`wheel_udf.wheel.texts`), if there are any.
 """
 
@@ -13,19 +13,19 @@ from functools import cached_property
 from wheel_udf.wheel.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL, Chunk
 from wheel_udf.wheel.id_index import INDEX_LEVEL, trusted
 from wheel_udf.wheel.shard_text import chunks_from_text, chunks_to_text
-from wheel_udf.wheel.texts import Texts
+from wheel_udf.wheel.texts import ChunkStore
 
 
 class Content:
     """The chunks of a shard, or the text that holds them; one is made from the other on first use."""
 
     def __init__(
-        self, text: str | None = None, chunks: Sequence[Chunk] = (), texts: Texts | None = None
+        self, text: str | None = None, chunks: Sequence[Chunk] = (), texts: ChunkStore | None = None
     ) -> None:
         self._text, self._chunks, self.texts = text, chunks, texts
 
     @staticmethod
-    def empty(texts: Texts | None = None) -> Content:
+    def empty(texts: ChunkStore | None = None) -> Content:
         """Of a shard that holds nothing."""
         return Content("", texts=texts)
 

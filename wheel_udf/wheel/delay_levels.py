@@ -10,7 +10,7 @@ as plain int and numpy here and as Spark ``Column`` in :mod:`wheel_udf.commands.
 
       list        5s   10s         30s                1m
       delay            10s  17s --> 30s                          error 0 for 10 s, 13 s for 17 s
-      beyond 1m   reject: refused | top: 1m, earlier than requested, the error is negative | exact: as requested, no level
+      beyond 1m   reject: refused | top: 1m, earlier than requested (negative error) | exact: as requested, no level
 
 * :class:`BinaryLevels` (the delay infrastructure of NServiceBus on RabbitMQ, a queue for each bit of the
   delay): levels of 2^k ticks, each twice the one below. A delay is a sum of such levels, so it is kept to the
@@ -151,9 +151,7 @@ def fingerprint(of_wheel: str, *, leveled: bool) -> str:
 
 
 def level_of(levels: Levels, delay_ms: int) -> int:
-    """Span of the level that a delay belongs to, in ms; :data:`NO_LEVEL` for none (also for a delay that ``reject``
-    refuses).
-    """
+    """Span of a delay's level, in ms; :data:`NO_LEVEL` for none (also for a delay that ``reject`` refuses)."""
     if delay_ms <= 0:
         return NO_LEVEL
     if isinstance(levels, BinaryLevels):
@@ -164,9 +162,7 @@ def level_of(levels: Levels, delay_ms: int) -> int:
 
 
 def error_of(levels: Levels, delay_ms: int, level_ms: int) -> int:
-    """How much later than requested an entry fires because of its level, in ms; negative only where ``top``
-    makes it fire earlier.
-    """
+    """How much later than requested an entry fires by its level, in ms; negative (earlier) only with ``top``."""
     return 0 if isinstance(levels, BinaryLevels) or level_ms == NO_LEVEL else level_ms - delay_ms
 
 

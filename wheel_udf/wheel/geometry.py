@@ -198,9 +198,7 @@ def ticks_of(wheel: Wheel) -> tuple[int, ...]:
 
 
 def path_of(wheel: Wheel, deliver_at_ms: int, clock_ms: int) -> list[tuple[int, int, int]]:
-    """The path of an entry down the wheel: (level, slot, clock at which it gets there), from its first place to level
-    1.
-    """
+    """The path of an entry down to level 1: (level, slot, clock at which it gets there) for each place."""
     stations, at_ms = [], clock_ms
     while True:
         level = level_of(wheel, deliver_at_ms, at_ms)

@@ -2,11 +2,11 @@
 
 ::
 
-    directory of a shard   level 1, 120 rows, 10:00:05 .. 10:00:19    level 2, 800 rows, 10:00:20 .. 10:06:40    (the chunks stay closed)
-    holdings at 10:00:00   by_level {1: 120, 2: 800}    due within 1 min: 120 and the part of 800 that lies before 10:01:00, about 80
+    directory of a shard   level 1, 120 rows, 10:00:05 .. 10:00:19    level 2, 800 rows, 10:00:20 .. 10:06:40
+    holdings at 10:00:00   by_level {1: 120, 2: 800}    due within 1 min: 120, and the part of 800 before 10:01:00: 80
 
-Cost: one small Arrow table, whatever the number of entries. What no directory can tell, the entries by destination, is
-a *sample* (:func:`destinations_of`): it opens a bounded number of bytes, and only their column ``destination``.
+Cost: one small Arrow table, whatever the number of entries; the chunks stay closed. The entries by destination are not
+in the directory: :func:`destinations_of` opens a bounded *sample*, and of it only the column ``destination``.
 """
 
 from __future__ import annotations

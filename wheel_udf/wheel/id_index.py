@@ -1,12 +1,12 @@
-"""The index of ids: in which chunk of a shard, and in which row of it, an id may be, so that a command reads that alone.
+"""The index of ids: finds the chunk and the row of a shard that may hold an id, so that a command reads that row alone.
 
 An id is known by the upper 32 bits of a hash. The index is a few *runs*, each a sorted list of (hash, position), cut
 into buckets of about 24 by the leading bits of the hash. A look-up reads one bucket of each run::
 
     run of 8 rows, 4 buckets        offsets   0     2     5     5     8
                                     bucket    00..  01..  10..  11..
-    entries, 6 bytes each           hash      0a 3f 41 52 6e    c1 d0 f7       24 bits: the first 8 follow from the bucket
-                                    position   7  1  0  4  2     3  5  6       of all rows of the chunks (6 bytes if many)
+    entries, 6 bytes each           hash      0a 3f 41 52 6e    c1 d0 f7     24 bits: the first 8 follow from the bucket
+                                    position   7  1  0  4  2     3  5  6     of all rows of the chunks (6 bytes if many)
 
     chunks of the run               number     9  12  13     with 3, 3 and 2 rows: begin at positions 0, 3 and 6
 
@@ -23,14 +23,8 @@ The index may name a row that does not hold the id: because hashes collide (at a
 because the row was removed, or because the chunk is gone. The chunk decides. It never leaves out a row that does: an
 index of another hash function (:func:`check`) is made anew from the chunks.
 
-Cost, measured with a million ids (CPU): one id 0.2 ms in one run and 0.6 ms in six, 1,000 ids 3 ms and 7 ms. Where a
-batch asks for as many ids as a run has buckets, all rows of the run are read: 25,000 ids among 75,000 in three runs
-take 12 ms, bucket by bucket they took 60. A row is merged O(log rows) times, 0.1 us each. Memory: 8 characters an id,
-and at most a third as much again for what is stale.
-
-Lost against it: sorted hashes in each chunk, 17 ms for one id and 22 ms for 1,000, because all hashes are decoded from
-base64. Bloom filters would be read whole, too, and with 10 bits an id name one chunk in a hundred in vain, of 125 for
-each id; they were not built.
+Cost: one bucket of each run for each id; a batch with as many ids as a run has buckets reads the whole run. A row is
+merged O(log rows) times. Memory: 8 characters an id, and at most a third as much again for stale rows.
 """
 
 from __future__ import annotations
@@ -68,9 +62,7 @@ _MOST_POSITIONS = 2**32
 _NONE = np.zeros(0, np.int64)
 
 Places = Mapping[int, tuple[Int64s, Int64s]]
-"""For the number of a chunk, the positions of ids, in order, and the row (of all stored rows) in which each may be; a
-chunk with none is left out.
-"""
+"""By number of a chunk with ids: their positions, in order, and the row (of all stored rows) where each may be."""
 
 
 def hashes_of(ids: pa.ChunkedArray) -> Hashes:
@@ -81,7 +73,7 @@ def hashes_of(ids: pa.ChunkedArray) -> Hashes:
 
 
 def check() -> int:
-    """A number that tells the hash function from another one; the ``group`` of each run."""
+    """A number that identifies the hash function; the ``group`` of each run."""
     return int(hashes_of(pa.chunked_array([pa.array(["wheel_udf"])]))[0])
 
 
@@ -292,6 +284,6 @@ class _Run:
     def _records(self, at: int, width: int, starts: Int64s, ends: Int64s) -> Octets:
         """Reads runs of records, one after the other: uint8[n, width]."""
         cuts = [(at + bounds * width // 3 * 4).tolist() for bounds in (starts, ends)]
-        # A slice for each run, 0.2 us: numpy cannot read the characters of a text in place.
+        # A slice for each run: numpy cannot read the characters of a text in place.
         parts = "".join([self.text[a:b] for a, b in zip(*cuts, strict=True)])
         return np.frombuffer(octets_of(parts), np.uint8).reshape(-1, width)

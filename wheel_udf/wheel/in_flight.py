@@ -10,18 +10,18 @@ acknowledged them.
     due in (C, H], no room       waits                                          of its bucket
     due after H                  waits                                          of its bucket
 
-A chunk in flight is whole: payload and all. What becomes of it is decided by the news of the sender
-(:mod:`wheel_udf.wheel.sender_news`), which comes with a clock row::
+A chunk in flight contains its payload. The news of the sender (:mod:`wheel_udf.wheel.sender_news`), which comes with a
+clock row, decides what happens to it::
 
-    group 41, the sender gets batches since 40     confirmed up to 41 and the chunk's last due time: dropped, its rows have fired
-                                                   else: stays
-    group 38, given to an earlier sender           rows which that one has noted as confirmed: have fired
-                                                   the others are *handed over again*: they are split by C and H once more
-    no sender any more (the setting is off)        as of an earlier sender; without a note, all are split once more
+    group 41, the sender gets batches since 40   confirmed up to 41 and the chunk's last due time: dropped, its rows
+                                                 have fired; else: stays
+    group 38, given to an earlier sender         rows that the earlier sender has noted as confirmed: have fired
+                                                 other rows are *handed over again*: split by C and H once more
+    no sender any more (the setting is off)      as of an earlier sender; without a note, all are split once more
 
-What is handed over again and neither leaves nor finds room stays outside the buckets, *loose*, in chunks of the group
-:data:`GIVEN_TO_NONE`: an earlier sender may have sent it, so a CANCEL must come too late for it. What of it is due
-leaves with what is due in the buckets, oldest first, and a backlog is kept in runs likewise.
+Entries that are handed over again, and neither leave nor find room, stay outside the buckets, *loose*, in chunks of the
+group :data:`NO_SENDER`: an earlier sender may have sent them, so a CANCEL is too late for them. Due ones leave
+together with those of the buckets, oldest first; a backlog is stored in runs, too.
 
 Invariants
     * An entry handed over has a memory record FIRED that ends at its due time. To the fold it has fired, as long as it
@@ -46,7 +46,7 @@ import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import Bools
 from wheel_udf.wheel import chunk_sizes
-from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, Chunk, in_runs
+from wheel_udf.wheel.chunks import IN_FLIGHT_LEVEL, NO_SENDER, Chunk, in_runs
 from wheel_udf.wheel.geometry import INT64_MAX
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, OLDEST_FIRST, Int64s
 from wheel_udf.wheel.sender_news import Confirmed
@@ -86,7 +86,7 @@ class HandOver:
 
 @dataclass(frozen=True)
 class Flight:
-    """What is in flight, after the news of a batch.
+    """The entries in flight, after the news of a batch.
 
     Attributes:
         chunks: The chunks that the sender has.
@@ -137,14 +137,14 @@ class Handed:
     chunks: list[Chunk]
 
 
-def horizon_of(over: HandOver | None, clock_ms: int) -> int:
+def horizon_of(hand_over: HandOver | None, clock_ms: int) -> int:
     """Up to which due time a batch looks into its buckets: the clock, unless it hands entries over."""
-    return clock_ms if over is None else over.horizon_ms(clock_ms)
+    return clock_ms if hand_over is None else hand_over.horizon_ms(clock_ms)
 
 
-def is_still(state: ShardState, over: HandOver | None, clock_ms: int) -> bool:
+def has_no_work(state: ShardState, hand_over: HandOver | None, clock_ms: int) -> bool:
     """Whether nothing in flight changes in a batch without commands, and nothing is handed over."""
-    horizon_ms = horizon_of(over, clock_ms)
+    horizon_ms = horizon_of(hand_over, clock_ms)
     if state.next_due_ms is not None and state.next_due_ms <= horizon_ms:
         return False
     if not state.pending:
@@ -152,15 +152,15 @@ def is_still(state: ShardState, over: HandOver | None, clock_ms: int) -> bool:
     directory = directory_of(state.text).select(["level", "group", "high_ms"])
     flying = directory.filter(pc.equal(directory["level"], IN_FLIGHT_LEVEL))
     groups, highs = flying["group"].to_pylist(), flying["high_ms"].to_pylist()
-    return all(_stays(group, high, over) for group, high in zip(groups, highs, strict=True))
+    return all(_remains(group, high, hand_over) for group, high in zip(groups, highs, strict=True))
 
 
-def settled(state: ShardState, over: HandOver | None) -> Flight:
-    """Decides what becomes of what is in flight.
+def settled(state: ShardState, hand_over: HandOver | None) -> Flight:
+    """Decides the end of each chunk in flight: closed, fired, or handed over again.
 
     Args:
         state: The shard before the batch.
-        over: How the batch hands over; None if there is no sender any more.
+        hand_over: How the batch hands over; None if there is no sender any more.
     """
     stay: list[Chunk] = []
     loose = tuple(chunk for chunk in state.in_flight_chunks if _is_loose(chunk))
@@ -169,10 +169,10 @@ def settled(state: ShardState, over: HandOver | None) -> Flight:
     for chunk in state.in_flight_chunks:
         if _is_loose(chunk):
             continue
-        if _stays(chunk.group, chunk.high_ms, over):
+        if _remains(chunk.group, chunk.high_ms, hand_over):
             stay.append(chunk)
             continue
-        until_ms = _noted_ms(chunk.group, over)
+        until_ms = _noted_ms(chunk.group, hand_over)
         if until_ms is not None and chunk.high_ms <= until_ms and not state.levels:
             confirmed += chunk.rows
             continue
@@ -184,35 +184,33 @@ def settled(state: ShardState, over: HandOver | None) -> Flight:
 
 
 def handed_over(
-    again: pa.Table, waiting: pa.Table, over: HandOver | None, clock_ms: int, room: int | None
+    again: pa.Table, waiting: pa.Table, hand_over: HandOver | None, clock_ms: int, room: int | None
 ) -> Handed:
     """Chooses what a batch hands over, oldest first.
 
     Args:
         again: Entries that were handed over before, and are not due, or over the limit of the batch.
         waiting: Entries of opened buckets, likewise.
-        over: How the batch hands over; None: nothing is.
+        hand_over: How the batch hands over; None: nothing is.
         clock_ms: The clock of the batch.
         room: How many entries the limit of the batch leaves; None for no bound.
     """
-    if over is None and not again.num_rows:
+    if hand_over is None and not again.num_rows:
         return Handed(again, again, waiting, [])
     flown, chosen = np.zeros(again.num_rows, bool), np.zeros(waiting.num_rows, bool)
-    if over is not None:
-        flown, chosen = _chosen([again, waiting], over, clock_ms, room)
+    if hand_over is not None:
+        flown, chosen = _chosen([again, waiting], hand_over, clock_ms, room)
     new = waiting.filter(pa.array(chosen))
     entries = pa.concat_tables([again.filter(pa.array(flown)), new])
     entries = entries.take(pc.sort_indices(entries, sort_keys=OLDEST_FIRST))
     chunks = _loose(again.filter(pa.array(~flown)), clock_ms)
-    if over is not None and entries.num_rows:
-        chunks.append(Chunk.of_entries(IN_FLIGHT_LEVEL, over.batch_id, entries))
+    if hand_over is not None and entries.num_rows:
+        chunks.append(Chunk.of_entries(IN_FLIGHT_LEVEL, hand_over.batch_id, entries))
     return Handed(entries, new, waiting.filter(pa.array(~chosen)), chunks)
 
 
 def beyond_ms(state: ShardState, horizon_ms: int) -> int | None:
-    """The earliest due time after a horizon, from the directory of the chunks; a lower bound if a chunk lies on both
-    sides of it. None: nothing.
-    """
+    """The earliest due time after a horizon, by the directory (a lower bound if a chunk spans it); None: nothing."""
     waiting = [chunk for chunk in state.chunks if chunk.level > 0 or _is_loose(chunk)]
     after = [max(chunk.low_ms, horizon_ms + 1) for chunk in waiting if chunk.high_ms > horizon_ms]
     return min(after, default=None)
@@ -225,15 +223,13 @@ def held(state: ShardState) -> tuple[int, int]:
 
 
 def complete_ms(state: ShardState) -> int | None:
-    """Up to which due time the sender has to have confirmation, until a chunk in flight can be dropped; None if
-    nothing is in flight.
-    """
+    """The due time that the sender has to confirm before a chunk in flight can be dropped; None: nothing in flight."""
     given = [chunk for chunk in state.in_flight_chunks if not _is_loose(chunk)]
     return min((chunk.high_ms for chunk in given), default=None)
 
 
 def _is_loose(chunk: Chunk) -> bool:
-    return chunk.level == IN_FLIGHT_LEVEL and chunk.group == GIVEN_TO_NONE
+    return chunk.level == IN_FLIGHT_LEVEL and chunk.group == NO_SENDER
 
 
 def _loose(entries: pa.Table, clock_ms: int) -> list[Chunk]:
@@ -241,26 +237,24 @@ def _loose(entries: pa.Table, clock_ms: int) -> list[Chunk]:
         return []
     rows = entries.sort_by("deliver_at_ms")
     most = chunk_sizes.SIZES.most(rows["deliver_at_ms"][0].as_py(), clock_ms)
-    return in_runs(IN_FLIGHT_LEVEL, GIVEN_TO_NONE, rows, "deliver_at_ms", most)
+    return in_runs(IN_FLIGHT_LEVEL, NO_SENDER, rows, "deliver_at_ms", most)
 
 
-def _stays(group: int, high_ms: int, over: HandOver | None) -> bool:
-    """Whether a chunk that was given to a sender stays closed, and in flight. One that none has got shows in the next
-    due time.
-    """
-    if group == GIVEN_TO_NONE:
+def _remains(group: int, high_ms: int, hand_over: HandOver | None) -> bool:
+    """Whether a chunk remains closed and in flight. Chunks without a sender count in ``next_due_ms``."""
+    if group == NO_SENDER:
         return True
-    if over is None:
+    if hand_over is None:
         return False
-    if not over.confirmed:
+    if not hand_over.confirmed:
         return True
-    present = over.confirmed[-1]
+    present = hand_over.confirmed[-1]
     return group >= present.since and not (present.covers(group) and high_ms <= present.until_ms)
 
 
-def _noted_ms(group: int, over: HandOver | None) -> int | None:
-    """Up to which due time the rows of a batch are confirmed; None if nobody has said."""
-    noted = (each.until_ms for each in (over.confirmed if over else ()) if each.covers(group))
+def _noted_ms(group: int, hand_over: HandOver | None) -> int | None:
+    """Up to which due time the rows of a batch are confirmed; None if no sender has confirmed it."""
+    noted = (each.until_ms for each in (hand_over.confirmed if hand_over else ()) if each.covers(group))
     return next(noted, None)
 
 
@@ -272,18 +266,20 @@ def _split(entries: pa.Table, until_ms: int | None) -> tuple[pa.Table, pa.Table]
 
 
 def _chosen(
-    tables: Sequence[pa.Table], over: HandOver, clock_ms: int, room: int | None
+    tables: Sequence[pa.Table], hand_over: HandOver, clock_ms: int, room: int | None
 ) -> tuple[Bools, Bools]:
     """Which entries of two tables are handed over, as a mask of each."""
     both = pa.concat_tables(tables)
     due = both["deliver_at_ms"].to_numpy()
-    fits = np.flatnonzero((due > clock_ms) & (due <= over.horizon_ms(clock_ms)))
+    fits = np.flatnonzero((due > clock_ms) & (due <= hand_over.horizon_ms(clock_ms)))
     candidates = both.take(pa.array(fits))
-    fits = fits[over.is_punctual(candidates["destination"])]
+    fits = fits[hand_over.is_punctual(candidates["destination"])]
     candidates = both.take(pa.array(fits))
     order = pc.sort_indices(candidates, sort_keys=OLDEST_FIRST).to_numpy()
-    rows = over.free_rows if room is None else min(over.free_rows, room)
-    rows = min(rows, int(np.searchsorted(np.cumsum(_sizes(candidates)[order]), over.free_bytes, "right")))
+    rows = hand_over.free_rows if room is None else min(hand_over.free_rows, room)
+    rows = min(
+        rows, int(np.searchsorted(np.cumsum(_sizes(candidates)[order]), hand_over.free_bytes, "right"))
+    )
     mask = np.zeros(both.num_rows, bool)
     mask[fits[order[: max(rows, 0)]]] = True
     return mask[: tables[0].num_rows], mask[tables[0].num_rows :]

@@ -8,8 +8,8 @@
     entry chunks         PENDING 1 (chunk 0, row 7)   -   -   -
     known                PENDING 1   FIRED 3   NOTHING   WAITING 5
 
-Cost: the index of ids (:mod:`wheel_udf.wheel.id_index`) says in which row of which chunk an id of the batch may be. The
-keys of these rows are read (:mod:`wheel_udf.wheel.row_keys`), 30 us for a chunk.
+Cost: the index (:mod:`wheel_udf.wheel.id_index`) finds the chunk and the row that may hold an id of the batch. Only the
+keys of these rows are read (:mod:`wheel_udf.wheel.row_keys`).
 """
 
 from __future__ import annotations

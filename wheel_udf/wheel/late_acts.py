@@ -6,7 +6,7 @@ a higher ``amend``. The wheel may release the entry before it reads that commit:
     known of an id            row of an act (1, amend 1)             outcome
     pending (1)               any                                    pending, and the old one superseded
     fired (1)                 any                                    late: superseded
-    anything else             on an entry that the wheel has had     late: superseded (it has ended, perhaps it is forgotten)
+    anything else             on an entry that the wheel has had     late: superseded (it has ended, maybe forgotten)
     anything else             on an entry in the slot store          pending: such an entry cannot have fired
 
 So an entry fires at most once, however long the act took and however short ``memory`` is. The wheel *has had*
@@ -65,9 +65,7 @@ def drop_late_acts(
 
 
 def _is_pending(rows: Rows, known: Known, of_wheel: Bools) -> Bools:
-    """Whether an entry of the row's seq is pending when the row takes effect, apart from what the rows of `of_wheel`
-    do.
-    """
+    """Whether an entry of the row's seq is pending when the row takes effect, without the rows of `of_wheel`."""
     places = np.arange(len(rows.code))
     before = np.maximum.accumulate(np.where(of_wheel, -1, places))
     starts = np.maximum.accumulate(np.where(repeats(rows.code), 0, places))

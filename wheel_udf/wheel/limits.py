@@ -117,7 +117,8 @@ def reason(limits: Limits, bound: str, shards: int = 1) -> str:
     """The reason of a reject, as JSON: which limit refused the command."""
     shared = "" if shards == 1 else f", shared by {shards} shards"
     zone = "" if limits.soft == 1 else f" (from {limits.soft:.0%} of it on, some are refused)"
-    message = f"no room: limits.{bound} = {getattr(limits, bound)}{shared}{zone}; {_MEANING[bound]}; hint: send it again later"
+    limit = f"limits.{bound} = {getattr(limits, bound)}{shared}{zone}"
+    message = f"no room: {limit}; {_MEANING[bound]}; hint: send it again later"
     return json.dumps({"error_code": code_of(bound), "error_message": message})
 
 

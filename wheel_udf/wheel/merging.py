@@ -3,8 +3,8 @@ log-structured stores).
 
 ::
 
-    runs, the latest first     1  1  3  9  40       1 + 1 + 3 are merged to 5; 9 is less than 2 * 5: to 14; 40 is not less than 2 * 14
-    afterwards                 14  40
+    runs, the latest first     1  1  3  9  40       1 + 1 + 3 are merged to 5; 9 is less than 2 * 5: to 14
+    afterwards                 14  40               40 is not less than 2 * 14
 
 Each merge makes at least one and a half times as much of a row's run, so a row is rewritten O(log(rows / rows added))
 times, and the number of runs is O(log(rows)).

@@ -5,17 +5,10 @@ r"""The keys of a chunk: id, version and partition of each row, in blocks, of wh
     keys     [312, 634, 951]\n<block 0><block 1><block 2>     where each block ends, and the blocks
     block    [["a", "b", ...], [1, 7, ...], 0, "topic/0/"]    id, seq, amend, partition of 64 rows; of equal ones, one
 
-The index (:mod:`wheel_udf.wheel.id_index`) says which row. A partition is ``topic/partition/`` of the row's ``source``
+The index (:mod:`wheel_udf.wheel.id_index`) has the row. A partition is ``topic/partition/`` of the row's ``source``
 (:func:`~wheel_udf.wheel.version_order.without_offset`).
 
-Decisions, by figures of ``make bench-step`` (a step with 1,000 cancels among a million pending entries, CPU; the
-characters of an entry with a value of 100 bytes):
-
-* JSON, as it is: 17 ms, 171 characters. Deflated: 24 ms, 161 characters, and each batch that writes entries takes 10
-  to 40 % longer.
-* Lost: the keys of a chunk as an Arrow stream, decoded as a whole, 0.25 ms for 8,192 rows with or without compression:
-  94 ms. Records of a fixed width, of which one is read: 16 ms, 158 characters; they needed 300 lines, and did not hold
-  every id.
+Blocks are JSON, not compressed: deflating them costs each batch that writes entries more than it saves.
 """
 
 from __future__ import annotations
@@ -29,7 +22,7 @@ import pyarrow as pa
 
 from wheel_udf.wheel import chunk_sizes
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, Int64s
-from wheel_udf.wheel.texts import Text
+from wheel_udf.wheel.texts import ChunkBytes
 from wheel_udf.wheel.version_order import partition_texts
 
 KEY_COLUMNS: Final = ("schedule_id", "seq", "amend")
@@ -56,7 +49,7 @@ def _once(values: list[Any]) -> Any:
 class RowKeys:
     """The keys of a chunk, of which blocks are read."""
 
-    def __init__(self, text: Text, start: int) -> None:
+    def __init__(self, text: ChunkBytes, start: int) -> None:
         line = text.index("\n", start)
         self._text, self._at = text, line + 1
         self._bounds = [0, *json.loads(text[start:line])]

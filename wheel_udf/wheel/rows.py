@@ -2,8 +2,8 @@
 
 ::
 
-    command (COMMAND_SCHEMA)    --fold-->    entry (ENTRY_SCHEMA)    --fired, cancelled, ...-->    memory record (MEMORY_SCHEMA)
-    schedule, replace, cancel                waits in a bucket                                     what is known of an ended id
+    command (COMMAND_SCHEMA)   --fold-->  entry (ENTRY_SCHEMA)  --fired, ...-->  memory record (MEMORY_SCHEMA)
+    schedule, replace, cancel             waits in a bucket                      what is known of an ended id
 
 Instants are int64 UTC epoch ms. ``headers`` is JSON text that the wheel never reads. ``source`` is
 ``topic/partition/offset`` of a Kafka record, else null.
@@ -43,7 +43,7 @@ ENTRY_SCHEMA = pa.schema(
 COMMAND_SCHEMA = pa.schema([*ENTRY_SCHEMA, ("op", pa.int8()), ("seq_given", pa.bool_()), ("act", pa.int8())])
 """A valid command: an entry plus ``op`` (:data:`SCHEDULE` or :data:`CANCEL`), whether the producer gave its
 ``seq``, and ``act``, which is :data:`COMMAND` unless entries wait in a slot store. Of a row of an act (``amend``
-above 0) ``seq_given`` says whether its entry was in the slot store (:mod:`wheel_udf.wheel.late_acts`)."""
+above 0) ``seq_given`` is whether its entry was in the slot store (:mod:`wheel_udf.wheel.late_acts`)."""
 
 MEMORY_SCHEMA = pa.schema(
     [
@@ -63,8 +63,8 @@ SCHEDULE, CANCEL = 0, 1
 
 COMMAND, FAR, MOVED, GONE_CANCELLED, GONE_SUPERSEDED, GONE_DUPLICATE = range(6)
 """``act``: what a row is to the wheel. In the tiered mode, where far entries wait in a slot store, a row is
-not always a command: FAR says that this version went to the store (no payload), MOVED brings it from there,
-GONE_... says that it ended there. A GONE_CANCELLED row carries the version of the CANCEL."""
+not always a command: FAR: this version went to the store (no payload), MOVED: it comes from there,
+GONE_...: it ended there. A GONE_CANCELLED row carries the version of the CANCEL."""
 
 
 OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("seq", "ascending")]
@@ -72,9 +72,7 @@ OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("
 
 
 def asked_ms(entries: pa.Table) -> pa.ChunkedArray:
-    """The requested due times, int64[n]: ``deliver_at_ms`` less what a delay level added; null where there is no due
-    time.
-    """
+    """The requested due times, int64[n]: ``deliver_at_ms`` less the rounding of a delay level; null without one."""
     if entries["level_error_ms"].null_count == entries.num_rows:
         return entries["deliver_at_ms"]
     # Neither a due time with a level nor its error is near the ends of int64.

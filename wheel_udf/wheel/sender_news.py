@@ -1,11 +1,11 @@
-"""What the sender of a query tells the shards: :class:`SenderNews`, which travels in the clock's offset.
+"""What the sender of a query reports to the shards: :class:`SenderNews`, which travels in the clock's offset.
 
 ::
 
     sender on the driver --SenderNews--> board --> offset of the clock (journaled) --> tick of each shard
 
-    Confirmed(since=12, batch=40, until_ms=10:00:04.200)     of the rows that batches 12 to 40 have handed over, all that were
-                                                             due by 10:00:04.200 are acknowledged by Kafka
+    Confirmed(since=12, batch=40, until_ms=10:00:04.200)     Kafka has acknowledged all rows that batches 12 to 40
+                                                             have handed over and that were due by 10:00:04.200
     10:00:04.200 = the earliest row that is not acknowledged, less 1 ms; the largest int64 if there is none
 
 Each start of a query has a sender of its own, which gets what the batches from ``since`` on hand over. What an earlier
@@ -40,9 +40,7 @@ class Confirmed:
         return self.since <= batch <= self.batch
 
     def before(self, batch: int) -> Confirmed:
-        """The same for the batches before one: a batch of a higher number may have been repaired away and planned
-        anew.
-        """
+        """The same for the batches before one: a later batch may have been removed by a repair and planned anew."""
         return Confirmed(self.since, min(self.batch, batch - 1), self.until_ms)
 
 

@@ -5,8 +5,8 @@ Applied after the fold, which decides which rows are new entries, and before the
 counted from the entries themselves whenever it is needed, so it is exact and there are no counters that could
 drift::
 
-    held  =  pending before the batch  -  removed by the batch  +  entries that replace others  -  due now (they leave with the batch)
-             -  what a sender has confirmed
+    held  =  pending before the batch  -  removed by the batch  +  entries that replace others
+             -  due now (they leave with the batch)  -  confirmed by a sender
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class HeldByShard:
     flight: Flight
 
     def beside(self, staying: pa.Table, past_due: int, released: int | None) -> Held:
-        """What is held beside new entries.
+        """Returns the entries that count beside new ones.
 
         Args:
             staying: Entries that replace others.
@@ -79,9 +79,7 @@ class HeldByShard:
         return Held(count - due if all_leaves else count, counts)
 
     def _due(self, number: int, chunk: Chunk) -> int:
-        """How many entries of a chunk are due and stay in the batch; a chunk is opened only if the clock is between
-        its times.
-        """
+        """How many entries of a chunk are due and stay; a chunk is opened only if the clock is between its times."""
         removed = self.removed.get(number, _NONE)
         if chunk.high_ms <= self.now_ms:
             return chunk.rows - len(removed)

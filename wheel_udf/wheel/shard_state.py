@@ -3,16 +3,17 @@
 Spark moves the state of a touched shard whole, as one row of scalars and one text (``array`` and ``map``
 states fail on Spark 4.2). So the layout keeps the row small and opens little of it::
 
-    scalars   version | wheel | clock_ms | next_due_ms | pending | far | one counter for each outcome | pending by delay level
-    chunks    one text: a directory, the encoded chunks (wheel_udf.wheel.chunks), each of one bucket (wheel_udf.wheel.buckets), and
-              the index of ids (wheel_udf.wheel.id_index); or the directory with the names of their files (wheel_udf.wheel.texts)
+    scalars   version | wheel | clock_ms | next_due_ms | pending | far | a counter per outcome | pending by delay level
+    chunks    one text: a directory, the encoded chunks (wheel_udf.wheel.chunks), each of one bucket
+              (wheel_udf.wheel.buckets), and the index of ids (wheel_udf.wheel.id_index); or the directory with the
+              names of their files (wheel_udf.wheel.texts)
 
 A step leaves the chunks that it does not open where they are: in the text in which they came, or in their files. The
-text of the next state is joined when its row is written: one copy, 20 ms for 160 MB. Spark's pickling of the row costs
-several times as much, which is why long chunks are in files where that is possible.
+text of the next state is joined once, when its row is written. Spark's pickling of the row costs several times as much,
+so long chunks are in files where that is possible.
 
-The step of a tick with nothing due and nothing new reads ``next_due_ms`` alone. What the status row tells of the state
-is in the directory (:mod:`wheel_udf.wheel.holdings`); no chunk is decoded.
+The step of a tick with nothing due and nothing new reads ``next_due_ms`` alone. The status row is made from the
+directory (:mod:`wheel_udf.wheel.holdings`); no chunk is decoded.
 
 Caveats: the row must stay below 2 GiB; :meth:`ShardState.to_row` refuses earlier
 (:class:`~wheel_udf.common.errors.StateTooLargeError`). With chunks in files that is hundreds of millions of entries;
@@ -32,21 +33,19 @@ import pyarrow as pa
 from wheel_udf.common.errors import GeometryChangedError, StateTooLargeError
 from wheel_udf.common.outcomes import WHEEL_COUNTS
 from wheel_udf.wheel.arrow_text import encoded
-from wheel_udf.wheel.chunks import GIVEN_TO_NONE, IN_FLIGHT_LEVEL, Chunk
+from wheel_udf.wheel.chunks import IN_FLIGHT_LEVEL, NO_SENDER, Chunk
 from wheel_udf.wheel.content import Content
 from wheel_udf.wheel.formats import FORMAT_VERSION
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.id_index import Places, indexed, places_of
 from wheel_udf.wheel.shard_text import entries_of_text
-from wheel_udf.wheel.texts import Texts
+from wheel_udf.wheel.texts import ChunkStore
 
 LARGEST_STATE_BYTES = 1_500_000_000
 
 
-class Kept(ABC):
-    """What the state of a shard of the wheel and of the purgatory have in common. Immutable; subclasses are
-    frozen dataclasses.
-    """
+class BaseShardState(ABC):
+    """Base of the shard states of wheel and purgatory. Immutable; subclasses are frozen dataclasses."""
 
     FORMAT: ClassVar[int]
     """Raised when the layout changes; a row of another one is refused."""
@@ -77,8 +76,7 @@ class Kept(ABC):
 
     @abstractmethod
     def to_row(self, shards: int) -> tuple[object, ...]:
-        """The state as a row of the state store; its long chunks are kept outside the row, if there are :class:`Texts`
-        that keep them.
+        """The state as a row of the state store; with a :class:`ChunkStore`, long chunks are stored there.
 
         Raises:
             StateTooLargeError: The row would come near the 2 GiB that it can hold.
@@ -122,7 +120,7 @@ HEAD_COLUMNS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class ShardState(Kept):
+class ShardState(BaseShardState):
     """The state of one shard, immutable; :func:`wheel_udf.wheel.step.advance` makes the next one.
 
     Attributes:
@@ -130,7 +128,7 @@ class ShardState(Kept):
         clock_ms: The last clock written; ``None`` before the first.
         next_due_ms: Earliest ``deliver_at_ms`` pending; ``None`` when nothing is. What a sender has got does not count.
         pending: Number of pending entries, those in flight included.
-        far: Number of entries that wait in the slot store, as far as this shard was informed.
+        far: Number of entries that wait in the slot store, as reported to this shard.
         counts: Rows by outcome since the beginning, a key for each of
             :data:`~wheel_udf.common.outcomes.WHEEL_COUNTS`.
         levels: Number of pending and far entries of each delay level, by its span in ms; empty levels are
@@ -151,7 +149,7 @@ class ShardState(Kept):
     content: Content = field(default_factory=Content.empty)
 
     @staticmethod
-    def empty(wheel: Wheel, texts: Texts | None = None) -> ShardState:
+    def empty(wheel: Wheel, texts: ChunkStore | None = None) -> ShardState:
         """The state before the first batch."""
         return ShardState(wheel, content=Content.empty(texts))
 
@@ -180,9 +178,7 @@ class ShardState(Kept):
         return places_of(self.content.index, ids)
 
     def entries(self) -> pa.Table:
-        """All pending entries (``ENTRY_SCHEMA``), in no order. Decodes everything: for inspection, not for the hot
-        path.
-        """
+        """All pending entries (``ENTRY_SCHEMA``), in no order. Decodes everything: for inspection only."""
         return entries_of_text(self.text, texts=self.content.texts)
 
     def with_chunks(
@@ -230,7 +226,9 @@ class ShardState(Kept):
         )
 
     @staticmethod
-    def from_row(row: Sequence[Any], wheel: Wheel, shards: int, texts: Texts | None = None) -> ShardState:
+    def from_row(
+        row: Sequence[Any], wheel: Wheel, shards: int, texts: ChunkStore | None = None
+    ) -> ShardState:
         """The state from a row of the state store.
 
         Args:
@@ -283,7 +281,7 @@ _ARROW_OF = {"int": pa.int32(), "long": pa.int64(), "string": pa.large_string()}
 
 def _is_given(chunk: Chunk) -> bool:
     """Whether the sender of the query has the entries of a chunk."""
-    return chunk.level == IN_FLIGHT_LEVEL and chunk.group != GIVEN_TO_NONE
+    return chunk.level == IN_FLIGHT_LEVEL and chunk.group != NO_SENDER
 
 
 def fingerprint(wheel: Wheel, shards: int) -> str:
@@ -303,5 +301,6 @@ def refuse_other(what: str, stored: object, wanted: object) -> None:
             field="stored",
             value=stored,
             rule=f"now asked for: {wanted!r}",
-            hint="go on with the stored one; or export the checkpoint with the release that made it, and import it into a new one",
+            hint="go on with the stored one; or export the checkpoint with the release that made it, "
+            "and import it into a new one",
         )

@@ -5,12 +5,12 @@
     text of a shard    <directory> <chunk 1><chunk 2><chunk 3>...      the directory has one row for each chunk:
 
         level  group  rows   low_ms        high_ms      length   number  head    keys    gone
-          1      3    120    earliest due  latest due    12,000     17       0       0     0     entries of level 1 of the wheel
-          2      0   7,998   ...           ...        1,200,000      9  40,000  50,000    12     entries of level 2, two of them removed
-          0      0    500    first end     last end      20,000     16       0       0     0     memory records of ended ids (MEMORY_LEVEL)
-       -101      0   8,500                               70,000     18     900       0     0     where the ids are (wheel_udf.wheel.id_index)
+          1      3    120    earliest due  latest due    12,000     17       0       0     0   entries of level 1
+          2      0   7,998   ...           ...        1,200,000      9  40,000  50,000    12   of level 2, two removed
+          0      0    500    first end     last end      20,000     16       0       0     0   memory (MEMORY_LEVEL)
+       -101      0   8,500                               70,000     18     900       0     0   index of ids
 
-``length``, ``head``, ``keys`` and ``gone`` are numbers of characters. The directory alone says what a shard holds.
+``length``, ``head``, ``keys`` and ``gone`` are numbers of characters. The directory alone lists the content of a shard.
 Chunks that are neighbours in the text that they came in are copied together into the next one.
 
 With texts outside the row (:mod:`wheel_udf.wheel.texts`) the directory has one column more, ``file``: the name of what
@@ -34,7 +34,7 @@ from wheel_udf.wheel.chunks import (
     Chunk,
 )
 from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
-from wheel_udf.wheel.texts import Span, Texts
+from wheel_udf.wheel.texts import ChunkStore, Span
 
 _ID = "schedule_id"
 
@@ -60,7 +60,7 @@ MARKED_ENTRY_SCHEMA = ENTRY_SCHEMA.append(_IN_FLIGHT)
 """An entry, and whether a sender has got it."""
 
 
-def chunks_to_text(chunks: Sequence[Chunk], texts: Texts | None = None) -> str:
+def chunks_to_text(chunks: Sequence[Chunk], texts: ChunkStore | None = None) -> str:
     """Joins the text of the directory, a blank, and the texts of the chunks.
 
     Args:
@@ -81,7 +81,7 @@ def chunks_to_text(chunks: Sequence[Chunk], texts: Texts | None = None) -> str:
     return "".join([table_to_text(directory), " ", *_texts(chunks, are_apart=least is not None)])
 
 
-def _apart(chunk: Chunk, texts: Texts, least: int) -> Chunk:
+def _apart(chunk: Chunk, texts: ChunkStore, least: int) -> Chunk:
     """The chunk with its text outside the row, if that is long."""
     if chunk.file or chunk.span.end - chunk.span.start < least:
         return chunk
@@ -103,7 +103,7 @@ def _texts(chunks: Sequence[Chunk], *, are_apart: bool) -> list[str]:
     return [str(span) for span in spans]
 
 
-def chunks_from_text(text: str, texts: Texts | None = None) -> tuple[Chunk, ...]:
+def chunks_from_text(text: str, texts: ChunkStore | None = None) -> tuple[Chunk, ...]:
     """The inverse of :func:`chunks_to_text`; what is outside the row is read when a chunk is opened."""
     if not text:
         return ()
@@ -112,7 +112,7 @@ def chunks_from_text(text: str, texts: Texts | None = None) -> tuple[Chunk, ...]
     *scalars, numbers, heads, keys = columns.values()
     here = [gone if file else length for length, gone, file in zip(lengths, gones, files, strict=True)]
     ends = np.cumsum([text.index(" ") + 1, *here], dtype=np.int64).tolist()
-    assert texts is not None or not any(files), "the caller knows where the texts are"
+    assert texts is not None or not any(files), "a state with files needs a store of chunks"
     spans = [
         Span(texts.open(file), 0, length - gone) if file and texts else Span(text, a, b - gone)
         for (a, b), length, gone, file in zip(pairwise(ends), lengths, gones, files, strict=True)
@@ -128,25 +128,25 @@ def directory_of(text: str) -> pa.Table:
     return table_from_text(text[: text.index(" ")])
 
 
-def kept_apart(text: str) -> list[str]:
+def external_names(text: str) -> list[str]:
     """The names of the texts outside the row to which a shard's text refers."""
     return [name for name in directory_of(text)["file"].to_pylist() if name] if text else []
 
 
-def whole_text(text: str, texts: Texts) -> str:
+def whole_text(text: str, texts: ChunkStore) -> str:
     """The shard's text with all chunks in it, as readers of a state expect it."""
-    return chunks_to_text(chunks_from_text(text, texts)) if kept_apart(text) else text
+    return chunks_to_text(chunks_from_text(text, texts)) if external_names(text) else text
 
 
-def entries_of_text(text: str, ids: Collection[str] | None = None, texts: Texts | None = None) -> pa.Table:
-    """All pending entries (``ENTRY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state
-    row.
-    """
+def entries_of_text(
+    text: str, ids: Collection[str] | None = None, texts: ChunkStore | None = None
+) -> pa.Table:
+    """All pending entries (``ENTRY_SCHEMA``) of a shard, or of some ids, from column ``chunks`` of its state row."""
     return marked_entries_of_text(text, ids, texts).drop_columns([_IN_FLIGHT.name])
 
 
 def marked_entries_of_text(
-    text: str, ids: Collection[str] | None = None, texts: Texts | None = None
+    text: str, ids: Collection[str] | None = None, texts: ChunkStore | None = None
 ) -> pa.Table:
     """As :func:`entries_of_text`, with ``in_flight``: whether a sender has got the entry (``MARKED_ENTRY_SCHEMA``)."""
     chunks = chunks_from_text(text, texts)
@@ -164,17 +164,13 @@ def _marked(rows: pa.Table, *, in_flight: bool) -> pa.Table:
 
 
 def memory_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
-    """All memory records (``MEMORY_SCHEMA``) of a shard, or those of some ids, from the column ``chunks`` of its state
-    row.
-    """
+    """All memory records (``MEMORY_SCHEMA``) of a shard, or of some ids, from column ``chunks`` of its state row."""
     tables = _tables([chunk for chunk in chunks_from_text(text) if chunk.level == MEMORY_LEVEL], ids)
     return pa.concat_tables(tables) if tables else MEMORY_SCHEMA.empty_table()
 
 
 def _tables(chunks: Sequence[Chunk], ids: Collection[str] | None) -> list[pa.Table]:
-    """The rows of chunks, or those of some ids: of a chunk without any of them, only the column of the ids is
-    decompressed.
-    """
+    """The rows of chunks, or of some ids: of a chunk without any of them, only the ids are decompressed."""
     if ids is None:
         return [chunk.table() for chunk in chunks]
     wanted = pa.array(ids, pa.string())

@@ -6,9 +6,9 @@ result, so a replayed batch writes the same bytes. The order of effects at one i
 1. Commands are folded in version order (:mod:`wheel_udf.wheel.versions`). So a CANCEL that comes in the batch
    in which its entry would fire still cancels it.
 2. The clock moves to the batch's instant, or stays if that is earlier: it never goes backwards.
-3. Buckets whose slot the clock has reached are opened. What is due leaves, oldest first, up to ``limit``: of these
-   buckets, and of what an earlier sender has left. With a sender (``over``), what is due soon after leaves, too: it is
-   handed over ahead (:mod:`wheel_udf.wheel.in_flight`).
+3. Buckets whose slot the clock has reached are opened. Due entries of these buckets, and those that an earlier sender
+   has left, are released, oldest first, up to ``limit``. With a sender (``hand_over``), entries that are due soon after
+   leave, too: they are handed over ahead (:mod:`wheel_udf.wheel.in_flight`).
 4. The rest of the opened buckets (the cascade), and new entries, are placed by the new clock
    (:mod:`wheel_udf.wheel.buckets`).
 
@@ -24,11 +24,12 @@ are not visited.
 
 Cost: of a tick with nothing due and nothing new, a look at the directory of the chunks; otherwise O(commands + rows of
 opened chunks), whatever the number of pending entries. A command reads the keys of the row in which its id is
-(:mod:`wheel_udf.wheel.known`), and a removed row is noted in its chunk (:meth:`~wheel_udf.wheel.chunks.Chunk.less`):
-0.1 ms for a chunk with removed rows. Under a ``limit`` a batch opens the chunks that hold its oldest due rows, and the
-rest of a backlog stays closed, also the buckets that would move down a level. What grows with the number of chunks is
-their directory: 6 us for each, 1 ms with a million pending. Caveat: an entry is released by the first *step* at or
-after its due time, so lateness is at most the distance between steps.
+(:mod:`wheel_udf.wheel.known`), and a removed row is noted in its chunk (:meth:`~wheel_udf.wheel.chunks.Chunk.less`).
+Under a ``limit`` a batch opens the chunks that hold its oldest due rows, and the rest of a backlog stays closed, also
+the buckets that would move down a level. Only the directory grows with the number of chunks.
+
+Caveat: an entry is released by the first *step* at or after its due time, so lateness is at most the distance between
+steps.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from wheel_udf.wheel import chunk_sizes
 from wheel_udf.wheel.buckets import Buckets, merged
 from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.wheel.geometry import INT64_MAX
-from wheel_udf.wheel.in_flight import HandOver, handed_over, horizon_of, is_still, settled
+from wheel_udf.wheel.in_flight import HandOver, handed_over, has_no_work, horizon_of, settled
 from wheel_udf.wheel.known import ENDED, FIRED, released
 from wheel_udf.wheel.limits import Limits
 from wheel_udf.wheel.memory import remember
@@ -99,7 +100,7 @@ def advance(
     memory_ms: int | None,
     stored: bool = False,
     limits: Limits | None = None,
-    over: HandOver | None = None,
+    hand_over: HandOver | None = None,
 ) -> Step:
     """Advances a shard to ``now_ms`` with a batch of commands.
 
@@ -111,27 +112,27 @@ def advance(
         memory_ms: How long ended ids are remembered, from their end; ``None`` for ever.
         stored: Whether entries may wait in a slot store.
         limits: How much may be pending here; ``None`` for no bound.
-        over: How entries are handed to the sender of the query ahead of their due time; ``None`` without a sender.
+        hand_over: How entries are handed to the sender of the query ahead of their due time; ``None`` without a sender.
     """
     clock_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
     quiet = rows is None or rows.num_rows == 0
-    if quiet and is_still(state, over, clock_ms):
+    if quiet and has_no_work(state, hand_over, clock_ms):
         nothing = ENTRY_SCHEMA.empty_table()
         return Step(state, clock_ms, nothing, nothing, changed=False)
 
-    flight = settled(state, over)
+    flight = settled(state, hand_over)
     shard_limits = ShardLimits(limits, limit, flight) if limits else None
     folded = None if quiet else fold(state, rows, clock_ms, memory_ms, stored=stored, limits=shard_limits)
     buckets = Buckets(state.wheel)
     levels = Counter(state.levels)
-    horizon_ms = horizon_of(over, clock_ms)
+    horizon_ms = horizon_of(hand_over, clock_ms)
     entry_chunks, removed = state.entry_chunks, folded.removed if folded else {}
     latest_ms = _latest_needed([*entry_chunks, *flight.loose], removed, clock_ms, limit)
     closed, opened = _open_reached(state, buckets, folded, horizon_ms, latest_ms, levels)
     flying, again = flight.opened(horizon_ms, latest_ms)
     due, flown, waiting = _split_due(again, opened, clock_ms, limit)
     fired, missed = _split_missed(due, clock_ms)
-    handed = handed_over(flown, waiting, over, clock_ms, None if limit is None else limit - due.num_rows)
+    handed = handed_over(flown, waiting, hand_over, clock_ms, None if limit is None else limit - due.num_rows)
 
     counts = dict(state.counts)
     for outcome, more in (folded.counts if folded else {}).items():
@@ -145,7 +146,7 @@ def advance(
         *([folded.records] if folded else []),
         released(fired, FIRED, clock_ms),
         released(missed, ENDED, clock_ms),
-        *([released(handed.new, FIRED, handed.new["deliver_at_ms"].to_numpy())] if over else []),
+        *([released(handed.new, FIRED, handed.new["deliver_at_ms"].to_numpy())] if hand_over else []),
     ]
     memory = remember(
         state.memory_chunks,
@@ -241,9 +242,7 @@ def _latest_needed(
 
 
 def _placed(entries: pa.Table, buckets: Buckets, clock_ms: int, horizon_ms: int) -> list[Chunk]:
-    """Places the entries that stay, by the horizon: what it has passed is opened in each batch, so it is kept apart
-    from the rest.
-    """
+    """Places the entries that stay, those before the horizon apart from the rest: each batch opens them."""
     if horizon_ms == clock_ms:
         return buckets.place(entries, clock_ms)
     passed = pc.less_equal(entries["deliver_at_ms"], horizon_ms)

@@ -1,15 +1,12 @@
-"""Texts of chunks: where they are, and how they are read in part.
+"""Where the bytes of chunks are stored, and how they are read in part.
 
 The text of a chunk is in the row of its shard's state, or in a file beside the checkpoint to which the row refers::
 
     row     <directory> <small chunk><small chunk>...          moved by Spark with each batch
     files   17-3f0a...  19-c41b...                             written once, read where a chunk is opened
 
-This room knows neither files nor folders: :class:`Texts` is what it asks of them, and
-:class:`wheel_udf.platform.chunk_files.ChunkFiles` is what answers. Without one, all texts are in the row.
-
-Why. Spark moves the row of a touched shard whole, as Python objects, Arrow and changelog: 1.3 s a batch for a million
-entries, none of which was opened.
+:class:`ChunkStore` is the interface; :class:`wheel_udf.platform.chunk_files.ChunkFiles` implements it with files.
+Without one, all texts are in the row, which Spark moves whole with each batch, although most chunks stay closed.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 
-class Text(Protocol):
+class ChunkBytes(Protocol):
     """Characters of ASCII that are read in part: a ``str``, or a file."""
 
     def __getitem__(self, part: slice, /) -> str: ...
@@ -26,16 +23,14 @@ class Text(Protocol):
         """The first place of a character from `start` on."""
 
 
-class Texts(Protocol):
-    """Texts that are kept outside the row of a state. A name stands for one text for ever."""
+class ChunkStore(Protocol):
+    """Stores texts outside the row of a state. A name stands for one text for ever."""
 
     @property
     def least(self) -> int | None:
-        """Length from which on a text is kept; None: no text is kept any more, and those that were kept earlier go
-        into the row.
-        """
+        """Length from which on a text is kept; None: no text is kept, and earlier ones go back into the row."""
 
-    def open(self, name: str) -> Text:
+    def open(self, name: str) -> ChunkBytes:
         """The text of a name; it is read when a part of it is asked for."""
 
     def keep(self, text: str) -> str:
@@ -45,7 +40,7 @@ class Texts(Protocol):
 class Span(NamedTuple):
     """A part of a text, which is not copied before it is read."""
 
-    whole: Text
+    whole: ChunkBytes
     start: int
     end: int
 

@@ -5,7 +5,7 @@
     seq  op        amend    rank = 2 * amend + op        order of the versions of an id
      1   SCHEDULE    0      0                            1
      1   SCHEDULE    1      2                            2     an act of the project's own API (move, reroute)
-     1   CANCEL      0      1                            3     a CANCEL is above all that a SCHEDULE of its seq has become
+     1   CANCEL      0      1                            3     a CANCEL is above all versions of its seq's SCHEDULE
      2   SCHEDULE    0      0                            4     any later command of the producer
 
 ``rank`` is a name for ``(op, amend)``: it is what checkpoints hold. Its order is that of :func:`order_of`.
@@ -111,7 +111,7 @@ def in_version_order(commands: pa.Table, code: Int64s) -> Rows:
 
 
 def partitions_of(commands: pa.Table) -> Objects | None:
-    """Topic and partition of the commands whose version is their offset (else None); None if there is no such command."""
+    """Topic and partition of the commands whose version is their offset (else None); None if there is none."""
     by_offset = pc.and_(pc.is_valid(commands["source"]), pc.invert(commands["seq_given"]))
     by_offset = pc.and_(by_offset, pc.equal(commands["amend"], 0))
     if not pc.any(by_offset).as_py():

@@ -109,7 +109,7 @@ class Folded:
         counts: How much each outcome rises.
         spread: Number of ids whose versions are offsets of more than one partition.
         ambiguous: Number of schedules without a seq whose version another one has (:mod:`wheel_udf.wheel.ambiguous`).
-        far: How many more entries are in the slot store, as far as this shard was informed.
+        far: How many more entries are in the slot store, as reported to this shard.
         far_levels: The same by delay level (its span in ms).
         refused: Commands that found no room (``COMMAND_SCHEMA`` and ``bound``, the limit that refused them).
         fullest: How full the groups are that new entries came to (see
@@ -237,9 +237,7 @@ def _drop_older(rows: Rows, known: Known, counts: Counter[str]) -> tuple[Rows, I
 
 
 def _drop_retries(rows: Rows, known: Known, commands: pa.Table, counts: Counter[str]) -> Rows:
-    """Drops a producer's retries: no seq given, and the due time of what has fired, before any other schedule of the
-    id.
-    """
+    """Drops retries: no seq, the due time of the entry that has fired, before any other schedule of the id."""
     candidates = (rows.op == SCHEDULE) & (rows.act == COMMAND) & (known.status[rows.code] == FIRED)
     if not candidates.any():
         return rows

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from tests.spark.streams import T0_MS, at_ms
 from wheel_udf.common.errors import StoreError
-from wheel_udf.pending.acts_on_state import Wording
+from wheel_udf.pending.acts_on_state import ActDescription
 from wheel_udf.pending.acts_on_store import append_act
 from wheel_udf.platform.delta_transaction import Transaction
 from wheel_udf.store import intake
@@ -61,7 +61,7 @@ class World:
         """What a move or a cancel adds, as another process would."""
         chosen = self.parsed(*rows).withColumn("amend", F.lit(1))
         store = SlotStore.open(self.spark, self.store.path, LAYOUT, create=False)
-        append_act(store, lambda: chosen, Wording("move", "(true)", ""), count=len(rows))
+        append_act(store, lambda: chosen, ActDescription("move", "(true)", ""), count=len(rows))
 
     def parsed(self, *rows: tuple[str, str, int, int | None]) -> DataFrame:
         given = [

@@ -25,7 +25,7 @@ from wheel_udf.delivery.sender import Sender
 from wheel_udf.delivery.sender_note import SenderNote
 from wheel_udf.stream.punctual import Punctual
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.chunks import GIVEN_TO_NONE
+from wheel_udf.wheel.chunks import NO_SENDER
 from wheel_udf.wheel.geometry import INT64_MAX, Wheel
 from wheel_udf.wheel.in_flight import held
 from wheel_udf.wheel.sender_news import SenderNews
@@ -203,7 +203,7 @@ class Life:
             if noted
             else None
         )
-        step = advance(self.state, None, self.now_ms, memory_ms=None, over=over)
+        step = advance(self.state, None, self.now_ms, memory_ms=None, hand_over=over)
         released = [row["schedule_id"] for row in rows_of(step.fired)]
         self.topic.times.update(released)
         self._commit(Plan((), self.now_ms, None), step.state, set(released))
@@ -269,7 +269,7 @@ class Life:
             raise CrashError
         over = self.punctual.hand_over(self._batch, 0, 1, plan.news, lambda: held(self.state))
         table = commands_table(plan.commands) if plan.commands else None
-        step = advance(self.state, table, plan.clock_ms, memory_ms=None, over=over)
+        step = advance(self.state, table, plan.clock_ms, memory_ms=None, hand_over=over)
         handed = {row["schedule_id"]: row["deliver_at_ms"] for row in rows_of(step.handed)}
         self._pass(point, POINTS[0])
         if handed:
@@ -318,7 +318,7 @@ class Life:
         confirmed.
         """
         assert len(self.broker.unknown) <= self.sender.held[0] <= self.punctual.rows
-        given = [chunk for chunk in self.state.in_flight_chunks if chunk.group != GIVEN_TO_NONE]
+        given = [chunk for chunk in self.state.in_flight_chunks if chunk.group != NO_SENDER]
         kept = {name for chunk in given for name in chunk.table("schedule_id")["schedule_id"].to_pylist()}
         assert self.broker.unknown.keys() <= kept
         if plan.news is not None:

@@ -90,7 +90,7 @@ class TimeLine:
             over = self.punctual.hand_over(self.batches, 0, 1, told, lambda: held(self.state))
         rows = [{"schedule_id": name, "seq": 1, "deliver_at_ms": T0 + self.said[name][1]} for name in read]
         step = advance(
-            self.state, commands_table(rows) if rows else None, self.now_ms, memory_ms=None, over=over
+            self.state, commands_table(rows) if rows else None, self.now_ms, memory_ms=None, hand_over=over
         )
         self.state = step.state
         self._pass(self.now_ms + BATCH_MS // 2)

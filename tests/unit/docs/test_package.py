@@ -86,7 +86,7 @@ def test_a_managed_spark_is_given_all_dependencies_but_spark_and_delta() -> None
 
 def test_the_jars_are_those_of_the_pinned_packages_and_of_the_guide() -> None:
     found, versions = jars(), pinned()
-    guide = text_of("docs/operations.md")
+    guide = text_of("docs/platforms.md")
 
     assert found["delta-spark_4.2_2.13"] == versions["delta-spark"]
     assert found["spark-sql-kafka-0-10_2.13"] == versions["pyspark"]

@@ -238,7 +238,7 @@ def test_a_second_driver_on_a_checkpoint_is_named_with_the_path() -> None:
 
 def test_the_guide_has_the_table_of_causes() -> None:
     rows = [f"| {cause.text} | {cause.exit_code} | {'yes' if cause.retried else 'no'} |" for cause in Cause]
-    assert "\n".join(rows) in (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    assert "\n".join(rows) in (Path(__file__).parents[3] / "docs" / "run.md").read_text()
 
 
 def test_an_error_of_sql_after_a_verb_is_logged_and_not_a_type_error_of_the_logger() -> None:

@@ -84,7 +84,7 @@ class Shard:
             limit,
             memory_ms=self.memory_ms,
             limits=limits,
-            over=None if off else over,
+            hand_over=None if off else over,
         )
         state = self.step.state
         self.state = ShardState.from_bytes(state.to_bytes(), wheel=WHEEL)
@@ -460,8 +460,8 @@ class Pair:
         terms = None if move.sender == "off" else Terms(self.batches, move.ahead_ms, move.rows, news)
         over = terms and HandOver(self.batches, move.ahead_ms, is_punctual, move.rows, 10**9, news)
         table = commands_table(commands) if commands else None
-        step = advance(self.state, table, now_ms, move.limit, memory_ms=self.memory_ms, over=over)
-        again = advance(self.state, table, now_ms, move.limit, memory_ms=self.memory_ms, over=over)
+        step = advance(self.state, table, now_ms, move.limit, memory_ms=self.memory_ms, hand_over=over)
+        again = advance(self.state, table, now_ms, move.limit, memory_ms=self.memory_ms, hand_over=over)
         assert again.state.to_bytes() == step.state.to_bytes(), "a replay does the same"
         fired, missed, handed = self.model.batch_with(commands, now_ms, move.limit, terms)
         assert (shown(step.fired), shown(step.missed), shown(step.handed)) == (fired, missed, handed)

@@ -15,7 +15,7 @@ from wheel_udf.testing.frames import commands_table
 from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.holdings import holdings_of
 from wheel_udf.wheel.shard_state import ShardState
-from wheel_udf.wheel.shard_text import kept_apart, whole_text
+from wheel_udf.wheel.shard_text import external_names, whole_text
 from wheel_udf.wheel.step import advance
 
 __all__ = ["tiny"]
@@ -34,11 +34,11 @@ class PairInFiles(Pair):
         return ChunkFiles(self.folder, self.number, 2, self.least)
 
     def batch(self, commands: list[Row], now_ms: int, limit: int | None) -> list[Row]:
-        before = kept_apart(self.state.text)
+        before = external_names(self.state.text)
         self.state = ShardState.from_row(self.state.to_row(1), self.wheel, 1, self.files())
         fired = super().batch(commands, now_ms, limit)
         row = self.state.to_row(1)
-        self.files().settle(before, kept_apart(self.state.text))
+        self.files().settle(before, external_names(self.state.text))
         self.number += 1
         self.state = ShardState.from_row(row, self.wheel, 1, self.files())
         return fired
@@ -75,7 +75,7 @@ def _of_3_000(texts: ChunkFiles | None) -> ShardState:
 def test_the_row_has_the_directory_and_the_names_of_the_files(tmp_path: Path) -> None:
     state = _of_3_000(ChunkFiles(tmp_path, 7, 2, 1_000))
 
-    names = kept_apart(state.text)
+    names = external_names(state.text)
 
     assert names == [*dict.fromkeys(names)]
     assert all(name.startswith("7-") for name in names)
@@ -100,25 +100,25 @@ def test_what_a_shard_holds_is_told_without_opening_a_file(tmp_path: Path) -> No
 
 def test_a_chunk_that_stays_closed_stays_in_its_file(tmp_path: Path) -> None:
     state = _of_3_000(ChunkFiles(tmp_path, 0, 2, 1_000))
-    row, before = state.to_row(1), kept_apart(state.text)
+    row, before = state.to_row(1), external_names(state.text)
 
     state = ShardState.from_row(row, WHEEL, 1, ChunkFiles(tmp_path, 1, 2, 1_000))
     more = commands_table([{"schedule_id": "one more", "seq": 1, "deliver_at_ms": 5 * 10**9}])
     after = advance(state, more, 10, memory_ms=None).state
 
-    assert set(before) <= set(kept_apart(after.text))
+    assert set(before) <= set(external_names(after.text))
 
 
 def test_a_cancelled_row_is_noted_in_the_row_and_its_file_stays(tmp_path: Path) -> None:
     state = _of_3_000(ChunkFiles(tmp_path, 0, 2, 1_000))
-    row, before = state.to_row(1), kept_apart(state.text)
+    row, before = state.to_row(1), external_names(state.text)
 
     state = ShardState.from_row(row, WHEEL, 1, ChunkFiles(tmp_path, 1, 2, 1_000))
     cancel = commands_table([{"schedule_id": "id1000", "seq": 2, "op": 1}])
     after = advance(state, cancel, 10, memory_ms=None).state
     again = ShardState.from_row(after.to_row(1), WHEEL, 1, ChunkFiles(tmp_path, 2, 2, 1_000))
 
-    assert before[0] in kept_apart(after.text)
+    assert before[0] in external_names(after.text)
     assert again.pending == 2_999
     assert "id1000" not in again.entries()["schedule_id"].to_pylist()
 
@@ -137,5 +137,5 @@ def test_where_no_files_are_written_any_more_all_chunks_come_back_into_the_row(t
     cancel = commands_table([{"schedule_id": "id1000", "seq": 2, "op": 1}])
     after = advance(state, cancel, 10, memory_ms=None).state
 
-    assert kept_apart(after.text) == []
+    assert external_names(after.text) == []
     assert ShardState.from_row(after.to_row(1), WHEEL, 1).entries().num_rows == 2_999
