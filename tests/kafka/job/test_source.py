@@ -401,12 +401,27 @@ def test_topics_are_described_and_made(kafka: KafkaWorld) -> None:
     name = kafka.topic(config={"cleanup.policy": "compact", "max.message.bytes": "5000"})
     kafka_admin.create(options, f"{name}-made", partitions=3)
     kafka_admin.create(options, f"{name}-made", partitions=5)  # it is there: left as it is
+    # The broker knows the topic a moment later than the controller.
+    assert any(kafka_admin.describe(options, [f"{name}-made"]) for _ in range(1_000))
     found = kafka_admin.describe(options, [name, f"{name}-made", f"{name}-not", "not a name", ".."])
     assert {topic: info.partitions for topic, info in found.items()} == {name: 1, f"{name}-made": 3}
     assert (found[name].max_message_bytes, found[name].compacted) == (5_000, True)
     assert not found[f"{name}-made"].compacted
     assert name in kafka_admin.topic_names(options)
     assert not kafka_admin.INTERNAL_TOPICS & set(kafka_admin.topic_names(options))
+    kafka_admin.close_all()
+
+
+def test_a_topic_whose_partitions_have_no_leader_yet_is_no_cluster_that_does_not_answer(
+    kafka: KafkaWorld,
+) -> None:
+    options = {"kafka.bootstrap.servers": kafka.bootstrap}
+    for number in range(10):  # without a second question, every other one failed
+        name = f"{kafka.topic()}-{number}"
+        kafka_admin.create(options, name, partitions=3)
+        looks = (kafka_admin.offsets(options, [name]) for _ in range(1_000))
+        found = next(filter(None, looks))  # the broker knows the topic a moment later than the controller
+        assert found[name].ranges == {0: (0, 0), 1: (0, 0), 2: (0, 0)}
     kafka_admin.close_all()
 
 
