@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.clock.clocks import Clock, EventClock, ProcessingClock, SimulatedClock
-from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS, Contract
+from wheel_udf.commands.contract import Contract
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.delivery.delta_sink import DeltaSink
 from wheel_udf.delivery.destinations import Destinations, Sink
@@ -43,7 +43,7 @@ from wheel_udf.job.models.wheel import (
     SimulatedClockConfig,
 )
 from wheel_udf.job.sources.commands import read_commands
-from wheel_udf.job.sources.files import COMMAND_COLUMNS, known_columns
+from wheel_udf.job.sources.files import known_columns
 from wheel_udf.job.sources.operations import read_both
 from wheel_udf.job.sources.topics import LevelTopic
 from wheel_udf.pending.entries import PendingWork
@@ -203,12 +203,13 @@ def sources_of(spark: SparkSession, config: JobConfig) -> dict[str, DataFrame]:
 
 
 def columns_of(config: JobConfig, sources: Mapping[str, DataFrame]) -> dict[str, Sequence[str]]:
-    """Returns, by section, the contract's columns that files and tables have; no section whose columns SQL makes."""
-    contracts = {"source": COMMAND_COLUMNS, "operations": OPERATION_COLUMNS, "events": EVENT_COLUMNS}
+    """Returns, by section, the columns that files and tables have; no section whose columns config or contract make."""
     return {
-        name: known_columns(frame, contracts[name])
+        name: known_columns(frame)
         for name, frame in sources.items()
-        if (section := getattr(config, name)).format != "kafka" and not getattr(section, "columns", None)
+        if (section := getattr(config, name)).format != "kafka"
+        and not getattr(section, "columns", None)
+        and (section.format != "json" or section.schema_ddl is not None)
     }
 
 

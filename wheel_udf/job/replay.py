@@ -22,6 +22,8 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from wheel_udf.clock.clocks import StoreClock
+from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS
+from wheel_udf.commands.json_objects import COMMAND_FIELDS
 from wheel_udf.common.errors import CheckpointError, ConfigError, ContractError
 from wheel_udf.job import kafka_options
 from wheel_udf.job.compose import identity_of
@@ -41,7 +43,8 @@ from wheel_udf.platform.spark_logs import last_planned, planned_batch
 
 _ENDING_OFFSETS = "endingOffsets"
 _COLUMNS = "columns"
-"""Key of the record beside the settings: columns that the sources had, by section."""
+"""Key of the record beside the settings: columns of the contract that the sources had, by section."""
+_CONTRACTS = {"source": COMMAND_FIELDS, "operations": OPERATION_COLUMNS, "events": EVENT_COLUMNS}
 
 
 class RowSettings(BaseModel):
@@ -270,7 +273,8 @@ def _record(config: JobConfig, now: dict[str, Any], columns: Mapping[str, Sequen
         _require_same_topics(before, now)
         _require_columns(config, before, columns)
     had = (before or {}).get(_COLUMNS, {})
-    if both := {name: sorted({*had.get(name, ()), *columns.get(name, ())}) for name in {**had, **columns}}:
+    has = {name: {*_CONTRACTS[name]}.intersection(columns[name]) for name in columns}
+    if both := {name: sorted({*had.get(name, ()), *has.get(name, ())}) for name in {**had, **has}}:
         now = now | {_COLUMNS: both}
     PlannedSettings(folder).record(now, 0 if newest is None else newest + 1)
 

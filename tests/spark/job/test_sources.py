@@ -18,7 +18,7 @@ from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.common.errors import ConfigError, ContractError
 from wheel_udf.job.models.source import SourceConfig
 from wheel_udf.job.sources.commands import read_commands
-from wheel_udf.job.sources.files import COMMAND_COLUMNS, known_columns, open_files
+from wheel_udf.job.sources.files import known_columns, open_files
 
 SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
 Rows = Callable[[SourceConfig], list[Row]]
@@ -91,11 +91,12 @@ def test_the_columns_that_a_source_has_are_known_but_not_those_of_an_empty_folde
     (tmp_path / "empty").mkdir()
 
     def known(format_: str, name: str, **more: Any) -> list[str]:
-        return known_columns(read_commands(spark, source(format_, tmp_path / name, **more)), COMMAND_COLUMNS)
+        return known_columns(read_commands(spark, source(format_, tmp_path / name, **more)))
 
-    assert [known(name, name) for name in ("parquet", "delta", "csv")] == [["delay", "value"]] * 3
+    assert [known(name, name) for name in ("parquet", "delta")] == [["delay", "value"]] * 2
+    assert known("csv", "csv") == ["delay", "note", "value"]
     assert known("json", "empty", schema=ddl) == ["delay", "value"]
-    assert [known(format_, "empty") for format_ in ("parquet", "csv", "json")] == [[], [], []]
+    assert [known(format_, "empty") for format_ in ("parquet", "csv")] == [[], []]
 
 
 def test_an_event_time_that_is_given_stays_and_a_null_one_is_the_files(

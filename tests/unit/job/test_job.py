@@ -436,7 +436,7 @@ def test_a_source_that_lost_a_column_between_two_runs_is_refused_and_not_read_wi
     def start(*columns: str) -> None:
         note_settings(job, None, None, {section: columns})
 
-    start("delay", "value")
+    start("destination", "value")
     checkpoint = tmp_path / part
     (checkpoint / "offsets").mkdir()
     (checkpoint / "commits").mkdir()
@@ -445,19 +445,19 @@ def test_a_source_that_lost_a_column_between_two_runs_is_refused_and_not_read_wi
         (checkpoint / "offsets" / batch).write_text('v1\n{"batchTimestampMs": 0}\n{}')
         (checkpoint / "commits" / batch).write_text("v1\n{}")
         start()  # a folder without files has no columns that are known
-        start("delay", "key", "value")
+        start("destination", "key", "note", "value")
     path = getattr(job, section).path
     for refused in (
-        lambda: start("delay", "key", "payload"),
-        lambda: require_columns(job, {section: ["delay", "key"]}),
+        lambda: start("destination", "key", "payload"),
+        lambda: require_columns(job, {section: ["destination", "key"]}),
     ):
         with pytest.raises(ContractError) as caught:
             refused()
         assert str(caught.value).startswith(
             f"the source has lost a column since the last run: value: {section}.path = {path!r}; "
-            "rule: the columns of the contract that it had: delay, key, value; it has: delay, key"
+            "rule: the columns of the contract that it had: destination, key, value; it has: destination, key"
         )
-    start("delay", "key", "value", "headers")
+    start("destination", "key", "value", "headers")
 
 
 KAFKA: dict[str, Any] = {"kafka.bootstrap.servers": "h:1", "kafka.ssl.key.password": "hunter2-canary"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 )
 
 from wheel_udf.commands.inputs import meant
-from wheel_udf.commands.json_objects import with_json_object
+from wheel_udf.commands.json_objects import COMMAND_FIELDS, with_json_object
 from wheel_udf.commands.parse import require_due_column
 from wheel_udf.commands.readers import LONG_JSON
 from wheel_udf.commands.rules import MISREAD
@@ -39,17 +39,17 @@ _PARQUET_DDL = (
     "destination STRING, key BINARY, value BINARY, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, max_lateness STRING"
 )
-COMMAND_COLUMNS: Final = (
+_TEXT_COLUMNS = (
     *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
-    *("destination", "key", "value", "max_lateness", "headers"),
+    *("destination", "key", "value", "max_lateness"),
 )
-_TEXT_COLUMNS = COMMAND_COLUMNS[:-1]
 _JSON_DDL = ", ".join(f"{name} STRING" for name in _TEXT_COLUMNS) + (
     ", headers ARRAY<STRUCT<key: STRING, value: STRING>>"
 )
 _CSV_DEFAULTS = {"header": "true", "enforceSchema": "false"}
 _PATTERN_IN_URI = "[*]|%(3F|5B|5C|5D|7B|7D)"  # * ? [ \ ] { }
 _COLUMNS_OF_BINARY_FILES = 4
+_LINE = "_line"
 _MISSING = ("PATH_NOT_FOUND", "DELTA_SCHEMA_NOT_SET", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
 _PARSING = ("multiline", "encoding", "charset", "mode")
 _SAMPLED_LINES = 100
@@ -75,15 +75,20 @@ def _parsed_by_spark(source: FileSourceConfig) -> bool:
 
 def _json_lines(spark: SparkSession, source: FileSourceConfig, options: dict[str, str]) -> DataFrame:
     _check_json_keys(spark, source)
-    files = existing(source, lambda: spark.readStream.format("text").options(**options).load(source.path))
+    files = _files(spark, source, options, None)
+    partitions = [name for name in files.columns if name != _LINE]
     lines = files.select(
-        F.ltrim("value", F.lit("\ufeff")).alias("_line"),  # a byte order mark begins some files
+        F.ltrim(_LINE, F.lit("\ufeff")).alias(_LINE),  # a byte order mark begins some files
         F.col("_metadata.file_path").alias(COORDINATES),
         F.col("_metadata.file_modification_time").alias("_modified"),
+        *(F.col(f"`{name}`") for name in partitions),
     )
-    lines = lines.where(~F.col("_line").rlike(r"\A[ \t\r\n]*+\z"))
-    rows = with_json_object(lines, F.col("_line")).select(
-        "_object.*", CORRUPT_RECORD, COORDINATES, "_modified"
+    lines = lines.where(~F.col(_LINE).rlike(r"\A[ \t\r\n]*+\z"))
+    others = [name for name in COMMAND_FIELDS if name not in map(str.lower, partitions)]
+    rows = with_json_object(lines, F.col(_LINE)).select(
+        *(F.col(f"_object.{name}") for name in others),
+        *(F.col(f"`{name}`") for name in partitions),
+        *(CORRUPT_RECORD, COORDINATES, "_modified"),
     )
     return rows.withColumn("event_time", event_time(rows, F.col("_modified"))).drop("_modified")
 
@@ -108,14 +113,23 @@ def open_files(spark: SparkSession, source: FileSourceConfig, ddl: str | None) -
 
 
 def _files(
-    spark: SparkSession, source: FileSourceConfig, options: dict[str, str], schema: StructType
+    spark: SparkSession, source: FileSourceConfig, options: dict[str, str], schema: StructType | None
 ) -> DataFrame:
+    """Opens the files with a schema; None: their lines, and the names of partitions as texts."""
     path = _path_of(spark, source)
     if path != source.path:  # of a pattern, Spark takes no names of partitions
         options = {"basePath": source.path, **options}
-    reader = spark.readStream.format(source.format).options(**options).schema(schema)
-    frame = existing(source, lambda: reader.load(path))
-    return _each_once(spark, frame, reader, source, path, options)
+    listed = spark.read.format("binaryFile").options(**options)
+    partitions = existing(source, lambda: listed.load(path)).columns[_COLUMNS_OF_BINARY_FILES:]
+    if schema is None:
+        names, format_ = (_LINE, *partitions), "text"
+        schema = StructType([StructField(name, StringType()) for name in names])
+    else:
+        format_ = source.format
+    reader = spark.readStream.format(format_).options(**options).schema(schema)
+    if partitions:  # then Spark reads each file once
+        return existing(source, lambda: reader.load(path))
+    return existing(source, lambda: _each_once(reader, path, options, depth_of(spark, source.path)))
 
 
 def _path_of(spark: SparkSession, source: FileSourceConfig) -> str:
@@ -124,32 +138,21 @@ def _path_of(spark: SparkSession, source: FileSourceConfig) -> str:
     return pattern if pattern != source.path and delta_log.exists(spark, source.path) else source.path
 
 
-def _each_once(
-    spark: SparkSession,
-    frame: DataFrame,
-    reader: DataStreamReader,
-    source: FileSourceConfig,
-    path: str,
-    options: dict[str, str],
-) -> DataFrame:
-    """Returns the stream of a folder in which each file is read once, whatever its name.
+def _each_once(reader: DataStreamReader, path: str, options: dict[str, str], depth: int) -> DataFrame:
+    """Returns the stream of a folder without partitions in which each file is read once, whatever its name.
 
     Spark's source of files counts a new file whose name has one of ``* ? [ ] { }`` or a backslash as all files of its
     batch (``DataSource.checkAndGlobPathIfNecessary``). It reads each file once where it looks them up recursively or
     by partitions.
     """
     folded = {key.lower(): value.lower() for key, value in options.items()}
-    by_partitions = (
-        spark.read.format("binaryFile").options(**options).load(path).columns[_COLUMNS_OF_BINARY_FILES:]
-    )
-    if by_partitions or folded.get("recursivefilelookup") == "true":
-        return frame
+    if folded.get("recursivefilelookup") == "true":
+        return reader.load(path)
     file = F.col("_metadata.file_path")
     if folded.keys() & {"cleansource", "filenameonly"}:  # they would apply to the files in subfolders, too
         hint = "these names make Spark read other files twice, except without cleanSource and fileNameOnly"
         refused = F.raise_error(F.concat(F.lit("rename this file: "), file, F.lit(f"; {hint}")))
-        return frame.where(F.when(file.rlike(_PATTERN_IN_URI), refused).otherwise(F.lit(True)))
-    depth = depth_of(spark, source.path)
+        return reader.load(path).where(F.when(file.rlike(_PATTERN_IN_URI), refused).otherwise(F.lit(True)))
     inside, with_host = (F.substring_index(file, "/", depth + more) == file for more in (2, 4))
     is_inside = F.when(file.contains("://"), with_host).otherwise(inside)
     partition = F.raise_error(F.concat(F.lit("start again to read the new partition of "), file))
@@ -198,7 +201,7 @@ def _schema(spark: SparkSession, source: FileSourceConfig, options: dict[str, st
         schema = _csv_schema(spark, source, options)
     else:
         _check_json_keys(spark, source)
-        schema = _assumed(_JSON_DDL)
+        schema = _parsed(_JSON_DDL)
     return _with_corrupt_record(source, schema)
 
 
@@ -225,11 +228,11 @@ def _assumed(ddl: str) -> StructType:
     )
 
 
-def known_columns(frame: DataFrame, contract: Collection[str]) -> list[str]:
-    """Returns the contract's columns in a source; none if it has no files yet, or is JSON without ``schema``."""
+def known_columns(frame: DataFrame) -> list[str]:
+    """Returns the columns that a source was seen to have, without ``schedule_id``; none if it has no files yet."""
     # The id is always there, and loses its metadata.
     seen = [each.name.lower() for each in frame.schema if _ASSUMED not in each.metadata]
-    return sorted({*contract}.intersection(seen) - {"schedule_id"})
+    return sorted(name for name in seen if name != "schedule_id" and not name.startswith(("_", "source_")))
 
 
 def _parquet_schema(spark: SparkSession, source: FileSourceConfig, options: dict[str, str]) -> StructType:
