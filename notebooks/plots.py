@@ -277,7 +277,8 @@ def time_lines(
         rows = marks[(marks["what"] == what) & marks["operation"].isin(names)]
         if len(rows):
             places = [names.index(name) for name in rows["operation"]]
-            axes.plot(rows["at_s"], places, linestyle="none", marker=marker, color=colour, markersize=16 if what == "deadline" else 10,
+            size = 16 if what == "deadline" else 10
+            axes.plot(rows["at_s"], places, linestyle="none", marker=marker, color=colour, markersize=size,
                       markeredgewidth=2.5 if what == "deadline" else 1, label=what)  # fmt: skip
     if "label" in marks.columns:
         for _, mark in marks[marks["label"] != ""].iterrows():

@@ -146,7 +146,7 @@ def render(script: Path) -> bool:
 
 
 def main(names: list[str]) -> int:
-    """Renders the notebooks whose names begin with one of these; all of them without names. Exit code 1 if one fails."""
+    """Renders the notebooks whose names begin with one of these; all without names. Exit code 1 if one fails."""
     if names == ["--changed"]:
         names = [script.name for script in sources() if not is_current(script)] or [SENTINEL]
     asked = [script for script in sources() if not names or script.name.startswith(tuple(names))]

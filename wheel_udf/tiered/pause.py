@@ -1,5 +1,5 @@
-"""The pause of a query: holds the intake's query in a batch while a limit is reached (and, in turns with it, the wheel's:
-:mod:`wheel_udf.tiered.lead`).
+"""The pause of a query: holds the intake's query in a batch while a limit is reached; in turns with it, the wheel's
+query (:mod:`wheel_udf.tiered.lead`).
 
 ::
 

@@ -1,5 +1,4 @@
-"""A tiered run in progress: :class:`TieredRun` supervises intake and wheel, publishes the clock, and decides when the run
-ends.
+"""A tiered run in progress: :class:`TieredRun` supervises intake and wheel, publishes the clock, and ends the run.
 
 ::
 
@@ -10,8 +9,8 @@ ends.
                       ^           |                                            |
                       `--- supervisor's thread, ten times a second <-----------'
                            hand over what is near, publish the clock, let the intake go on, end the run; every 10 s:
-                           retire, join files, in parts, and between two of them it looks again for what is near; each hour a thread deletes
-                           files that have expired
+                           retire, join files, in parts, and between two of them look again for what is near;
+                           each hour a thread deletes files that have expired
 
 The run owns both queries, the thread and the leases. It releases the leases when no part of it runs any more. If
 :meth:`TieredRun.stop` cannot stop a part, it raises an error that names the part.
@@ -230,7 +229,7 @@ class TieredRun:
         return self._clock.now_ms(has_ended=self.input_has_ended)
 
     def _publish(self, _keeper: Keeper, *, only_news: bool = False) -> None:
-        """Publishes the clock, or only if it has changed. Intake and supervisor call it, so the lock keeps the order."""
+        """Publishes the clock, or only a changed one. Intake and supervisor call it; the lock keeps the order."""
         with self._publishing:
             published = self._clock.published(
                 has_ended=self.input_has_ended, is_idle=self._is_idle, position=self._position

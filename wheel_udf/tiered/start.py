@@ -1,5 +1,5 @@
-"""Starts a tiered run: far levels in the slot store, near levels in Spark's state; the cost of a batch does not depend on
-the number pending.
+"""Starts a tiered run: far levels in the slot store, near levels in Spark's state. The cost of a batch does not depend
+on the number pending.
 
 ::
 
@@ -194,8 +194,7 @@ def schedule_tiered(  # noqa: PLR0913  # each is a setting of its own
     name: str = "wheel",
     on_batch: Callable[[BatchReport], None] | None = None,
 ) -> TieredRun:
-    """Does what :func:`~wheel_udf.schedule` and :func:`~wheel_udf.deliver` do, with the far levels of the wheel in a slot
-    store.
+    """Does what :func:`~wheel_udf.schedule` and :func:`~wheel_udf.deliver` do, with far levels in a slot store.
 
     Args:
         commands: Streaming frame of commands.
