@@ -44,7 +44,7 @@ _PAIRS: Final = "array<struct<key: string, value: string>>"
 _BLANK: Final = r"[ \t\r\n]*+"
 _TEXT: Final = r'"(?:[^"\\]++|\\.)*+"'
 _ESCAPED: Final = (
-    r'\\"(?:[^\\]++|\\\\(?:\\.|[^\\]))*+\\"'  # a text where each backslash and quote has got a backslash
+    r'\\"(?:[^\\]++|\\\\(?:\\.|[^\\]))*+\\"'  # a text with a backslash before each backslash and quote
 )
 _RUNS: Final = rf"(?:[^\\{{}}\[\]]++|{_ESCAPED})++|[{{}}\[\]]"
 # A name and its colon are one token.
