@@ -73,9 +73,7 @@ WATCH_TEXTS: Final[Mapping[str, Text]] = {
 
 
 def shared_rules(given: Inputs, contract: Contract, name: str, column: str) -> list[Rule]:
-    """The rules of both operations and events, in order. ``name`` is the column with the id or the key,
-    ``column`` what was read from it.
-    """
+    """The rules of both operations and events, in order. ``column`` was read from ``name``, an id or a key."""
     rules = misread_rules(given)
     if unreadable := given.get(UNREADABLE):
         rules.append(Rule("unreadable", unreadable.column.isNotNull(), unreadable.shown))

@@ -113,9 +113,7 @@ def parse_operations(operations: DataFrame, contract: Contract) -> DataFrame:
 
 
 def parse_events(events: DataFrame, contract: Contract) -> DataFrame:
-    """Reads and checks events. The rows have the columns of :func:`parse_operations`: ``what`` is the kind of
-    event, ``name`` the key or the id.
-    """
+    """Reads and checks events, as :func:`parse_operations`; ``what`` is the kind of event, ``name`` its key or id."""
     frame, given, original = located(events, _EVENT_NAMES, required=("group", "key"), what="events")
     frame = frame.select("*", read.batch_ms().alias("_batch_ms"))
     op = given["op"].read(_op) if "op" in given else F.lit(EVENT)

@@ -36,9 +36,7 @@ def local_path(path: str) -> str | None:
 
 
 def as_pattern(path: str) -> str:
-    """Returns the pattern that names just this path. Spark's readers of files take ``* ? [ ] { }`` and the backslash
-    in a path as wildcards.
-    """
+    r"""Escapes a path for Spark's readers of files, in which ``* ? [ ] { } \`` are wildcards."""
     return _PATTERN_CHARACTERS.sub(r"\\\g<0>", path)
 
 

@@ -81,7 +81,7 @@ class ActCourier:
                 self.carry(query_id)
         except WheelError as fault:
             _log.error("acts are no longer taken until the next start: %s", fault)  # it is one sentence
-        except Exception as fault:  # noqa: BLE001  # why the query has failed is for whoever awaits it
+        except Exception as fault:  # noqa: BLE001  # awaitTermination elsewhere reports the query's error
             _log.debug("the query has ended: %s", fault)
 
     def carry(self, query_id: str) -> None:

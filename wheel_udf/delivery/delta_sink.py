@@ -72,9 +72,7 @@ class DeltaSink:
     def missing_reason(
         self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
     ) -> str | None:
-        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`: a bad name, no table, not a Delta table,
-        other columns.
-        """
+        """See :meth:`~wheel_udf.delivery.destinations.Sink.missing_reason`: wrong name, table, format or columns."""
         try:
             place = place_of(self.path, destination)
         except SinkError as fault:

@@ -204,8 +204,8 @@ class Endpoint:
             text = await _text_of(response)
         if response.is_success:
             return _Answer(None)
-        said = _short(text.decode("utf-8", "replace"))
-        reason = f"HTTP {response.status_code}{f': {said}' if said else ''}"
+        body = _short(text.decode("utf-8", "replace"))
+        reason = f"HTTP {response.status_code}{f': {body}' if body else ''}"
         if response.status_code not in _TRIES_LATER:
             return _Answer(reason)
         return _Answer(reason, try_again=True, wait_s=_retry_after_s(response.headers))

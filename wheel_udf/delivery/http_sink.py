@@ -172,9 +172,7 @@ class HttpSink:
         largest_to: Mapping[str, int] | None = None,  # noqa: ARG002  # the receiver decides
         shape: Shape = FIRED,
     ) -> LeftOut:
-        """See :meth:`~wheel_udf.delivery.destinations.JointSink.write_all`. Cost: one Spark job; the ids of refused
-        rows come to the driver.
-        """
+        """See :meth:`~wheel_udf.delivery.destinations.JointSink.write_all`. Cost: one Spark job."""
         reasons, tried = self._resting(rows_to)
         rows = frame.where(F.col("destination").isin(tried))
         report = [] if not tried else self._sent(rows, shape)
@@ -234,9 +232,7 @@ class HttpSink:
         now_ms = wall_clock_ms()
         for name in tried:
             self._failed.pop(name, None)
-        for line in sorted(
-            lines, key=lambda line: line.rests
-        ):  # one that is to rest is, whatever other tasks say
+        for line in sorted(lines, key=lambda line: line.rests):  # an endpoint rests if any task reports it
             self._failed[line.destination] = (now_ms if line.rests else None, hide(line.reason))
 
 

@@ -141,9 +141,7 @@ class JdbcSink:
         largest_to: Mapping[str, int] | None = None,  # noqa: ARG002  # the table decides
         shape: Shape = FIRED,
     ) -> LeftOut:
-        """See :meth:`~wheel_udf.delivery.destinations.JointSink.write_all`. Cost: one Spark job, and one statement for
-        each table.
-        """
+        """See :meth:`~wheel_udf.delivery.destinations.JointSink.write_all`. Cost: a Spark job, a statement a table."""
         spark = frame.sparkSession
         try:
             with self._connected(spark) as database:

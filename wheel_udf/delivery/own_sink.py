@@ -54,7 +54,7 @@ def make_own_sink(name: str, options: Mapping[str, Any]) -> Sink:
         raise ConfigError(
             "the sink cannot be made with these options",
             field="options",
-            rule=hide(f"{made.__name__}: {_said(fault)}"),
+            rule=hide(f"{made.__name__}: {_message_of(fault)}"),
         ) from None
     reasons = [reason for method, call in _CALLS.items() if (reason := _misfit(sink, method, *call))]
     if reasons:
@@ -74,11 +74,11 @@ def _class_of(name: str) -> Callable[..., object]:
         found = reduce(getattr, path.split("."), cast("Any", import_module(module)))
     except AttributeError as fault:
         raise ConfigError(
-            "the module has no such class", field="sink", value=name, rule=_said(fault)
+            "the module has no such class", field="sink", value=name, rule=_message_of(fault)
         ) from None
     except Exception as fault:  # a module may raise anything  # noqa: BLE001
         what = "the module of a sink cannot be imported"
-        raise ConfigError(what, field="sink", value=name, rule=hide(_said(fault)), hint=_HINT) from None
+        raise ConfigError(what, field="sink", value=name, rule=hide(_message_of(fault)), hint=_HINT) from None
     if not callable(found):
         raise ConfigError("not a class", field="sink", value=name, rule=_RULE)
     return cast("Callable[..., object]", found)
@@ -96,5 +96,5 @@ def _misfit(sink: object, method: str, args: tuple[object, ...], named: Mapping[
     return None
 
 
-def _said(fault: Exception) -> str:
+def _message_of(fault: Exception) -> str:
     return f"{type(fault).__name__}: {fault}"

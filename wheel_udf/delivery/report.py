@@ -76,7 +76,7 @@ class BatchReport:
             kept.
         refused: Rejected commands over the limits.
         full: Used part of each limit (1 is full), by its name; for slots and destinations, the fullest of those that
-            got entries last.
+            received entries last.
         paused: Whether the intake is paused because a limit is reached.
         levels: Number of pending entries by the name of their delay level (``30s``), shortest first; levels without
             entries are left out.

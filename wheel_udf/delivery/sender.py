@@ -202,8 +202,8 @@ class Sender:
         """The lateness of the records sent since the last call."""
         with self._changed:
             self._count_late()
-            told, self._lateness = self._lateness, LatenessHistogram()
-        return told
+            drained, self._lateness = self._lateness, LatenessHistogram()
+        return drained
 
     def wait(self, timeout_s: float) -> None:
         """Waits for new records, at most so long."""

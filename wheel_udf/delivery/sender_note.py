@@ -63,8 +63,8 @@ class SenderNote:
     def news(self, since: int) -> str:
         """The news for the shards of a start from `since` on without a sender; empty if nothing is noted."""
         noted = self.read(since)
-        nobody = Confirmed(since, since - 1, -1)
-        return json.dumps(SenderNews(0, 0, 0, (*noted, nobody)).to_json()) if noted else ""
+        nothing = Confirmed(since, since - 1, -1)
+        return json.dumps(SenderNews(0, 0, 0, (*noted, nothing)).to_json()) if noted else ""
 
     def write(self, confirmed: Iterable[Confirmed]) -> None:
         """Writes the confirmations, if they have changed since the last call."""

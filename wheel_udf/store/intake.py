@@ -81,11 +81,11 @@ def stored_rows(
     else:
         due = F.when(is_entry, F.col("deliver_at_ms")).otherwise(F.lit(cursor_ms - 1))
         placed = _doubled(_placed(parsed, layout, due, cursor_ms=cursor_ms, inbox=inbox))
-    told, here = F.col("_copy"), ~F.col("_copy")
+    far_copy, here = F.col("_copy"), ~F.col("_copy")
     columns = {
-        "level": F.when(told, NEAR).otherwise(F.col("_level")).cast("int"),
-        "slot": F.when(told, newest).otherwise(F.col("_slot")).cast("long"),
-        "act": F.when(told, FAR).otherwise(COMMAND).cast("byte"),
+        "level": F.when(far_copy, NEAR).otherwise(F.col("_level")).cast("int"),
+        "slot": F.when(far_copy, newest).otherwise(F.col("_slot")).cast("long"),
+        "act": F.when(far_copy, FAR).otherwise(COMMAND).cast("byte"),
         "schedule_id": F.col("schedule_id"),
         "id_hash": id_hash(F.col("schedule_id")),
         "seq": F.col("seq"),

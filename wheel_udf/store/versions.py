@@ -109,7 +109,7 @@ def _verdicts_of(known: DataFrame) -> DataFrame:
         .when(F.col("next").isNotNull(), GONE_SUPERSEDED)
     )
     ended = known.where(F.col("uid").isNotNull()).withColumn("act", act.cast("byte")).where("act IS NOT NULL")
-    told = [
+    of_wheel = [
         F.when(F.col("act") == GONE_CANCELLED, F.col(f"next.{name}")).otherwise(F.col(name))
         for name in VERSION
     ]
@@ -120,7 +120,7 @@ def _verdicts_of(known: DataFrame) -> DataFrame:
         "act",
         F.col("seq").alias("own_seq"),
         F.col("amend").alias("own_amend"),
-        *(column.alias(name) for column, name in zip(told, VERSION, strict=True)),
+        *(column.alias(name) for column, name in zip(of_wheel, VERSION, strict=True)),
     )
 
 

@@ -24,9 +24,7 @@ FIRED_COLUMNS = (
     "schedule_id", "seq", "fire_id", "destination", "key", "value", "headers", "deliver_at", "fired_at", "lateness_ms",
 )  # fmt: skip
 LEVEL_COLUMNS = ("scheduled_at", "level_error_ms")
-"""With delay levels: the instant to which the level has rounded the release, a timestamp, and how much later than
-``deliver_at`` that is, in ms.
-"""
+"""With delay levels: the rounded time of release, a timestamp, and its distance from ``deliver_at``, in ms."""
 OUTCOME_COLUMNS = (
     "op_id", "group", "outcome", "by_key", "at", "decided_at", "present", "missing", "generation",
     "destination", "key", "value",

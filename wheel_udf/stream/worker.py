@@ -232,8 +232,8 @@ class ShardWorker(ABC):
             rows: The rows of the batch.
         """
         brought = rows.instant_ms is not None and self.clock_kind != "store"
-        got = brought or rows.rejected.num_rows > 0 or len(rows.acts) > 0
-        return got and (state.clock_ms is None or state.clock_ms < clock_ms)
+        needed = brought or rows.rejected.num_rows > 0 or len(rows.acts) > 0
+        return needed and (state.clock_ms is None or state.clock_ms < clock_ms)
 
     def next_watermarks_ms(self, rows: GroupRows) -> list[int]:
         """Under the event clock: the watermark of this batch's event times, a lower bound of the next. Else empty."""

@@ -299,15 +299,15 @@ def test_a_compacted_topic_takes_no_record_without_a_key(
 
 
 class StaleSink(KafkaSink):
-    """Sees, the first time it looks, what the topics were like before somebody changed them."""
+    """Uses at its first check the state of the topics before they were changed."""
 
-    def _look(self, *args: Any) -> Any:
-        look = super()._look(*args)
+    def _check_topics(self, *args: Any) -> Any:
+        check = super()._check_topics(*args)
         if not hasattr(self, "stale"):
-            unlimited = {name: kafka_admin.TopicInfo(partitions=1) for name in look.infos}
+            unlimited = {name: kafka_admin.TopicInfo(partitions=1) for name in check.infos}
             object.__setattr__(self, "stale", True)
-            return type(look)(unlimited, look.reasons)
-        return look
+            return type(check)(unlimited, check.reasons)
+        return check
 
 
 def test_a_limit_that_sinks_while_the_batch_is_written_makes_a_reject_and_no_failed_batch(

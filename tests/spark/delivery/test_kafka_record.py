@@ -123,10 +123,10 @@ def test_a_record_that_is_sent_at_its_due_time_is_the_one_that_a_batch_sends(
     frame = fired(spark, source=source, headers=headers).withColumns(
         {"scheduled_at": F.timestamp_millis(F.lit(1_767_261_613_000)), "level_error_ms": F.lit(13_000)}
     )
-    parcel = TimedRecords.of(timed_records(frame, shape).toArrow())
-    (found,) = parcel.records(0, 1, b"2026-01-01T10:00:00.250Z")
+    timed = TimedRecords.of(timed_records(frame, shape).toArrow())
+    (found,) = timed.records(0, 1, b"2026-01-01T10:00:00.250Z")
     assert found == record(delivery_records(frame, shape))
-    assert parcel.due_ms.tolist() == [1_767_261_613_000 if shape is LEVELED else 1_767_261_600_000]
+    assert timed.due_ms.tolist() == [1_767_261_613_000 if shape is LEVELED else 1_767_261_600_000]
 
 
 def test_headers_that_came_in_with_our_names_are_not_sent_on(spark: SparkSession) -> None:
