@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from wheel_udf.clock import wall
-from wheel_udf.clock.board import STORES, ShardBoard, ShardReport
+from wheel_udf.clock.board import STORES, ShardBoard, ShardReport, StoreProgress
 from wheel_udf.clock.clocks import Clock, EventClock, SimulatedClock, StoreClock
 from wheel_udf.clock.reports import earliest_due_ms, is_due, is_waiting, watermark_ms
 
@@ -42,7 +42,7 @@ _INSTANT_COMES_MS: Final = 2_000
 
 
 class Pace(Protocol):
-    """Decides when the clock advances."""
+    """Decides when the clock advances: :meth:`offer` first, for each batch that Spark plans."""
 
     bounded: bool
     """Whether the input ends."""
@@ -171,10 +171,12 @@ class StorePace:
         self.offered_at_ms = wall.elapsed_ms()
         self.covered = -1
         self.waits_since_ms: int | None = None
+        self._published: StoreProgress | None = None
 
     def offer(self, start: Offset, reports: Reports) -> Offset:
         """As :meth:`Pace.offer`."""
-        published = self.board.get(STORES, self.clock.token)
+        # Read once for each batch: version and instant of an offset are those of one publication.
+        published = self._published = self.board.get(STORES, self.clock.token)
         if published is None:
             return start
         standing_ms, now_ms = start.get("instant_ms", INSTANT_BEFORE_ALL_MS), self.now_ms(start)
@@ -195,7 +197,7 @@ class StorePace:
 
     def tick(self, start: Offset) -> Offset:
         """As :meth:`Pace.tick`. A batch with this offset, or a later one, has read the store up to its version."""
-        published = self.board.get(STORES, self.clock.token)
+        published = self._published
         if published is None:
             return start
         self.covered, self.waits_since_ms = published.version, None
@@ -203,7 +205,7 @@ class StorePace:
 
     def now_ms(self, start: Offset) -> int:
         """As :meth:`Pace.now_ms`: what is published, never before the last instant and never past the cursor."""
-        published = self.board.get(STORES, self.clock.token)
+        published = self._published
         standing_ms: int = start.get("instant_ms", INSTANT_BEFORE_ALL_MS)
         if published is None:
             return standing_ms

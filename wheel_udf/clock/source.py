@@ -136,7 +136,8 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A later offset if there is a reason for a batch, else `start` itself."""
         reports = reports_of(self.board, self.run) if self.ticked else {}
         offer = self.pace.offer(start, reports)
-        called = [each.calls(reports, self.pace.now_ms(start)) for each in self.contributors]
+        now_ms = self.pace.now_ms(start)
+        called = [each.calls(reports, now_ms) for each in self.contributors]
         # Bounded input ends without waiting for what is due later.
         if offer == start and any(called) and not self.pace.bounded:
             offer = self.pace.tick(start)

@@ -50,12 +50,7 @@ def archive_file() -> Path:
 
 
 def jvm_options(given: str, java_version: int | None) -> str:
-    """The options of a JVM: those that are given, and those of this module that do not contradict them.
-
-    Args:
-        given: Options of project and user.
-        java_version: That of the HotSpot JVM that will run; None if it is not known.
-    """
+    """The given options of a HotSpot JVM of this version (None: unknown), and those of this module that fit them."""
     made = [given]
     if java_version in _KNOWN and "-XX:Tier" not in given:
         made.append(LATE_C2)
@@ -113,12 +108,12 @@ def _train(options: str) -> None:
     settings = {"spark.driver.extraJavaOptions": options, "spark.log.level": "OFF"}
     spark = build_session("class archive", master="local[2]", conf=settings)
     with tempfile.TemporaryDirectory() as folder:
-        made = [
+        made = (
             "string(id) AS id",
             "current_timestamp() AS at",
             "id % 2 AS part",
             "to_json(struct(id)) AS text",
-        ]
+        )
         spark.range(100).selectExpr(*made).write.parquet(f"{folder}/rows")
         columns = "id string, at timestamp, part long, text string"
         source = spark.readStream.schema(columns).parquet(f"{folder}/rows")
@@ -128,9 +123,8 @@ def _train(options: str) -> None:
         )
         for name, frame in (("held", held), ("passed", source)):
             writer = frame.writeStream.format("delta").trigger(availableNow=True)
-            writer.option("checkpointLocation", f"{folder}/{name}-log").start(
-                f"{folder}/{name}"
-            ).awaitTermination()
+            writer = writer.option("checkpointLocation", f"{folder}/{name}-log")
+            writer.start(f"{folder}/{name}").awaitTermination()
         table = spark.read.format("delta").load(f"{folder}/passed")
         table.groupBy("part").agg(F.count("*"), F.max_by("id", "at")).orderBy("part").toPandas()
     stop_session(spark)

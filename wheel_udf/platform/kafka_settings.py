@@ -65,10 +65,8 @@ def login_settings(given: Mapping[str, str]) -> dict[str, str]:
     protocol = given.get("security.protocol", "").upper()
     unused = tuple(f"{kind.lower()}." for kind in ("SASL", "SSL") if kind not in protocol.split("_"))
     if "sasl." not in unused:
-        given = {
-            "sasl.jaas.config": "",
-            **given,
-        }  # without it, Kafka's client reads a file that a property of the JVM names
+        # Without this option, Kafka's client reads a file that a property of the JVM names.
+        given = {"sasl.jaas.config": "", **given}
     settings: dict[str, str] = {}
     for name, value in given.items():
         if is_of_login(name) and not name.startswith(unused):

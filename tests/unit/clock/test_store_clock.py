@@ -77,6 +77,25 @@ def test_rows_that_were_read_before_their_instant_was_published_are_released_at_
     assert (run.offset["instant_ms"], run.offset["version"]) == (2_000, 4)
 
 
+def test_an_offset_had_the_version_of_one_publication_and_the_instant_of_the_next(
+    tmp_path: Path, elapsed: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(tmp_path)
+    at_1000(run)
+    run.publish(2_000, 4)
+    read = ShardBoard.get
+
+    def then_published(board: ShardBoard, topic: Any, key: str) -> Any:
+        found = read(board, topic, key)
+        if topic is STORES:
+            run.publish(found.clock_ms + 1_000, found.version + 1)
+        return found
+
+    monkeypatch.setattr(ShardBoard, "get", then_published)
+    assert run.plan()
+    assert (run.offset["instant_ms"], run.offset["version"]) == (2_000, 4)
+
+
 def test_what_an_act_has_made_due_has_no_instant_and_is_released_after_two_seconds(
     tmp_path: Path, elapsed: dict[str, int]
 ) -> None:
