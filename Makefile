@@ -34,7 +34,7 @@ setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when py
 # Delta may break. `make sentinels` runs one of each kind, `make nightly` all of them.
 JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/tiered/test_tiered.py tests/delta/tiered/test_limits.py tests/delta/tiered/test_same_rows.py \
           tests/delta/pending/test_acts_on_state.py tests/delta/commands/test_change_feed.py tests/delta/tiered/test_keeper.py \
-          tests/delta/delivery/test_hostile_names.py tests/kafka/delivery/test_punctual.py tests/spark/job/test_job.py
+          tests/delta/delivery/test_hostile_names.py tests/kafka/punctual/test_punctual.py tests/spark/job/test_job.py
 FAULTS := tests/faults tests/cluster
 PAGE   := tests/page
 UPGRADE := tests/upgrade
@@ -145,7 +145,7 @@ $(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	       "hint: make setup PYTHON=/path/to/python3.12" >&2; \
 	  exit 1; \
 	fi; \
-	PYTHONDONTWRITEBYTECODE=1 $$python -m wheel_udf.platform.jars --check-java; \
+	PYTHONDONTWRITEBYTECODE=1 $$python -m wheel_udf.spark.jars --check-java; \
 	echo "setting up $(VENV) with $$($$python --version), 2 to 4 minutes; after Ctrl-C the same command goes on"; \
 	echo "1 of 4: the environment"; \
 	{ $(PY) -c "$$usable" && $(PY) -m pip --version; } >/dev/null 2>&1 || $$python -m venv --clear $(VENV); \
@@ -153,10 +153,10 @@ $(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	$$pip --no-deps $$(grep -o '^pyspark==[0-9.]*' conf/constraints.txt) || true; \
 	echo "2 of 4: pyspark, then JVM jars beside the Python packages"; \
 	trap 'kill $$jars 2>/dev/null; exit 130' INT TERM; \
-	$(PY) -m wheel_udf.platform.jars spark database broker & jars=$$!; \
+	$(PY) -m wheel_udf.spark.jars spark database broker & jars=$$!; \
 	$$pip --editable .[dev] || { echo "pip failed, trying again" >&2; $$pip --editable .[dev]; }; \
 	echo "3 of 4: Python packages are complete, waiting for the jars"; \
-	wait $$jars || $(PY) -m wheel_udf.platform.jars spark database broker; \
+	wait $$jars || $(PY) -m wheel_udf.spark.jars spark database broker; \
 	echo "4 of 4: byte code and a class archive, so that Python and the JVM start faster (half a minute)"; \
-	$(PY) -m wheel_udf.platform.fast_start; \
+	$(PY) -m wheel_udf.spark.fast_start; \
 	touch $@

@@ -29,7 +29,7 @@ import plots
 from pyspark.sql import functions as F
 
 from wheel_udf import SimulatedClock, TimingWheel, Wheel, build_session, fired, schedule, status, stop_session
-from wheel_udf.wheel import geometry
+from wheel_udf.common import geometry
 
 # %% [markdown]
 # ## Levels, slots, intervals

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from wheel_udf import Wheel
-from wheel_udf.wheel import geometry
+from wheel_udf.common import geometry
 
 BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE, GREY = (
     *("#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7"),

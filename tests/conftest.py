@@ -127,7 +127,7 @@ def _jars() -> dict[str, str]:
     """The project's jars, and beside them a JDBC driver as users add one: not on the class path of the JVM, whose
     class archive is made for the others.
     """
-    from wheel_udf.platform import jars
+    from wheel_udf.spark import jars
 
     ours, more = (sorted(map(str, jars.jars_folder(each).glob("*.jar"))) for each in ("spark", "database"))
     return {"spark.jars": ",".join([*ours, *more]), "spark.driver.extraClassPath": os.pathsep.join(ours)}
@@ -137,7 +137,7 @@ def _jars() -> dict[str, str]:
 def _session(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[SparkSession]:
-    from wheel_udf.platform.session import build_session, stop_session
+    from wheel_udf.spark.session import build_session, stop_session
 
     folder = str(tmp_path_factory.mktemp("warehouse"))
     settings = SPARK_SETTINGS | _jars() | {"spark.sql.warehouse.dir": folder}

@@ -33,12 +33,12 @@ import pyarrow.dataset as ds
 from jobs.demos import departures_data, workspace
 from jobs.demos.departures_account import FIRED_COLUMNS, draw, per_hour, render, summary_counts, take_account
 from jobs.demos.workspace import exclusive, job_environment, outcome_of, short, submit_command
-from wheel_udf.clock.wall import elapsed_ms
 from wheel_udf.common.errors import SessionError
 from wheel_udf.common.progress import Progress
-from wheel_udf.platform.interrupts import ending_on_interrupt
-from wheel_udf.platform.job_progress import showing_tasks
-from wheel_udf.platform.session import build_session, stop_session
+from wheel_udf.control.wall import elapsed_ms
+from wheel_udf.spark.interrupts import ending_on_interrupt
+from wheel_udf.spark.job_progress import showing_tasks
+from wheel_udf.spark.session import build_session, stop_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

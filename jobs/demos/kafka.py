@@ -44,9 +44,9 @@ from jobs.demos.workspace import (
     short,
     submit_command,
 )
-from wheel_udf.clock.wall import elapsed_ms
 from wheel_udf.common.errors import SessionError
 from wheel_udf.common.progress import Progress
+from wheel_udf.control.wall import elapsed_ms
 from wheel_udf.testing.broker import EXTERNAL_VARIABLE, LocalKafka
 from wheel_udf.testing.topics import create_topics, delete_topics
 

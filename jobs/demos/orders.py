@@ -33,9 +33,9 @@ from pyspark.sql import SparkSession, functions as F
 
 from jobs.demos.kafka_traffic import now_ms
 from jobs.demos.workspace import at_least, clear_outputs, exclusive, outcome_of
-from wheel_udf.clock.wall import elapsed_ms
 from wheel_udf.common.instants import instant_text
 from wheel_udf.common.progress import Progress
+from wheel_udf.control.wall import elapsed_ms
 from wheel_udf.job import loader as config
 from wheel_udf.job.begin import run
 from wheel_udf.job.sessions import session

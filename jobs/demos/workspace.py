@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from wheel_udf.common.errors import LeaseError, SessionError, WheelError
-from wheel_udf.platform import jars, java
+from wheel_udf.spark import jars, java
 
 MARKER = ".demo"
 INTERRUPTED = 130

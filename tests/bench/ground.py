@@ -15,8 +15,8 @@ from tests.bench.loads import SCHEMA_DDL, Load
 from tests.bench.measure import Batch
 from tests.bench.report import Line
 from wheel_udf import Contract, EventClock, Wheel, schedule
-from wheel_udf.clock.clocks import Clock
 from wheel_udf.commands.parse import parse_commands
+from wheel_udf.control.clocks import Clock
 from wheel_udf.stream.sharded_query import HEADERS_TYPE
 
 WHEEL = Wheel(tick_ms=1_000, size=20, levels=6)

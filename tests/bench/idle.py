@@ -27,7 +27,7 @@ from tests.bench.ground import (
 from tests.bench.loads import T0_MS, Load
 from tests.bench.report import Line, Target
 from wheel_udf import BatchReport, Destinations, FileSink, ProcessingClock, SimulatedClock, deliver
-from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.control.wall import wall_clock_ms
 
 HEARTBEAT_MS = 60_000
 

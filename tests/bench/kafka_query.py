@@ -39,8 +39,8 @@ from wheel_udf import (
 )
 from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.commands.parse import parse_commands
-from wheel_udf.delivery.kafka_record import delivery_records
-from wheel_udf.platform.session import build_session, stop_session
+from wheel_udf.sinks.kafka_record import delivery_records
+from wheel_udf.spark.session import build_session, stop_session
 from wheel_udf.stream.sharded_query import HEADERS_TYPE
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.start import Outlet, start_tiered

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.bench.report import median
-from wheel_udf.platform.chunk_place import chunks_of_tasks
+from wheel_udf.checkpoint.chunk_place import chunks_of_tasks
 
 WHOLE = "triggerExecution"
 """The phase that is the whole of a batch, from its planning to its commit."""

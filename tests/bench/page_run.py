@@ -36,24 +36,24 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tests.bench import report
 from tests.bench.report import Line, Target
 from tests.bench.workplace import Say, workplace
-from wheel_udf.clock.clocks import ProcessingClock
-from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.outcomes import WHEEL_COUNTS
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations
+from wheel_udf.control.clocks import ProcessingClock
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.page.guard import Access
 from wheel_udf.page.questions import search
 from wheel_udf.page.readings import readings_of
 from wheel_udf.page.server import PageServer
 from wheel_udf.page.subject import Subject
 from wheel_udf.pending.entries import PendingWork
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.transfer.content import ENTRIES, MEMORY, SCHEMAS
 from wheel_udf.transfer.importing import import_direct
 from wheel_udf.transfer.into_store import import_tiered
 from wheel_udf.transfer.manifest import Manifest, write_manifest
-from wheel_udf.wheel.geometry import Wheel
 
 ROOT = Path(__file__).parents[2]
 WHEEL = Wheel(1_000, 20, 6)

@@ -18,8 +18,8 @@ import pandas as pd
 from pyspark.sql import SparkSession, functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from wheel_udf.platform.jars import jars_folder
-from wheel_udf.platform.session import build_session
+from wheel_udf.spark.jars import jars_folder
+from wheel_udf.spark.session import build_session
 
 DONE = "first batch"
 KINDS = ("plain", "tuned")

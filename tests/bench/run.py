@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     asked = _arguments(arguments)
     # Spark's workers find the naive operator by the name of its module.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    from wheel_udf.platform.session import build_session, stop_session
+    from wheel_udf.spark.session import build_session, stop_session
 
     folder = Path(tempfile.mkdtemp(prefix="wheel-bench-"))
     settings = _SETTINGS | {"spark.sql.warehouse.dir": str(folder / "warehouse")}

@@ -35,9 +35,9 @@ import pyarrow as pa
 
 from tests.bench.loads import DAY_MS, T0_MS, VALUE_BYTES
 from tests.bench.report import Line, Target, median, table
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.rows import CANCEL, COMMAND_SCHEMA, SCHEDULE
-from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, SCHEDULE
+from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.step import advance
 
 WHEEL: Final = Wheel(tick_ms=1_000, size=20, levels=6)

@@ -46,16 +46,16 @@ from tests.bench import report, store_traffic
 from tests.bench.measure import CpuMeter
 from tests.bench.report import Line, Target
 from tests.bench.workplace import workplace
-from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.checkpoint.identity import open_checkpoint
 from wheel_udf.commands.parse import Contract, parse_commands
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.pending.acts import Picked, cancel
 from wheel_udf.pending.entries import PendingWork, count_pending, stored
-from wheel_udf.platform.identity import open_checkpoint
 from wheel_udf.store.intake import stored_rows
 from wheel_udf.store.layout import MARKS, StoreLayout
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tiered.keeper import Keeper
-from wheel_udf.wheel.geometry import Wheel
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = StoreLayout(Wheel(1_000, 20, 6), state_levels=3)

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.bench.measure import WHOLE, cpu_seconds_over
-from wheel_udf.clock.clocks import ProcessingClock
-from wheel_udf.clock.wall import wall_clock_ms
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations
+from wheel_udf.control.clocks import ProcessingClock
+from wheel_udf.control.wall import wall_clock_ms
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.tiered.start import Outlet, start_tiered

@@ -83,9 +83,9 @@ class Ground:
 
     def purgatory(self) -> float:
         """Seconds of a batch of ``watch()``."""
-        from wheel_udf.clock.clocks import EventClock
+        from wheel_udf.common.geometry import Wheel
+        from wheel_udf.control.clocks import EventClock
         from wheel_udf.stream.watch_operator import watch
-        from wheel_udf.wheel.geometry import Wheel
 
         operations = self.read("operations").selectExpr(
             "op_id", "op_id AS `group`", "array('done') AS keys", "timestamp_millis(deadline_ms) AS deadline",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.platform.session import build_session, stop_session
+from wheel_udf.spark.session import build_session, stop_session
 
 Say = Callable[[str], None]
 

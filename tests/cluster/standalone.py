@@ -15,7 +15,7 @@ import venv
 from pathlib import Path
 from typing import Self
 
-from wheel_udf.platform import jars
+from wheel_udf.spark import jars
 
 PATIENCE_S = 90
 _MASTER = "org.apache.spark.deploy.master.Master"

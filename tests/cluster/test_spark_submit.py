@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 _JOB = """
 import sys
-from wheel_udf.platform.session import build_session, stop_session
+from wheel_udf.spark.session import build_session, stop_session
 
 spark = build_session("submitted")
 spark.range(4).write.format("delta").save(sys.argv[1])
@@ -99,6 +99,6 @@ def test_spark_submit_without_delta_is_told_what_to_add(tmp_path: Path) -> None:
 @pytest.fixture(autouse=True)
 def _spark_submit_finds_its_spark() -> None:
     """`make setup` makes this link; pytest may also run in an environment that was made by hand."""
-    from wheel_udf.platform.jars import link_spark_home
+    from wheel_udf.spark.jars import link_spark_home
 
     link_spark_home()

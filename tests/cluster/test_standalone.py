@@ -14,7 +14,7 @@ from tests.cluster.standalone import Cluster
 from tests.faults.checker import faults_of
 from tests.faults.inputs import end_s, files
 from tests.spark.streams import add_files, at
-from wheel_udf.platform import jars
+from wheel_udf.spark import jars
 
 ROOT = Path(__file__).parents[2]
 FILES = 4

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.faults.trap import Trap
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import FIRED, Shape
-from wheel_udf.delivery.kafka_sink import KafkaSink
 from wheel_udf.pending import acts, acts_on_state
-from wheel_udf.platform.delta_transaction import Transaction
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import FIRED, Shape
+from wheel_udf.sinks.kafka_sink import KafkaSink
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream import schedule_operator, watch_operator
 from wheel_udf.stream.watch_worker import WatchWorker
 from wheel_udf.stream.wheel_worker import WheelWorker
+from wheel_udf.tables.delta_transaction import Transaction
 from wheel_udf.tiered import run
 from wheel_udf.tiered.keeper import Keeper
 from wheel_udf.transfer import exporting, importing
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from wheel_udf.delivery.report import BatchReport
-    from wheel_udf.wheel.shard_state import BaseShardState
+    from wheel_udf.shard.state import BaseShardState
 
 _TRAP = Trap.of_environment()
 _PATIENCE_S = 60

@@ -33,8 +33,8 @@ from wheel_udf import (
     schedule,
 )
 from wheel_udf.commands.kafka_presets import kafka_commands
-from wheel_udf.delivery import packing, punctual, sender, sender_note
-from wheel_udf.platform.failures import explain
+from wheel_udf.punctual import delivery as punctual, packing, sender, sender_note
+from wheel_udf.spark.failures import explain
 
 HANDED_OVER: Final = "after the hand-over, nothing sent"
 HALF_SENT: Final = "half of the records sent"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.command_line import say
-from tests.unit.platform.damaged import flip, lose
+from tests.unit.checkpoint.damaged import flip, lose
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,8 +22,8 @@ from tests.faults.trap import FILL, Trap, members, send
 from tests.faults.workers import WORKERS, kill_workers
 from tests.faults.world import SETTINGS, Job
 from wheel_udf.pending import acts
-from wheel_udf.platform.failures import explain
-from wheel_udf.platform.session import build_session
+from wheel_udf.spark.failures import explain
+from wheel_udf.spark.session import build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

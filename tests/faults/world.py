@@ -10,12 +10,13 @@ from tests.faults.points import PURGATORY, TIERED
 from tests.settings import INTERPRETED, SMALL
 from tests.spark.streams import at_ms, read_files
 from tests.spark.watches import read_rows
-from wheel_udf.clock.clocks import EventClock
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations, Sink
-from wheel_udf.delivery.kafka_sink import KafkaSink
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.clocks import EventClock
 from wheel_udf.delivery.query import deliver
 from wheel_udf.pending.entries import PendingWork
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import Destinations, Sink
+from wheel_udf.sinks.kafka_sink import KafkaSink
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream.schedule_operator import schedule
@@ -25,7 +26,6 @@ from wheel_udf.tiered.start import Outlet, start_tiered
 from wheel_udf.transfer.exporting import export_job
 from wheel_udf.transfer.importing import import_direct, import_watch
 from wheel_udf.transfer.into_store import import_tiered
-from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.page import jobs
-from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.job.ui import subject_of
 from wheel_udf.page.guard import Access
 from wheel_udf.page.server import PageServer

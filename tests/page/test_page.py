@@ -12,7 +12,7 @@ from selenium.webdriver.common.keys import Keys
 from tests.page.conftest import Browser, Serve
 from tests.page.jobs import HOSTILE, LONG, Made, direct
 from tests.spark.streams import due
-from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.metrics.batch_log import read_batches
 
 if TYPE_CHECKING:

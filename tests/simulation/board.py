@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from tests.simulation.disk import ProcessFailed
-from wheel_udf.clock.board import ACTS, STORES, StoreProgress
+from wheel_udf.control.board import ACTS, STORES, StoreProgress
 
 
 class Board:
-    """As :class:`wheel_udf.clock.ShardBoard`, without files."""
+    """As :class:`wheel_udf.control.board.ShardBoard`, without files."""
 
     def __init__(self, fault: str | None = None) -> None:
         self._fault = fault

@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from wheel_udf.clock.tick import Tick
+from wheel_udf.control.tick import Tick
 from wheel_udf.stream import status_row
 from wheel_udf.stream.wheel_worker import WheelWorker, command_bits
 from wheel_udf.stream.worker import DETAIL, GroupRows, ShardWorker

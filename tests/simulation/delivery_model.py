@@ -7,7 +7,7 @@ wheel.
     sinks      model: the order of write_batch       real: has_batch (does a table have a batch)
     report     real: report_of, input_moved, ShardStatus.answer
 
-The parts run in the order of :mod:`wheel_udf.delivery.query` and :mod:`wheel_udf.delivery.batch_writer`; between any
+The parts run in the order of :mod:`wheel_udf.delivery.query` and :mod:`wheel_udf.sinks.batch_writer`; between any
 two is a point.
 """
 
@@ -23,17 +23,17 @@ from tests.simulation.core import Group, Result, amend_of
 from tests.simulation.disk import ProcessFailed
 from tests.simulation.oracle import AT_LEAST_ONCE, Row, shard_of
 from tests.simulation.spark_model import Plan, Query, Steps
-from wheel_udf.clock.board import ACTS
-from wheel_udf.clock.reports import post_reports, reports_of
-from wheel_udf.clock.shares import shares_of
-from wheel_udf.clock.source import is_clock_offset
-from wheel_udf.clock.tick import Tick
+from wheel_udf.checkpoint.spark_logs import input_moved
+from wheel_udf.control.board import ACTS
+from wheel_udf.control.reports import post_reports, reports_of
+from wheel_udf.control.shares import shares_of
+from wheel_udf.control.source import is_clock_offset
+from wheel_udf.control.tick import Tick
 from wheel_udf.delivery.report import BatchReport, report_of
-from wheel_udf.platform.spark_logs import input_moved
-from wheel_udf.platform.table_state import has_batch
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
 from wheel_udf.stream.status_row import ShardStatus
 from wheel_udf.stream.worker import ShardWorker
+from wheel_udf.tables.table_state import has_batch
 
 REJECTS = "rejects"
 _LEAVES = ("fired", "outcome")
@@ -110,7 +110,7 @@ class Delivery:
     # ---- sinks ---------------------------------------------------------------------------------------
 
     def _write(self, results: dict[int, Result], plan: Plan) -> Steps:
-        """The steps of :func:`wheel_udf.delivery.batch_writer.write_batch`."""
+        """The steps of :func:`wheel_udf.sinks.batch_writer.write_batch`."""
         rows = [row for result in results.values() for row in result.rows]
         waiting: dict[str, list[Row]] = {}
         for row in rows:

@@ -22,21 +22,21 @@ from tests.simulation.disk import Lease
 from tests.simulation.oracle import WheelOracle, check, shard_of
 from tests.simulation.spark_model import Plan, Query, Steps
 from tests.simulation.world import START_MS, Step, World
-from wheel_udf.clock.source import ClockReader
+from wheel_udf.checkpoint.act_files import acts_of, acts_taken, create_act
+from wheel_udf.checkpoint.identity import check_checkpoint, open_checkpoint
+from wheel_udf.checkpoint.spark_logs import last_committed
+from wheel_udf.control.source import ClockReader
 from wheel_udf.delivery.act_courier import ActCourier
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import clock_of, identity_of
 from wheel_udf.job.loader import check as checked_config
 from wheel_udf.job.replay import note_settings, with_row_settings
-from wheel_udf.platform.act_files import acts_of, acts_taken, create_act
-from wheel_udf.platform.identity import check_checkpoint, open_checkpoint
-from wheel_udf.platform.spark_logs import last_committed
+from wheel_udf.shard.arrow_text import table_to_text
+from wheel_udf.shard.rows import CANCEL, SCHEDULE
+from wheel_udf.shard.state import ShardState
 from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.wheel_worker import WheelWorker
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts
-from wheel_udf.wheel.arrow_text import table_to_text
-from wheel_udf.wheel.rows import CANCEL, SCHEDULE
-from wheel_udf.wheel.shard_state import ShardState
 
 CHECKPOINT = "data/checkpoint"
 DELAY_MS = 2

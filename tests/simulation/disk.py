@@ -7,7 +7,7 @@
                               yes: Crash, which nothing in a process catches; what is on the disk stays
 
 The files are those that Spark and this package write, under the same names and with the same content. So the real
-:mod:`wheel_udf.platform.spark_logs`, ``identity`` and ``planned_settings`` read them.
+:mod:`wheel_udf.checkpoint.spark_logs`, ``identity`` and ``planned_settings`` read them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ProcessFailed(Exception):  # noqa: N818  # named as Spark's own event
 
 
 class Folder:
-    """A folder in memory, as :class:`wheel_udf.platform.files.Folder`."""
+    """A folder in memory, as :class:`wheel_udf.spark.files.Folder`."""
 
     def __init__(self, world: World, path: str) -> None:
         self.world, self.path = world, path
@@ -76,7 +76,7 @@ def _is_below(folder: str, top: str) -> bool:
 
 
 class Lease:
-    """The lease of a folder, as :class:`wheel_udf.platform.Lease`; the kernel gives it back when its process ends."""
+    """The lease of a folder, as :class:`wheel_udf.checkpoint.lease.Lease`; the kernel gives it back when its process ends."""
 
     def __init__(self, world: World, path: str) -> None:
         self.world, self.path = world, path
@@ -123,10 +123,10 @@ def installed() -> Iterator[None]:
     from tests.simulation.store_model import Log, Transaction
 
     rooms = ("identity", "spark_logs", "planned_settings", "act_files")
-    clock = "wheel_udf.clock.wall"
+    clock = "wheel_udf.control.wall"
     with ExitStack() as stack:
         for room in rooms:
-            stack.enter_context(patch(f"wheel_udf.platform.{room}.open_folder", _folder))
+            stack.enter_context(patch(f"wheel_udf.checkpoint.{room}.open_folder", _folder))
         stack.enter_context(patch("wheel_udf.delivery.act_courier.open_folder", _folder))
         stack.enter_context(patch("wheel_udf.job.replay.Lease", lambda path: Lease(_current[-1], path)))
         stack.enter_context(patch(f"{clock}.wall_clock_ms", lambda: _current[-1].wall_ms))
@@ -150,7 +150,7 @@ def installed() -> Iterator[None]:
             "wheel_udf.store.slot_store.begin_transaction": Transaction,
             "wheel_udf.store.slot_store.tables": Log,
             "wheel_udf.store.reader.tables": Log,
-            "wheel_udf.platform.delta_files.delta_log": Log,
+            "wheel_udf.tables.delta_files.delta_log": Log,
         }.items():
             stack.enter_context(patch(name, other))
         stack.enter_context(light())

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.simulation.disk import Folder
-from wheel_udf.platform.spark_logs import last_committed, last_planned
+from wheel_udf.checkpoint.spark_logs import last_committed, last_planned
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

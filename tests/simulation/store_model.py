@@ -21,11 +21,11 @@ from delta.exceptions import ConcurrentDeleteDeleteException, ConcurrentTransact
 
 from tests.simulation.disk import Crash
 from tests.simulation.frames import Rows
-from wheel_udf.platform.delta_files import File
-from wheel_udf.platform.delta_transaction import NewFiles
 from wheel_udf.store.head import CURSOR
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.tables.delta_files import File
+from wheel_udf.tables.delta_transaction import NewFiles
 
 if TYPE_CHECKING:
     from tests.simulation.tier_rows import StoredRow
@@ -89,7 +89,7 @@ class StoreTable:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A version of the table, as :class:`wheel_udf.platform.Snapshot`."""
+    """A version of the table, as :class:`wheel_udf.tables.delta_log.Snapshot`."""
 
     table: StoreTable
     version: int
@@ -101,11 +101,11 @@ class Snapshot:
         return {name: at for name, at in found.items() if not self.hidden or not name.endswith(self.hidden)}
 
     def listed_files(self) -> None:
-        """Not listed beside the commit: :class:`wheel_udf.platform.FileList` reads the log."""
+        """Not listed beside the commit: :class:`wheel_udf.tables.delta_files.FileList` reads the log."""
 
 
 class Log:
-    """The functions of :mod:`wheel_udf.platform.delta_log`; ``spark`` is the table itself."""
+    """The functions of :mod:`wheel_udf.tables.delta_log`; ``spark`` is the table itself."""
 
     @staticmethod
     def log_snapshot(spark: StoreTable, _place: str) -> Snapshot:
@@ -121,7 +121,7 @@ class Log:
 
 
 class Transaction:
-    """A transaction, as :class:`wheel_udf.platform.Transaction`."""
+    """A transaction, as :class:`wheel_udf.tables.delta_transaction.Transaction`."""
 
     def __init__(self, table: StoreTable, _place: str, *, keeps_log: bool) -> None:  # noqa: ARG002  # the log keeps everything
         table.world.point("store begins")

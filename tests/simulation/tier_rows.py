@@ -15,10 +15,7 @@ from typing import Any
 from tests.simulation.core import input_row
 from tests.simulation.frames import Rows
 from tests.simulation.store_model import SimulatedStore
-from wheel_udf.store.head import Contents, Head, Partition
-from wheel_udf.store.layout import INBOX, MARKS, NEAR, StoreLayout, is_far
-from wheel_udf.tiered.hand_over import Moving
-from wheel_udf.wheel.rows import (
+from wheel_udf.shard.rows import (
     CANCEL,
     COMMAND,
     FAR,
@@ -28,6 +25,9 @@ from wheel_udf.wheel.rows import (
     MOVED,
     SCHEDULE,
 )
+from wheel_udf.store.head import Contents, Head, Partition
+from wheel_udf.store.layout import INBOX, MARKS, NEAR, StoreLayout, is_far
+from wheel_udf.tiered.hand_over import Moving
 
 _HAS_VERSION = (COMMAND, MOVED, GONE_SUPERSEDED, GONE_DUPLICATE)
 

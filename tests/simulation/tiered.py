@@ -42,15 +42,15 @@ from tests.simulation.tiered_parts import (
     pending_now,
 )
 from tests.simulation.world import Step, World
-from wheel_udf.clock.clocks import StoreClock
-from wheel_udf.clock.source import ClockReader
+from wheel_udf.checkpoint.identity import open_checkpoint
 from wheel_udf.common.errors import ActError, ConfigError, StoreMovedError
+from wheel_udf.control.clocks import StoreClock
+from wheel_udf.control.source import ClockReader
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import tiered_wheel_of
 from wheel_udf.job.replay import note_settings
 from wheel_udf.pending.acts_on_state import ActDescription
 from wheel_udf.pending.acts_on_store import append_act
-from wheel_udf.platform.identity import open_checkpoint
 from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.wheel_worker import WheelWorker
 from wheel_udf.tiered.checks import open_identity, require_one_another

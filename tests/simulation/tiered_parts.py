@@ -18,10 +18,10 @@ from tests.simulation.spark_model import Query
 from tests.simulation.store_model import StoreTable
 from tests.simulation.tier_rows import StoredRow, winners
 from wheel_udf.common.errors import StoreMovedError
+from wheel_udf.shard.rows import CANCEL, SCHEDULE
 from wheel_udf.store.head import CURSOR
 from wheel_udf.tiered.queries import _WAITING
 from wheel_udf.tiered.run import TieredRun
-from wheel_udf.wheel.rows import CANCEL, SCHEDULE
 
 if TYPE_CHECKING:
     from tests.simulation.delivery_model import Delivery

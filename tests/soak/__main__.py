@@ -52,7 +52,7 @@ def _run(modes: list[str], plan: Plan, out: Path) -> bool:
     from tests.soak.sampler import Book, Listener
     from tests.soak.verify import verify
     from wheel_udf import build_session, stop_session
-    from wheel_udf.platform.session import close_states
+    from wheel_udf.spark.session import close_states
 
     began_s = time.monotonic()
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from tests.soak.second_by_second import SecondBySecond
-from wheel_udf.platform.jvm import java_class
+from wheel_udf.spark.jvm import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,7 +1,7 @@
 """A canary for each private API: it exercises the API itself, so that an upgrade of Spark or Delta says what broke before
 a job does.
 
-A failure names the entry of :mod:`wheel_udf.platform.private_api`: the version it was read in, what stops working, the
+A failure names the entry of :mod:`wheel_udf.spark.private_api`: the version it was read in, what stops working, the
 way taken instead.
 """
 
@@ -19,22 +19,16 @@ import pytest
 from pyspark.errors.exceptions import base
 from pyspark.sql import SparkSession, functions as F, types as T
 
-from tests.unit.platform.damaged import flip
-from wheel_udf.platform import (
-    arrow_groups,
-    delta_log,
-    jars,
-    log_checkpoints,
-    private_api as api,
-    session,
-)
-from wheel_udf.platform.cached_columns import Prepared
-from wheel_udf.platform.delta_files import File, FileList, rows_of_files
-from wheel_udf.platform.delta_transaction import begin_transaction
-from wheel_udf.platform.failures import explain, quiet_sql
-from wheel_udf.platform.hadoop_files import hadoop_folder
-from wheel_udf.platform.inspection import Inspection
-from wheel_udf.platform.jvm import (
+from tests.unit.checkpoint.damaged import flip
+from wheel_udf.checkpoint.inspection import Inspection
+from wheel_udf.checkpoint.source_logs import source_log
+from wheel_udf.checkpoint.spark_logs import batch_at, committed_offsets, input_moved, planned_batch
+from wheel_udf.checkpoint.state_files import StateDamage
+from wheel_udf.spark import arrow_groups, jars, private_api as api, session
+from wheel_udf.spark.cached_columns import Prepared
+from wheel_udf.spark.failures import explain, quiet_sql
+from wheel_udf.spark.hadoop_files import hadoop_folder
+from wheel_udf.spark.jvm import (
     has_class,
     java_class,
     java_context,
@@ -45,10 +39,10 @@ from wheel_udf.platform.jvm import (
     scala_seq,
     scala_some,
 )
-from wheel_udf.platform.private_api import PRIVATE_APIS, PrivateApi
-from wheel_udf.platform.source_logs import source_log
-from wheel_udf.platform.spark_logs import batch_at, committed_offsets, input_moved, planned_batch
-from wheel_udf.platform.state_files import StateDamage
+from wheel_udf.spark.private_api import PRIVATE_APIS, PrivateApi
+from wheel_udf.tables import delta_log, log_checkpoints
+from wheel_udf.tables.delta_files import File, FileList, rows_of_files
+from wheel_udf.tables.delta_transaction import begin_transaction
 
 Canary = Callable[[SparkSession, str], None]
 CANARIES: dict[str, Canary] = {}
@@ -93,7 +87,7 @@ def test_the_private_api_is_there(spark: SparkSession, table: str, entry: Privat
     except Exception as fault:
         message = (
             f"{entry.name} (read in {entry.read_in}; installed: {api.installed_versions()}) has changed.\n"
-            f"Used in wheel_udf/platform/{entry.used_in}.py: {entry.why}.\n"
+            f"Used in wheel_udf/{entry.used_in}.py: {entry.why}.\n"
             f"Without it: {entry.risk}.\n"
             f"Instead: {entry.instead or 'there is no public way; follow the new version in that module'}."
         )

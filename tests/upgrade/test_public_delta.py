@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, types as T
 
 from wheel_udf.common.errors import SinkError, UnsupportedVersionError
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import FIRED_SCHEMA, fields
-from wheel_udf.platform import delta_log, delta_public
-from wheel_udf.platform.delta_transaction import Transaction, append_once
-from wheel_udf.platform.private_api import DELTA_APPEND, required
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import FIRED_SCHEMA, fields
+from wheel_udf.spark.private_api import DELTA_APPEND, required
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore
-from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.tables import delta_log, delta_public
+from wheel_udf.tables.delta_transaction import Transaction, append_once
 
 DEFAULTS = "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
 COLUMNS = T.StructType([T.StructField("id", T.LongType()), T.StructField("name", T.StringType())])

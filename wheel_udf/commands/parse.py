@@ -89,8 +89,8 @@ from wheel_udf.commands.tier_columns import delay_error_column, delay_level_colu
 from wheel_udf.common.command_facts import FIRST_DUE_MS, MAX_ID_BYTES
 from wheel_udf.common.durations import BLANKS
 from wheel_udf.common.errors import ContractError
+from wheel_udf.shard.rows import CANCEL, SCHEDULE
 from wheel_udf.wheel.delay_levels import NO_LEVEL
-from wheel_udf.wheel.rows import CANCEL, SCHEDULE
 
 _NAMES: Final = (
     *(

@@ -24,8 +24,8 @@ from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS, ID_RULE, MAX
 from wheel_udf.common.durations import DURATION_RULE
 from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.common.names import NAME_PATTERN, NAME_RULE, NOT_NAMES, AllowList
+from wheel_udf.shard.rows import CANCEL
 from wheel_udf.wheel.delay_levels import level_name, refused_beyond_ms
-from wheel_udf.wheel.rows import CANCEL
 
 DUE_COLUMNS: Final = ("deliver_at", "delay")
 """The columns that a due time comes from."""

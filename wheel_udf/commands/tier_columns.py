@@ -1,6 +1,6 @@
 """Tiers as Spark ``Column`` expressions: level, slot and bucket of a due time, and the delay level of a delay.
 
-The formulas of :mod:`wheel_udf.wheel.geometry` and :mod:`wheel_udf.wheel.delay_levels` in JVM expressions
+The formulas of :mod:`wheel_udf.common.geometry` and :mod:`wheel_udf.wheel.delay_levels` in JVM expressions
 alone (no UDF). They give the same results as the plain int and numpy forms for every int64, and neither
 overflow nor raise under Spark's ANSI mode; a test holds the three forms against each other::
 
@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from pyspark.sql import Column, functions as F
 
+from wheel_udf.common.geometry import INT64_MAX, INT64_MIN, Wheel, ticks_of
 from wheel_udf.wheel.delay_levels import NO_LEVEL, BinaryLevels, Levels, level_beyond, refused_beyond_ms
-from wheel_udf.wheel.geometry import INT64_MAX, INT64_MIN, Wheel, ticks_of
 
 # ---- levels of the wheel -------------------------------------------------------------------------
 

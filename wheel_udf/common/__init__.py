@@ -2,6 +2,7 @@
 
 ::
 
+    geometry     level, slot and bucket of a due time; as int and as numpy (as Column: commands/tier_columns)
     errors       WheelError and its children: what is wrong, field, value, rule, hint
     names        the rule of destination and topic names; the match of an allow-list
     durations    text such as "10 minutes" or PT10M to ms
@@ -15,11 +16,10 @@
     command_facts  sizes, header names and bounds of the command contract
     extras       the error for an optional package that is not installed
     arrays       runs of equal neighbours in numpy arrays
-    exports      the lazy exports of a room's __init__
 
 In: texts and numbers. Out: values, or a WheelError. No module here depends on commands, on Spark or on a file
 format of this package.
 
 May import: the standard library; ``arrays`` also numpy, ``progress`` tqdm when it draws. So ``python -m
-wheel_udf.platform.jars`` runs before the packages are installed.
+wheel_udf.spark.jars`` runs before the packages are installed.
 """

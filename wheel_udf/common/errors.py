@@ -16,6 +16,9 @@ from collections.abc import Sequence
 
 _LONGEST_VALUE = 200
 
+REPAIR = "wheel-udf repair --dry-run says whether it can be repaired; else restore the folder from a copy"
+"""Advice about a damaged checkpoint."""
+
 
 class WheelError(Exception):
     """Root of all errors of this package.

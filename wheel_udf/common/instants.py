@@ -7,7 +7,7 @@
     instant_text_ms(1_357_016_400_250)        2013-01-01T05:00:00.250Z
 
 Instants of Spark columns are read and written by Column expressions: :mod:`wheel_udf.commands.time_readers`, and
-:func:`wheel_udf.delivery.kafka_record.iso_utc`, which writes the form of :func:`instant_text_ms`.
+:func:`wheel_udf.sinks.kafka_record.iso_utc`, which writes the form of :func:`instant_text_ms`.
 """
 
 from __future__ import annotations

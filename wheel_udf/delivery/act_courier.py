@@ -16,10 +16,10 @@ import logging
 import threading
 from typing import Final, Protocol
 
-from wheel_udf.clock.board import ACTS, FRAMES, ActRows, Link, ShardBoard
+from wheel_udf.checkpoint.act_files import acts_taken, read_act, require_acts
 from wheel_udf.common.errors import WheelError
-from wheel_udf.platform.act_files import acts_taken, read_act, require_acts
-from wheel_udf.platform.files import local_folder, open_folder, parsed_json
+from wheel_udf.control.board import ACTS, FRAMES, ActRows, Link, ShardBoard
+from wheel_udf.spark.files import local_folder, open_folder, parsed_json
 
 _EVERY_S: Final = 1
 _EVERY_S_REMOTE: Final = 5

@@ -4,7 +4,7 @@ Each micro-batch, in this order::
 
     cache the frame            the operator runs once, however many sinks read its rows
     collect the status rows    a few rows: counts, next due times, lateness, rows by destination
-    hand over                  with punctual delivery: the rows for the sender (wheel_udf.delivery.punctual)
+    hand over                  with punctual delivery: the rows for the sender (wheel_udf.punctual.delivery)
     write the sinks            fired rows by destination, rejects last; each table idempotent by (app id, batch id)
     post the hint              the next due time, for the clock's source
     report                     one BatchReport to the caller; an error of the caller's function is logged
@@ -14,9 +14,9 @@ Several tables are each exactly once, not atomic together: for a moment a reader
 first table only.
 
 A checkpoint belongs to one running query (a lease), one geometry, one number of shards and one kind of clock (its
-identity); a start that differs is refused before anything runs, see :mod:`wheel_udf.platform.identity`. The lease is
+identity); a start that differs is refused before anything runs, see :mod:`wheel_udf.checkpoint.identity`. The lease is
 given back when the query ends, however it ends, also if the caller keeps nothing but the ``StreamingQuery``: see
-:mod:`wheel_udf.platform.lease`.
+:mod:`wheel_udf.checkpoint.lease`.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from wheel_udf.clock.board import ShardBoard
-from wheel_udf.clock.reports import post_reports
-from wheel_udf.clock.source import is_clock_offset
+from wheel_udf.checkpoint.chunk_place import chunks_of_tasks, property_of_tasks
+from wheel_udf.checkpoint.identity import Identity, check_checkpoint, open_checkpoint
+from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.checkpoint.spark_logs import input_moved
+from wheel_udf.control.board import ShardBoard
+from wheel_udf.control.reports import post_reports
+from wheel_udf.control.source import is_clock_offset
 from wheel_udf.delivery.act_courier import ActCourier
-from wheel_udf.delivery.batch_writer import write_batch
-from wheel_udf.delivery.destinations import Destinations, LeftOut, Sink, require_apart, shape_of
-from wheel_udf.delivery.punctual import PunctualDelivery, noted
-from wheel_udf.delivery.report import BatchReport, leaving_to, report_of, total_of
-from wheel_udf.platform.cached_columns import Prepared
-from wheel_udf.platform.chunk_place import chunks_of_tasks, property_of_tasks
-from wheel_udf.platform.identity import Identity, check_checkpoint, open_checkpoint
-from wheel_udf.platform.lease import Lease
-from wheel_udf.platform.spark_logs import input_moved
+from wheel_udf.delivery.report import BatchReport, report_of, total_of
+from wheel_udf.punctual.delivery import PunctualDelivery, noted
+from wheel_udf.sinks.batch_writer import write_batch
+from wheel_udf.sinks.destinations import Destinations, LeftOut, Sink, require_apart, shape_of
+from wheel_udf.spark.cached_columns import Prepared
 from wheel_udf.stream.frame_facts import FrameFacts, facts_of
 from wheel_udf.stream.outputs import leaving, refused, status_class
 from wheel_udf.stream.punctual import NOTED_PROPERTY
-from wheel_udf.stream.status_row import ShardStatus
+from wheel_udf.stream.status_row import ShardStatus, leaving_to
 
 AVAILABLE_NOW = "available-now"
 ONCE = "once"

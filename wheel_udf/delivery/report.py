@@ -18,9 +18,9 @@ from itertools import chain
 
 from wheel_udf.common.durations import parse_duration_ms
 from wheel_udf.common.outcomes import CANCEL_OUTCOMES, EVENT_COUNTS, OPERATION_OUTCOMES, SCHEDULE_OUTCOMES
+from wheel_udf.shard.holdings import HORIZONS_MS, Holdings
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.status_row import ShardStatus
-from wheel_udf.wheel.holdings import HORIZONS_MS, Holdings
 from wheel_udf.wheel.lateness import LatenessHistogram
 
 
@@ -213,28 +213,6 @@ def report_of(
 def total_of(rows: Collection[ShardStatus], column: str) -> int:
     """Adds up a column of status rows; 0 if the status rows of this operator do not have it."""
     return sum(getattr(row, column, 0) for row in rows)
-
-
-def leaving_to(
-    rows: Collection[ShardStatus], counts: str, largest: str
-) -> tuple[Counter[str], dict[str, int]]:
-    """Adds up what leaves, by destination.
-
-    Args:
-        rows: Status rows.
-        counts: Their column with the number of rows by destination; it may be missing, like the other.
-        largest: Their column with the bytes of the largest of these rows.
-
-    Returns:
-        The number of rows, and the bytes of the largest one, by destination.
-    """
-    rows_to: Counter[str] = Counter()
-    largest_to: dict[str, int] = {}
-    for row in rows:
-        rows_to.update(getattr(row, counts, {}))
-        for name, size in getattr(row, largest, {}).items():
-            largest_to[name] = max(size, largest_to.get(name, 0))
-    return rows_to, largest_to
 
 
 def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -19,6 +19,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from wheel_udf.checkpoint.identity import TIERED_PARTS
+from wheel_udf.checkpoint.lease import Leases
+from wheel_udf.checkpoint.spark_logs import planned_batch
 from wheel_udf.common.errors import WheelError
 from wheel_udf.delivery.query import ONCE
 from wheel_udf.job.compose import SUCCESS, Say, check_config_checkpoint, compose
@@ -31,11 +34,8 @@ from wheel_udf.job.sessions import session
 from wheel_udf.job.source_topics import SourceTopics
 from wheel_udf.job.supervise import StepsBack, Supervisor, graceful_signals, supervise
 from wheel_udf.metrics.listener import listening
-from wheel_udf.platform.failures import explain, is_jvm_end
-from wheel_udf.platform.identity import TIERED_PARTS
-from wheel_udf.platform.lease import Leases
-from wheel_udf.platform.session import let_jvm_ignore_sigterm
-from wheel_udf.platform.spark_logs import planned_batch
+from wheel_udf.spark.failures import explain, is_jvm_end
+from wheel_udf.spark.session import let_jvm_ignore_sigterm
 
 
 def run_held(config: JobConfig, until_ms: int | None, say: Say, leases: Leases, phases: Phases) -> int:

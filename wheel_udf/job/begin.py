@@ -15,7 +15,7 @@ The leases are of the folders of the checkpoint. The lease of a slot store is ch
 opened or made: a folder without a table must stay empty until then. A start that is refused later removes what it has
 made for its leases.
 
-On file systems other than the local one there is no lease (:mod:`wheel_udf.platform.lease`).
+On file systems other than the local one there is no lease (:mod:`wheel_udf.checkpoint.lease`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from wheel_udf.checkpoint.lease import Leases
 from wheel_udf.job.phases import Phases, Say
 from wheel_udf.job.sessions import session
-from wheel_udf.platform.files import local_folder
-from wheel_udf.platform.lease import Leases
+from wheel_udf.spark.files import local_folder
 from wheel_udf.store.lease import store_lease
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def leases_of(config: JobConfig) -> Leases:
     store = getattr(config, "store", None)
     if store is None:
         return Leases([config.checkpoint])
-    from wheel_udf.platform.identity import TIERED_PARTS, check_tiered_folder
+    from wheel_udf.checkpoint.identity import TIERED_PARTS, check_tiered_folder
 
     if local_folder(config.checkpoint) is not None:
         check_tiered_folder(config.checkpoint)

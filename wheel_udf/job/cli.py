@@ -15,7 +15,7 @@
 ``python -m wheel_udf`` and ``spark-submit jobs/delay_scheduler.py`` take the same arguments
 (:mod:`wheel_udf.job.arguments`). Standard output has the lines of the verb (of a run one for each batch, and the
 summary), standard error the ``warning:`` and ``error:`` lines. Errors are put into sentences
-(:mod:`wheel_udf.platform.failures`); ``--debug`` adds the stack trace. No line holds a secret of the config
+(:mod:`wheel_udf.spark.failures`); ``--debug`` adds the stack trace. No line holds a secret of the config
 (:mod:`wheel_udf.common.secrets`).
 """
 
@@ -191,7 +191,7 @@ def _interrupt_text(verb: str, *, dry_run: bool) -> str:
 
 
 def _report(error: BaseException, warn: Say, *, debug: bool) -> int:
-    from wheel_udf.platform.failures import explain
+    from wheel_udf.spark.failures import explain
 
     failure = explain(error)
     sentences = (

@@ -15,14 +15,11 @@ from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from wheel_udf.clock.clocks import Clock, EventClock, ProcessingClock, SimulatedClock
+from wheel_udf.checkpoint.identity import check_checkpoint
+from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.commands.contract import Contract
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations, Sink
-from wheel_udf.delivery.file_sink import FileSink
-from wheel_udf.delivery.kafka_sink import KafkaSink
-from wheel_udf.delivery.own_sink import make_own_sink
+from wheel_udf.control.clocks import Clock, EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.delivery.query import deliver
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.models.purgatory import PurgatoryConfig
@@ -47,9 +44,12 @@ from wheel_udf.job.sources.files import known_columns
 from wheel_udf.job.sources.operations import read_both
 from wheel_udf.job.sources.topics import LevelTopic
 from wheel_udf.pending.entries import PendingWork
-from wheel_udf.platform.identity import check_checkpoint
-from wheel_udf.platform.lease import Lease
 from wheel_udf.purgatory.state import watch_fingerprint
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import Destinations, Sink
+from wheel_udf.sinks.file_sink import FileSink
+from wheel_udf.sinks.kafka_sink import KafkaSink
+from wheel_udf.sinks.own_sink import make_own_sink
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream.observation import observed
 from wheel_udf.stream.punctual import Punctual

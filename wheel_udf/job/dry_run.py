@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
+from wheel_udf.checkpoint.spark_logs import last_planned, planned_batch
 from wheel_udf.commands.rules import MISREAD
 from wheel_udf.common.errors import ConfigError, ConfigErrors, SinkError
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.instants import instant_text
 from wheel_udf.common.names import KAFKA_SERVERS
-from wheel_udf.delivery.destinations import FIRED, LEVELED, OUTCOME, Shape
 from wheel_udf.delivery.progress import duration_text
 from wheel_udf.job import kafka_options
 from wheel_udf.job.compose import (
@@ -45,11 +46,10 @@ from wheel_udf.job.models.wheel import (
 )
 from wheel_udf.job.replay import require_columns
 from wheel_udf.job.sessions import session
-from wheel_udf.platform import kafka_admin
-from wheel_udf.platform.files import open_folder
-from wheel_udf.platform.spark_logs import last_planned, planned_batch
+from wheel_udf.kafka import admin as kafka_admin
+from wheel_udf.sinks.destinations import FIRED, LEVELED, OUTCOME, Shape
+from wheel_udf.spark.files import open_folder
 from wheel_udf.wheel.delay_levels import level_name
-from wheel_udf.wheel.geometry import Wheel
 
 _LEAST_WINDOW_MS = 60_000
 _WILDCARDS = str.maketrans("*?", "xx")

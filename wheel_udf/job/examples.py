@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.platform import jars
+from wheel_udf.spark import jars
 
 SUCCESS = 0
 

@@ -21,15 +21,15 @@ import pyarrow as pa
 
 from wheel_udf.common.durations import parse_duration_ms
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.delivery.progress import duration_text
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
-from wheel_udf.platform.files import local_folder
-from wheel_udf.wheel.chunks import Chunk
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.id_index import INDEX_BYTES
-from wheel_udf.wheel.rows import ENTRY_SCHEMA
-from wheel_udf.wheel.shard_state import LARGEST_STATE_BYTES
+from wheel_udf.shard.chunks import Chunk
+from wheel_udf.shard.id_index import INDEX_BYTES
+from wheel_udf.shard.rows import ENTRY_SCHEMA
+from wheel_udf.shard.state import LARGEST_STATE_BYTES
+from wheel_udf.spark.files import local_folder
 
 SUCCESS = 0
 _SAMPLE: Final = 4_096

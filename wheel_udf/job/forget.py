@@ -20,7 +20,7 @@ Contract
 1. The checkpoint and the store of a stopped job: :mod:`wheel_udf.transfer.forgetting`. If the job runs, they are left,
    the other places are done, and the exit code is 1.
 2. Delta tables of the destinations and the rejects that the config names: their rows are removed by one commit each
-   (:mod:`wheel_udf.delivery.row_removal`), also while the job runs.
+   (:mod:`wheel_udf.sinks.row_removal`), also while the job runs.
 3. All other places are named and left: files of sinks, topics, databases, webhooks, own sinks, sources, copies.
 4. ``--dry-run`` counts and changes nothing. Repeating it is safe, also after a kill.
 
@@ -41,13 +41,6 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common.errors import LeaseError, TransferError
 from wheel_udf.common.paths import as_pattern
-from wheel_udf.delivery.row_removal import (
-    count_rows,
-    count_texts,
-    frame_of_ids,
-    has_deletion_vectors,
-    remove_rows,
-)
 from wheel_udf.job.compose import (
     SUCCESS,
     Say,
@@ -63,9 +56,16 @@ from wheel_udf.job.models.source import SourceConfig
 from wheel_udf.job.moves import imported
 from wheel_udf.job.repair import tables_of
 from wheel_udf.job.sessions import session
-from wheel_udf.platform import delta_log
-from wheel_udf.platform.failures import quiet_sql
-from wheel_udf.platform.files import local_folder, open_folder
+from wheel_udf.sinks.row_removal import (
+    count_rows,
+    count_texts,
+    frame_of_ids,
+    has_deletion_vectors,
+    remove_rows,
+)
+from wheel_udf.spark.failures import quiet_sql
+from wheel_udf.spark.files import local_folder, open_folder
+from wheel_udf.tables import delta_log
 from wheel_udf.tiered.checks import wheel_settings
 from wheel_udf.transfer.content import ACTS
 from wheel_udf.transfer.forgetting import STORED, forget_ids, held_of, is_begun

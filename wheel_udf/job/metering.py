@@ -15,7 +15,7 @@ from wheel_udf.job.models.scheduler import JobConfig, TieredConfig
 from wheel_udf.metrics.batch_log import BatchLog
 from wheel_udf.metrics.lines import text_of
 from wheel_udf.metrics.meter import Meter
-from wheel_udf.platform.failures import explain
+from wheel_udf.spark.failures import explain
 
 if TYPE_CHECKING:
     from wheel_udf.metrics.exporter import Exporter

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.clock.wall import elapsed_ms
 from wheel_udf.common.progress import Progress
-from wheel_udf.platform.job_progress import showing_tasks
+from wheel_udf.control.wall import elapsed_ms
+from wheel_udf.spark.job_progress import showing_tasks
 
 
 @contextmanager

@@ -11,7 +11,7 @@
       repair     batch 4 is planned anew: nothing was delivered of it
     repaired: start the job again. What was taken out (6 files) is in data/checkpoints/orders-repaired-2026-01-01...
 
-The decision: :mod:`wheel_udf.platform.repair`. This module brings what is known outside the checkpoint: the newest
+The decision: :mod:`wheel_udf.checkpoint.repair`. This module brings what is known outside the checkpoint: the newest
 transaction of each table, of today's config and of the recorded one; destinations without transactions; options with
 which a source leaves out what is gone. If one part of a tiered checkpoint cannot be repaired, the other is left as it
 is.
@@ -28,28 +28,28 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.checkpoint.identity import TIERED_PARTS, identity_of, require_checkpoint
+from wheel_udf.checkpoint.inspection import Inspection
+from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.checkpoint.planned_settings import PlannedSettings
+from wheel_udf.checkpoint.repair import Decision, Evidence, apply_repair, decide_repair
+from wheel_udf.checkpoint.spark_logs import last_committed, last_planned
 from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.common.names import AllowList
-from wheel_udf.delivery.batch_writer import rejects_app_id
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.job.compose import SUCCESS, Say
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.replay import places_of
 from wheel_udf.job.sessions import session
-from wheel_udf.platform import delta_log
-from wheel_udf.platform.delta_public import FORGETS
-from wheel_udf.platform.files import local_folder, open_folder
-from wheel_udf.platform.identity import TIERED_PARTS, identity_of, require_checkpoint
-from wheel_udf.platform.inspection import Inspection
-from wheel_udf.platform.lease import Lease
-from wheel_udf.platform.places import place_of
-from wheel_udf.platform.planned_settings import PlannedSettings
-from wheel_udf.platform.repair import Decision, Evidence, apply_repair, decide_repair
-from wheel_udf.platform.spark_logs import last_committed, last_planned
-from wheel_udf.platform.table_state import TableState
+from wheel_udf.sinks.batch_writer import rejects_app_id
+from wheel_udf.spark.files import local_folder, open_folder
+from wheel_udf.spark.places import place_of
 from wheel_udf.store.lease import store_lease
+from wheel_udf.tables import delta_log
+from wheel_udf.tables.delta_public import FORGETS
+from wheel_udf.tables.table_state import TableState
 from wheel_udf.tiered.keeper import intake_app_id
 
 DAMAGED: Final = 1

@@ -21,10 +21,14 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from wheel_udf.clock.clocks import StoreClock
+from wheel_udf.checkpoint.identity import open_checkpoint
+from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.checkpoint.planned_settings import PlannedSettings
+from wheel_udf.checkpoint.spark_logs import last_planned, planned_batch
 from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS
 from wheel_udf.commands.json_objects import COMMAND_FIELDS
 from wheel_udf.common.errors import CheckpointError, ConfigError, ContractError
+from wheel_udf.control.clocks import StoreClock
 from wheel_udf.job import kafka_options
 from wheel_udf.job.compose import identity_of
 from wheel_udf.job.models.bounds import ContractConfig, DeliveryConfig, LimitsConfig
@@ -36,10 +40,6 @@ from wheel_udf.job.models.sink import AnySink, KafkaSinkConfig, RejectsConfig, S
 from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
 from wheel_udf.job.models.values import RECORDED
 from wheel_udf.job.models.wheel import ClockConfig
-from wheel_udf.platform.identity import open_checkpoint
-from wheel_udf.platform.lease import Lease
-from wheel_udf.platform.planned_settings import PlannedSettings
-from wheel_udf.platform.spark_logs import last_planned, planned_batch
 
 _ENDING_OFFSETS = "endingOffsets"
 _COLUMNS = "columns"

@@ -9,7 +9,7 @@
 
 The session stays open, so a new start takes a second or two; a process that a supervisor starts again has to
 start Spark first. All else is the supervisor's: a JVM that has ended, a start that failed, the tries after `most`.
-Which causes are retried: :class:`~wheel_udf.platform.failures.Cause`.
+Which causes are retried: :class:`~wheel_udf.spark.failures.Cause`.
 
 One failure of a start is tried again, too: a Python worker of Spark that did not start in time, which happens on a
 busy machine. Nothing was written then. This holds for the start of a query and, by :func:`patiently`, for the other
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wheel_udf.job.models.bounds import RestartsConfig
-from wheel_udf.platform.failures import explain, is_slow_worker
+from wheel_udf.spark.failures import explain, is_slow_worker
 
 if TYPE_CHECKING:
     from wheel_udf.job.supervise import Supervisor

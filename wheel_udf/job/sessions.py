@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 @contextmanager
 def session(name: str, checkpoint: str | None = None) -> Iterator[SparkSession]:
     """Provides the session of a job: the running one, left running, or a new one, stopped at the end."""
-    from wheel_udf.platform import kafka_admin
-    from wheel_udf.platform.interrupts import at_end, ending_on_interrupt
-    from wheel_udf.platform.session import build_session, running_session, stop_session
+    from wheel_udf.kafka import admin as kafka_admin
+    from wheel_udf.spark.interrupts import at_end, ending_on_interrupt
+    from wheel_udf.spark.session import build_session, running_session, stop_session
 
     running = running_session()
     spark = build_session(name, checkpoint=checkpoint)

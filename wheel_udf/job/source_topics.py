@@ -24,16 +24,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from wheel_udf.checkpoint.identity import TIERED_PARTS
+from wheel_udf.checkpoint.spark_logs import last_committed, offsets_of_batch
 from wheel_udf.common.errors import SinkError, SourceLostError, TransferError
 from wheel_udf.job import kafka_options
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.models.source import KafkaSourceConfig
-from wheel_udf.platform import kafka_admin
-from wheel_udf.platform.failures import LOST_HINT
-from wheel_udf.platform.files import json_bytes, open_folder, parsed_json
-from wheel_udf.platform.identity import TIERED_PARTS
-from wheel_udf.platform.spark_logs import last_committed, offsets_of_batch
+from wheel_udf.kafka import admin as kafka_admin
+from wheel_udf.spark.failures import LOST_HINT
+from wheel_udf.spark.files import json_bytes, open_folder, parsed_json
 
 NOTED: Final = "wheel-topics.json"
 

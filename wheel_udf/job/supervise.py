@@ -10,7 +10,7 @@ twice either way.
 
 Spark waits for the next trigger until the wall clock has reached it. If the wall clock is set back, by a day for
 example, no batch would run for a day. So the query then starts again, from its checkpoint; the clock of the wheel
-stands meanwhile (:mod:`wheel_udf.clock.source`).
+stands meanwhile (:mod:`wheel_udf.control.source`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from contextlib import contextmanager
 from itertools import count
 from types import FrameType
 
-from wheel_udf.clock.wall import wall_clock_ahead_ms
 from wheel_udf.common.errors import SourceLostError
+from wheel_udf.control.wall import wall_clock_ahead_ms
 from wheel_udf.delivery.progress import progress_line
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.delivery.summary import Summary
@@ -140,7 +140,7 @@ class StepsBack:
     """Sums up by how much the wall clock is set back.
 
     Args:
-        ahead_ms: As :func:`~wheel_udf.clock.source.wall_clock_ahead_ms`.
+        ahead_ms: As :func:`~wheel_udf.control.source.wall_clock_ahead_ms`.
 
     Attributes:
         sum_ms: The sum so far.

@@ -19,7 +19,7 @@ from wheel_udf.job.models.scheduler import JobConfig, TieredConfig
 from wheel_udf.job.sessions import session
 from wheel_udf.metrics.batch_log import read_batches
 from wheel_udf.pending.entries import PendingWork
-from wheel_udf.platform.failures import quiet_sql
+from wheel_udf.spark.failures import quiet_sql
 
 if TYPE_CHECKING:
     from wheel_udf.page.guard import Access

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.checkpoint.spark_logs import planned_offsets, planned_watermark_ms
 from wheel_udf.common.errors import CheckpointError
 from wheel_udf.common.instants import instant_text
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.job.models.scheduler import AVAILABLE_NOW, JobConfig, TieredConfig
 from wheel_udf.job.models.wheel import EventClockConfig, SimulatedClockConfig
-from wheel_udf.platform.spark_logs import planned_offsets, planned_watermark_ms
 
 
 def warning_of(config: JobConfig, until_ms: int) -> str | None:

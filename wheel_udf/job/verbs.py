@@ -36,7 +36,7 @@ from wheel_udf.pending import acts
 from wheel_udf.pending.entries import PendingWork, count_pending, forecast, pending, stored
 from wheel_udf.pending.history import history_of
 from wheel_udf.pending.operations import operations_pending
-from wheel_udf.platform.failures import quiet_sql
+from wheel_udf.spark.failures import quiet_sql
 
 _DAY_MS = 86_400_000
 _LAST_DAY = 2_932_896

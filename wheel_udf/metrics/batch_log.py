@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wheel_udf.metrics.lines import text_of
-from wheel_udf.platform.files import local_folder
+from wheel_udf.spark.files import local_folder
 
 _log = logging.getLogger(__name__)
 

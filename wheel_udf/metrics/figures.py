@@ -19,7 +19,7 @@ from wheel_udf.metrics import names
 from wheel_udf.metrics.health import age_ms
 from wheel_udf.metrics.lines import WHEEL, Progress
 from wheel_udf.metrics.names import Metric
-from wheel_udf.wheel.holdings import OTHERS
+from wheel_udf.shard.holdings import OTHERS
 from wheel_udf.wheel.lateness import LatenessHistogram
 
 OTHER_DESTINATIONS = "(other)"

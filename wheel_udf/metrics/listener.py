@@ -22,7 +22,7 @@ from pyspark.sql.streaming.listener import (
 
 from wheel_udf.metrics.lines import INTAKE, WHEEL, Progress
 from wheel_udf.metrics.meter import Meter
-from wheel_udf.platform.failures import is_jvm_end
+from wheel_udf.spark.failures import is_jvm_end
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.metrics import names
 from wheel_udf.metrics.figures import Figures, Sample

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.page.hour import MINUTE_MS, MINUTES
 from wheel_udf.page.shard_sums import EDGES_MS
 from wheel_udf.page.words import count_text, short_count, span_text, when_text
-from wheel_udf.wheel.geometry import Wheel
 
 PLOT_PX: Final = 200
 """Height of a plot."""

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from wheel_udf.clock.wall import wall_clock_ms
 from wheel_udf.common.secrets import hide
-from wheel_udf.platform.failures import explain
+from wheel_udf.control.wall import wall_clock_ms
+from wheel_udf.spark.failures import explain
 
 _REST: Final = 5
 _IDLE_MS: Final = 60_000

@@ -27,22 +27,22 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.checkpoint.identity import identity_of, require_checkpoint
+from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.checkpoint.spark_logs import committed_offsets, last_committed
 from wheel_udf.common.errors import LeaseError
 from wheel_udf.common.outcomes import WATCH_COUNTS, WHEEL_COUNTS
-from wheel_udf.delivery.delta_sink import DeltaSink
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.page.hour import hour_of
 from wheel_udf.page.shard_sums import EDGES_MS, SUMS_SCHEMA, sums_of_entries, sums_of_operations
 from wheel_udf.page.subject import Subject
 from wheel_udf.pending import acts
 from wheel_udf.pending.entries import pending
 from wheel_udf.pending.state import from_state, heads_of
-from wheel_udf.platform import delta_log as tables
-from wheel_udf.platform.identity import identity_of, require_checkpoint
-from wheel_udf.platform.lease import Lease
-from wheel_udf.platform.spark_logs import committed_offsets, last_committed
+from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.store.layout import INBOX, MARKS, NEAR
 from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.tables import delta_log as tables
 
 Reading = Callable[[], dict[str, Any]]
 

@@ -10,8 +10,8 @@ from typing import Any, Self
 from waitress.server import create_server
 from waitress.trigger import trigger
 
-from wheel_udf.clock.wall import wall_clock_ms
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.page.app import Page, make_app
 from wheel_udf.page.guard import Access, is_loopback
 from wheel_udf.page.reader import Reader

@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wheel_udf.wheel import geometry as geometry_of
-from wheel_udf.wheel.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.shard_text import chunks_from_text
+from wheel_udf.common import geometry as geometry_of
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.shard.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL
+from wheel_udf.shard.shard_text import chunks_from_text
 
 RESTING, HELD = -3, -4
 """Levels of operations outside the wheel: between two generations, or held until their id is known to be free."""

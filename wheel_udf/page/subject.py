@@ -8,9 +8,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.delivery.destinations import Destinations, Sink
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.pending.entries import PendingWork
-from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.sinks.destinations import Destinations, Sink
 
 BatchReader = Callable[[str, int], list[dict[str, Any]]]
 """(checkpoint, since in UTC epoch ms) -> the lines of the batches since then, oldest first."""

@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from wheel_udf.clock.wall import wall_clock_ms
 from wheel_udf.common.errors import ActError
 from wheel_udf.common.secrets import hide
-from wheel_udf.platform.failures import explain
+from wheel_udf.control.wall import wall_clock_ms
+from wheel_udf.spark.failures import explain
 
 _MOST_WAITING: Final = 20
 _MOST_KEPT: Final = 100

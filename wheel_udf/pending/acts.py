@@ -39,22 +39,22 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.checkpoint.identity import identity_of
 from wheel_udf.commands.contract import shortened
 from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS
 from wheel_udf.common.errors import ActError
 from wheel_udf.common.instants import MAX_INSTANT_MS, instant_text_ms
 from wheel_udf.common.names import NAME_RULE, AllowList, is_destination_name
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.pending.acts_on_state import ActDescription, act_on_state, state_clock_ms
 from wheel_udf.pending.acts_on_store import append_act
 from wheel_udf.pending.audit import Act, audit, copy_records
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.operations import operations_pending
-from wheel_udf.platform.failures import first_line
-from wheel_udf.platform.identity import identity_of
+from wheel_udf.shard.rows import CANCEL, SCHEDULE
+from wheel_udf.spark.failures import first_line
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.wheel.acted import ACT_SCHEMA
-from wheel_udf.wheel.rows import CANCEL, SCHEDULE
 
 __all__ = ["Picked", "audit", "cancel", "move", "reroute"]
 

@@ -1,7 +1,7 @@
 """Acts on what waits in the state of a query: the direct mode and the purgatory.
 
 There is no table to which rows could be added, so an act is a small file of the checkpoint, which the query takes with
-its next batch (:mod:`wheel_udf.platform.act_files`, :mod:`wheel_udf.delivery.act_courier`)::
+its next batch (:mod:`wheel_udf.checkpoint.act_files`, :mod:`wheel_udf.delivery.act_courier`)::
 
     pending entries + acts not taken yet --select--> rows: id, version, what changes --> acts/7.json --> next batch
 
@@ -20,17 +20,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.checkpoint.act_files import acts_made, acts_of, acts_taken, create_act
+from wheel_udf.checkpoint.identity import identity_of
 from wheel_udf.common.errors import ActError
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.pending.audit import Act, user_name
 from wheel_udf.pending.state import clock_of
-from wheel_udf.platform.act_files import acts_made, acts_of, acts_taken, create_act
-from wheel_udf.platform.identity import identity_of
+from wheel_udf.shard.arrow_text import table_to_text
+from wheel_udf.shard.rows import CANCEL
 from wheel_udf.stream.sharding import shard_of_id
 from wheel_udf.stream.watch_worker import CANCELLATION_SCHEMA
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts
-from wheel_udf.wheel.arrow_text import table_to_text
-from wheel_udf.wheel.rows import CANCEL
 
 MOST_TRIES = 20
 

@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
-from wheel_udf.clock.wall import wall_clock_ms
 from wheel_udf.common.errors import ActError, StoreError, StoreMovedError
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.pending.acts_on_state import ActDescription
 from wheel_udf.pending.audit import Act, arrived_by, user_name
 from wheel_udf.store.head import CURSOR, Head

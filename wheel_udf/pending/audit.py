@@ -31,16 +31,16 @@ from typing import Any, Final
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.checkpoint.act_files import acts_of, earlier_records, keep_records
 from wheel_udf.common.errors import ActError
 from wheel_udf.common.records import typed_record
-from wheel_udf.platform import delta_log as tables
-from wheel_udf.platform.act_files import acts_of, earlier_records, keep_records
-from wheel_udf.platform.delta_transaction import append_once
-from wheel_udf.platform.failures import first_line
-from wheel_udf.platform.files import parsed_json
-from wheel_udf.platform.jvm import SPARK_ERRORS
+from wheel_udf.control.wall import wall_clock_ms
+from wheel_udf.spark.failures import first_line
+from wheel_udf.spark.files import parsed_json
+from wheel_udf.spark.jvm import SPARK_ERRORS
 from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.tables import delta_log as tables
+from wheel_udf.tables.delta_transaction import append_once
 
 AUDIT_SCHEMA: Final = (
     "at timestamp, act string, by string, picked string, change string, rows long, batch long"

@@ -26,6 +26,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
+from wheel_udf.checkpoint.identity import require_checkpoint
 from wheel_udf.commands.contract import Contract
 from wheel_udf.common.durations import DURATION_RULE, parse_duration_ms
 from wheel_udf.common.errors import ConfigError
@@ -33,7 +34,6 @@ from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.pending import in_store
 from wheel_udf.pending.acts_on_state import changed
 from wheel_udf.pending.state import waiting
-from wheel_udf.platform.identity import require_checkpoint
 from wheel_udf.store.layout import is_far, is_far_column
 from wheel_udf.store.slot_store import SlotStore
 

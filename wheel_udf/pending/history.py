@@ -28,25 +28,25 @@ from typing import Any, Final
 import pyarrow.compute as pc
 from pyspark.sql import Row, SparkSession, functions as F
 
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations, Sink
-from wheel_udf.delivery.kafka_sink import KafkaSink
+from wheel_udf.checkpoint.act_files import acts_of
+from wheel_udf.common.geometry import Wheel, path_of
 from wheel_udf.delivery.progress import duration_text
 from wheel_udf.pending.audit import act_of, act_of_file, audit
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.in_topics import Event, fired_to_topics, rejected_to_topic
 from wheel_udf.pending.state import clock_of, remembered
-from wheel_udf.platform import delta_log as tables
-from wheel_udf.platform.act_files import acts_of
-from wheel_udf.platform.files import open_folder
+from wheel_udf.shard.rows import CANCEL, COMMAND, FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import Destinations, Sink
+from wheel_udf.sinks.kafka_sink import KafkaSink
+from wheel_udf.spark.files import open_folder
 from wheel_udf.store.intake import id_hash
 from wheel_udf.store.layout import INBOX, is_far
 from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.tables import delta_log as tables
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts
 from wheel_udf.wheel.delay_levels import level_name
-from wheel_udf.wheel.geometry import Wheel, path_of
 from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, WAITING
-from wheel_udf.wheel.rows import CANCEL, COMMAND, FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED
 
 _STORE_EVENTS: Final = {
     MOVED: "handed over to the near side",

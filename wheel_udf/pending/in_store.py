@@ -32,16 +32,16 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 
+from wheel_udf.checkpoint.spark_logs import committed_offsets
 from wheel_udf.pending.state import in_state
-from wheel_udf.platform.delta_log import version_at
-from wheel_udf.platform.spark_logs import committed_offsets
+from wheel_udf.shard.rows import SCHEDULE
 from wheel_udf.store.head import Head, Partition
 from wheel_udf.store.layout import NEAR, is_far_column
 from wheel_udf.store.repeated import repeated_hashes
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.table import STORE_SCHEMA
 from wheel_udf.store.versions import VERSION, with_version
-from wheel_udf.wheel.rows import SCHEDULE
+from wheel_udf.tables.delta_log import version_at
 
 _IS_ENTRY: Final = f"op = {SCHEDULE} AND deliver_at_ms IS NOT NULL"
 

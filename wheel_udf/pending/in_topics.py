@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.delivery.destinations import Destinations
-from wheel_udf.delivery.kafka_search import records_of
-from wheel_udf.delivery.kafka_sink import KafkaSink
 from wheel_udf.delivery.progress import duration_text
-from wheel_udf.platform import kafka_admin
+from wheel_udf.kafka import admin as kafka_admin
+from wheel_udf.sinks.destinations import Destinations
+from wheel_udf.sinks.kafka_search import records_of
+from wheel_udf.sinks.kafka_sink import KafkaSink
 
 
 @dataclass(frozen=True)

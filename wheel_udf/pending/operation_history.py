@@ -16,11 +16,11 @@ from collections.abc import Iterator
 
 from pyspark.sql import SparkSession, functions as F
 
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations, Sink
 from wheel_udf.pending.history import rejected_to_table, tables_of
 from wheel_udf.pending.in_topics import Event
 from wheel_udf.pending.operations import operations_pending
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import Destinations, Sink
 
 
 def operation_history_of(

@@ -10,9 +10,9 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
+from wheel_udf.checkpoint.identity import require_checkpoint
 from wheel_udf.pending.acts_on_state import not_cancelled
 from wheel_udf.pending.state import from_state
-from wheel_udf.platform.identity import require_checkpoint
 from wheel_udf.purgatory.inspect import LOOK_SCHEMA, operations_of_text
 
 OPERATIONS_PENDING: Final = (

@@ -18,19 +18,19 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from wheel_udf.platform.chunk_place import chunk_place_of
-from wheel_udf.platform.hadoop_files import state_location
-from wheel_udf.platform.identity import identity_of
-from wheel_udf.platform.spark_logs import batch_at, committed_offsets
-from wheel_udf.stream.sharding import key_of_shard, shard_keys, shard_of_id
-from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
-from wheel_udf.wheel.shard_text import (
+from wheel_udf.checkpoint.chunk_place import chunk_place_of
+from wheel_udf.checkpoint.identity import identity_of
+from wheel_udf.checkpoint.spark_logs import batch_at, committed_offsets
+from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
+from wheel_udf.shard.shard_text import (
     MARKED_ENTRY_SCHEMA,
     entries_of_text,
     marked_entries_of_text,
     memory_of_text,
     whole_text,
 )
+from wheel_udf.spark.hadoop_files import state_location
+from wheel_udf.stream.sharding import key_of_shard, shard_keys, shard_of_id
 
 _FEW_IDS: Final = 20
 """Up to this many ids, only their shards are decoded; more ids belong to most shards anyway."""

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.wheel.chunks import Chunk
+from wheel_udf.shard.chunks import Chunk
 
 LARGEST_RUN = 8_192
 _SMALL_RUN = 1_024

@@ -24,7 +24,7 @@ from wheel_udf.common.arrays import Bools, Int64s, repeats
 from wheel_udf.purgatory.generations import remembered_until, rested_until
 from wheel_udf.purgatory.settle import Settled
 from wheel_udf.purgatory.state import NEVER, OPERATION_SCHEMA, REQUEST_SCHEMA, hashes_of, named
-from wheel_udf.wheel.rows import without
+from wheel_udf.shard.rows import without
 
 CLAIM_SCHEMA = pa.schema(
     [*REQUEST_SCHEMA, *(OPERATION_SCHEMA.field(name) for name in ("op_hash", "key_hashes"))]

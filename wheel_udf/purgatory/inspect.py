@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.purgatory.state import BEAT, HELD_LEVEL, NEVER, REQUEST_SCHEMA, RESTING_LEVEL, SUM
-from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
-from wheel_udf.wheel.shard_text import chunks_from_text
+from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.shard.shard_text import chunks_from_text
 
 _AS_THEY_ARE = ("op_id", "group", "keys", "destination", "key", "value", "headers", "source")
 _INSTANTS = ("event_time_ms", "deadline_ms", "limit_ms")

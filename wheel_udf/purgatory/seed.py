@@ -31,10 +31,10 @@ from wheel_udf.purgatory.state import (
     RESTING_LEVEL,
     WatchState,
 )
+from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.shard.shard_text import chunks_from_text
 from wheel_udf.wheel.buckets import Buckets
-from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.wheel.seed import Seed, runs_of
-from wheel_udf.wheel.shard_text import chunks_from_text
 
 _DUE: Final = "look_at_ms"
 

@@ -24,13 +24,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.outcomes import WATCH_COUNTS
-from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
-from wheel_udf.wheel.content import Content
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.rows import Int64s
-from wheel_udf.wheel.shard_state import HEAD_COLUMNS, BaseShardState
-from wheel_udf.wheel.texts import ChunkStore
+from wheel_udf.shard.chunk_store import ChunkStore
+from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.shard.content import Content
+from wheel_udf.shard.rows import Int64s
+from wheel_udf.shard.state import HEAD_COLUMNS, BaseShardState
 
 WATCH_FORMAT_VERSION = 3
 """Format version of a purgatory's state and of its checkpoint's identity; raised when the layout below changes."""

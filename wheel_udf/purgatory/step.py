@@ -55,10 +55,10 @@ from wheel_udf.purgatory.state import (
     WatchState,
 )
 from wheel_udf.purgatory.timeline import Timelines
+from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.shard.rows import without
 from wheel_udf.wheel.buckets import Buckets, merged
-from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.wheel.memory import remember, still_remembered
-from wheel_udf.wheel.rows import without
 
 _DUE = "look_at_ms"
 _GRACE_MS = 300_000

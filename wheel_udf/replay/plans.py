@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.instants import require_ms
 from wheel_udf.store.layout import StoreLayout
-from wheel_udf.wheel.geometry import Wheel
 
 
 @dataclass(frozen=True, kw_only=True)

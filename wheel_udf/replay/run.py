@@ -32,10 +32,10 @@ import pyarrow.compute as pc
 
 from wheel_udf.common.errors import ContractError
 from wheel_udf.replay.plans import Plan
+from wheel_udf.shard.rows import COMMAND_SCHEMA, FAR, MOVED, SCHEDULE
+from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.buckets import Buckets
 from wheel_udf.wheel.lateness import LatenessHistogram
-from wheel_udf.wheel.rows import COMMAND_SCHEMA, FAR, MOVED, SCHEDULE
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.step import advance
 
 if TYPE_CHECKING:

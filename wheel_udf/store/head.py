@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from wheel_udf.platform.delta_files import File, stats_of
+from wheel_udf.tables.delta_files import File, stats_of
 
 CURSOR: Final = "cursor"
 """Name of the transaction that holds the cursor."""

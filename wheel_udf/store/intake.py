@@ -31,9 +31,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.commands.generated_code import of_batch
+from wheel_udf.shard.rows import CANCEL, COMMAND, FAR
 from wheel_udf.store.layout import INBOX, NEAR, StoreLayout
 from wheel_udf.store.table import STORE_SCHEMA
-from wheel_udf.wheel.rows import CANCEL, COMMAND, FAR
 
 _PAYLOAD = ("key", "value", "headers")
 _LEVEL = ("delay_level_ms", "level_error_ms")

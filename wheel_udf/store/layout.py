@@ -6,7 +6,7 @@ forward; entries due before it are near.
 
 A partition groups ``g`` neighbouring slots of its level, so a far level k has partitions of width ``W_k = g * u_k``
 (u_k is its tick, ``size`` times that of the level below). The partitions are therefore the slots of a wheel
-themselves, ``Wheel(W_lowest, size, far levels)``, and the rule is that of :mod:`wheel_udf.wheel.geometry` with the
+themselves, ``Wheel(W_lowest, size, far levels)``, and the rule is that of :mod:`wheel_udf.common.geometry` with the
 cursor as its clock: an entry due at d lies on the lowest far level with ``d < floor(cursor / W_k) * W_k + W_k *
 size``; the top level takes all the rest. Example: ``StoreLayout(Wheel(1_000, 20, 4), state_levels=1)``, cursor at
 1:00:00 (times h:mm:ss, * marks the cursor)::
@@ -53,9 +53,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
+from wheel_udf.common import geometry
 from wheel_udf.common.errors import ConfigError, GeometryError
-from wheel_udf.wheel import geometry
-from wheel_udf.wheel.geometry import INT64_MAX, INT64_MIN, Wheel
+from wheel_udf.common.geometry import INT64_MAX, INT64_MIN, Wheel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wheel_udf.platform.lease import Lease
+from wheel_udf.checkpoint.lease import Lease
 
 
 def store_lease(path: str) -> Lease:

@@ -19,9 +19,6 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common.errors import StoreError
-from wheel_udf.platform import delta_log as tables
-from wheel_udf.platform.delta_files import File, FileList, file_of, is_addition, rows_of_files
-from wheel_udf.platform.delta_log import Snapshot
 from wheel_udf.store.head import (
     CLOCK,
     CLOCK_BEFORE,
@@ -33,6 +30,9 @@ from wheel_udf.store.head import (
     partitions_of,
 )
 from wheel_udf.store.layout import NEAR, StoreLayout
+from wheel_udf.tables import delta_log as tables
+from wheel_udf.tables.delta_files import File, FileList, file_of, is_addition, rows_of_files
+from wheel_udf.tables.delta_log import Snapshot
 
 _ALL_FILES: Final = "1000000000"  # Delta's default of 1,000 files a batch would split a large hand-over
 

@@ -30,10 +30,10 @@ it. So the frame is rebalanced by (level, slot) first (Spark's REBALANCE hint): 
 execution joins small parts into one task and splits only what is larger than a file should be (64 MB). The cost of an
 append is mostly its files. ``coalesce(1)`` costs as little, but the frame would also be computed in that one task.
 
-Cost: an append is one write job and one commit. drop() knows the files from :mod:`wheel_udf.platform.delta_files`:
+Cost: an append is one write job and one commit. drop() knows the files from :mod:`wheel_udf.tables.delta_files`:
 O(changes since the last call), without a Spark job except for the first call.
 
-Caveats: see :mod:`wheel_udf.platform` for the Delta classes behind this. ``largest_event_ms`` is read from the
+Caveats: see :mod:`wheel_udf.tables` for the Delta classes behind this. ``largest_event_ms`` is read from the
 statistics of a commit's files, so ``spark.databricks.delta.stats.collect`` must stay on. Files of an append that was
 refused late stay in the folder until a VACUUM.
 """
@@ -56,10 +56,6 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common.errors import StoreError, StoreMovedError
-from wheel_udf.platform import delta_log as tables
-from wheel_udf.platform.delta_files import File, is_addition, partition_of
-from wheel_udf.platform.delta_transaction import NewFiles, Transaction, begin_transaction
-from wheel_udf.platform.table_state import has_batch
 from wheel_udf.store.head import (
     CLOCK,
     CLOCK_BEFORE,
@@ -83,6 +79,10 @@ from wheel_udf.store.table import (
     layout_of,
     open_table,
 )
+from wheel_udf.tables import delta_log as tables
+from wheel_udf.tables.delta_files import File, is_addition, partition_of
+from wheel_udf.tables.delta_transaction import NewFiles, Transaction, begin_transaction
+from wheel_udf.tables.table_state import has_batch
 
 _MOST_TRIES: Final = 20
 # The conflicts in which another writer was first. In Python these classes have no common base class.

@@ -20,11 +20,11 @@ from delta.exceptions import (
 from pyspark.sql import SparkSession, types as T
 
 from wheel_udf.common.errors import GeometryChangedError, StoreError
-from wheel_udf.platform import delta_log as tables
-from wheel_udf.platform.delta_transaction import begin_transaction
-from wheel_udf.platform.log_checkpoints import log_checkpoint_properties
-from wheel_udf.platform.table_state import bare_type
 from wheel_udf.store.layout import StoreLayout
+from wheel_udf.tables import delta_log as tables
+from wheel_udf.tables.delta_transaction import begin_transaction
+from wheel_udf.tables.log_checkpoints import log_checkpoint_properties
+from wheel_udf.tables.table_state import bare_type
 
 FORMAT_VERSION: Final = 2
 """Raised when columns or their meaning change; a table of another version is refused."""

@@ -29,8 +29,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window, functions as F
 
-from wheel_udf.store.layout import is_far_column
-from wheel_udf.wheel.rows import (
+from wheel_udf.shard.rows import (
     CANCEL,
     COMMAND,
     GONE_CANCELLED,
@@ -39,6 +38,7 @@ from wheel_udf.wheel.rows import (
     MOVED,
     SCHEDULE,
 )
+from wheel_udf.store.layout import is_far_column
 
 _ID = ("id_hash", "schedule_id")
 VERSION = ("seq", "op", "amend")

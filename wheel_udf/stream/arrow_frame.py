@@ -1,6 +1,6 @@
 """Makes the output of a group a pandas frame of Arrow columns, so that no row becomes a Python object.
 
-``applyInPandasWithState`` takes pandas frames. :mod:`wheel_udf.platform.arrow_groups` gives their columns to the JVM
+``applyInPandasWithState`` takes pandas frames. :mod:`wheel_udf.spark.arrow_groups` gives their columns to the JVM
 as they are. Where it cannot, pyspark converts them to Arrow, which is still cheaper than from objects. A frame of few
 rows costs about 1 ms more than one of objects.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from wheel_udf.platform.arrow_groups import ArrowColumn
+from wheel_udf.spark.arrow_groups import ArrowColumn
 
 
 def as_frame(parts: Sequence[pa.Table]) -> pd.DataFrame:

@@ -4,7 +4,7 @@
 
     rows of the operator (shard, ..., event_at, tick = null) --.
                                                                 union, with the watermark under the event clock
-    clock source --> (shard, tick) ----------------------------'       tick: a wheel_udf.clock.tick.Tick as text
+    clock source --> (shard, tick) ----------------------------'       tick: a wheel_udf.control.tick.Tick as text
 
 Decision: the package's folder is passed to Spark with the registered clock source alone. The process that
 plans a streaming Python source gets no ``--py-files`` (Spark 4.2), unlike the workers on executors, and takes
@@ -25,10 +25,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.datasource import DataSource, DataSourceRegistration
 
-from wheel_udf.clock.board import ShardBoard
-from wheel_udf.clock.clocks import Clock, EventClock, StoreClock, clock_options
-from wheel_udf.clock.source import CLOCK_FORMAT, ClockSource
-from wheel_udf.platform.local_mode import with_package_folder
+from wheel_udf.control.board import ShardBoard
+from wheel_udf.control.clocks import Clock, EventClock, StoreClock, clock_options
+from wheel_udf.control.source import CLOCK_FORMAT, ClockSource
+from wheel_udf.spark.local_mode import with_package_folder
 from wheel_udf.stream.sharding import key_of_shard
 from wheel_udf.stream.worker import NO_LONG
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.common.errors import ContractError
-from wheel_udf.platform.cached_columns import Prepared
+from wheel_udf.spark.cached_columns import Prepared
 from wheel_udf.stream.frame_facts import FrameFacts, facts_of
 from wheel_udf.stream.status_row import WatchStatus, WheelStatus
 

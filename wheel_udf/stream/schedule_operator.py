@@ -15,7 +15,7 @@ Design notes
 
 * The key is the shard, never the id: a group has a fixed cost, hundreds of times that of a row inside a group.
 * ``NoTimeout``: with any timeout, Spark scans and decodes every key of every partition in every batch. Time
-  comes as data instead (:mod:`wheel_udf.clock.source`).
+  comes as data instead (:mod:`wheel_udf.control.source`).
 * Rejected rows pass through the operator too. They are counted in the same state as everything else, so the
   account is exact at each batch boundary, and the source is read once.
 * Geometry and shard count travel as metadata of the ``kind`` column (:mod:`wheel_udf.stream.frame_facts`);
@@ -32,12 +32,14 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.clock.board import ShardBoard
-from wheel_udf.clock.clocks import Clock, ProcessingClock, StoreClock
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.parse import parse_commands, require_due_column
 from wheel_udf.commands.readers import batch_ms
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.board import ShardBoard
+from wheel_udf.control.clocks import Clock, ProcessingClock, StoreClock
+from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.stream.clock_rows import event_column, no_tick
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
 from wheel_udf.stream.outputs import LEVEL_COLUMNS
@@ -57,9 +59,7 @@ from wheel_udf.stream.sharded_query import (
 from wheel_udf.stream.wheel_worker import LEVELED_OUTPUT_TYPE, OUTPUT_TYPE, WheelWorker, command_bits
 from wheel_udf.stream.worker import DETAIL, NO_LONG
 from wheel_udf.wheel import delay_levels as levels
-from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.limits import Limits
-from wheel_udf.wheel.shard_state import STATE_COLUMNS
 
 _STEP_COLUMNS_OF_LEVELS = ("delay_level_ms", "level_error_ms")
 
@@ -82,7 +82,7 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
         commands: A streaming frame with the columns of the command contract (see
             :mod:`wheel_udf.commands.parse`).
         wheel: The geometry.
-        clock: The clock: :class:`~wheel_udf.clock.clocks.EventClock`, ``ProcessingClock`` or
+        clock: The clock: :class:`~wheel_udf.control.clocks.EventClock`, ``ProcessingClock`` or
             ``SimulatedClock``.
         shards: Number of independent wheels that share the ids, 1 to 1024.
         contract: Bounds and defaults of the commands, and their delay levels; by default none.

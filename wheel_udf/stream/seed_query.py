@@ -21,8 +21,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.paths import as_pattern
-from wheel_udf.platform.worker_python import require_worker_python
+from wheel_udf.spark.worker_python import require_worker_python
 from wheel_udf.stream.clock_rows import register
 from wheel_udf.stream.seed_worker import (
     PARCEL_TYPE,
@@ -35,7 +36,6 @@ from wheel_udf.stream.seed_worker import (
 from wheel_udf.stream.sharded_query import by_shard, shard_column
 from wheel_udf.stream.sharding import key_of_shard, shard_keys
 from wheel_udf.stream.source_positions import POSITION_FORMAT, PositionSource
-from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.seed import Seed
 
 __all__ = ["WatchSeedWorker", "WheelSeedWorker", "pack_by_shard", "seeding", "stand_ins"]

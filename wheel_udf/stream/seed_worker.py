@@ -18,14 +18,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.purgatory.seed import KINDS, seeded as purgatory_seeded
 from wheel_udf.purgatory.state import WatchState
+from wheel_udf.shard.chunk_store import ChunkStore
+from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
+from wheel_udf.shard.state import BaseShardState, ShardState
 from wheel_udf.stream.worker import chunk_files, row_of
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 from wheel_udf.wheel.seed import Seed, seeded as wheel_seeded
-from wheel_udf.wheel.shard_state import BaseShardState, ShardState
-from wheel_udf.wheel.texts import ChunkStore
 
 PARCEL_TYPE = "shard int, kind string, parcel binary"
 SEEDED_TYPE = "shard int, pending long, far long, clock_ms long"

@@ -19,18 +19,18 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from wheel_udf.clock.board import ShardBoard
-from wheel_udf.clock.clocks import Clock, EventClock, ProcessingClock, StoreClock
 from wheel_udf.commands.contract import Contract
 from wheel_udf.common.errors import ConfigError, ContractError
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.instants import MAX_INSTANT_MS
-from wheel_udf.platform.local_mode import executors_are_here
-from wheel_udf.platform.worker_python import require_worker_python
+from wheel_udf.control.board import ShardBoard
+from wheel_udf.control.clocks import Clock, EventClock, ProcessingClock, StoreClock
+from wheel_udf.spark.local_mode import executors_are_here
+from wheel_udf.spark.worker_python import require_worker_python
 from wheel_udf.stream.clock_rows import with_clock_rows
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.sharding import key_of_shard, shard_keys, shard_of_id
 from wheel_udf.stream.worker import NO_LONG, ShardWorker
-from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.limits import BOUNDS, Limits
 
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"

@@ -14,7 +14,8 @@ Imports pyarrow only, besides the standard library and pure modules: it runs on 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import reduce
 from typing import Any, ClassVar, Self
@@ -22,8 +23,8 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.clock.board import ShardReport
 from wheel_udf.common.outcomes import WATCH_COUNTS, WHEEL_COUNTS
+from wheel_udf.control.board import ShardReport
 
 _COUNTS = "counts"
 
@@ -136,7 +137,7 @@ class WheelStatus(ShardStatus):
         handed: Rows of this batch that go to the sender, by destination.
         handed_largest: As :attr:`largest`, of these rows.
         confirmed_now: Entries in flight that have fired, as the sender has confirmed.
-        beyond_ms: See :class:`wheel_udf.clock.ShardReport`, like `complete_ms`.
+        beyond_ms: See :class:`wheel_udf.control.board.ShardReport`, like `complete_ms`.
     """
 
     COUNTED: ClassVar[tuple[str, ...]] = WHEEL_COUNTS
@@ -216,3 +217,25 @@ def largest_of(entries: pa.Table) -> dict[str, int]:
     sizes = pa.table({"destination": entries["destination"], "bytes": total})
     found = sizes.group_by("destination").aggregate([("bytes", "max")])
     return dict(zip(found["destination"].to_pylist(), found["bytes_max"].to_pylist(), strict=True))
+
+
+def leaving_to(
+    rows: Collection[ShardStatus], counts: str, largest: str
+) -> tuple[Counter[str], dict[str, int]]:
+    """Adds up what leaves, by destination.
+
+    Args:
+        rows: Status rows.
+        counts: Their column with the number of rows by destination; it may be missing, like the other.
+        largest: Their column with the bytes of the largest of these rows.
+
+    Returns:
+        The number of rows, and the bytes of the largest one, by destination.
+    """
+    rows_to: Counter[str] = Counter()
+    largest_to: dict[str, int] = {}
+    for row in rows:
+        rows_to.update(getattr(row, counts, {}))
+        for name, size in getattr(row, largest, {}).items():
+            largest_to[name] = max(size, largest_to.get(name, 0))
+    return rows_to, largest_to

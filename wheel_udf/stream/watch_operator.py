@@ -22,14 +22,15 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.clock.board import ShardBoard
-from wheel_udf.clock.clocks import Clock
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.operations import parse_events, parse_operations
 from wheel_udf.commands.readers import batch_ms
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.instants import require_ms
 from wheel_udf.common.outcomes import DECIDED
+from wheel_udf.control.board import ShardBoard
+from wheel_udf.control.clocks import Clock
 from wheel_udf.purgatory.state import WATCH_STATE_COLUMNS, watch_fingerprint
 from wheel_udf.stream.clock_rows import event_column, no_tick
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
@@ -46,7 +47,6 @@ from wheel_udf.stream.sharded_query import (
 )
 from wheel_udf.stream.watch_worker import OUTPUT_TYPE, WatchWorker
 from wheel_udf.stream.worker import DETAIL, NO_LONG
-from wheel_udf.wheel.geometry import Wheel
 
 
 def watch(  # noqa: PLR0913  # each is a setting of its own

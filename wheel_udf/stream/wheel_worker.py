@@ -19,7 +19,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.clock.shares import even_share
+from wheel_udf.control.shares import even_share
+from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, FAR, asked_ms
+from wheel_udf.shard.state import ShardState
 from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.punctual import NOTED_PROPERTY, Punctual
 from wheel_udf.stream.status_row import WheelStatus, counts_of, largest_of
@@ -38,9 +40,7 @@ from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts, as_commands
 from wheel_udf.wheel.delay_levels import level_name
 from wheel_udf.wheel.in_flight import HandOver, beyond_ms, complete_ms, held, horizon_of
 from wheel_udf.wheel.limits import BOUNDS, Limits, code_of, reason
-from wheel_udf.wheel.rows import CANCEL, COMMAND_SCHEMA, FAR, asked_ms
 from wheel_udf.wheel.sender_news import SenderNews
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.step import Step, advance
 
 _LEVELED_OUTPUT_SCHEMA = pa.schema(
@@ -116,7 +116,7 @@ class WheelWorker(ShardWorker):
         leveled: Whether there are delay levels: two more input columns, one more output column.
         punctual: How entries are handed to a sender; None without one.
         waits_for_clock: Whether a batch without the clock's instant releases nothing: its rows belong to the instant
-            that the next batch brings (:class:`~wheel_udf.clock.StoreClock`).
+            that the next batch brings (:class:`~wheel_udf.control.clocks.StoreClock`).
     """
 
     limit: int | None

@@ -13,7 +13,7 @@ Decision: few columns, and one frame for the whole output of a group, because ea
 the JVM needs (the reason of a reject) travel as one column that the JVM packs and unpacks; values that belong to one
 kind of output row share the column :data:`DETAIL`. The frame has Arrow's columns
 (:mod:`wheel_udf.stream.arrow_frame`), and so have the chunks if pyspark allows it
-(:mod:`wheel_udf.platform.arrow_groups`).
+(:mod:`wheel_udf.spark.arrow_groups`).
 
 Imports numpy, pandas and pyarrow only, besides the standard library and pure modules: it runs on executors.
 """
@@ -30,19 +30,19 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 
-from wheel_udf.clock.board import ShardBoard
-from wheel_udf.clock.reports import post_reports
-from wheel_udf.clock.tick import Tick
 from wheel_udf.common.arrays import Int64s
-from wheel_udf.platform.arrow_groups import ArrowColumn, take_arrow
-from wheel_udf.platform.chunk_files import CHUNKS_PROPERTY, ChunkFiles, ChunkPlace
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.board import ShardBoard
+from wheel_udf.control.reports import post_reports
+from wheel_udf.control.tick import Tick
+from wheel_udf.shard.chunk_files import CHUNKS_PROPERTY, ChunkFiles, ChunkPlace
+from wheel_udf.shard.holdings import destinations_of, holdings_of
+from wheel_udf.shard.shard_text import external_names
+from wheel_udf.shard.state import BaseShardState
+from wheel_udf.spark.arrow_groups import ArrowColumn, take_arrow
 from wheel_udf.stream.sampling import is_time_to_sample
 from wheel_udf.stream.status_row import ShardStatus, codes_of, counts_of, largest_of
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.holdings import destinations_of, holdings_of
 from wheel_udf.wheel.lateness import LatenessHistogram
-from wheel_udf.wheel.shard_state import BaseShardState
-from wheel_udf.wheel.shard_text import external_names
 
 NO_LONG = -(2**63)
 """Stands for null in the long columns that enter and leave an operator."""

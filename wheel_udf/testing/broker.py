@@ -42,7 +42,7 @@ from types import TracebackType
 from typing import Self
 
 from wheel_udf.common.errors import SessionError
-from wheel_udf.platform import jars, java
+from wheel_udf.spark import jars, java
 from wheel_udf.testing.settings import HOST, STARTED, is_port_taken, last_lines, write_settings
 
 EXTERNAL_VARIABLE = "WHEEL_UDF_KAFKA"

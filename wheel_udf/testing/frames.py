@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from wheel_udf.common.errors import ContractError
-from wheel_udf.wheel.rows import CANCEL, COMMAND_SCHEMA, SCHEDULE
+from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, SCHEDULE
 
 _OPS = {"SCHEDULE": SCHEDULE, "REPLACE": SCHEDULE, "CANCEL": CANCEL}
 _ACTS_WITH_PAYLOAD = (0, 2)  # the others are rows about an entry of the slot store, which carry no due time

@@ -22,9 +22,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wheel_udf.clock.clocks import SimulatedClock
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.instants import parse_instant_ms
+from wheel_udf.control.clocks import SimulatedClock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

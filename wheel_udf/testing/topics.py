@@ -1,6 +1,6 @@
 """Creates and deletes topics for tests and demos with confluent-kafka.
 
-The job itself uses :mod:`wheel_udf.platform.kafka_admin`, with the options of Spark's connector.
+The job itself uses :mod:`wheel_udf.kafka.admin`, with the options of Spark's connector.
 """
 
 from __future__ import annotations

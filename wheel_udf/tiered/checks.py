@@ -17,18 +17,18 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.clock.clocks import StoreClock
-from wheel_udf.common.errors import CheckpointError, StoreError
-from wheel_udf.platform.delta_log import tables_read
-from wheel_udf.platform.identity import (
+from wheel_udf.checkpoint.identity import (
     TIERED_PARTS,
     Identity,
     check_checkpoint,
     check_tiered_folder,
     open_checkpoint,
 )
-from wheel_udf.platform.spark_logs import last_committed, last_planned, planned_offsets
+from wheel_udf.checkpoint.spark_logs import last_committed, last_planned, planned_offsets
+from wheel_udf.common.errors import CheckpointError, StoreError
+from wheel_udf.control.clocks import StoreClock
 from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.tables.delta_log import tables_read
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.wheel.delay_levels import fingerprint
 

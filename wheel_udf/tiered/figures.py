@@ -19,9 +19,9 @@ from dataclasses import replace
 import numpy as np
 
 from wheel_udf.delivery.report import Stored
+from wheel_udf.shard.holdings import due_within
 from wheel_udf.store.head import Partition
 from wheel_udf.store.layout import INBOX, StoreLayout, is_far
-from wheel_udf.wheel.holdings import due_within
 
 
 class StoreFigures:

@@ -36,14 +36,14 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, functions as F
 
-from wheel_udf.platform.delta_files import File
+from wheel_udf.shard.rows import COMMAND, GONE_CANCELLED, MOVED
 from wheel_udf.store.head import Contents, Head, Partition
 from wheel_udf.store.layout import MARKS, NEAR, StoreLayout
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.table import STORE_SCHEMA
 from wheel_udf.store.versions import verdicts, with_file, with_version
+from wheel_udf.tables.delta_files import File
 from wheel_udf.tiered.rows import version_rows
-from wheel_udf.wheel.rows import COMMAND, GONE_CANCELLED, MOVED
 
 Files = Mapping[str, File]
 

@@ -29,8 +29,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from wheel_udf.commands.tier_columns import slot_column
 from wheel_udf.common.arrays import Int64s
 from wheel_udf.pending.entries import PendingWork, pending
+from wheel_udf.shard.rows import CANCEL
 from wheel_udf.wheel.limits import BOUNDS, Held, Limits, judge, reason
-from wheel_udf.wheel.rows import CANCEL
 
 _POLLS = 20
 _ROWS_OF_A_POLL = 10_000

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from wheel_udf.platform.spark_logs import planned_offsets
+from wheel_udf.checkpoint.spark_logs import planned_offsets
 
 _POLL_S = 0.01
 """Shorter than the planning of a batch: a stop that comes later would cut off the next one, if batch follows batch."""

@@ -22,13 +22,13 @@ from typing import Protocol
 from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.delivery.report import BatchReport
+from wheel_udf.shard.rows import COMMAND
 from wheel_udf.store.head import Head, Partition
 from wheel_udf.store.layout import MARKS, NEAR, is_far_column
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.versions import with_version
 from wheel_udf.tiered.queries import Position
 from wheel_udf.tiered.rows import in_partitions, version_rows
-from wheel_udf.wheel.rows import COMMAND
 
 
 def retire(store: SlotStore, *, app_id: str, done_ms: int) -> int:

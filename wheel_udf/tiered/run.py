@@ -29,14 +29,14 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from wheel_udf.clock.board import STORES, ShardBoard, StoreProgress
-from wheel_udf.clock.clocks import ProcessingClock
-from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.checkpoint.identity import Identity
+from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.common.errors import StopError
+from wheel_udf.control.board import STORES, ShardBoard, StoreProgress
+from wheel_udf.control.clocks import ProcessingClock
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.delivery.report import BatchReport
-from wheel_udf.platform.failures import first_line, is_jvm_end
-from wheel_udf.platform.identity import Identity
-from wheel_udf.platform.lease import Lease
+from wheel_udf.spark.failures import first_line, is_jvm_end
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tiered.figures import StoreFigures
 from wheel_udf.tiered.keeper import Keeper

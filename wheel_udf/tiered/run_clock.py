@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wheel_udf.clock.board import StoreProgress
-from wheel_udf.clock.clocks import EventClock, ProcessingClock
-from wheel_udf.clock.wall import wall_clock_ms
+from wheel_udf.control.board import StoreProgress
+from wheel_udf.control.clocks import EventClock, ProcessingClock
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.tiered.keeper import Keeper
 from wheel_udf.tiered.lead import Lead
 from wheel_udf.tiered.queries import Position

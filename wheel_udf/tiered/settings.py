@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from wheel_udf.clock.clocks import EventClock, ProcessingClock
 from wheel_udf.commands.contract import Contract
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.instants import require_ms
+from wheel_udf.control.clocks import EventClock, ProcessingClock
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.table import DEFAULT_KEEP_MS
 from wheel_udf.stream.punctual import Punctual
 from wheel_udf.stream.sharded_query import DEFAULT_MEMORY_MS
-from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.limits import Limits
 
 

@@ -37,15 +37,16 @@ from typing import Literal
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from wheel_udf.clock.clocks import EventClock, ProcessingClock, StoreClock
+from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.parse import parse_commands, require_due_column
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.delivery.destinations import Destinations, Sink, require_apart
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.clocks import EventClock, ProcessingClock, StoreClock
 from wheel_udf.delivery.query import AVAILABLE_NOW, deliver, start_with
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.pending.entries import PendingWork
-from wheel_udf.platform.lease import Lease
+from wheel_udf.sinks.destinations import Destinations, Sink, require_apart
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.lease import store_lease
 from wheel_udf.store.slot_store import SlotStore
@@ -58,7 +59,6 @@ from wheel_udf.tiered.checks import check_tiered, open_identity, require_one_ano
 from wheel_udf.tiered.pressure import Pressure
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
-from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.limits import Limits
 
 _WHEEL_TRIGGER = "200 milliseconds"

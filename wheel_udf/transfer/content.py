@@ -12,17 +12,17 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from wheel_udf.clock.source import is_clock_offset
+from wheel_udf.checkpoint.act_files import acts_made, acts_taken
+from wheel_udf.checkpoint.identity import Identity, identity_of
+from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.checkpoint.spark_logs import committed_offsets, last_committed, planned_batch
 from wheel_udf.common.errors import TransferError
+from wheel_udf.control.source import is_clock_offset
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.pending.state import from_state, in_state, remembered
-from wheel_udf.platform.act_files import acts_made, acts_taken
-from wheel_udf.platform.identity import Identity, identity_of
-from wheel_udf.platform.lease import Lease
-from wheel_udf.platform.spark_logs import committed_offsets, last_committed, planned_batch
 from wheel_udf.purgatory.seed import KINDS, rows_of_text
+from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 from wheel_udf.store.lease import store_lease
-from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 
 ENTRIES: Final = "entries"
 MEMORY: Final = "memory"

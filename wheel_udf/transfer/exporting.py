@@ -21,6 +21,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from wheel_udf.checkpoint.act_files import acts_of, earlier_records
+from wheel_udf.checkpoint.identity import Identity, identity_of
+from wheel_udf.checkpoint.move_marks import mark_exported
+from wheel_udf.checkpoint.source_logs import source_log, write_source_log
+from wheel_udf.checkpoint.spark_logs import last_committed
 from wheel_udf.common.errors import TransferError
 from wheel_udf.common.interrupts import uninterrupted
 from wheel_udf.common.outcomes import WATCH_COUNTS, WHEEL_COUNTS
@@ -30,12 +35,7 @@ from wheel_udf.pending import acts
 from wheel_udf.pending.audit import records_without
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.pending.state import heads_of
-from wheel_udf.platform.act_files import acts_of, earlier_records
-from wheel_udf.platform.files import open_folder
-from wheel_udf.platform.identity import Identity, identity_of
-from wheel_udf.platform.move_marks import mark_exported
-from wheel_udf.platform.source_logs import source_log, write_source_log
-from wheel_udf.platform.spark_logs import last_committed
+from wheel_udf.spark.files import open_folder
 from wheel_udf.transfer.content import (
     ACTS,
     ENTRIES,

@@ -31,7 +31,7 @@ that ``store.history`` keeps begin anew; the transaction id is a new one, as aft
 
 Cost: an export and an import (the state and the store are read once and written once), and space for both on the disk.
 
-Other places are not touched here: :mod:`wheel_udf.delivery.row_removal`, and the verb
+Other places are not touched here: :mod:`wheel_udf.sinks.row_removal`, and the verb
 (:mod:`wheel_udf.job.forget`).
 """
 
@@ -44,22 +44,22 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from wheel_udf.delivery.row_removal import frame_of_ids, rows_of_ids
-from wheel_udf.pending import acts
-from wheel_udf.pending.audit import has_id
-from wheel_udf.pending.entries import PendingWork
-from wheel_udf.platform.files import open_folder
-from wheel_udf.platform.identity import TIERED_PARTS, identity_of
-from wheel_udf.platform.lease import Lease
-from wheel_udf.platform.move_marks import (
+from wheel_udf.checkpoint.identity import TIERED_PARTS, identity_of
+from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.checkpoint.move_marks import (
     FORGETTING,
     empty_for_import,
     export_mark,
     import_mark,
     require_startable,
 )
-from wheel_udf.platform.session import close_states
-from wheel_udf.platform.spark_logs import last_committed
+from wheel_udf.checkpoint.spark_logs import last_committed
+from wheel_udf.pending import acts
+from wheel_udf.pending.audit import has_id
+from wheel_udf.pending.entries import PendingWork
+from wheel_udf.sinks.row_removal import frame_of_ids, rows_of_ids
+from wheel_udf.spark.files import open_folder
+from wheel_udf.spark.session import close_states
 from wheel_udf.transfer.content import ACTS, parts_of, tables_of
 from wheel_udf.transfer.exporting import export_job
 from wheel_udf.transfer.id_rows import ID_COLUMNS

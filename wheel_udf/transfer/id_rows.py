@@ -16,7 +16,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from wheel_udf.delivery.row_removal import frame_of_ids, rows_of_ids, rows_without_ids
+from wheel_udf.sinks.row_removal import frame_of_ids, rows_of_ids, rows_without_ids
 from wheel_udf.transfer.content import ENTRIES, MEMORY
 from wheel_udf.transfer.manifest import WAITS
 

@@ -20,31 +20,31 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from wheel_udf.clock.clocks import Clock
+from wheel_udf.checkpoint.chunk_place import chunks_of_tasks
+from wheel_udf.checkpoint.identity import open_checkpoint
+from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.checkpoint.move_marks import import_mark, mark_import
+from wheel_udf.checkpoint.source_logs import source_log, write_source_log
+from wheel_udf.checkpoint.spark_logs import last_planned
 from wheel_udf.common.errors import TransferError
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.paths import as_pattern
 from wheel_udf.common.progress import Step, no_steps
+from wheel_udf.control.clocks import Clock
 from wheel_udf.delivery.query import ONCE, start_with
 from wheel_udf.pending.audit import take_over
-from wheel_udf.platform.chunk_place import chunks_of_tasks
-from wheel_udf.platform.identity import open_checkpoint
-from wheel_udf.platform.interrupts import at_end
-from wheel_udf.platform.lease import Lease
-from wheel_udf.platform.move_marks import import_mark, mark_import
-from wheel_udf.platform.source_logs import source_log, write_source_log
-from wheel_udf.platform.spark_logs import last_planned
 from wheel_udf.purgatory.seed import KINDS
 from wheel_udf.purgatory.state import WATCH_STATE_COLUMNS, watch_fingerprint
+from wheel_udf.shard.state import STATE_COLUMNS
+from wheel_udf.spark.interrupts import at_end
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream.seed_query import WatchSeedWorker, WheelSeedWorker, pack_by_shard, seeding, stand_ins
 from wheel_udf.transfer.content import ACTS, ENTRIES, MEMORY, SCHEMAS
 from wheel_udf.transfer.manifest import Manifest, read_manifest
 from wheel_udf.transfer.seeds import seeds_of
 from wheel_udf.wheel.delay_levels import fingerprint
-from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.known import IN_STORE
 from wheel_udf.wheel.seed import Seed
-from wheel_udf.wheel.shard_state import STATE_COLUMNS
 
 FIRST_CLOCK: Final = {"wheel_clock": 0}
 """The position of a clock before its first tick."""

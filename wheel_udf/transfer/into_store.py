@@ -25,15 +25,16 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.clock.clocks import EventClock
+from wheel_udf.checkpoint.identity import TIERED_PARTS, open_checkpoint
 from wheel_udf.common.progress import Step, no_steps
-from wheel_udf.platform import delta_log
-from wheel_udf.platform.identity import TIERED_PARTS, open_checkpoint
+from wheel_udf.control.clocks import EventClock
+from wheel_udf.shard.rows import COMMAND, FAR, SCHEDULE
 from wheel_udf.store.intake import id_hash, stored_rows
 from wheel_udf.store.layout import MARKS, NEAR
 from wheel_udf.store.lease import store_lease
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream.seed_query import stand_ins
+from wheel_udf.tables import delta_log
 from wheel_udf.tiered.checks import open_identity, require_one_another, wheel_settings
 from wheel_udf.tiered.rows import version_rows
 from wheel_udf.tiered.settings import TieredWheel
@@ -52,7 +53,6 @@ from wheel_udf.transfer.manifest import Manifest, read_manifest
 from wheel_udf.transfer.ranks import amend_of, op_of, rank_of
 from wheel_udf.transfer.seeds import seeds_of
 from wheel_udf.wheel.known import IN_STORE
-from wheel_udf.wheel.rows import COMMAND, FAR, SCHEDULE
 
 
 def import_tiered(

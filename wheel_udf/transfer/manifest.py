@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from wheel_udf import __version__
 from wheel_udf.common.errors import TransferError
-from wheel_udf.platform.files import json_bytes, open_folder, parsed_json
+from wheel_udf.spark.files import json_bytes, open_folder, parsed_json
 
 FORMAT_VERSION: Final = 1
 """Raised when the tables or the manifest change; an import reads this one."""

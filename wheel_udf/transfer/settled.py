@@ -28,14 +28,7 @@ from pyspark.sql import DataFrame, functions as F
 from wheel_udf.common.errors import TransferError
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.pending.in_store import read_to
-from wheel_udf.store.layout import is_far_column
-from wheel_udf.store.slot_store import SlotStore
-from wheel_udf.store.versions import no_verdicts, verdicts, with_file, with_version
-from wheel_udf.stream.sharding import shard_keys, shard_of_id
-from wheel_udf.transfer.content import FINISH
-from wheel_udf.transfer.ranks import amend_of, op_of, rank_of
-from wheel_udf.wheel.known import ENDED, FIRED
-from wheel_udf.wheel.rows import (
+from wheel_udf.shard.rows import (
     CANCEL,
     ENTRY_SCHEMA,
     GONE_CANCELLED,
@@ -43,6 +36,13 @@ from wheel_udf.wheel.rows import (
     GONE_SUPERSEDED,
     MEMORY_SCHEMA,
 )
+from wheel_udf.store.layout import is_far_column
+from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.store.versions import no_verdicts, verdicts, with_file, with_version
+from wheel_udf.stream.sharding import shard_keys, shard_of_id
+from wheel_udf.transfer.content import FINISH
+from wheel_udf.transfer.ranks import amend_of, op_of, rank_of
+from wheel_udf.wheel.known import ENDED, FIRED
 
 _OUTCOME_OF = {GONE_CANCELLED: "cancelled", GONE_SUPERSEDED: "superseded", GONE_DUPLICATE: "duplicate"}
 

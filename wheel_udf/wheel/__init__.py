@@ -25,21 +25,11 @@ A batch, through the files of this room::
                  of each id wins    leaves            entry is decided HERE     Arrow rows       state store
 
 Where is the bucket of an entry decided? In ``buckets.py``, :meth:`~wheel_udf.wheel.buckets.Buckets.place`, by
-the formulas of ``geometry.py``.
+the formulas of :mod:`wheel_udf.common.geometry`.
 
 ========================  ==========================================================================================
-geometry                  level, slot and bucket of a due time; as int and as numpy (as Column: commands/tier_columns)
 reference                 ``TimingWheel``: the classic wheel in memory, for the traces and for one process
 buckets                   which bucket an entry is kept in; when a bucket is opened
-rows, chunks, arrow_text  the Arrow schemas; encoded runs of rows; a table as text
-shard_text                the text of all chunks of a shard, and its directory
-texts                     where the bytes of chunks are stored: in the row of a state, or outside
-row_keys                  ids and versions of a chunk's rows, of which a command reads one
-id_index                  in which row of which chunk an id may be, so that a command reads that alone
-chunk_sizes               by which sizes chunks are cut, merged and written anew
-merging                   which runs to merge, of chunks and of the index
-shard_state, content      the state of a shard, and the row in which Spark stores it; its chunks by kind
-formats                   the version of that row
 step                      one step of one shard: fold, move the clock, cascade, release
 versions                  the fold: which commands win, how each of them ends. Its parts: ``version_order`` (sorting),
                           ``known`` (what is known of an id), ``ambiguous``, ``late_acts``, ``settle`` (outcomes),
@@ -51,7 +41,6 @@ seed                      the state of a shard made anew from its rows, for anot
 limits, shard_limits      back-pressure: the bounds on pending entries; how many of them a shard holds
 delay_levels              delay levels (5s 10s 30s ...): not levels of the wheel
 lateness                  the histogram of latenesses
-holdings                  what a shard holds, without opening its chunks: rows by level, due soon
 ========================  ==========================================================================================
 
 Costs: a tick with nothing due and nothing new is O(1). Otherwise O(commands + rows of the opened chunks): an add
@@ -60,5 +49,5 @@ entry moves down at most ``levels - 1`` times, and is rewritten O(log) times whe
 batch opens what it releases. With limits by destination or slot (``shard_limits``) a batch with new entries reads two
 columns of all chunks. No Python loop over entries.
 
-May import: the room ``common``; numpy, pandas and pyarrow. Python workers of Spark load this room.
+May import: common, shard; numpy, pandas and pyarrow. Python workers of Spark load this room.
 """

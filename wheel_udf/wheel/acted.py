@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.wheel.arrow_text import table_from_text
-from wheel_udf.wheel.chunks import Chunk
-from wheel_udf.wheel.rows import CANCEL, COMMAND, COMMAND_SCHEMA, ENTRY_SCHEMA
-from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.shard.arrow_text import table_from_text
+from wheel_udf.shard.chunks import Chunk
+from wheel_udf.shard.rows import CANCEL, COMMAND, COMMAND_SCHEMA, ENTRY_SCHEMA
+from wheel_udf.shard.state import ShardState
 
 ACT_SCHEMA = pa.schema(
     [

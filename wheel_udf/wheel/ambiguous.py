@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import Bools, repeats
+from wheel_udf.shard.rows import COMMAND, FAR, SCHEDULE, Int64s, asked_ms
+from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.known import FIRED, PENDING, Known
-from wheel_udf.wheel.rows import COMMAND, FAR, SCHEDULE, Int64s, asked_ms
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.version_order import Rows
 
 _CONTENT = ("deliver_at_ms", "max_lateness_ms", "destination", "key", "value", "headers")

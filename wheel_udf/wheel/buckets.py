@@ -2,7 +2,7 @@
 stores it.
 
 The bucket of an entry is decided here, in :meth:`Buckets.place`, by the formulas of
-:mod:`wheel_udf.wheel.geometry`::
+:mod:`wheel_udf.common.geometry`::
 
     due time, clock  --levels_of-->  level  --slots_of-->  slot  --// slots_per_group-->  group
     bucket = (level, group)
@@ -12,7 +12,7 @@ The bucket of an entry is decided here, in :meth:`Buckets.place`, by the formula
                                          clock 440    450  ->  level 1, slot 450 [450, 451)   bucket (1, 450)
 
 A bucket is a list of chunks. Adding to a bucket adds a chunk, O(rows added). A bucket with more than a few small chunks
-(:mod:`wheel_udf.wheel.chunk_sizes`) is merged from the smallest one up, as long as the next one is not twice as large;
+(:mod:`wheel_udf.shard.chunk_sizes`) is merged from the smallest one up, as long as the next one is not twice as large;
 a chunk of half the largest size stays as it is. So an entry is rewritten O(log) times while it waits in a bucket,
 however many wait there. Otherwise only opened buckets are rewritten. The rows of a bucket are encoded in order of their
 due times.
@@ -43,10 +43,10 @@ from operator import attrgetter
 import numpy as np
 import pyarrow as pa
 
-from wheel_udf.wheel import chunk_sizes
-from wheel_udf.wheel.chunks import Chunk, in_runs
-from wheel_udf.wheel.geometry import INT64_MAX, INT64_MIN, Wheel, levels_of, slots_of
-from wheel_udf.wheel.merging import to_merge
+from wheel_udf.common.geometry import INT64_MAX, INT64_MIN, Wheel, levels_of, slots_of
+from wheel_udf.shard import chunk_sizes
+from wheel_udf.shard.chunks import Chunk, in_runs
+from wheel_udf.shard.merging import to_merge
 
 GROUPS_PER_LEVEL = 32
 """A level is kept in about this many buckets at most."""

@@ -45,13 +45,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import Bools
-from wheel_udf.wheel import chunk_sizes
-from wheel_udf.wheel.chunks import IN_FLIGHT_LEVEL, NO_SENDER, Chunk, in_runs
-from wheel_udf.wheel.geometry import INT64_MAX
-from wheel_udf.wheel.rows import ENTRY_SCHEMA, OLDEST_FIRST, Int64s
+from wheel_udf.common.geometry import INT64_MAX
+from wheel_udf.shard import chunk_sizes
+from wheel_udf.shard.chunks import IN_FLIGHT_LEVEL, NO_SENDER, Chunk, in_runs
+from wheel_udf.shard.rows import ENTRY_SCHEMA, OLDEST_FIRST, Int64s
+from wheel_udf.shard.shard_text import directory_of
+from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.sender_news import Confirmed
-from wheel_udf.wheel.shard_state import ShardState
-from wheel_udf.wheel.shard_text import directory_of
 from wheel_udf.wheel.store_reports import count_levels
 
 _ROW_BYTES = 400

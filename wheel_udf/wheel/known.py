@@ -8,8 +8,8 @@
     entry chunks         PENDING 1 (chunk 0, row 7)   -   -   -
     known                PENDING 1   FIRED 3   NOTHING   WAITING 5
 
-Cost: the index (:mod:`wheel_udf.wheel.id_index`) finds the chunk and the row that may hold an id of the batch. Only the
-keys of these rows are read (:mod:`wheel_udf.wheel.row_keys`).
+Cost: the index (:mod:`wheel_udf.shard.id_index`) finds the chunk and the row that may hold an id of the batch. Only the
+keys of these rows are read (:mod:`wheel_udf.shard.row_keys`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import is_last
-from wheel_udf.wheel.chunks import Chunk
-from wheel_udf.wheel.rows import MEMORY_SCHEMA, SCHEDULE, Int64s, asked_ms
-from wheel_udf.wheel.shard_state import ShardState
+from wheel_udf.shard.chunks import Chunk
+from wheel_udf.shard.rows import MEMORY_SCHEMA, SCHEDULE, Int64s, asked_ms
+from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.version_order import Int8s, Int32s, Objects, is_later, order_of, rank_of
 
 NOTHING, WAITING, IN_STORE, ENDED, FIRED, PENDING = range(6)

@@ -28,8 +28,8 @@ import numpy as np
 import pyarrow as pa
 
 from wheel_udf.common.arrays import Bools, repeats
+from wheel_udf.shard.rows import CANCEL, FAR, MOVED, SCHEDULE
 from wheel_udf.wheel.known import FIRED, IN_STORE, PENDING, Known
-from wheel_udf.wheel.rows import CANCEL, FAR, MOVED, SCHEDULE
 from wheel_udf.wheel.settle import records_of
 from wheel_udf.wheel.version_order import Rows
 

@@ -9,7 +9,7 @@ dropped whole.
 The newest chunk grows until it spans a sixteenth of the remembered time, or has half the rows of the largest chunk;
 then a new one is started. So a chunk is dropped soon after its last record has expired. A batch that brings few
 records starts a new chunk, too, and merges it with those before it that are not much larger
-(:mod:`wheel_udf.wheel.merging`). So a batch rewrites little, however many are remembered. A record can have a time
+(:mod:`wheel_udf.shard.merging`). So a batch rewrites little, however many are remembered. A record can have a time
 ahead of the clock; it is remembered from then on, and its chunk as long. A small chunk grows beyond a sixteenth, so
 that there are never many chunks. An expired record may still be stored: a look-up compares times.
 """
@@ -21,9 +21,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.wheel import chunk_sizes
-from wheel_udf.wheel.chunks import Chunk
-from wheel_udf.wheel.merging import to_merge
+from wheel_udf.shard import chunk_sizes
+from wheel_udf.shard.chunks import Chunk
+from wheel_udf.shard.merging import to_merge
 
 _PARTS = 16
 
@@ -49,7 +49,7 @@ def remember(
         records: Records to add; any number of rows.
         clock_ms: Now.
         memory_ms: How long a record is remembered after its time; None for ever.
-        level: The ``level`` of the chunks (:attr:`wheel_udf.wheel.chunks.Chunk.level`).
+        level: The ``level`` of the chunks (:attr:`wheel_udf.shard.chunks.Chunk.level`).
         time_column: Name of the column with the time of a record.
     """
     fresh = still_remembered(chunks, clock_ms, memory_ms)

@@ -9,7 +9,7 @@ a priority queue of the starts of the non-empty ones: the wheel jumps from one t
 empty tick.
 
 Placing an entry due at d, at the wheel's clock, has three branches (formulas in
-:mod:`wheel_udf.wheel.geometry`)::
+:mod:`wheel_udf.common.geometry`)::
 
     d < c_1 + tick         the current tick   a heap of the few entries of this tick
     d < c_1 + tick * size  level 1            its own bucket
@@ -62,7 +62,7 @@ from itertools import count
 from typing import Any, Literal, TypeAlias
 
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.wheel.geometry import INT64_MAX, Wheel, level_of, slot_of
+from wheel_udf.common.geometry import INT64_MAX, Wheel, level_of, slot_of
 
 Rule: TypeAlias = Literal["exact", "kafka"]
 _RULES = ("exact", "kafka")

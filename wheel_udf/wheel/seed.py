@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from wheel_udf.wheel import chunk_sizes
+from wheel_udf.shard import chunk_sizes
+from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.buckets import Buckets
-from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.store_reports import count_levels
 
 _RUNS = 16

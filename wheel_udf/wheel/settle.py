@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from wheel_udf.common.arrays import before_in_run, is_last, repeats
+from wheel_udf.shard.rows import CANCEL, FAR, MEMORY_SCHEMA, SCHEDULE, Int64s
 from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, NOTHING, PENDING, WAITING, Known
-from wheel_udf.wheel.rows import CANCEL, FAR, MEMORY_SCHEMA, SCHEDULE, Int64s
 from wheel_udf.wheel.version_order import Int32s, Rows
 
 

@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.wheel.chunks import Chunk
+from wheel_udf.shard.chunks import Chunk
+from wheel_udf.shard.rows import Int64s, without
+from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.in_flight import Flight
 from wheel_udf.wheel.limits import Held, Limits, Verdict, counted, judge, keys_of
-from wheel_udf.wheel.rows import Int64s, without
-from wheel_udf.wheel.shard_state import ShardState
 
 _COUNTED = ["destination", "deliver_at_ms"]
 _NONE = np.zeros(0, np.int64)

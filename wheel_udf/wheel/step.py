@@ -24,7 +24,7 @@ are not visited.
 
 Cost: of a tick with nothing due and nothing new, a look at the directory of the chunks; otherwise O(commands + rows of
 opened chunks), whatever the number of pending entries. A command reads the keys of the row in which its id is
-(:mod:`wheel_udf.wheel.known`), and a removed row is noted in its chunk (:meth:`~wheel_udf.wheel.chunks.Chunk.less`).
+(:mod:`wheel_udf.wheel.known`), and a removed row is noted in its chunk (:meth:`~wheel_udf.shard.chunks.Chunk.less`).
 Under a ``limit`` a batch opens the chunks that hold its oldest due rows, and the rest of a backlog stays closed, also
 the buckets that would move down a level. Only the directory grows with the number of chunks.
 
@@ -42,17 +42,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.wheel import chunk_sizes
+from wheel_udf.common.geometry import INT64_MAX
+from wheel_udf.shard import chunk_sizes
+from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.shard.rows import ENTRY_SCHEMA, OLDEST_FIRST, Int64s, without
+from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.buckets import Buckets, merged
-from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
-from wheel_udf.wheel.geometry import INT64_MAX
 from wheel_udf.wheel.in_flight import HandOver, handed_over, has_no_work, horizon_of, settled
 from wheel_udf.wheel.known import ENDED, FIRED, released
 from wheel_udf.wheel.limits import Limits
 from wheel_udf.wheel.memory import remember
-from wheel_udf.wheel.rows import ENTRY_SCHEMA, OLDEST_FIRST, Int64s, without
 from wheel_udf.wheel.shard_limits import ShardLimits
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.store_reports import count_levels
 from wheel_udf.wheel.versions import Folded, fold
 

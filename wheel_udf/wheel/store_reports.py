@@ -23,10 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import repeats
+from wheel_udf.shard.rows import FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED
+from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.known import ENDED, WAITING, Known
-from wheel_udf.wheel.rows import FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED
 from wheel_udf.wheel.settle import records_of
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.version_order import Int8s, Rows
 
 _OUTCOME_OF = {

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import Bools, repeats
-from wheel_udf.wheel.rows import FAR, Int64s
+from wheel_udf.shard.rows import FAR, Int64s, partition_texts
 
 Int8s = npt.NDArray[np.int8]
 Int32s = npt.NDArray[np.int32]
@@ -116,18 +116,9 @@ def partitions_of(commands: pa.Table) -> Objects | None:
     by_offset = pc.and_(by_offset, pc.equal(commands["amend"], 0))
     if not pc.any(by_offset).as_py():
         return None
-    return without_offset(pc.if_else(by_offset, commands["source"], pa.scalar(None, pa.string())))
-
-
-def without_offset(sources: pa.ChunkedArray) -> Objects:
-    """``topic/partition/`` of ``topic/partition/offset``; None of null."""
+    sources = pc.if_else(by_offset, commands["source"], pa.scalar(None, pa.string()))
     found: Objects = partition_texts(sources).to_numpy(zero_copy_only=False)
     return found
-
-
-def partition_texts(sources: pa.ChunkedArray) -> pa.ChunkedArray:
-    """As :func:`without_offset`, as Arrow."""
-    return pc.utf8_rtrim(sources, "0123456789")
 
 
 def count_spread(rows: Rows, partitions: Objects, pending_in: Objects) -> int:

@@ -68,11 +68,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import Bools, before_in_run, is_last, repeats
-from wheel_udf.wheel.ambiguous import count_ambiguous
-from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, NOTHING, PENDING, WAITING, Known, look_up
-from wheel_udf.wheel.late_acts import drop_late_acts
-from wheel_udf.wheel.limits import BOUNDS
-from wheel_udf.wheel.rows import (
+from wheel_udf.shard.rows import (
     CANCEL,
     COMMAND,
     COMMAND_SCHEMA,
@@ -82,9 +78,13 @@ from wheel_udf.wheel.rows import (
     Int64s,
     asked_ms,
 )
+from wheel_udf.shard.state import ShardState
+from wheel_udf.wheel.ambiguous import count_ambiguous
+from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, NOTHING, PENDING, WAITING, Known, look_up
+from wheel_udf.wheel.late_acts import drop_late_acts
+from wheel_udf.wheel.limits import BOUNDS
 from wheel_udf.wheel.settle import records_of, settle, with_ids
 from wheel_udf.wheel.shard_limits import HeldByShard, ShardLimits
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.store_reports import apply_waiting, count_ended, drop_met, more_far, more_far_by_level
 from wheel_udf.wheel.version_order import (
     Rows,

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.streams import T0, add_files, at_ms, cancel, due, read_files
-from wheel_udf.clock.clocks import Clock, EventClock, SimulatedClock
+from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.common.errors import CheckpointError, ContractError, GeometryChangedError, LeaseError
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.clocks import Clock, EventClock, SimulatedClock
 from wheel_udf.delivery import query
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations
 from wheel_udf.delivery.query import deliver
-from wheel_udf.platform.lease import Lease
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.stream.schedule_operator import schedule
-from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wheel_udf.job.cli import main
-from wheel_udf.platform import session
+from wheel_udf.spark import session
 
 if TYPE_CHECKING:
     import pyarrow as pa

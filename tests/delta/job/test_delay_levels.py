@@ -12,19 +12,19 @@ import pytest
 
 from tests.delta.pending.verbs import ask
 from tests.spark.streams import add_files, at_ms, cancel, due, read_files
-from wheel_udf.clock.clocks import EventClock
 from wheel_udf.commands.parse import Contract
 from wheel_udf.common.errors import GeometryChangedError
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import FIRED_SCHEMA, Destinations
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.clocks import EventClock
 from wheel_udf.delivery.query import deliver
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import FIRED_SCHEMA, Destinations
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.stream.schedule_operator import schedule
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.tiered.start import Outlet, start_tiered
 from wheel_udf.wheel.delay_levels import FixedLevels
-from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ import pytest
 
 from tests.command_line import say
 from tests.spark.streams import add_files, due
-from wheel_udf.platform.act_files import acts_made
+from wheel_udf.checkpoint.act_files import acts_made
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,9 +20,9 @@ from wheel_udf.pending import acts, acts_on_store, in_store
 from wheel_udf.pending.acts import Picked
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.history import history_of
-from wheel_udf.platform.delta_transaction import Transaction
 from wheel_udf.store.layout import NEAR
 from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.tables.delta_transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable

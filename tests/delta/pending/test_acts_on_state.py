@@ -14,23 +14,23 @@ import pytest
 from tests.delta.pending.verbs import ask
 from tests.spark.streams import T0_MS, add_files, at_ms, due, read_files
 from tests.spark.watches import add_rows, operation, read_rows
-from wheel_udf.clock.clocks import EventClock
+from wheel_udf.checkpoint.act_files import acts_taken
+from wheel_udf.checkpoint.spark_logs import planned_batch
 from wheel_udf.commands.contract import Contract
 from wheel_udf.common.errors import ActError, TransferError
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.clocks import EventClock
 from wheel_udf.delivery.query import deliver
 from wheel_udf.pending import acts
 from wheel_udf.pending.acts import Picked
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.operations import operations_pending
-from wheel_udf.platform.act_files import acts_taken
-from wheel_udf.platform.spark_logs import planned_batch
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.stream.schedule_operator import schedule
 from wheel_udf.stream.watch_operator import watch
 from wheel_udf.transfer.exporting import export_job
 from wheel_udf.transfer.importing import import_direct
-from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,8 @@ from pyspark.sql import functions as F
 
 from tests.delta.tiered.test_tiered import LAYOUT
 from tests.spark.streams import T0_MS, add_files, at, cancel, due, read_files, waiting
-from wheel_udf.clock.clocks import EventClock
 from wheel_udf.common.errors import ActError, CheckpointError, ConfigError
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations
+from wheel_udf.control.clocks import EventClock
 from wheel_udf.delivery.query import deliver
 from wheel_udf.job.verbs import draw
 from wheel_udf.pending.acts import Picked
@@ -21,6 +19,8 @@ from wheel_udf.pending.entries import PendingWork, create_view, forecast, pendin
 from wheel_udf.pending.history import history_of
 from wheel_udf.pending.operations import operations_pending
 from wheel_udf.pending.state import in_state
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.stream.schedule_operator import schedule
 
 if TYPE_CHECKING:

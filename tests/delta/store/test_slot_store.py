@@ -14,14 +14,14 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from wheel_udf.common.errors import GeometryChangedError, StoreError, StoreMovedError
-from wheel_udf.platform import delta_files, delta_log as tables, log_checkpoints
-from wheel_udf.platform.delta_transaction import Transaction
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.store import table as store_table
 from wheel_udf.store.head import CURSOR, Appended, Head
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.table import STORE_DDL, STORE_SCHEMA
-from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.tables import delta_files, delta_log as tables, log_checkpoints
+from wheel_udf.tables.delta_transaction import Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

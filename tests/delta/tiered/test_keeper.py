@@ -14,16 +14,16 @@ from pyspark.sql import functions as F
 
 from tests.spark.streams import T0_MS, at_ms
 from wheel_udf.common.errors import StoreError
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.pending.acts_on_state import ActDescription
 from wheel_udf.pending.acts_on_store import append_act
-from wheel_udf.platform.delta_transaction import Transaction
+from wheel_udf.shard.rows import COMMAND, FAR, GONE_CANCELLED, GONE_SUPERSEDED, MOVED
 from wheel_udf.store import intake
 from wheel_udf.store.layout import INBOX, MARKS, NEAR, StoreLayout
 from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.tables.delta_transaction import Transaction
 from wheel_udf.tiered import hand_over, keeper as store_keeper
 from wheel_udf.tiered.keeper import Keeper
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.rows import COMMAND, FAR, GONE_CANCELLED, GONE_SUPERSEDED, MOVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,19 +13,19 @@ import pytest
 
 from tests.delta.pending.verbs import ask
 from tests.spark.streams import add_files, due, read_files
-from wheel_udf.clock.clocks import EventClock, StoreClock
+from wheel_udf.checkpoint.identity import open_checkpoint
 from wheel_udf.common.errors import CheckpointError, GeometryChangedError, StoreError
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.clocks import EventClock, StoreClock
 from wheel_udf.delivery.query import deliver
 from wheel_udf.metrics.batch_log import read_batches
-from wheel_udf.platform.identity import open_checkpoint
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream.schedule_operator import schedule
 from wheel_udf.tiered.run import TieredWheel
 from wheel_udf.tiered.start import Outlet, start_tiered
-from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.streams import T0_MS, add_files, at_ms, cancel, due, read_files
-from wheel_udf.clock.clocks import EventClock
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.clocks import EventClock
 from wheel_udf.delivery.query import deliver
-from wheel_udf.platform import log_checkpoints
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream.schedule_operator import schedule
+from wheel_udf.tables import log_checkpoints
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.tiered.start import Outlet, start_tiered
-from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,17 +13,17 @@ from pyspark.sql import functions as F
 
 from tests.delta.pending.verbs import ask
 from tests.spark.streams import add_files, at_ms, cancel, due, read_files, waiting
-from wheel_udf.clock.clocks import EventClock
 from wheel_udf.common.errors import LeaseError, StoreError
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.clocks import EventClock
 from wheel_udf.pending.entries import PendingWork
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.tiered.start import Outlet, start_tiered
-from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from pathlib import Path

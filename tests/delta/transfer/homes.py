@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.spark.streams import add_files, at_ms, read_files
-from wheel_udf.clock.clocks import EventClock, ProcessingClock
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.destinations import Destinations
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.clocks import EventClock, ProcessingClock
 from wheel_udf.delivery.query import deliver
 from wheel_udf.pending.entries import PendingWork
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream.schedule_operator import schedule
@@ -22,7 +23,6 @@ from wheel_udf.transfer.exporting import export_job
 from wheel_udf.transfer.importing import import_direct
 from wheel_udf.transfer.into_store import import_tiered
 from wheel_udf.transfer.manifest import Manifest
-from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from tests.delta.job.test_purgatory_jobs import Case, at
 from tests.delta.pending.verbs import ask
 from tests.spark.streams import add_files, due
-from wheel_udf.platform.lease import Lease
+from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.transfer import into_store
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.delta.transfer.homes import SMALL, WIDE, Home, Job
 from tests.spark.streams import cancel, due
-from wheel_udf.clock.clocks import ProcessingClock
 from wheel_udf.common.errors import CheckpointError, TransferError
+from wheel_udf.control.clocks import ProcessingClock
 from wheel_udf.pending import acts
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.transfer import importing, into_store

@@ -21,8 +21,8 @@ from confluent_kafka.admin import AclBinding, AdminClient, NewTopic
 
 from tests.kafka.client import KafkaWorld
 from wheel_udf.common.errors import SinkError
-from wheel_udf.platform import kafka_admin
-from wheel_udf.platform.kafka_admin import TopicInfo
+from wheel_udf.kafka import admin as kafka_admin
+from wheel_udf.kafka.admin import TopicInfo
 from wheel_udf.testing.broker import LocalKafka
 
 ROOT = Path(__file__).parents[3]

@@ -18,9 +18,10 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from tests.command_line import Said, say
 from tests.kafka.client import KafkaWorld
 from tests.spark.streams import account
-from wheel_udf.clock.clocks import EventClock
 from wheel_udf.commands.parse import Contract
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.clocks import EventClock
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import compose
 from wheel_udf.job.loader import check
@@ -28,12 +29,11 @@ from wheel_udf.job.models.source import SourceConfig
 from wheel_udf.job.source_topics import NOTED
 from wheel_udf.job.sources.commands import read_commands
 from wheel_udf.job.sources.topics import LevelTopic
-from wheel_udf.platform import kafka_admin
-from wheel_udf.platform.failures import LOST_HINT, Cause, explain
+from wheel_udf.kafka import admin as kafka_admin
+from wheel_udf.spark.failures import LOST_HINT, Cause, explain
 from wheel_udf.stream.outputs import fired, rejects, status
 from wheel_udf.stream.schedule_operator import schedule
 from wheel_udf.wheel.delay_levels import FixedLevels
-from wheel_udf.wheel.geometry import Wheel
 
 T0 = "2024-01-01T00:00:00Z"
 UNTIL_MS = 1_704_067_260_000  # a minute later

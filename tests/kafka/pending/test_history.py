@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.kafka.delivery.test_sink import T0, Batches, fired_row, reject_row
+from tests.kafka.sinks.test_sink import T0, Batches, fired_row, reject_row
 from wheel_udf import Destinations, KafkaSink
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.pending.history import history_of
-from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from wheel_udf.clock.clocks import EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.commands.change_feed import change_commands
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.commands.operations import parse_operations
 from wheel_udf.commands.parse import parse_commands
+from wheel_udf.control.clocks import EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.job.sources.topics import _delayed
 from wheel_udf.stream.sharded_query import clocked
 

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession, functions as F
 
 from wheel_udf.commands.tier_columns import bucket_start_column, level_column, ring_column, slot_column
-from wheel_udf.wheel.geometry import (
+from wheel_udf.common.geometry import (
     INT64_MAX,
     INT64_MIN,
     Wheel,

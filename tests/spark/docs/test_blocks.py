@@ -17,10 +17,10 @@ from tests.documents import LANGUAGES, PAGES, ROOT, blocks, commands, configs, l
 from tests.spark import streams, watches
 from wheel_udf import Contract
 from wheel_udf.commands.parse import parse_commands
-from wheel_udf.delivery.own_sink import make_own_sink
 from wheel_udf.job import arguments, cli
 from wheel_udf.job.loader import load
 from wheel_udf.job.models.purgatory import PurgatoryConfig
+from wheel_udf.sinks.own_sink import make_own_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from tests.command_line import say
-from wheel_udf.delivery.destinations import FIRED_SCHEMA, REJECT_SCHEMA
 from wheel_udf.job.cli import main
+from wheel_udf.sinks.destinations import FIRED_SCHEMA, REJECT_SCHEMA
 
 START = "2013-01-01T00:00:00Z"
 # Event times move the event clock from 00:00:00 to 00:00:30. `far` stays pending unless the clock is run on beyond it.

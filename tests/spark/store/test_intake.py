@@ -6,9 +6,9 @@ from pyspark.sql import SparkSession
 
 from tests.spark.generated import generated_code
 from wheel_udf.commands.parse import Contract, parse_commands
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.store.intake import stored_rows
 from wheel_udf.store.layout import StoreLayout
-from wheel_udf.wheel.geometry import Wheel
 
 LAYOUT = StoreLayout(Wheel(1_000, 20, 6), state_levels=3)
 COMMANDS = "schedule_id string, deliver_at timestamp, destination string, value binary"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession, functions as F
 
+from wheel_udf.common.geometry import INT64_MAX, INT64_MIN, Wheel
 from wheel_udf.store.layout import INBOX, MARKS, NEAR, StoreLayout
-from wheel_udf.wheel.geometry import INT64_MAX, INT64_MIN, Wheel
 
 YEAR_9999 = 253_402_300_799_999
 

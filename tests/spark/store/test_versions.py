@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from tests.simulation.tier_rows import StoredRow, verdicts as verdicts_of_lists
+from wheel_udf.shard.rows import CANCEL, GONE_DUPLICATE, SCHEDULE
 from wheel_udf.store.layout import NEAR
 from wheel_udf.store.versions import FILE, no_verdicts, verdicts
-from wheel_udf.wheel.rows import CANCEL, GONE_DUPLICATE, SCHEDULE
 
 COLUMNS = (
     "uid long, file string, level int, schedule_id string, id_hash long, delay_level_ms long, seq long, amend int, op byte, "

@@ -10,13 +10,13 @@ from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
 from tests.spark.streams import T0, account, add_files, at, at_ms, cancel, due, read_files, run
-from wheel_udf.clock.clocks import EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.commands.parse import Contract
 from wheel_udf.common.errors import ConfigError, ContractError
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.clocks import EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.stream.outputs import fired, rejects, status
 from wheel_udf.stream.schedule_operator import schedule
 from wheel_udf.stream.sharding import murmur3, shard_of_id
-from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from pathlib import Path

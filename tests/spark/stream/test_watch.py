@@ -12,16 +12,16 @@ from pyspark.sql import Row, functions as F
 
 from tests.spark.streams import T0, at, at_ms, run
 from tests.spark.watches import add_rows, event, operation, read_rows
-from wheel_udf.clock.clocks import EventClock, SimulatedClock
 from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS, Contract
 from wheel_udf.commands.operations import parse_operations
 from wheel_udf.common.errors import ConfigError, ConfigErrors, ContractError
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.clocks import EventClock, SimulatedClock
 from wheel_udf.job.models.purgatory import EventFilesConfig, OperationFilesConfig
 from wheel_udf.job.sources.operations import json_rows, read_both
 from wheel_udf.stream.outputs import fired, outcomes, rejects, status
 from wheel_udf.stream.schedule_operator import schedule
 from wheel_udf.stream.watch_operator import watch
-from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from wheel_udf.common.errors import ConfigError, SinkError
 from wheel_udf.common.instants import instant_text, instant_text_ms, parse_instant_ms
 from wheel_udf.common.names import AllowList, is_destination_name, is_destination_pattern
 from wheel_udf.common.secrets import hide, resolve
-from wheel_udf.platform.places import place_of
+from wheel_udf.spark.places import place_of
 
 LONG = 100_000
 DURATIONS = mangled(

@@ -13,7 +13,7 @@ from wheel_udf.common.errors import ConfigErrors, SinkError
 from wheel_udf.common.secrets import hide, redacted, remember, remember_options, resolve
 from wheel_udf.job import loader as config
 from wheel_udf.job.cli import Verbs, line_printer, main
-from wheel_udf.platform.failures import explain
+from wheel_udf.spark.failures import explain
 
 CANARY = "can4ry-in-the-mine"
 GOOD = """

@@ -52,8 +52,8 @@ def test_each_version_of_the_changelog_says_what_happens_to_checkpoints() -> Non
 
 def test_the_format_versions_of_the_changelog_are_those_of_the_code() -> None:
     from wheel_udf.purgatory import state as purgatory
+    from wheel_udf.shard import state as shard_state
     from wheel_udf.store import table
-    from wheel_udf.wheel import shard_state
 
     newest = text_of("CHANGELOG.md").split("\n## ")[1]
     (told,) = re.findall(r"state format (\d+), slot store format (\d+), purgatory format (\d+)", newest)

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from wheel_udf.checkpoint import lease as lease_module
+from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.common.errors import GeometryChangedError, LeaseError
 from wheel_udf.job import begin, loader
 from wheel_udf.job.models.scheduler import JobConfig
-from wheel_udf.platform import lease as lease_module
-from wheel_udf.platform.lease import Lease
 from wheel_udf.store.lease import store_lease
 
 ROOT = Path(__file__).parents[3]

@@ -14,18 +14,18 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.unit.delivery.test_report import report
-from wheel_udf.clock.clocks import EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.common.errors import CheckpointError, ConfigError, ContractError, SourceLostError
-from wheel_udf.delivery.delta_sink import DeltaSink
-from wheel_udf.delivery.file_sink import FileSink
-from wheel_udf.delivery.kafka_sink import KafkaSink
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.clocks import EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.job import compose as job, loader as config
 from wheel_udf.job.dry_run import geometry_table, lateness_text, levels_text, limits_text
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig
 from wheel_udf.job.replay import RowSettings, note_settings, require_columns, with_row_settings
 from wheel_udf.job.supervise import StepsBack, Supervisor, graceful_signals, supervise
-from wheel_udf.wheel.geometry import Wheel
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.sinks.file_sink import FileSink
+from wheel_udf.sinks.kafka_sink import KafkaSink
 
 SETTINGS: dict[str, Any] = {
     "clock": {"kind": "event", "max_ahead": "none"},

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.platform.damaged import flip, run
+from tests.unit.checkpoint.damaged import flip, run
+from wheel_udf.checkpoint.inspection import Inspection
+from wheel_udf.checkpoint.repair import Evidence, decide_repair
 from wheel_udf.job import loader
 from wheel_udf.job.repair import Part, _finish, lines_of, repeat_risk, sink_places
-from wheel_udf.platform.inspection import Inspection
-from wheel_udf.platform.repair import Evidence, decide_repair
 
 CONFIG = """
 clock: {kind: event}

@@ -14,7 +14,7 @@ from wheel_udf.common.errors import CheckpointError, ConfigError, LeaseError, Si
 from wheel_udf.job.models.bounds import RestartsConfig
 from wheel_udf.job.restarts import patiently, with_restarts
 from wheel_udf.job.supervise import Supervisor
-from wheel_udf.platform.failures import explain, is_jvm_end
+from wheel_udf.spark.failures import explain, is_jvm_end
 
 DEAD_WORKER = "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure: Task 0 failed 4 times"
 

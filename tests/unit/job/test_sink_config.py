@@ -9,11 +9,11 @@ import pytest
 from tests.own_sinks import Lines
 from tests.unit.job.configs import faults_of, written
 from wheel_udf.common.errors import ConfigErrors
-from wheel_udf.delivery.http_sink import HttpSink
-from wheel_udf.delivery.jdbc_sink import JdbcSink
 from wheel_udf.job import compose
 from wheel_udf.job.loader import load
 from wheel_udf.job.replay import RowSettings, with_row_settings
+from wheel_udf.sinks.http_sink import HttpSink
+from wheel_udf.sinks.jdbc_sink import JdbcSink
 
 GOOD = """
 clock: {kind: processing}

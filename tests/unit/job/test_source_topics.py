@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wheel_udf.job.source_topics import Loss, Places, losses
-from wheel_udf.platform.kafka_admin import TopicOffsets
+from wheel_udf.kafka.admin import TopicOffsets
 
 AGAIN = "topic t was deleted and created again"
 IDS = f"{AGAIN} (id A, now B)"

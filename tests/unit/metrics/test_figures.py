@@ -14,7 +14,7 @@ from tests.unit.metrics.jobs import T, exported, meter, progress
 from wheel_udf.delivery.report import Stored
 from wheel_udf.metrics import names
 from wheel_udf.metrics.figures import Figures
-from wheel_udf.wheel.holdings import Holdings
+from wheel_udf.shard.holdings import Holdings
 from wheel_udf.wheel.lateness import LatenessHistogram
 
 

@@ -28,7 +28,7 @@ from tests.unit.metrics.promql import Labels, Vector, evaluate
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.metrics import names
 from wheel_udf.metrics.meter import Meter
-from wheel_udf.wheel.holdings import Holdings
+from wheel_udf.shard.holdings import Holdings
 from wheel_udf.wheel.lateness import LatenessHistogram
 
 FOLDER = ROOT / "conf" / "monitoring"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.outcomes import WATCH_COUNTS, WHEEL_COUNTS
 from wheel_udf.page.hour import hour_of
 from wheel_udf.page.reader import Figure
 from wheel_udf.page.subject import Subject
-from wheel_udf.wheel.geometry import Wheel
 
 NOW_MS = 1_767_261_600_000
 """2026-01-01 10:00 UTC."""

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.page.figures import GEOMETRY, NOW_MS, line
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.page import charts
 from wheel_udf.page.hour import hour_of
-from wheel_udf.wheel.geometry import Wheel
 
 SLOT = NOW_MS // 1_000
 

@@ -7,6 +7,8 @@ from collections import Counter
 import pyarrow as pa
 from hypothesis import given, strategies as st
 
+from wheel_udf.common import geometry
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.page.shard_sums import (
     EDGES_MS,
     HELD,
@@ -15,12 +17,10 @@ from wheel_udf.page.shard_sums import (
     sums_of_entries,
     sums_of_operations,
 )
-from wheel_udf.wheel import geometry
+from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.shard.rows import ENTRY_SCHEMA
+from wheel_udf.shard.shard_text import chunks_to_text
 from wheel_udf.wheel.buckets import Buckets
-from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.rows import ENTRY_SCHEMA
-from wheel_udf.wheel.shard_text import chunks_to_text
 
 GEOMETRY = Wheel(tick_ms=1_000, size=20, levels=4)
 

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from tests.unit.purgatory.watch_model import Event, Outcome, Request
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.purgatory.state import EVENT_SCHEMA, REQUEST_SCHEMA, WatchState, hashes_of, named
 from wheel_udf.purgatory.step import WatchStep, advance
-from wheel_udf.wheel.geometry import Wheel
 
 WHEEL = Wheel(tick_ms=1, size=4, levels=3)
 

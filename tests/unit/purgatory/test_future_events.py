@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, strategies as st
 
 from wheel_udf.purgatory.future_events import LARGEST_RUN, pass_by
-from wheel_udf.wheel.chunks import Chunk
+from wheel_udf.shard.chunks import Chunk
 
 SCHEMA = pa.schema([("at_ms", pa.int64())])
 

@@ -6,11 +6,11 @@ import pytest
 
 from tests.unit.purgatory.shard import Shard
 from tests.unit.purgatory.watch_model import BEAT, CANCEL, CANCEL_OPERATION, SUM, Event, Outcome, Request
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.purgatory.inspect import operations_of_text
 from wheel_udf.purgatory.state import EVENTS_LEVEL
+from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.step import advance
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from wheel_udf.common.errors import ConfigError, ContractError
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.replay.plans import Plan
 from wheel_udf.replay.run import replay
-from wheel_udf.wheel.geometry import Wheel
 
 WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
 COLUMNS = pa.schema(

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from wheel_udf.common.errors import ConfigError, GeometryError
+from wheel_udf.common.geometry import INT64_MAX, INT64_MIN, Wheel
 from wheel_udf.store.layout import NEAR, StoreLayout
-from wheel_udf.wheel.geometry import INT64_MAX, INT64_MIN, Wheel
 
 SECONDS = Wheel(tick_ms=1_000, size=20, levels=4)
 LAYOUT = StoreLayout(SECONDS, state_levels=1)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from wheel_udf.clock.board import ShardReport
+from wheel_udf.control.board import ShardReport
 from wheel_udf.stream.status_row import ShardStatus, WatchStatus, WheelStatus, codes_of
 
 COMMON: dict[str, Any] = {

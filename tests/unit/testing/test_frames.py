@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from wheel_udf.common.errors import ContractError
+from wheel_udf.shard.rows import COMMAND_SCHEMA
 from wheel_udf.testing.clocks import ManualClock
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.rows import COMMAND_SCHEMA
 
 
 def test_a_manual_clock_stands_until_it_is_moved_and_moves_both_ways() -> None:

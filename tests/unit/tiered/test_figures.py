@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.delivery.report import Stored
 from wheel_udf.store.head import Partition
 from wheel_udf.store.layout import INBOX, MARKS, NEAR, StoreLayout
 from wheel_udf.tiered.figures import StoreFigures
-from wheel_udf.wheel.geometry import Wheel
 
 # Level 3 has partitions of 400 s, level 4 of 8,000 s.
 LAYOUT = StoreLayout(Wheel(tick_ms=1_000, size=20, levels=4), state_levels=2)

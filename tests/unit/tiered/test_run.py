@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.unit.delivery.test_report import report
-from wheel_udf.clock.board import StoreProgress
-from wheel_udf.clock.clocks import EventClock, ProcessingClock
+from wheel_udf.checkpoint.identity import Identity
 from wheel_udf.common.errors import ConfigError, StopError
-from wheel_udf.platform.identity import Identity
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.control.board import StoreProgress
+from wheel_udf.control.clocks import EventClock, ProcessingClock
 from wheel_udf.store.head import Appended, Head
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.tiered import run as run_module, start
@@ -21,7 +22,6 @@ from wheel_udf.tiered.pause import IntakePause
 from wheel_udf.tiered.queries import Position
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
-from wheel_udf.wheel.geometry import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.platform.test_checkpoint import commit, plan, start
+from tests.unit.checkpoint.test_checkpoint import commit, plan, start
+from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.common.errors import LeaseError, TransferError
 from wheel_udf.pending.entries import PendingWork
-from wheel_udf.platform.lease import Lease
 from wheel_udf.transfer.content import Source, at_rest, sources_of
 from wheel_udf.transfer.exporting import _found, _require_unused
 from wheel_udf.transfer.importing import beginning

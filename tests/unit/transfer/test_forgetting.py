@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.platform.test_checkpoint import start
+from tests.unit.checkpoint.test_checkpoint import start
 from tests.unit.transfer.test_at_rest import MANIFEST
+from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.checkpoint.move_marks import import_mark, mark_exported, mark_import
 from wheel_udf.common.errors import ActError, LeaseError
-from wheel_udf.delivery.row_removal import frame_of_ids
 from wheel_udf.pending.audit import has_id
-from wheel_udf.platform.lease import Lease
-from wheel_udf.platform.move_marks import import_mark, mark_exported, mark_import
+from wheel_udf.sinks.row_removal import frame_of_ids
 from wheel_udf.transfer.forgetting import _finish, is_begun
 from wheel_udf.transfer.id_rows import ended_by_cancel
 from wheel_udf.transfer.manifest import Manifest, write_manifest

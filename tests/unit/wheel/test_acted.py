@@ -9,11 +9,11 @@ import pyarrow as pa
 from hypothesis import given, strategies as st
 
 from tests.unit.wheel.heap_model import CANCEL, SCHEDULE, HeapModel
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.shard.arrow_text import table_to_text
+from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts, as_commands
-from wheel_udf.wheel.arrow_text import table_to_text
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.step import advance
 
 WHEEL = Wheel(tick_ms=1, size=4, levels=3)

@@ -28,9 +28,9 @@ from tests.unit.wheel.heap_model import (
     SCHEDULE_OUTCOMES,
     HeapModel,
 )
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.step import advance
 
 Row = dict[str, Any]

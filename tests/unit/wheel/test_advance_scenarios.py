@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from wheel_udf.common.errors import GeometryChangedError, WheelError
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.shard import state as state_module
+from wheel_udf.shard.rows import COMMAND_SCHEMA
+from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.clocks import ManualClock
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel import shard_state as state_module
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.rows import COMMAND_SCHEMA
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.step import Step, advance
 
 WHEEL = Wheel(tick_ms=1, size=20, levels=3)

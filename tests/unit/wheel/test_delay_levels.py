@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.shard.chunks import Chunk
+from wheel_udf.shard.rows import ENTRY_SCHEMA
+from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.chunks import Chunk
 from wheel_udf.wheel.delay_levels import (
     DEFAULT_LIST_MS,
     LONGEST_LEVEL_MS,
@@ -25,9 +28,6 @@ from wheel_udf.wheel.delay_levels import (
     level_of,
     levels_of,
 )
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.rows import ENTRY_SCHEMA
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.step import advance
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1

@@ -33,12 +33,12 @@ from tests.unit.wheel.test_advance_property import (
     spans,
     wheels,
 )
+from wheel_udf.common.geometry import INT64_MAX, Wheel
+from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.geometry import INT64_MAX, Wheel
 from wheel_udf.wheel.in_flight import HandOver, beyond_ms, complete_ms
 from wheel_udf.wheel.limits import Limits
 from wheel_udf.wheel.sender_news import Confirmed, SenderNews
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.step import Step, advance
 
 WHEEL = Wheel(tick_ms=1, size=20, levels=3)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.limits import Held, Limits, judge
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.step import Step, advance
 
 WHEEL = Wheel(tick_ms=1_000, size=20, levels=3)

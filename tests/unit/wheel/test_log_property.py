@@ -26,9 +26,9 @@ from hypothesis import given, strategies as st
 
 from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from tests.unit.wheel.test_versions_with_store import Tiered
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.step import advance
 
 IDS = ("a", "b", "c", "d")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from wheel_udf.wheel.chunks import MEMORY_LEVEL, Chunk
-from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
-from wheel_udf.wheel.shard_text import chunks_to_text, entries_of_text, memory_of_text
+from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
+from wheel_udf.shard.shard_text import chunks_to_text, entries_of_text, memory_of_text
 
 
 def entry(schedule_id: str, due_ms: int, level_ms: int | None = None) -> dict[str, object]:

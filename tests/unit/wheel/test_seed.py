@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import given, strategies as st
 
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
+from wheel_udf.shard.shard_text import entries_of_text, memory_of_text
+from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
 from wheel_udf.transfer.seeds import shared
-from wheel_udf.wheel.geometry import Wheel
 from wheel_udf.wheel.known import WAITING
-from wheel_udf.wheel.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 from wheel_udf.wheel.seed import Seed, runs_of, seeded
-from wheel_udf.wheel.shard_state import ShardState
-from wheel_udf.wheel.shard_text import entries_of_text, memory_of_text
 from wheel_udf.wheel.step import advance
 
 OLD, NEW = Wheel(1, 4, 3), Wheel(5, 20, 2)

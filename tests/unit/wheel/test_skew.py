@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 import pytest
 from numpy.typing import NDArray
 
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.shard.rows import COMMAND_SCHEMA
+from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.rows import COMMAND_SCHEMA
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.step import advance
 
 WHEEL = Wheel(tick_ms=1_000, size=20, levels=6)

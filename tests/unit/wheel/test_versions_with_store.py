@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.shard.rows import CANCEL, FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED, SCHEDULE
+from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.geometry import Wheel
-from wheel_udf.wheel.rows import CANCEL, FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED, SCHEDULE
-from wheel_udf.wheel.shard_state import ShardState
 from wheel_udf.wheel.step import Step, advance
 
 Row = dict[str, Any]

@@ -10,7 +10,6 @@ from pydantic_core import InitErrorDetails
 
 from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.common.names import KAFKA_SERVERS, PATTERN_RULE, is_destination_pattern
-from wheel_udf.delivery.own_sink import OWN_SINK_PATTERN
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models import kafka
 from wheel_udf.job.models.section import Rule, Section
@@ -24,10 +23,11 @@ from wheel_udf.job.models.values import (
     fault,
     fault_at,
 )
+from wheel_udf.sinks.own_sink import OWN_SINK_PATTERN
 
 if TYPE_CHECKING:
-    from wheel_udf.delivery.http_sink import HttpSink
-    from wheel_udf.delivery.jdbc_sink import JdbcSink
+    from wheel_udf.sinks.http_sink import HttpSink
+    from wheel_udf.sinks.jdbc_sink import JdbcSink
 
 # The sinks themselves are imported where one is made: they need pyspark, and a second start is refused before that is
 # loaded.
@@ -147,7 +147,7 @@ def _faults_of(make: Callable[[], object]) -> Iterator[InitErrorDetails]:
 
 
 def _is_a_webhook(url: str, headers: Mapping[str, str]) -> Iterator[InitErrorDetails]:
-    from wheel_udf.delivery.http_sink import HttpSink
+    from wheel_udf.sinks.http_sink import HttpSink
 
     return _faults_of(lambda: HttpSink(url, headers))
 
@@ -197,13 +197,13 @@ class HttpSinkConfig(_Sink):
 
     def made(self) -> HttpSink:
         """Returns the sink."""
-        from wheel_udf.delivery.http_sink import HttpSink
+        from wheel_udf.sinks.http_sink import HttpSink
 
         return HttpSink(**{name: getattr(self, name) for name in type(self).model_fields if name != "sink"})
 
 
 def _is_a_database(url: str) -> Iterator[InitErrorDetails]:
-    from wheel_udf.delivery.jdbc_sink import JdbcSink
+    from wheel_udf.sinks.jdbc_sink import JdbcSink
 
     return _faults_of(lambda: JdbcSink(url))
 
@@ -241,13 +241,13 @@ class JdbcSinkConfig(_Sink):
 
     def made(self) -> JdbcSink:
         """Returns the sink."""
-        from wheel_udf.delivery.jdbc_sink import JdbcSink
+        from wheel_udf.sinks.jdbc_sink import JdbcSink
 
         return JdbcSink(self.url, self.options, self.schema_, self.table, self.timeout_ms, self.when_down)
 
 
 def _is_a_sink(sink: str, options: Mapping[str, Any]) -> Iterator[InitErrorDetails]:
-    from wheel_udf.delivery.own_sink import make_own_sink
+    from wheel_udf.sinks.own_sink import make_own_sink
 
     return _faults_of(lambda: make_own_sink(sink, options))
 

@@ -9,6 +9,7 @@ from pydantic import Field, StrictInt
 from pydantic_core import InitErrorDetails
 
 from wheel_udf.common.errors import ConfigError, GeometryError
+from wheel_udf.common.geometry import Wheel
 from wheel_udf.job.models.section import Rule, Section
 from wheel_udf.job.models.values import (
     Instant,
@@ -21,7 +22,6 @@ from wheel_udf.job.models.values import (
     none_for,
 )
 from wheel_udf.store.layout import StoreLayout
-from wheel_udf.wheel.geometry import Wheel
 
 
 def _fits_int64(tick_ms: int, size: int, levels: int) -> Iterator[InitErrorDetails]:

@@ -43,7 +43,7 @@ Changes. With the option ``readChangeFeed`` a Delta table is read as the log of 
 earlier version than the first kept one (``startingVersion``) fails with Delta's own error.
 
 What cannot be known before the stream runs (a later file with other types) fails the batch with Spark's own error,
-which :mod:`wheel_udf.platform.failures` puts into a sentence.
+which :mod:`wheel_udf.spark.failures` puts into a sentence.
 
 Caveats: Spark fixes the columns when the query starts; new columns in later files are not seen until a restart. Delta
 streams carry no file metadata, so the coordinates of a table are only its path.

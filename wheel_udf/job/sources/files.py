@@ -25,8 +25,8 @@ from wheel_udf.commands.rules import MISREAD
 from wheel_udf.common.errors import ConfigError, ContractError
 from wheel_udf.common.paths import as_pattern
 from wheel_udf.job.models.source import DeltaSourceConfig, FileSourceConfig
-from wheel_udf.platform import delta_log
-from wheel_udf.platform.hadoop_files import PLAIN_LOCAL_FILES, depth_of
+from wheel_udf.spark.hadoop_files import PLAIN_LOCAL_FILES, depth_of
+from wheel_udf.tables import delta_log
 
 COORDINATES: Final = "source_coordinates"
 CORRUPT_RECORD: Final = "_corrupt_record"

@@ -38,7 +38,7 @@ from wheel_udf.job.models.source import DeltaSourceConfig, KafkaSourceConfig
 from wheel_udf.job.sources.files import COORDINATES, CORRUPT_RECORD, open_files
 from wheel_udf.job.sources.tables import open_table
 from wheel_udf.job.sources.topics import open_topics
-from wheel_udf.platform.failures import first_line, quiet_sql
+from wheel_udf.spark.failures import first_line, quiet_sql
 
 _TYPES = {"keys": "ARRAY<STRING>", "headers": "ARRAY<STRUCT<key: STRING, value: STRING>>"}
 _NEVER_NULL = {"rule", "amount"}

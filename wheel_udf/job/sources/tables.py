@@ -10,7 +10,7 @@ from wheel_udf.commands.change_feed import COMMITTED_AT, change_commands
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.job.models.source import DeltaSourceConfig
 from wheel_udf.job.sources.files import COORDINATES, event_time, existing, reader_options, require_id
-from wheel_udf.platform import delta_log
+from wheel_udf.tables import delta_log
 
 _KEEPS_CHANGES: Final = "delta.enableChangeDataFeed"
 

@@ -12,7 +12,7 @@ from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.job import kafka_options
 from wheel_udf.job.models.source import KafkaSourceConfig
-from wheel_udf.platform import kafka_admin
+from wheel_udf.kafka import admin as kafka_admin
 
 _LAST_OFFSET = 2**63 - 1
 

@@ -1,0 +1,43 @@
+"""Batches of literal rows through the batch writer, as the query writes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from wheel_udf.sinks.batch_writer import write_batch
+from wheel_udf.sinks.destinations import FIRED_SCHEMA, OUTCOME_SCHEMA, REJECT_SCHEMA
+from wheel_udf.sinks.file_sink import FileSink
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from wheel_udf.sinks.destinations import Destinations, Shape
+
+
+class Batches:
+    """Writes batches to destinations; rejects go to the folder ``rejects``."""
+
+    def __init__(self, spark: SparkSession, folder: Path, destinations: Destinations) -> None:
+        self.spark, self.folder, self.destinations = spark, folder, destinations
+
+    def write(self, batch_id: int, *rows: tuple[Any, ...], shape: Shape | None = None) -> int:
+        ddl, name = (FIRED_SCHEMA, 3) if shape is None else (OUTCOME_SCHEMA, 9)
+        rows_to: dict[str, int] = {}
+        for row in rows:
+            rows_to[row[name]] = rows_to.get(row[name], 0) + 1
+        return write_batch(
+            self.spark.createDataFrame(list(rows), f"{ddl}, source string"),
+            self.spark.createDataFrame([], REJECT_SCHEMA),
+            rows_to=rows_to,
+            rejected=0,
+            destinations=self.destinations,
+            rejects=FileSink(str(self.folder / "rejects")),
+            app_id="orders-1f",
+            batch_id=batch_id,
+            **({} if shape is None else {"shape": shape}),
+        )
+
+    def table(self, place: str) -> list[Any]:
+        return self.spark.read.parquet(str(self.folder / place)).orderBy("schedule_id").collect()

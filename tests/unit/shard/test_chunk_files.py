@@ -1,0 +1,220 @@
+"""Files of chunks beside a checkpoint: read in part, never changed, removed when no state that Spark keeps refers to
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from tests.unit.checkpoint.damaged import flip, tear
+from wheel_udf.checkpoint.chunk_refs import ChunkRefs
+from wheel_udf.common.errors import CheckpointError
+from wheel_udf.shard import chunk_files
+from wheel_udf.shard.chunk_files import ChunkFiles, ChunkPlace
+from wheel_udf.spark.files import open_folder
+
+RETAIN = 3
+OLDEST = RETAIN + 2
+"""A file is there at least so many batches after it has left the state."""
+
+
+@pytest.fixture(autouse=True)
+def _another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test is a process that has written and checked nothing yet."""
+    forget_process(monkeypatch)
+
+
+def forget_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_files, "_sound", set())
+    monkeypatch.setattr(chunk_files, "_swept", set())
+
+
+def of_batch(folder: Path, batch: int) -> ChunkFiles:
+    return ChunkFiles(folder, batch, RETAIN, 1)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(place.name for place in folder.iterdir() if place.is_file())
+
+
+# ---- content -------------------------------------------------------------------------------------
+
+
+def test_a_text_is_read_in_parts(tmp_path: Path) -> None:
+    name = of_batch(tmp_path, 7).keep("header\n0123456789")
+
+    text = of_batch(tmp_path, 8).open(name)
+
+    assert (text[7:10], text[0:6], text[15:99]) == ("012", "header", "89")
+    assert (text.index("\n", 0), text.index("5", 8)) == (6, 12)
+
+
+def test_the_same_text_of_the_same_batch_has_the_same_name(tmp_path: Path) -> None:
+    first, again = of_batch(tmp_path, 7).keep("a text"), of_batch(tmp_path, 7).keep("a text")
+
+    assert first == again
+    assert of_batch(tmp_path, 8).keep("a text") != first
+    assert names_in(tmp_path) == sorted({first, of_batch(tmp_path, 8).keep("a text")})
+
+
+def test_more_files_than_may_be_open_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_files, "_OPEN_FILES", 2)
+    files = of_batch(tmp_path, 0)
+    texts = [files.open(files.keep(f"text {n}")) for n in range(5)]
+
+    assert [text[0:6] for text in (*texts, *texts)] == [f"text {n}" for n in range(5)] * 2
+
+
+def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"a file of the checkpoint is missing: .*/7-00") as raised:
+        of_batch(tmp_path, 7).open("7-00")[0:1]
+    assert "wheel-udf repair" in str(raised.value)
+
+
+@pytest.mark.parametrize("damage", [flip, tear, lambda place: place.write_bytes(b"")])
+def test_a_file_that_is_damaged_is_named(
+    tmp_path: Path, damage: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = of_batch(tmp_path, 7).keep("a text of some length")
+    damage(tmp_path / name)
+    forget_process(monkeypatch)
+
+    with pytest.raises(CheckpointError, match=f"a file of the checkpoint is damaged: .*{name}"):
+        of_batch(tmp_path, 8).open(name)[0:1]
+
+
+def test_a_damaged_file_is_whole_again_when_its_batch_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = of_batch(tmp_path, 7).keep("a text of some length")
+    tear(tmp_path / name)
+    forget_process(monkeypatch)
+
+    assert of_batch(tmp_path, 7).keep("a text of some length") == name
+    assert of_batch(tmp_path, 8).open(name)[0:6] == "a text"
+
+
+def test_a_write_that_fails_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, content: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        of_batch(tmp_path, 7).keep("a text")
+    assert names_in(tmp_path) == []
+
+
+def test_a_place_travels_as_text() -> None:
+    place = ChunkPlace("/data/a checkpoint", 100, None)
+
+    assert ChunkPlace.from_text(place.to_text()) == place
+    assert place.of_shard(3, 17) == ChunkFiles(Path("/data/a checkpoint/chunks/3"), 17, 100, None)
+
+
+# ---- retention -----------------------------------------------------------------------------------
+
+
+def test_a_file_that_the_state_no_longer_refers_to_stays_for_the_batches_that_spark_keeps(
+    tmp_path: Path,
+) -> None:
+    first = of_batch(tmp_path, 0)
+    old = first.keep("old")
+    first.settle((), [old])
+    second = of_batch(tmp_path, 1)
+    new = second.keep("new")
+    second.settle([old], [new])
+    there = []
+    for batch in range(2, 12):
+        of_batch(tmp_path, batch).settle([new], [new])
+        there.append((tmp_path / old).exists())
+
+    # The notes of batch 2 say what the oldest state refers to, once batch 2 is the oldest.
+    assert there == [True] * OLDEST + [False] * (len(there) - OLDEST)
+    assert (tmp_path / new).exists()
+
+
+def test_the_notes_of_old_batches_are_removed_with_what_had_left(tmp_path: Path) -> None:
+    name = of_batch(tmp_path, 0).keep("a text")
+    for batch in range(20):
+        of_batch(tmp_path, batch).settle([name], [name])
+
+    assert sorted(int(each) for each in names_in(tmp_path / "refs")) == list(range(19 - OLDEST, 20))
+
+
+def test_a_shard_whose_chunks_are_all_in_the_row_has_no_folder(tmp_path: Path) -> None:
+    of_batch(tmp_path / "0", 3).settle((), [])
+
+    assert not (tmp_path / "0").exists()
+
+
+def test_files_of_tasks_that_were_killed_are_removed_by_a_later_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orphan = of_batch(tmp_path, 3).keep("never committed")
+    (tmp_path / ".3-draft.77").write_bytes(b"half")
+    name = of_batch(tmp_path, 4).keep("in use")
+    of_batch(tmp_path, 4).settle((), [name])
+    assert names_in(tmp_path) == sorted([".3-draft.77", orphan, name]), (
+        "the state of a batch before may be needed"
+    )
+
+    forget_process(monkeypatch)
+    of_batch(tmp_path, 4 + OLDEST).settle([name], [name])
+
+    assert names_in(tmp_path) == [name]
+
+
+def test_a_damaged_note_removes_nothing(tmp_path: Path) -> None:
+    name = of_batch(tmp_path, 0).keep("a text")
+    of_batch(tmp_path, 0).settle((), [name])
+    (tmp_path / "refs" / "0").write_bytes(b'{"files": [')
+    for batch in range(1, 12):
+        of_batch(tmp_path, batch).settle([name], [name])
+
+    assert (tmp_path / name).exists()
+
+
+@given(st.data())
+def test_every_state_that_spark_keeps_is_readable_over_kills_repeats_and_repairs(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """The model: the names and texts of each committed version."""
+    checkpoint = tmp_path_factory.mktemp("checkpoint")
+    folder = checkpoint / "chunks" / "0"
+    versions: dict[int, dict[str, str]] = {0: {}}
+    oldest = 0
+    for turn in range(data.draw(st.integers(1, 30))):
+        batch = max(versions)
+        before = versions[batch]
+        if data.draw(st.booleans()):
+            chunk_files._swept.clear()
+        files = of_batch(folder, batch)
+        kept = {name: text for name, text in before.items() if data.draw(st.booleans())}
+        added = [f"{turn} {n}" for n in range(data.draw(st.integers(0, 2)))]
+        now = kept | {files.keep(text): text for text in added}
+        end = data.draw(
+            st.sampled_from(["commit", "commit", "commit", "kill before the note", "kill", "repair"])
+        )
+        if end != "kill before the note":
+            files.settle(list(before), list(now))
+        if end == "commit":
+            versions[batch + 1] = now
+        if end == "repair":
+            back = data.draw(st.integers(oldest, batch))
+            versions = {version: names for version, names in versions.items() if version <= back}
+            for name in ChunkRefs(open_folder(str(checkpoint))).notes_from(back):
+                (checkpoint / name).unlink()
+        # What an earlier batch has removed does not come back by a repair.
+        oldest = max(oldest, max(versions) - RETAIN)
+        for version in range(oldest, max(versions) + 1):
+            for name, text in versions.get(version, {}).items():
+                assert of_batch(folder, batch).open(name)[0:99] == text
+    assert (
+        len(names_in(folder) if folder.exists() else ())
+        <= sum(len(names) for names in versions.values()) + 2 * 30
+    )

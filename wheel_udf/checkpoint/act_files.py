@@ -1,0 +1,117 @@
+"""Acts on a state: one small file each in the folder ``acts`` of a checkpoint, numbered from 0 without a gap.
+
+::
+
+    acts/0.json    {"record": {"act": "cancel", "by": "ada", ...}, "rows": {"<shard>": "<rows as text>", ...}}
+    acts/1.json
+    acts/earlier.json    records of the checkpoint from which the content came
+
+A file is created as a whole or not at all, so an act and its record are both there or neither. Two that act at the same
+time want the same number: one of them gets it, the other looks again at what is pending. The query takes the acts in
+order; how many it has taken is in the offset of its clock (:mod:`wheel_udf.control.source`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from wheel_udf.checkpoint.spark_logs import committed_offsets, planned_offsets
+from wheel_udf.common.errors import CheckpointError
+from wheel_udf.spark.files import Folder, json_bytes, open_folder, parsed_json
+
+_FOLDER: Final = "acts"
+_EARLIER: Final = f"{_FOLDER}/earlier.json"
+
+
+def acts_taken(path: str, *, planned: bool = False) -> int:
+    """The number of acts that a query's last committed (or last planned) batch and those before it have taken."""
+    offsets = (planned_offsets if planned else committed_offsets)(path) or []
+    return max((int(offset.get("acts", 0)) for offset in offsets if isinstance(offset, dict)), default=0)
+
+
+def acts_made(path: str) -> int:
+    """The number of acts."""
+    numbers = {
+        int(stem)
+        for name in open_folder(path).names(_FOLDER)
+        if (stem := name.removesuffix(".json")) != name and stem.isdecimal()
+    }
+    return len(numbers)
+
+
+def create_act(path: str, number: int, record: Mapping[str, Any], rows: Mapping[int, str]) -> bool:
+    """Records an act together with its rows, by shard. Returns False, and changes nothing, if the number is taken."""
+    content = json_bytes({"record": dict(record), "rows": {str(shard): text for shard, text in rows.items()}})
+    return open_folder(path).create(f"{_FOLDER}/{number}.json", content)
+
+
+def read_act(files: Folder, number: int) -> tuple[dict[str, Any], dict[str, str]] | None:
+    """The record of an act and its rows by shard; None if there is no such act.
+
+    Raises:
+        CheckpointError: It is damaged.
+    """
+    name = f"{_FOLDER}/{number}.json"
+    content = files.read(name)
+    if content is None:
+        return None
+    found = parsed_json(content)
+    if not isinstance(found, dict) or not all(
+        isinstance(found.get(part), dict) for part in ("record", "rows")
+    ):
+        raise CheckpointError(
+            "the file of an act is damaged",
+            field=files.name(name),
+            hint="restore it from a copy; without it, what it changed cannot be known",
+        )
+    return found["record"], found["rows"]
+
+
+def acts_of(path: str, first: int = 0) -> list[tuple[dict[str, Any], dict[str, str]]]:
+    """The acts from a number on: the record of each, and its rows by shard.
+
+    Raises:
+        CheckpointError: One of them is damaged.
+    """
+    files = open_folder(path)
+    found: list[tuple[dict[str, Any], dict[str, str]]] = []
+    while (act := read_act(files, first + len(found))) is not None:
+        found.append(act)
+    return found
+
+
+def earlier_records(path: str) -> list[dict[str, Any]]:
+    """The records of the acts of the checkpoint from which the content came.
+
+    Raises:
+        CheckpointError: The file is damaged.
+    """
+    files = open_folder(path)
+    content = files.read(_EARLIER)
+    earlier = [] if content is None else parsed_json(content)
+    if not isinstance(earlier, list):
+        raise CheckpointError("the record of earlier acts is damaged", field=files.name(_EARLIER))
+    return earlier
+
+
+def keep_records(path: str, records: Sequence[Mapping[str, Any]]) -> None:
+    """Keeps the records of acts of another checkpoint."""
+    if records:
+        open_folder(path).create(_EARLIER, json_bytes([dict(record) for record in records]))
+
+
+def require_acts(path: str) -> None:
+    """Refuses a checkpoint whose planned batch has taken an act that is not there.
+
+    Raises:
+        CheckpointError: It is missing, or damaged.
+    """
+    files = open_folder(path)
+    for number in range(acts_taken(path), acts_taken(path, planned=True)):
+        if read_act(files, number) is None:
+            raise CheckpointError(
+                "the file of an act is missing, and the planned batch has taken it",
+                field=files.name(f"{_FOLDER}/{number}.json"),
+                hint="restore it from a copy",
+            )

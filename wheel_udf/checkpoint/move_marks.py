@@ -1,0 +1,148 @@
+"""Marks of moves in a checkpoint: what was exported may not start again, and what is being imported may not start yet.
+
+::
+
+    wheel-exported.json   the content has left to this export     written last by an export, in the old checkpoint
+    wheel-import.json     an import is under way, or done         written first by an import, and again as its last step
+
+A checkpoint that is written anew in its own place (:func:`empty_for_import`) has the first mark until it is empty, and
+then the second one.
+
+A start, a dry run and a second import look at both (:mod:`wheel_udf.checkpoint.identity`). Without the first mark, a
+job that is started by habit would deliver a second time what its successor delivers; without the second, a killed
+import would begin with a part of the entries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from wheel_udf.checkpoint.lease import LEASE_FILE
+from wheel_udf.common.errors import CheckpointError
+from wheel_udf.spark.files import Folder, json_bytes, open_folder, parsed_json
+
+EXPORTED: Final = "wheel-exported.json"
+IMPORTED: Final = "wheel-import.json"
+FORGETTING: Final = "-forgetting"
+"""The end of the name of the export from which a checkpoint is written anew in its own place."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A mark.
+
+    Attributes:
+        export_id: The export.
+        place: Where it is.
+        done: Of an import, whether it is complete; of an export False if the checkpoint is being emptied, to be
+            written anew in its place.
+    """
+
+    export_id: str
+    place: str
+    done: bool = True
+
+
+def mark_exported(path: str, export_id: str, place: str) -> None:
+    """Marks a checkpoint as moved: no start until somebody deletes the mark."""
+    open_folder(path).replace(EXPORTED, json_bytes(asdict(Mark(export_id, place))))
+
+
+def empty_for_import(path: str, export_id: str, place: str) -> None:
+    """Empties an exported checkpoint, so that the export can be imported into the same place. All the time, a start is
+    refused.
+
+    Call it while holding the lease. One that was killed is done again.
+
+    Args:
+        path: The checkpoint.
+        export_id: The export, which is complete.
+        place: Where it is.
+    """
+    files = open_folder(path)
+    files.replace(EXPORTED, json_bytes(asdict(Mark(export_id, place, done=False))))
+    for name in files.names():
+        if not any(kept in name for kept in (LEASE_FILE, EXPORTED, IMPORTED)):
+            files.remove(name)
+    mark_import(path, export_id, place, done=False)
+    files.remove(EXPORTED)
+
+
+def mark_import(path: str, export_id: str, place: str, *, done: bool) -> None:
+    """Marks a checkpoint as being imported, or as imported."""
+    open_folder(path).replace(IMPORTED, json_bytes(asdict(Mark(export_id, place, done))))
+
+
+def export_mark(path: str) -> Mark | None:
+    """The mark of an export; None if there is none.
+
+    Raises:
+        CheckpointError: It is damaged.
+    """
+    return _mark(open_folder(path), EXPORTED)
+
+
+def import_mark(path: str) -> Mark | None:
+    """The mark of an import; None if there is none.
+
+    Raises:
+        CheckpointError: It is damaged.
+    """
+    return _mark(open_folder(path), IMPORTED)
+
+
+def require_startable(files: Folder, importing: str | None = None) -> None:
+    """Refuses a checkpoint whose content has left, and one whose content has not wholly come.
+
+    Args:
+        files: Its folder.
+        importing: The export that is being imported; its own mark refuses nothing.
+
+    Raises:
+        CheckpointError: It is one of them.
+    """
+    left = _mark(files, EXPORTED)
+    coming = _mark(files, IMPORTED)
+    _require_not_forgetting(files, left, coming, importing)
+    if left is not None:
+        raise CheckpointError(
+            f"the content of this checkpoint was exported to {left.place}",
+            field=files.name(EXPORTED),
+            hint="run the job that has imported it; if none has, or ever will, delete this file to go on here",
+        )
+    if coming is not None and not coming.done and coming.export_id != importing:
+        raise CheckpointError(
+            f"the import of {coming.place} has not finished",
+            field=files.name(IMPORTED),
+            hint="run the same import again, which goes on where it stopped; "
+            "or delete the checkpoint folder (and the store) and begin anew",
+        )
+
+
+def _require_not_forgetting(
+    files: Folder, left: Mark | None, coming: Mark | None, importing: str | None
+) -> None:
+    """Refuses a checkpoint that is written anew without some ids (:mod:`wheel_udf.transfer.forgetting`)."""
+    emptied = left is not None and not left.done
+    begun = coming is not None and not coming.done and coming.place.endswith(FORGETTING)
+    if emptied or (begun and coming is not None and coming.export_id != importing):
+        raise CheckpointError(
+            "ids are being forgotten: the checkpoint is written anew, and that has not finished",
+            field=files.name(),
+            hint="run the same wheel-udf forget again, which goes on where it stopped",
+        )
+
+
+def _mark(files: Folder, name: str) -> Mark | None:
+    content = files.read(name)
+    if content is None:
+        return None
+    found = parsed_json(content)
+    if not isinstance(found, dict) or not found.keys() >= {"export_id", "place", "done"}:
+        raise CheckpointError(
+            "the mark of a move is damaged",
+            field=files.name(name),
+            hint="of an unfinished import: delete the checkpoint folder; else restore the file from a copy",
+        )
+    return Mark(str(found["export_id"]), str(found["place"]), bool(found["done"]))

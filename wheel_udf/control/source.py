@@ -1,0 +1,174 @@
+"""The clock source: a Spark data source that brings time to the operator as data.
+
+Spark runs a batch only when a source has something new, and a group sees time only in a batch that contains a row for
+it. So time is a source beside the commands: each of its offsets yields one row per shard. Spark journals the time of a
+batch (offset, watermark, batch timestamp) before the batch runs. A replay therefore sees the same time, and a test
+need not wait.
+
+::
+
+    reports on the board --> pace: advance? --> contributors: acts, sender, shares --> offset --> a Tick for each shard
+
+Spark starts one Python process beside the driver per running clock source, and most of its start is imports. Planning
+must therefore not import numpy, pandas or pyarrow; only :meth:`ClockReader.read`, which runs in tasks, does.
+
+Caveat: the board is a folder on the driver's machine. Where executors run on other machines, only a query started by
+:func:`wheel_udf.delivery.query.deliver` has its reports posted there; any other query ticks on every trigger and
+cannot run on to ``until``.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+# Spark 4.2 does not export this protocol class from pyspark.sql.datasource.
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from wheel_udf.control import wall
+from wheel_udf.control.board import ShardBoard
+from wheel_udf.control.clocks import Clock, StoreClock, clock_from_json
+from wheel_udf.control.contributors import Acts, Contributor, Sender, Shares
+from wheel_udf.control.pace import COUNTER, ClockPace, Offset, Pace, StorePace
+from wheel_udf.control.reports import forget_run, reports_of
+from wheel_udf.control.tick import Tick
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CLOCK_FORMAT = "wheel-clock"
+CLOCK_SCHEMA = "shard int, tick string"
+
+
+def is_clock_offset(text: str) -> bool:
+    """Whether a line of Spark's offset log is an offset of this source."""
+    return f'"{COUNTER}"' in text
+
+
+class ClockSource(DataSource):
+    """The streaming source of clock rows (:data:`CLOCK_SCHEMA`): one row per shard for each offset."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name under which Spark finds the source."""
+        return CLOCK_FORMAT
+
+    def schema(self) -> str:
+        """See :data:`CLOCK_SCHEMA`."""
+        return CLOCK_SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002  # Spark's signature
+        """The reader. Spark keeps one per query, in a Python process beside the driver."""
+        return ClockReader(
+            clock_from_json(self.options["clock"]),
+            int(self.options["shards"]),
+            ShardBoard(self.options["folder"]),
+            self.options.get("frame", ""),
+            has_sender="sender" in self.options,
+            limit=int(self.options["limit"]) if "limit" in self.options else None,
+        )
+
+
+@dataclass
+class TickPartition(InputPartition):
+    """The ticks of one offset as text, by shard; sent to the task that makes rows of them."""
+
+    ticks: list[str]
+
+    def __init__(self, ticks: Sequence[str]) -> None:
+        self.ticks = list(ticks)
+
+
+class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offers an offset each time Spark plans a batch for which there is a reason.
+
+    An offset is ``{wheel_clock: counter}``, plus ``instant_ms`` where the offset itself carries the time (a simulated
+    instant, a published one, or ``until``), plus the members of the contributors.
+
+    Args:
+        clock: The clock.
+        shards: Number of shards.
+        board: Where the shards report.
+        frame: Name of the operator's frame on the board.
+        has_sender: Whether the query has a sender.
+        limit: Most rows of a batch; None for no limit.
+    """
+
+    def __init__(
+        self,
+        clock: Clock | StoreClock,
+        shards: int,
+        board: ShardBoard,
+        frame: str = "",
+        *,
+        has_sender: bool = False,
+        limit: int | None = None,
+    ) -> None:
+        self.shards, self.board = shards, board
+        self.run = uuid.uuid4().hex
+        self.ticked = False
+        self.pace: Pace
+        self.contributors: list[Contributor] = []
+        if isinstance(clock, StoreClock):
+            self.pace = StorePace(clock, shards, board)
+        else:
+            self.pace = ClockPace(clock, shards)
+            self.contributors.append(Acts(board, self.run, frame))
+        if has_sender:
+            self.contributors.append(Sender(board, frame))
+        if limit is not None:
+            self.contributors.append(Shares(limit, shards))
+
+    def initialOffset(self) -> Offset:
+        """The offset before the first tick."""
+        return {COUNTER: 0}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Called by Spark when the trigger is ``availableNow``: the input is bounded."""
+        self.pace.bounded = not isinstance(self.pace, StorePace)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002  # Spark's signature
+        """A later offset if there is a reason for a batch, else `start` itself."""
+        reports = reports_of(self.board, self.run) if self.ticked else {}
+        offer = self.pace.offer(start, reports)
+        now_ms = self.pace.now_ms(start)
+        called = [each.calls(reports, now_ms) for each in self.contributors]
+        # Bounded input ends without waiting for what is due later.
+        if offer == start and any(called) and not self.pace.bounded:
+            offer = self.pace.tick(start)
+        for each in self.contributors:
+            offer = each.added(start, offer, reports)
+        if offer != start:
+            self.ticked = True
+            self.pace.offered_at_ms = wall.elapsed_ms()
+        return offer
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """The ticks between two offsets: those of the later one."""
+        if start == end:
+            return []
+        parts = [each.fields(start, end, self.shards) for each in self.contributors]
+        fields: list[dict[str, Any]] = [{} for _ in range(self.shards)]
+        for part in parts:
+            for shard, more in enumerate(part):
+                fields[shard] |= more
+        ticks = [Tick(self.run, end.get("instant_ms"), **more) for more in fields]
+        return [TickPartition([tick.to_text() for tick in ticks])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One row for each shard."""
+        # Imported here: the planning process (see the module's docstring) never reads.
+        import pyarrow as pa
+
+        assert isinstance(partition, TickPartition)
+        shards = pa.array(range(len(partition.ticks)), pa.int32())
+        yield pa.RecordBatch.from_arrays([shards, pa.array(partition.ticks)], names=["shard", "tick"])
+
+    def stop(self) -> None:
+        """Removes this run's values from the board."""
+        forget_run(self.board, self.run)

@@ -1,0 +1,153 @@
+"""Producers of the sender: translates settings of Kafka's Java client, as in Spark's sink, to confluent-kafka's.
+
+::
+
+    kafka.linger.ms          linger.ms           kafka.acks                    acks
+    kafka.max.request.size   message.max.bytes   kafka.sasl, kafka.ssl, ...    see wheel_udf.kafka.settings
+
+An option that librdkafka cannot take is refused, with a hint; so nothing is delivered with settings that differ from
+the config.
+
+The defaults are those of Kafka's own client (acks=all, idempotence, two minutes of tries, at most a second between two
+tries to connect, a key's partition), except ``linger.ms``. Records wait 10 ms for others to join their batch, unless
+the sender calls ``hurry``: it does so when nothing more is due, so a single record hardly ever waits, and a burst goes
+in large batches. With a ``kafka.linger.ms`` in the config, ``hurry`` has no effect.
+
+``batch.size`` never exceeds half of the topic's own limit: librdkafka does not split a batch that a topic refuses.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.kafka import settings as kafka_settings
+
+if TYPE_CHECKING:  # a config is checked before Spark is loaded
+    from wheel_udf.punctual.sender import Producer
+    from wheel_udf.sinks.kafka_sink import KafkaSink
+
+_log = logging.getLogger(__name__)
+
+_LARGEST_BATCH: Final = 262_144
+
+_SAME: Final = frozenset(
+    {
+        "acks", "compression.type", "connections.max.idle.ms", "delivery.timeout.ms", "enable.idempotence", "linger.ms",
+        "max.in.flight.requests.per.connection", "metadata.max.age.ms",
+        "reconnect.backoff.max.ms", "reconnect.backoff.ms",
+        "request.timeout.ms", "retries", "retry.backoff.max.ms", "retry.backoff.ms",
+    }
+)  # fmt: skip
+"""Options of the same name and meaning."""
+
+_RENAMED: Final = {
+    "max.request.size": "message.max.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+}
+_WITHOUT_MEANING: Final = frozenset({"batch.size", "buffer.memory", "max.block.ms"})
+"""Of the memory of Kafka's own client; the sender has bounds of its own."""
+
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "acks": "all",
+    "delivery.timeout.ms": 120_000,
+    "linger.ms": 10,
+    "message.max.bytes": 1_048_576,
+    "partitioner": "murmur2_random",
+    "queue.buffering.max.kbytes": 2_147_483_647,
+    "queue.buffering.max.messages": 0,
+    "reconnect.backoff.max.ms": 1_000,
+    "reconnect.backoff.ms": 50,
+    "socket.nagle.disable": True,
+}
+_HURRY_S: Final = 0.001
+
+
+def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
+    """Translates the options of a Kafka sink.
+
+    Args:
+        options: As :attr:`~wheel_udf.sinks.kafka_sink.KafkaSink.options`.
+
+    Returns:
+        Settings of confluent-kafka's producer, without ``batch.size``.
+
+    Raises:
+        ConfigError: An option cannot be translated.
+    """
+    given = kafka_settings.client_options(options)
+    settings = {**_DEFAULTS, **kafka_settings.login_settings(given)}
+    for name, value in given.items():
+        if name in _SAME or name in _RENAMED:
+            settings[_RENAMED.get(name, name)] = value
+        elif name not in _WITHOUT_MEANING and not kafka_settings.is_of_login(name):
+            raise kafka_settings.refusal(name)
+    settings.setdefault("enable.idempotence", _may_be_idempotent(settings))
+    if "reconnect.backoff.max.ms" not in given:
+        least_ms, most_ms = (
+            int(settings[name]) for name in ("reconnect.backoff.ms", "reconnect.backoff.max.ms")
+        )
+        settings["reconnect.backoff.max.ms"] = max(least_ms, most_ms)
+    return settings
+
+
+def _may_be_idempotent(settings: Mapping[str, Any]) -> bool:
+    """Whether Kafka's own client would be idempotent by default: it is, unless another option forbids it."""
+    in_flight = int(settings.get("max.in.flight.requests.per.connection", 5))
+    return str(settings["acks"]) in ("all", "-1") and str(settings.get("retries")) != "0" and in_flight <= 5
+
+
+class Producers:
+    """The producers of a sender: one for each cluster, and one more for topics with a small limit."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[KafkaSink, int], Producer] = {}
+
+    def of(self, sink: KafkaSink, limit: int) -> Producer:
+        """The producer for topics of a sink.
+
+        Args:
+            sink: The sink.
+            limit: Bytes of the largest record that they take.
+
+        Raises:
+            ConfigError: confluent-kafka refuses a setting.
+        """
+        batch_bytes = min(_LARGEST_BATCH, max(1, limit // 2))
+        if (sink, batch_bytes) not in self._made:
+            settings = {**settings_of(sink.options), "batch.size": batch_bytes}
+            hurries = not any(name.lower() == "kafka.linger.ms" for name in sink.options)
+            self._made[sink, batch_bytes] = _Client(_made(settings), hurries=hurries)
+        return self._made[sink, batch_bytes]
+
+
+class _Client:
+    """A producer of confluent-kafka with a ``hurry`` method."""
+
+    def __init__(self, producer: Any, *, hurries: bool) -> None:
+        # Its own methods: a record costs no further call.
+        self.produce, self.poll = producer.produce, producer.poll
+        self.flush, self.purge = producer.flush, producer.purge
+        self._hurries = hurries
+
+    def hurry(self) -> None:
+        """Sends records that wait for others to join their batch; returns when all are acknowledged, or after 1 ms."""
+        if self._hurries:
+            # librdkafka takes linger.ms for 0 meanwhile. If its thread does not run within that time, the records wait
+            # their 10 ms.
+            self.flush(_HURRY_S)
+
+
+def _made(settings: dict[str, Any]) -> Any:
+    from confluent_kafka import KafkaException, Producer as KafkaProducer
+
+    try:
+        return KafkaProducer(settings, logger=_log)
+    except (KafkaException, ValueError, TypeError) as fault:
+        what = f"punctual delivery cannot use the options of a Kafka sink ({fault})"
+        raise ConfigError(
+            what, field="options", hint="compare them with librdkafka's CONFIGURATION.md"
+        ) from None

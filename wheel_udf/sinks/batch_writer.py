@@ -1,0 +1,317 @@
+"""Writes one micro-batch to its destinations: :func:`write_batch`, in three steps.
+
+::
+
+    1 check     can each destination be written at all?        no: its rows become rejects, ``undeliverable``
+    2 write     several tables at the same time, and all       on failure: all are tried, then one error names the
+                topics of a cluster in one write beside them   failed ones
+    3 rejects   one write for rejects and undeliverable rows   last, so it marks the batch as complete
+
+Guarantees
+    Spark repeats a batch that was not committed, with the same id and the same rows. A table skips a batch that it has
+    (:meth:`~wheel_udf.sinks.destinations.Sink.holds`): Delta is exactly once, table by table. A topic does not know
+    its batches: Kafka is at least once; a repetition sends the records again, with the same ``fire_id`` in the header
+    ``wheel-fire-id``. One batch can have both.
+
+    Which rows are undeliverable depends on the destinations at the time of the check, and may differ in a repetition
+    (a missing table may have been created meanwhile). Because step 3 is last, this is consistent for rejects in a
+    table: if it has the batch, all of the batch was written, and a repetition writes nothing, not even to topics. In a
+    batch without rejects every row was delivered.
+
+    Rejects in a topic cannot mark a batch as complete: a repetition sends them again, and a row whose destination has
+    become writable meanwhile (or the other way round) is sent both ways, as a reject by one try and as a delivery by
+    the other. Tables stay exactly once.
+
+A bad destination does not fail the batch: a name that no pattern matches, a missing table or topic (created only with
+``create=True``), a table with other columns. A bad row does not fail it either, where a topic takes some rows and not
+others: see :mod:`wheel_udf.sinks.kafka_sink`.
+
+Cost: a write mostly waits for the driver's bookkeeping, so several tables are written at the same time, and beside
+Kafka. A sink of many destinations has its own thread: a hanging webhook does not block writes to tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from pyspark import inheritable_thread_target
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+
+from wheel_udf.common.errors import SinkError
+from wheel_udf.common.secrets import hide
+from wheel_udf.sinks.destinations import (
+    FIRED,
+    OUTCOME,
+    REJECT_SCHEMA,
+    SOURCE,
+    Destinations,
+    JointSink,
+    LeftOut,
+    Shape,
+    Sink,
+    fields,
+)
+
+ROWS_PER_FILE: Final = 500_000
+"""Up to this many rows of a destination go to one file in a batch (100 MB at 200 bytes a row)."""
+
+WRITES_AT_ONCE: Final = 4
+"""How many tables of a batch are written at the same time; a commit mostly waits for the driver's bookkeeping."""
+
+_NAMES_SHOWN: Final = 5
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """The shape of a batch's fired rows, and the identity under which they are written."""
+
+    shape: Shape
+    app_id: str
+    batch_id: int
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One write: of a table, or of all topics of a cluster."""
+
+    names: Sequence[str]
+    run: Callable[[], LeftOut]
+    is_joint: bool = False
+
+
+def rejects_app_id(app_id: str) -> str:
+    """The app id of a query's rejects: a separate series, because their table may also be a destination."""
+    return f"{app_id}-rejects"
+
+
+def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of one batch
+    fired_rows: DataFrame,
+    reject_rows: DataFrame,
+    *,
+    rows_to: Mapping[str, int],
+    rejected: int,
+    destinations: Destinations,
+    rejects: Sink,
+    app_id: str,
+    batch_id: int,
+    largest_to: Mapping[str, int] | None = None,
+    shape: Shape = FIRED,
+    not_sent: LeftOut | None = None,
+) -> int:
+    """Writes one micro-batch in the three steps above. A repetition of the batch changes no table.
+
+    Args:
+        fired_rows: Rows with the columns of `shape` and optionally ``source``; other columns are ignored. Cached by
+            the caller: read once per table and once or twice for all topics.
+        reject_rows: Rows of :data:`~wheel_udf.sinks.destinations.REJECT_SCHEMA`, likewise.
+        rows_to: Destination name to number of fired rows in this batch.
+        rejected: Number of reject rows in this batch.
+        destinations: The allow-list.
+        rejects: Sink of the rejects; its own path or topic, created when missing.
+        app_id: Transaction id of the checkpoint.
+        batch_id: Number of the micro-batch.
+        largest_to: Destination name to an upper bound of the bytes of its largest row, as in
+            :meth:`~wheel_udf.sinks.destinations.JointSink.write_all`; the rows of other destinations are measured.
+        shape: The shape of the fired rows.
+        not_sent: Rows that were handed to the sender of the query and cannot be sent; undeliverable, too.
+
+    Returns:
+        The number of undeliverable rows (in a repetition of a complete batch: only those of unusable destinations).
+
+    Raises:
+        SinkError: Destinations failed, or the rejects cannot be written. The batch can be repeated.
+    """
+    waiting = {name: rows for name, rows in rows_to.items() if rows}
+    unsent = 0 if not_sent is None else not_sent.row_count
+    if not waiting and not rejected and not unsent:
+        return 0
+    batch = _Batch(shape, app_id, batch_id)
+    spark = fired_rows.sparkSession
+    sinks = {name: destinations.resolve(name) for name in waiting}
+    checked = {name: _refusal(spark, sink, name, batch) for name, sink in sinks.items()}
+    reasons = {name: reason for name, reason in checked.items() if reason is not None}
+    refused = 0
+    series = rejects_app_id(app_id)
+    if not rejects.holds(spark, None, app_id=series, batch_id=batch_id):
+        fired = _with_source(fired_rows)
+        usable = {name: sink for name, sink in sinks.items() if sink is not None and name not in reasons}
+        tasks = _table_tasks(fired, usable, waiting, batch)
+        tasks += _joint_tasks(fired, usable, waiting, largest_to, shape)
+        left_out = _run_all(spark, tasks, batch_id)
+        reasons |= {name: reason for left in left_out for name, reason in left.reasons.items()}
+        left_out += [not_sent] if not_sent is not None and unsent else []
+        refused = sum(left.row_count for left in left_out)
+        if reasons or refused or rejected:
+            rows = _with_undeliverable(reject_rows, fired, reasons, left_out, shape)
+            _write_rejects(rows, rejects, series, batch_id)
+    return refused + sum(waiting[name] for name in reasons)
+
+
+def _with_source(fired_rows: DataFrame) -> DataFrame:
+    return (
+        fired_rows
+        if SOURCE in fired_rows.columns
+        else fired_rows.withColumn(SOURCE, F.lit(None).cast("string"))
+    )
+
+
+def _refusal(spark: SparkSession, sink: Sink | None, name: str, batch: _Batch) -> str | None:
+    """Returns why a destination cannot get its rows of the batch; None if it can, or has them from an earlier try."""
+    if sink is None:
+        return "no destination of the allow-list matches"
+    if isinstance(sink, JointSink):  # checks all of its destinations at once when it writes
+        return None
+    reason = sink.missing_reason(spark, name, batch.shape)
+    if reason is None or sink.holds(spark, name, app_id=batch.app_id, batch_id=batch.batch_id):
+        return None
+    return reason
+
+
+def _table_tasks(
+    fired: DataFrame, sinks: Mapping[str, Sink], waiting: Mapping[str, int], batch: _Batch
+) -> list[_Task]:
+    def task(name: str, sink: Sink) -> _Task:
+        rows = batch.shape.projection.select(fired.where(F.col("destination") == name))
+        rows = _in_order(rows, waiting[name], batch.shape)
+        return _Task([name], partial(_write_table, sink, rows, name, batch))
+
+    return [task(name, sink) for name, sink in sinks.items() if not isinstance(sink, JointSink)]
+
+
+def _joint_tasks(
+    fired: DataFrame,
+    sinks: Mapping[str, Sink],
+    waiting: Mapping[str, int],
+    largest_to: Mapping[str, int] | None,
+    shape: Shape,
+) -> list[_Task]:
+    rows_by_sink: dict[JointSink, dict[str, int]] = {}
+    for name, sink in sinks.items():
+        if isinstance(sink, JointSink):
+            rows_by_sink.setdefault(sink, {})[name] = waiting[name]
+    return [
+        _Task(
+            list(rows_to),
+            partial(sink.write_all, fired, rows_to, largest_to=largest_to, shape=shape),
+            is_joint=True,
+        )
+        for sink, rows_to in rows_by_sink.items()
+    ]
+
+
+def _in_order(frame: DataFrame, rows: int, shape: Shape) -> DataFrame:
+    """Sorts rows for one file; a large batch goes to several files, each a range of the order."""
+    files = -(-rows // ROWS_PER_FILE)
+    spread = frame.coalesce(1) if files <= 1 else frame.repartitionByRange(files, *shape.order)
+    return shape.oldest_first.sort_within_partitions(spread)
+
+
+def _write_table(sink: Sink, rows: DataFrame, name: str, batch: _Batch) -> LeftOut:
+    """Writes the rows; reports them as left out if the destination has become unwritable since the check."""
+    try:
+        sink.write(rows, name, app_id=batch.app_id, batch_id=batch.batch_id, shape=batch.shape)
+    except Exception:
+        reason = _refusal(rows.sparkSession, sink, name, batch)
+        if reason is None:
+            raise
+        return LeftOut({name: reason})
+    return LeftOut({})
+
+
+def _run_all(spark: SparkSession, tasks: Sequence[_Task], batch_id: int) -> list[LeftOut]:
+    """Runs all writes, several at the same time; returns what each has left out.
+
+    Raises:
+        SinkError: Some failed; all were tried.
+    """
+    if not tasks:
+        return []
+    faults: list[tuple[_Task, Exception]] = []
+    done: list[LeftOut] = []
+    threads = WRITES_AT_ONCE + sum(task.is_joint for task in tasks)
+    with ThreadPoolExecutor(threads, thread_name_prefix="wheel-sink") as pool:
+        # Each task gets its own copy of the stream's local properties (job group, scheduler pool). Spark changes them
+        # while it runs, so a shared copy would mix up the ids of queries that run at the same time.
+        running = [(task, pool.submit(inheritable_thread_target(spark)(task.run))) for task in tasks]
+        for task, future in running:
+            try:
+                done.append(future.result())
+            except Exception as fault:  # noqa: BLE001  # raised below together with the errors of the other writes
+                faults.append((task, fault))
+    if faults:
+        failed, names = (sum(len(task.names) for task in some) for some in ([t for t, _ in faults], tasks))
+        causes = "; ".join(f"{_named(task.names)}: {_in_short(fault)}" for task, fault in faults)
+        what = f"{failed} of {names} destinations of batch {batch_id} could not be written ({causes})"
+        hint = "repair it and restart: the missing part of the batch is then written"
+        raise SinkError(what, hint=hint) from faults[0][1]
+    return done
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _with_undeliverable(
+    reject_rows: DataFrame,
+    fired: DataFrame,
+    reasons: Mapping[str, str],
+    left_out: Sequence[LeftOut],
+    shape: Shape,
+) -> DataFrame:
+    rows = reject_rows.select(*fields(REJECT_SCHEMA).fieldNames())
+    if reasons:
+        rows = rows.unionByName(_undeliverable(explained(fired, reasons), shape))
+    for left in left_out:
+        if left.rows is not None:
+            rows = rows.unionByName(_undeliverable(left.rows, shape))
+    return rows
+
+
+def explained(rows: DataFrame, reasons: Mapping[str, str]) -> DataFrame:
+    """Returns the rows to some destinations, with each destination's reason, secrets hidden, as ``error_message``."""
+    # A join and not an expression: Spark's planner is slow with thousands of branches, and users choose the number.
+    why = rows.sparkSession.createDataFrame(
+        [(name, hide(reason)) for name, reason in reasons.items()], "destination string, error_message string"
+    )
+    return rows.join(F.broadcast(why), "destination")
+
+
+def _undeliverable(left_out: DataFrame, shape: Shape) -> DataFrame:
+    """Turns fired rows with an ``error_message`` into reject rows; ``record`` does not repeat the payload."""
+    style = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
+    named: dict[str, Column] = {
+        "error_code": F.lit("undeliverable"),
+        "record": F.to_json(F.struct(*shape.record), style),
+        # The row's own instant, so that a repetition writes the same.
+        "rejected_at": F.col("decided_at" if shape == OUTCOME else "fired_at"),
+    }
+    if shape == OUTCOME:
+        named |= {"schedule_id": F.col("op_id"), "seq": F.lit(None).cast("long"), "deliver_at": F.col("at")}
+    names = fields(REJECT_SCHEMA).fieldNames()
+    return left_out.select(*(named.get(name, F.col(name)).alias(name) for name in names))
+
+
+def _write_rejects(rows: DataFrame, rejects: Sink, app_id: str, batch_id: int) -> None:
+    reason = rejects.missing_reason(rows.sparkSession, None)
+    if reason is not None:
+        raise SinkError(
+            f"the rejects cannot be written: {reason}", field="rejects", hint="use a path or topic of its own"
+        )
+    ordered = rows.coalesce(1).sortWithinPartitions("rejected_at", "schedule_id", "seq")
+    try:
+        rejects.write(ordered, None, app_id=app_id, batch_id=batch_id)
+    except Exception as fault:
+        what = f"the rejects of batch {batch_id} could not be written ({_in_short(fault)})"
+        raise SinkError(what, field="rejects") from fault
+
+
+def _in_short(fault: Exception) -> str:
+    """Returns the first informative line of an error; JVM messages are pages long."""
+    lines = [line.strip(" :") for line in str(fault).splitlines() if line.strip(" :")]
+    informative = [line for line in lines if not line.startswith("An error occurred while calling")]
+    return hide((informative or lines or [type(fault).__name__])[0])[:300]

@@ -1,0 +1,153 @@
+"""Delta sink: deliveries in Delta tables, exactly once.
+
+Each commit carries (``app_id``, ``batch_id``) as its transaction, in the same atomic commit as the data and, if the
+table is new, as its creation; a transaction that a table has already is skipped. Tables are idempotent one by one, not
+atomic together.
+
+A table whose rules depend on the data of a row (a CHECK constraint, a NOT NULL column that a delivery may leave null,
+folders named by a text that may be too long) would fail the same batch again and again. Such a table is refused as a
+whole: its rows are undeliverable. Generated columns are the exception: their expressions are not examined, and must
+not raise on data.
+
+Two queries may create one table in the same moment. Delta lets one of them commit; the other then appends to the table
+that is there.
+
+Cost: a commit is mostly bookkeeping of the driver and of Delta (:mod:`wheel_udf.tables.delta_log`). A table that was
+checked once is only checked for existence afterwards.
+
+Caveats: a batch writes one file into each of its tables (more above half a million rows), so a table that is written
+every second needs an OPTIMIZE now and then. That, VACUUM and appends of other writers do not conflict with the sink's
+appends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession, types as T
+
+from wheel_udf.common.errors import SinkError
+from wheel_udf.sinks.destinations import FIRED, REJECT_SCHEMA, Shape, fields
+from wheel_udf.spark.places import place_of
+from wheel_udf.tables import delta_log as tables
+from wheel_udf.tables.delta_transaction import append_once
+from wheel_udf.tables.log_checkpoints import log_checkpoint_properties
+from wheel_udf.tables.table_state import has_batch
+
+TABLE_PROPERTIES: Final[Mapping[str, str]] = {
+    # A commit per second makes 86,400 log files a day. A consumer may be offline for a week; the table stays readable.
+    "delta.logRetentionDuration": "interval 7 days",
+}
+"""Properties of new tables, beside those for checkpoints of their logs; existing tables are not changed."""
+
+# Only columns that are searched have statistics; those on payloads would cost time in every commit.
+_STATISTICS: Final = "delta.dataSkippingStatsColumns"
+_REJECT_STATISTICS: Final = "error_code,schedule_id,destination,rejected_at"
+
+
+def _columns(destination: str | None, shape: Shape) -> tuple[T.StructType, frozenset[str], frozenset[str]]:
+    """Returns the columns of a destination's rows (None: of the rejects), those never null, and those of short text."""
+    if destination is None:
+        return fields(REJECT_SCHEMA), frozenset(), frozenset({"error_code"})
+    columns = fields(shape.columns)
+    return columns, frozenset(columns.fieldNames()) - shape.may_be_null, frozenset({"destination", "outcome"})
+
+
+@dataclass(frozen=True)
+class DeltaSink:
+    """A Delta table for each destination, at ``<path>/<destination>``. Exactly once.
+
+    Attributes:
+        path: The folder of the tables: a local path or any URI that Spark knows. (For rejects: the table itself.)
+        create: Create missing tables, with :data:`TABLE_PROPERTIES`; otherwise their rows are undeliverable. The table
+            of the rejects is always created.
+    """
+
+    path: str
+    create: bool = False
+    _sound: set[tuple[str, Shape]] = field(default_factory=set, init=False, repr=False, compare=False)
+
+    def missing_reason(
+        self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
+    ) -> str | None:
+        """See :meth:`~wheel_udf.sinks.destinations.Sink.missing_reason`: wrong name, table, format or columns."""
+        try:
+            place = place_of(self.path, destination)
+        except SinkError as fault:
+            return str(fault)
+        if destination is not None and tables.has_log(spark, self.path):
+            return f"the folder of the tables, {self.path}, is a table itself"
+        if not self._stands(spark, place):
+            return self._absence(spark, destination, place)
+        if (place, shape) in self._sound:
+            return None
+        misfit = tables.snapshot(spark, place).contradiction(*_columns(destination, shape))
+        if misfit is None:
+            self._sound.add((place, shape))
+        return f"the table {place} does not fit: {misfit}" if misfit else None
+
+    def write(
+        self,
+        frame: DataFrame,
+        destination: str | None,
+        *,
+        app_id: str,
+        batch_id: int,
+        shape: Shape = FIRED,
+    ) -> None:
+        """See :meth:`~wheel_udf.sinks.destinations.Sink.write`."""
+        place, spark = place_of(self.path, destination), frame.sparkSession
+        stands = self._stands(spark, place)
+        if not stands and not self._creates(destination):
+            raise SinkError("the table is missing", field=place, hint="create it, or set create: true")
+        if not stands:
+            transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
+            statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
+            properties = {**TABLE_PROPERTIES, **log_checkpoint_properties(spark)}
+            options = {**transaction, **properties, _STATISTICS: statistics}
+            try:
+                frame.write.format("delta").mode("append").options(**options).save(place)
+            except Exception:
+                # Another query may have created the table meanwhile.
+                if not self._stands(spark, place):
+                    raise
+            else:
+                return
+        try:
+            append_once(frame, place, *_columns(destination, shape), app_id=app_id, batch_id=batch_id)
+        except Exception:
+            self._forget(place)
+            raise
+
+    def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:
+        """See :meth:`~wheel_udf.sinks.destinations.Sink.holds`; from the table's log."""
+        try:
+            place = place_of(self.path, destination)
+        except SinkError:
+            return False
+        if not tables.has_log(spark, place):
+            return False
+        return has_batch(tables.snapshot(spark, place).transactions(), app_id, batch_id)
+
+    def _stands(self, spark: SparkSession, place: str) -> bool:
+        """Whether a table exists; a log without a commit (left by a first write that was killed) is not a table."""
+        if not tables.has_log(spark, place):
+            self._forget(place)
+            return False
+        known = any(sound == place for sound, _ in self._sound)
+        return known or tables.snapshot(spark, place).version >= 0
+
+    def _forget(self, place: str) -> None:
+        self._sound.difference_update([sound for sound in self._sound if sound[0] == place])
+
+    def _creates(self, destination: str | None) -> bool:
+        return self.create or destination is None
+
+    def _absence(self, spark: SparkSession, destination: str | None, place: str) -> str | None:
+        """Returns why the missing table is an error; None if it will be created."""
+        creates = self._creates(destination)
+        if tables.is_foreign(spark, place, or_leftovers=not creates):
+            return f"{place} is not a Delta table"
+        return None if creates else f"the table {place} is missing"

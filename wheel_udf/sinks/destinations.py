@@ -1,0 +1,324 @@
+"""The contract between rows and sinks: columns of deliveries and rejects, what a sink can do, the allow-list of
+destination names.
+
+A *sink* is one kind of place (a folder of tables, a cluster of topics); a *destination* is a name in it. There are two
+kinds of sinks::
+
+    Sink        one write per destination         tables, folders: each is exactly once on its own
+    JointSink   one write for all destinations    topics: a write costs one Spark job for any number of topics
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Final, Literal, Protocol, Self, runtime_checkable
+
+from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
+
+from wheel_udf.common.command_facts import FIRE_ID_HEADER
+from wheel_udf.common.errors import ConfigError, SinkError
+from wheel_udf.common.names import (
+    PATTERN_RULE,
+    AllowList,
+    is_destination_name,
+    is_destination_pattern,
+    shares_a_folder,
+)
+from wheel_udf.common.secrets import hide
+from wheel_udf.spark.cached_columns import Prepared
+from wheel_udf.stream.frame_facts import FrameFacts
+
+_HEADERS: Final = "headers array<struct<key: string, value: binary>>"
+FIRED_SCHEMA: Final = (
+    "schedule_id string, seq bigint, fire_id string, destination string, key binary, value binary, "
+    f"{_HEADERS}, deliver_at timestamp, fired_at timestamp, lateness_ms bigint"
+)
+"""Columns of a delivery, as DDL."""
+REJECT_SCHEMA: Final = (
+    "error_code string, error_message string, record string, source string, schedule_id string, seq bigint, "
+    f"destination string, key binary, value binary, {_HEADERS}, deliver_at timestamp, rejected_at timestamp"
+)
+"""Columns of the rejects, as DDL."""
+
+LEVELED_SCHEMA: Final = f"{FIRED_SCHEMA}, scheduled_at timestamp, level_error_ms bigint"
+"""Columns of a delivery of a wheel with delay levels (:mod:`wheel_udf.wheel.delay_levels`), as DDL. ``deliver_at`` is
+the requested due time, ``scheduled_at`` the time of release, ``level_error_ms`` the difference."""
+
+OUTCOME_SCHEMA: Final = (
+    "op_id string, group string, outcome string, by_key string, at timestamp, decided_at timestamp, "
+    "present array<string>, "
+    f"missing array<string>, generation int, destination string, key binary, value binary, {_HEADERS}, fire_id string"
+)
+"""Columns of an outcome of the purgatory, as DDL."""
+
+SOURCE: Final = "source"
+"""Optional column of fired rows: the origin of the command as text, ``topic/partition/offset``; null if unknown."""
+
+
+HeaderForm = Literal["text", "instant", "json"]
+"""How a column is written into a header: as it is, as ISO 8601 in UTC, as JSON."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The form of delivered rows.
+
+    Attributes:
+        columns: Columns, as DDL.
+        order: Columns that order rows in a file and records in a partition.
+        looked_up_by: Columns with statistics in tables.
+        may_be_null: Columns that may be null.
+        headers: Headers of a Kafka record: name of the header, column, how the column is written.
+    """
+
+    columns: str
+    order: tuple[str, ...]
+    looked_up_by: str
+    may_be_null: frozenset[str]
+    headers: tuple[tuple[str, str, HeaderForm], ...]
+
+    @cached_property
+    def projection(self) -> Prepared:
+        """Projection to its columns."""
+        return Prepared(lambda: [F.col(name) for name in fields(self.columns).fieldNames()])
+
+    @cached_property
+    def oldest_first(self) -> Prepared:
+        """Its order."""
+        return Prepared(lambda: [F.col(name) for name in self.order])
+
+    @property
+    def record(self) -> tuple[str, ...]:
+        """Its columns without the payload."""
+        return tuple(
+            name for name in fields(self.columns).fieldNames() if name not in ("key", "value", "headers")
+        )
+
+
+FIRED: Final = Shape(
+    columns=FIRED_SCHEMA,
+    order=("deliver_at", "schedule_id", "seq"),
+    looked_up_by="schedule_id,seq,deliver_at,fired_at",
+    may_be_null=frozenset({"key", "value", "headers"}),
+    headers=(
+        ("wheel-id", "schedule_id", "text"),
+        (FIRE_ID_HEADER, "fire_id", "text"),
+        ("wheel-deliver-at", "deliver_at", "instant"),
+        ("wheel-fired-at", "fired_at", "instant"),
+        ("wheel-seq", "seq", "text"),
+    ),
+)
+"""A firing of the wheel."""
+
+LEVELED: Final = replace(
+    FIRED,
+    columns=LEVELED_SCHEMA,
+    order=("scheduled_at", "schedule_id", "seq"),
+    looked_up_by=f"{FIRED.looked_up_by},scheduled_at",
+    headers=(
+        *FIRED.headers,
+        ("wheel-scheduled-at", "scheduled_at", "instant"),
+        ("wheel-level-error-ms", "level_error_ms", "text"),
+    ),
+)
+"""A firing of a wheel with delay levels."""
+
+OUTCOME: Final = Shape(
+    columns=OUTCOME_SCHEMA,
+    order=("at", "group", "op_id"),
+    looked_up_by="op_id,group,outcome,at",
+    may_be_null=frozenset({"key", "value", "headers", "by_key"}),
+    headers=(
+        ("wheel-id", "op_id", "text"),
+        (FIRE_ID_HEADER, "fire_id", "text"),
+        ("wheel-group", "group", "text"),
+        ("wheel-outcome", "outcome", "text"),
+        ("wheel-by-key", "by_key", "text"),
+        ("wheel-at", "at", "instant"),
+        ("wheel-decided-at", "decided_at", "instant"),
+        ("wheel-generation", "generation", "text"),
+        ("wheel-present", "present", "json"),
+        ("wheel-missing", "missing", "json"),
+    ),
+)
+"""An outcome of the purgatory."""
+
+
+def shape_of(facts: FrameFacts) -> Shape:
+    """The shape of the rows that leave a frame of ``schedule`` or ``watch``."""
+    if facts.is_purgatory:
+        return OUTCOME
+    return LEVELED if facts.leveled else FIRED
+
+
+@cache
+def fields(ddl: str) -> T.StructType:
+    """Parses a DDL text."""
+    parsed = T.DataType.fromDDL(ddl)
+    assert isinstance(parsed, T.StructType), ddl
+    return parsed
+
+
+class Sink(Protocol):
+    """A place that rows are written to. The destination None stands for the sink's own path, for rejects."""
+
+    def missing_reason(
+        self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
+    ) -> str | None:
+        """Returns why rows of a shape cannot be written for this destination, as a clause; None if they can."""
+
+    def write(
+        self,
+        frame: DataFrame,
+        destination: str | None,
+        *,
+        app_id: str,
+        batch_id: int,
+        shape: Shape = FIRED,
+    ) -> None:
+        """Writes rows; a second time with the same `app_id` and `batch_id` changes nothing.
+
+        Args:
+            frame: Rows with the columns of `shape`, or of :data:`REJECT_SCHEMA` if `destination` is None.
+            destination: Name of the destination.
+            app_id: Id of the series of batches; each checkpoint has one.
+            batch_id: Number of the batch, increasing in a series.
+            shape: The shape of the rows; without a meaning if `destination` is None.
+
+        Raises:
+            SinkError: The destination cannot be written.
+        """
+
+    def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:
+        """Whether the destination has all of the batch already."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The rows that a write to many destinations has left out, and why.
+
+    Attributes:
+        reasons: Destinations without any written row, each with its reason as a clause.
+        rows: Single rows of other destinations, with their columns and ``error_message``; None if there are none.
+        row_count: Number of rows in `rows`.
+    """
+
+    reasons: Mapping[str, str]
+    rows: DataFrame | None = None
+    row_count: int = 0
+
+    @classmethod
+    def of(cls, reasons: Mapping[str, str], frame: DataFrame, refused: Mapping[str, str]) -> Self:
+        """Makes the result of a write that has found its refused rows by their fire ids.
+
+        Args:
+            reasons: As the attribute.
+            frame: The rows that were to be written.
+            refused: Fire id to reason.
+        """
+        if not refused:
+            return cls(reasons)
+        rows = [(fire_id, hide(reason)) for fire_id, reason in refused.items()]
+        explained = frame.sparkSession.createDataFrame(rows, "fire_id string, error_message string")
+        return cls(reasons, frame.join(F.broadcast(explained), "fire_id"), len(rows))
+
+    def require_none(self, destination: str, some: str) -> None:
+        """Refuses a write to one destination that has left rows out.
+
+        Args:
+            destination: The destination.
+            some: The message if single rows were left out; ``{rows}`` stands for their number.
+
+        Raises:
+            SinkError: Rows were left out.
+        """
+        if self.reasons or self.row_count:
+            what = self.reasons.get(destination) or some.format(rows=self.row_count)
+            raise SinkError(what, field="destination", value=destination)
+
+
+@runtime_checkable
+class JointSink(Sink, Protocol):
+    """A hashable sink that writes all its destinations in one write; equal sinks of an allow-list share it."""
+
+    def write_all(
+        self,
+        frame: DataFrame,
+        rows_to: Mapping[str, int],
+        *,
+        largest_to: Mapping[str, int] | None = None,
+        shape: Shape = FIRED,
+    ) -> LeftOut:
+        """Writes the rows of several destinations.
+
+        Args:
+            frame: Rows with the columns of `shape` and :data:`SOURCE`, of these destinations and of others.
+            rows_to: The destinations to write, with the number of rows of each in the frame.
+            largest_to: Destination to an upper bound of the bytes of its largest row: key, value, and for each header
+                its name, its value and 10. With it the rows need not be measured.
+            shape: The shape of the rows.
+
+        Returns:
+            The rows that were left out; all others are written.
+
+        Raises:
+            SinkError: The sink as a whole cannot be written at the moment.
+        """
+
+
+class Destinations:
+    """The allow-list: which destination names may be written, and by which sink. The first matching pattern decides.
+
+    Args:
+        table: Names or patterns (``*`` any text, ``?`` one character, case-sensitive) to sinks, in order.
+
+    Attributes:
+        patterns: The names and patterns, in order.
+
+    Raises:
+        ConfigError: A pattern cannot match any name.
+    """
+
+    def __init__(self, table: Mapping[str, Sink]) -> None:
+        for pattern in table:
+            if not is_destination_pattern(pattern):
+                raise ConfigError(
+                    "not a destination pattern", field="destinations", value=pattern, rule=PATTERN_RULE
+                )
+        self._table = dict(table)
+        self._allowed = AllowList(self._table)
+        self.patterns: tuple[str, ...] = self._allowed.patterns
+
+    def resolve(self, name: str) -> Sink | None:
+        """Returns the sink for a name; None if the name breaks the name rule or no pattern matches it."""
+        if not is_destination_name(name):
+            return None
+        pattern = self._allowed.first(name)
+        return None if pattern is None else self._table[pattern]
+
+    def __iter__(self) -> Iterator[tuple[str, Sink]]:
+        """Iterates over patterns and sinks, in order."""
+        return iter(self._table.items())
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+
+def require_apart(destinations: Destinations, rejects: Sink) -> None:
+    """Refuses rejects in the folder of a destination: one of two tables in one place fails its batches, later.
+
+    Raises:
+        ConfigError: The folder of the rejects is that of a sink, above it, or one that a destination may have.
+    """
+    own = getattr(rejects, "path", None)
+    for pattern, sink in destinations:
+        other = getattr(sink, "path", None)
+        if own is not None and other is not None and shares_a_folder(own, pattern, other):
+            raise ConfigError(
+                "the rejects and a destination share a folder",
+                field="rejects.path",
+                value=own,
+                rule=f"neither in nor above the folder of destination {pattern} below {other}",
+            )

@@ -1,0 +1,240 @@
+"""One endpoint of a webhook sink, as one task sees it: tries, back-off, time budget, circuit breaker.
+
+::
+
+    a row --> try 1 --2xx--> delivered
+                 |--4xx------------------------------------> refused: this row, at once; the endpoint is well
+                 '--5xx, 408, 425, 429, no answer--> wait --> try 2 ... --> given up after the last try
+                                                      |
+                 Retry-After: all rows of the endpoint wait so long    5 rows given up in a row, or the budget used up:
+                 otherwise: the back-off, doubled with each try        the other rows are refused without a try
+
+Time is that of the event loop, which no step of the wall clock moves. No state outlives the task; what the driver
+keeps for the next batch is in :mod:`wheel_udf.sinks.http_sink`. Executors load this module: httpx, and nothing of
+Spark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import httpx
+
+_TRIES_LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_GIVEN_UP_IN_A_ROW: Final = 5
+_LONGEST_ANSWER: Final = 2048
+_TEXT_TIMEOUT_S: Final = 1.0
+_LONGEST_REASON: Final = 200
+
+
+class Request(NamedTuple):
+    """The request of one row."""
+
+    fire_id: str
+    body: bytes
+    headers: list[tuple[str, str]]
+
+
+class Refused(NamedTuple):
+    """A row that was not delivered, and why."""
+
+    fire_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long and how often an endpoint is tried.
+
+    Attributes:
+        timeout_s: The longest time of one try, from connecting to the status of the answer.
+        retries: Tries after the first one.
+        backoff_s: The wait before the second try; it doubles with each further one.
+        budget_s: The longest time for all rows of the endpoint in one task.
+        concurrency: How many rows are sent at the same time.
+    """
+
+    timeout_s: float
+    retries: int
+    backoff_s: float
+    budget_s: float
+    concurrency: int
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The outcome of one try: the reason is None if the row was delivered."""
+
+    reason: str | None
+    try_again: bool = False
+    wait_s: float | None = None
+
+
+@dataclass
+class Endpoint:
+    """The URL of one destination.
+
+    Attributes:
+        url: Where rows are posted.
+        patience: How long and how often.
+        on_probation: Whether it failed in an earlier batch: one row is tried, once, before the others.
+        open_reason: Why no further row is tried in this task; None while rows are tried.
+        failed_reason: Why it is not tried in the next batches; None if it is.
+        doubt: Why the next batch tries it with one row first: its rows were given up, and it accepted none; None if it
+            accepted one.
+    """
+
+    url: str
+    patience: Patience
+    on_probation: bool = False
+    open_reason: str | None = None
+    failed_reason: str | None = None
+    doubt: str | None = None
+    _answered: bool = False
+    _deadline: float | None = None
+    _not_before: float = 0.0
+    _given_up: int = 0
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(256), repr=False)
+
+    async def send(self, client: httpx.AsyncClient, requests: list[Request]) -> list[Refused]:
+        """Sends the requests of one batch of rows, oldest first; returns those that were not delivered."""
+        waiting, refused = deque(requests), list[Refused]()
+        if self.on_probation and waiting:
+            await self._work(client, deque([waiting.popleft()]), refused)
+            self.on_probation = False
+        workers = (self._work(client, waiting, refused) for _ in range(self.patience.concurrency))
+        await asyncio.gather(*workers)
+        return refused
+
+    async def _work(self, client: httpx.AsyncClient, waiting: deque[Request], refused: list[Refused]) -> None:
+        while waiting:
+            request = waiting.popleft()
+            reason = self.open_reason or await self._deliver(client, request)
+            if reason is not None:
+                refused.append(Refused(request.fire_id, reason))
+
+    async def _deliver(self, client: httpx.AsyncClient, request: Request) -> str | None:
+        """Tries a row until it is delivered, refused or given up; returns why it is not delivered."""
+        tries = 1 if self.on_probation else 1 + self.patience.retries
+        reason, not_before = "", 0.0
+        for number in range(1, tries + 1):
+            if not await self._turn(not_before):
+                return self._out_of_time(reason)
+            answer = await self._try(client, request)
+            if not answer.try_again:
+                self._answered, self._given_up, self.doubt = True, 0, None
+                return answer.reason
+            reason, not_before = answer.reason or "", self._next_try(answer, number)
+        return self._give_up(f"{reason} ({tries} {'try' if tries == 1 else 'tries'})")
+
+    async def _turn(self, not_before: float) -> bool:
+        """Waits for the time of a try, of this row and of the endpoint; returns whether it may be made."""
+        now = asyncio.get_running_loop().time()
+        if self._deadline is None:
+            self._deadline = now + self.patience.budget_s
+        while self.open_reason is None and now < self._deadline:  # another row may put the time off meanwhile
+            wait_s = max(not_before, self._not_before) - now
+            if wait_s <= 0:
+                return True
+            if now + wait_s >= self._deadline:
+                return False
+            await asyncio.sleep(wait_s)
+            now = asyncio.get_running_loop().time()
+        return False
+
+    def _next_try(self, answer: _Answer, number: int) -> float:
+        """Returns the time of the next try of a row. A wait that the endpoint asks for applies to all rows."""
+        now = asyncio.get_running_loop().time()
+        if answer.wait_s is None:
+            return now + self.patience.backoff_s * 2.0 ** (number - 1)
+        self._not_before = max(self._not_before, now + answer.wait_s)
+        if self._deadline is not None and self._not_before >= self._deadline:
+            self._open(
+                f"the endpoint asks for {answer.wait_s:g} s without requests, {answer.reason}", failed=True
+            )
+        return self._not_before
+
+    def _out_of_time(self, reason: str) -> str:
+        now = asyncio.get_running_loop().time()
+        if self._deadline is not None and now >= self._deadline:
+            # An endpoint that answers is not one that failed: there are more rows than it takes in this time.
+            used = f"the {self.patience.budget_s:g} s of the endpoint for this batch were used up"
+            self._open(used, failed=not self._answered)
+        return f"{reason} (not tried again)" if reason else self.open_reason or "not sent"
+
+    def _give_up(self, reason: str) -> str:
+        self._given_up += 1
+        self.doubt = None if self._answered else reason
+        if self._given_up >= (1 if self.on_probation else _GIVEN_UP_IN_A_ROW):
+            self._open(f"the endpoint failed before, {reason}", failed=True)
+        return reason
+
+    def _open(self, why: str, *, failed: bool) -> None:
+        if self.open_reason is None:
+            self.open_reason = f"not sent: {why}"
+            self.failed_reason = why if failed else None
+
+    async def _try(self, client: httpx.AsyncClient, request: Request) -> _Answer:
+        import httpx
+
+        assert self._deadline is not None, "a turn came first"
+        async with self._slots:
+            left_s = self._deadline - asyncio.get_running_loop().time()
+            limit_s = max(0.0, min(self.patience.timeout_s, left_s))
+            try:
+                async with asyncio.timeout(limit_s):
+                    return await self._post(client, request)
+            except TimeoutError:
+                return _Answer(f"no answer within {limit_s:.3g} s", try_again=True)
+            except (httpx.LocalProtocolError, httpx.InvalidURL, UnicodeError) as fault:
+                return _Answer(f"cannot be sent: {_short(str(fault))}")
+            except httpx.TransportError as fault:
+                return _Answer(f"{_short(str(fault)) or type(fault).__name__}", try_again=True)
+
+    async def _post(self, client: httpx.AsyncClient, request: Request) -> _Answer:
+        sent = client.stream("POST", self.url, content=request.body, headers=request.headers)
+        async with sent as response:
+            text = await _text_of(response)
+        if response.is_success:
+            return _Answer(None)
+        body = _short(text.decode("utf-8", "replace"))
+        reason = f"HTTP {response.status_code}{f': {body}' if body else ''}"
+        if response.status_code not in _TRIES_LATER:
+            return _Answer(reason)
+        return _Answer(reason, try_again=True, wait_s=_retry_after_s(response.headers))
+
+
+async def _text_of(response: httpx.Response) -> bytes:
+    """The beginning of an answer's text. The status decides alone: a missing or endless text changes nothing."""
+    import httpx
+
+    text = b""
+    with suppress(TimeoutError, httpx.TransportError):
+        async with asyncio.timeout(_TEXT_TIMEOUT_S):
+            async for part in response.aiter_raw():
+                text += part
+                if len(text) > _LONGEST_ANSWER:  # the rest is not read, and the connection not used again
+                    break
+    return text
+
+
+def _short(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_LONGEST_REASON]
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """The header ``Retry-After`` in seconds. A date counts from the answer's own date, by the server's clock."""
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdecimal():
+        return float(text)
+    with suppress(ValueError, TypeError):
+        span = parsedate_to_datetime(text) - parsedate_to_datetime(headers.get("date", ""))
+        return max(0.0, span.total_seconds())
+    return None

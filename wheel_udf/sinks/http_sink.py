@@ -1,0 +1,285 @@
+"""Webhook sink: each row is a POST to the URL of its destination. At least once; the fire id is the idempotency key.
+
+Rows are sent by the executors, several at the same time, in the order of their due times within a task (strictly with
+``concurrency=1``)::
+
+    batch --> rows --mapInArrow--> task: one Endpoint for each destination --> POST ... Idempotency-Key: <fire_id>
+                                                         |
+              rejects <-- undeliverable, with the reason-'   e.g. HTTP 500: out of order (4 tries)
+
+Refused rows
+    After the last try a row becomes a reject with the code ``undeliverable``; the other rows are sent. The batch does
+    not fail: one bad endpoint stops neither the job nor the other destinations. So a webhook suits receivers that
+    tolerate a gap, which is in the rejects. If nobody monitors the rejects, use a topic or a table.
+
+Delay of a batch by an endpoint
+    ``timeout_ms`` for a try, ``retries`` further tries, and ``budget_ms`` for all its rows in a task. After five
+    consecutive rows that were given up, the rest of the batch is refused without a try. The driver remembers such an
+    endpoint: for ``cooldown_ms`` its rows are refused at once, then one row is tried, once, before the others. An
+    endpoint that accepted no row, but failed fewer, does not rest; the next batch tries it with one row first. So a
+    dead endpoint costs one budget, and then one time-out for each cooldown.
+
+    The tasks wait in executor slots. On few cores, other writes of the batch start when a slot is free: later by that
+    budget at most.
+
+At least once
+    A batch that is repeated, and a task that Spark repeats, send rows again with the same idempotency key. Receivers
+    drop keys that they have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+
+from wheel_udf.common.errors import ConfigError, ConfigErrors
+from wheel_udf.common.extras import missing_package
+from wheel_udf.common.instants import LONGEST_WAIT_MS
+from wheel_udf.common.secrets import hide, is_secret_name, remember
+from wheel_udf.control.wall import wall_clock_ms
+from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, fields
+from wheel_udf.sinks.http_endpoint import Patience
+from wheel_udf.sinks.http_sender import REPORT, Plan, is_header_name, send_partition
+from wheel_udf.sinks.kafka_record import delivery_headers
+
+_NAME: Final = "{destination}"
+_URL_RULE: Final = f"http:// or https:// and a host, without a password; {_NAME} only after the host"
+_JSON: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
+
+
+@dataclass(frozen=True)
+class HttpSink:
+    """A webhook for each destination. At least once.
+
+    Attributes:
+        url: Where rows are posted; ``{destination}`` stands for the destination's name.
+        headers: Headers of every request, such as ``Authorization``. Never shown, because they may hold secrets.
+        body: ``json``: the row as a JSON object; ``value``: the bytes of its value, with the other columns as headers.
+        id_header: The header that gets the fire id.
+        timeout_ms: The longest time of one try.
+        retries: Tries after the first one.
+        backoff_ms: The wait before the second try; it doubles with each further one. ``Retry-After`` of an answer
+            replaces it.
+        concurrency: Rows that a task sends to one endpoint at the same time.
+        budget_ms: The longest time for all rows of an endpoint in a task.
+        cooldown_ms: How long an endpoint that failed is not tried.
+
+    Raises:
+        ConfigErrors: The URL or a number cannot be used, or httpx is not installed.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    body: str = "json"
+    id_header: str = "Idempotency-Key"
+    timeout_ms: int = 5_000
+    retries: int = 3
+    backoff_ms: int = 500
+    concurrency: int = 8
+    budget_ms: int = 30_000
+    cooldown_ms: int = 30_000
+    _failed: dict[str, tuple[int | None, str]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        for name, value in self.headers.items():
+            if is_secret_name(name):
+                remember(value)
+                remember(value.split()[-1] if value.split() else "")
+        faults = [fault for fault in self._faults() if fault is not None]
+        if faults:
+            raise ConfigErrors(faults)
+
+    def _faults(self) -> list[ConfigError | None]:
+        lowest = {
+            "timeout_ms": 1,
+            "retries": 0,
+            "backoff_ms": 0,
+            "concurrency": 1,
+            "budget_ms": 1,
+            "cooldown_ms": 0,
+        }
+        numbers = [
+            ConfigError("too small", field=name, value=getattr(self, name), rule=f"at least {least}")
+            for name, least in lowest.items()
+            if getattr(self, name) < least
+        ] + [
+            ConfigError("too large", field=name, value=getattr(self, name), rule=f"at most {LONGEST_WAIT_MS}")
+            for name in lowest
+            if name.endswith("_ms") and getattr(self, name) > LONGEST_WAIT_MS
+        ]
+        body = None
+        if self.body not in ("json", "value"):
+            body = ConfigError("an unknown body", field="body", value=self.body, rule="json or value")
+        return [
+            *numbers,
+            body,
+            *map(_header_fault, self.headers.items()),
+            _url_fault(self.url),
+            missing_package("httpx", "http", "sink: http"),
+        ]
+
+    def missing_reason(
+        self,
+        spark: SparkSession,  # noqa: ARG002
+        destination: str | None,
+        shape: Shape = FIRED,  # noqa: ARG002  # a body has any columns
+    ) -> str | None:
+        """See :meth:`~wheel_udf.sinks.destinations.Sink.missing_reason`; no request: it might have effects."""
+        return "a webhook takes no rejects" if destination is None else None
+
+    def write(
+        self,
+        frame: DataFrame,
+        destination: str | None,
+        *,
+        app_id: str,  # noqa: ARG002
+        batch_id: int,  # noqa: ARG002
+        shape: Shape = FIRED,
+    ) -> None:
+        """See :meth:`~wheel_udf.sinks.destinations.Sink.write`; a repetition sends the rows again.
+
+        Raises:
+            SinkError: Rows were refused; the others are delivered.
+        """
+        assert destination is not None, "missing_reason() was asked"
+        rows = frame if "source" in frame.columns else frame.withColumn("source", F.lit(None).cast("string"))
+        left_out = self.write_all(rows, {destination: 1}, shape=shape)
+        left_out.require_none(destination, "{rows} rows were refused")
+
+    def holds(  # of the protocol
+        self,
+        spark: SparkSession,  # noqa: ARG002
+        destination: str | None,  # noqa: ARG002
+        *,
+        app_id: str,  # noqa: ARG002
+        batch_id: int,  # noqa: ARG002
+    ) -> bool:
+        """Returns False: a webhook does not report which batches it has."""
+        return False
+
+    def write_all(
+        self,
+        frame: DataFrame,
+        rows_to: Mapping[str, int],
+        *,
+        largest_to: Mapping[str, int] | None = None,  # noqa: ARG002  # the receiver decides
+        shape: Shape = FIRED,
+    ) -> LeftOut:
+        """See :meth:`~wheel_udf.sinks.destinations.JointSink.write_all`. Cost: one Spark job."""
+        reasons, tried = self._resting(rows_to)
+        rows = frame.where(F.col("destination").isin(tried))
+        report = [] if not tried else self._sent(rows, shape)
+        self._note([line for line in report if line.fire_id is None], tried)
+        refused = {line.fire_id: line.reason for line in report if line.fire_id is not None}
+        return LeftOut.of(reasons, rows, refused)
+
+    def _sent(self, rows: DataFrame, shape: Shape) -> list[Any]:
+        # No more tasks than run at the same time: a waiting one would begin when others have used up their budget.
+        together = rows.coalesce(rows.sparkSession.sparkContext.defaultParallelism)
+        ordered = shape.oldest_first.sort_within_partitions(together)
+        plan = self._plan()
+        requests = ordered.select("destination", "fire_id", *self._request(shape))
+        return requests.mapInArrow(partial(send_partition, plan=plan), REPORT).collect()
+
+    def _plan(self) -> Plan:
+        given = {name.lower() for name in self.headers}
+        kind = "application/json" if self.body == "json" else "application/octet-stream"
+        usual = {"Content-Type": kind, "Accept-Encoding": "identity", "User-Agent": "wheel_udf"}
+        added = {name: value for name, value in usual.items() if name.lower() not in given}
+        patience = Patience(
+            self.timeout_ms / 1000,
+            self.retries,
+            self.backoff_ms / 1000,
+            self.budget_ms / 1000,
+            self.concurrency,
+        )
+        headers = tuple({**added, **self.headers}.items())
+        return Plan(self.url, headers, self.id_header, patience, frozenset(self._failed))
+
+    def _request(self, shape: Shape) -> list[Column]:
+        """The columns ``body`` and ``headers`` of a request."""
+        if self.body == "value":
+            return [F.col("value").alias("body"), delivery_headers(shape).alias("headers")]
+        none = F.lit(None).cast("array<struct<key: string, value: binary>>")
+        return [
+            F.to_json(F.struct(*_json_columns(shape)), _JSON).cast("binary").alias("body"),
+            none.alias("headers"),
+        ]
+
+    # --- endpoints that failed in an earlier batch ----------------------------------------------------
+
+    def _resting(self, rows_to: Mapping[str, int]) -> tuple[dict[str, str], list[str]]:
+        """Returns the destinations that are not tried for now, each with its reason, and the others."""
+        now_ms, reasons = wall_clock_ms(), {}
+        for name in rows_to:
+            failed_ms, why = self._failed.get(name, (None, ""))
+            # A clock that was set back does not make the rest longer.
+            if failed_ms is not None and 0 <= now_ms - failed_ms < self.cooldown_ms:
+                reasons[name] = (
+                    f"not tried for {self.cooldown_ms / 1000:g} s after the endpoint failed: {why}"
+                )
+        return reasons, [name for name in rows_to if name not in reasons]
+
+    def _note(self, lines: list[Any], tried: list[str]) -> None:
+        """Notes the tasks' reports on the endpoints that they have tried."""
+        now_ms = wall_clock_ms()
+        for name in tried:
+            self._failed.pop(name, None)
+        for line in sorted(lines, key=lambda line: line.rests):  # an endpoint rests if any task reports it
+            self._failed[line.destination] = (now_ms if line.rests else None, hide(line.reason))
+
+
+def _url_fault(url: str) -> ConfigError | None:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname is not None and parts.port != 0
+        # A destination comes from a producer: it must not choose the host.
+        good = good and _NAME not in parts.netloc and "@" not in parts.netloc and not parts.fragment
+    except ValueError:
+        good = False
+    if good and url.isascii() and url.isprintable() and " " not in url:
+        return None
+    hint = "a password belongs into headers: {Authorization: ...}" if "@" in url else None
+    return ConfigError(
+        "not a URL for rows", field="url", value=None if "@" in url else url, rule=_URL_RULE, hint=hint
+    )
+
+
+def _header_fault(header: tuple[str, str]) -> ConfigError | None:
+    name, value = header
+    if is_header_name(name) and value.isascii() and value.isprintable():
+        return None
+    rule = "a name of letters, digits and dashes, and a value of printable ASCII"
+    return ConfigError("not a header", field=f"headers.{name}", rule=rule)
+
+
+def _json_columns(shape: Shape) -> list[Column]:
+    """The columns of a delivery for JSON: bytes as text where they are UTF-8, else in base64 under another name."""
+    columns = []
+    for name in fields(shape.columns).fieldNames():
+        if name == "headers":
+            pairs = F.transform(
+                "headers",
+                lambda each: F.struct(each["key"].alias("key"), *_text_or_base64(each["value"], "value")),
+            )
+            columns.append(pairs.alias(name))
+        elif name in ("key", "value"):
+            columns += _text_or_base64(F.col(name), name)
+        else:
+            columns.append(F.col(name))
+    return columns
+
+
+def _text_or_base64(octets: Column, name: str) -> list[Column]:
+    text = octets.cast("string")
+    return [
+        F.when(F.is_valid_utf8(text), text).alias(name),
+        F.when(~F.is_valid_utf8(text), F.base64(octets)).alias(f"{name}_base64"),
+    ]

@@ -1,0 +1,239 @@
+"""Database sink: a table of PostgreSQL for each destination. Each delivery is there once, by a unique ``fire_id``.
+
+::
+
+    batch --Spark's JDBC writer, on executors--> staging table --INSERT ... ON CONFLICT (fire_id) DO NOTHING--> tables
+                                                 wheel_staging_<random>, dropped at the end
+
+Exactly-once effect
+    A batch that is repeated inserts only missing rows, by ``fire_id``. A table without a unique index on ``fire_id`` is
+    refused. A row that was deleted from its table comes back if its batch is repeated.
+
+Refused rows
+    All rows of a table that is missing, has no unique index or may not be written become rejects, ``undeliverable``;
+    of other tables, rows with a value that does not fit its column or breaks a constraint (SQLSTATE class 22 or 23).
+
+Unreachable database
+    By default the batch fails, after the other destinations are written; nothing is lost, and the next start of the
+    query repeats it (as for a Kafka cluster). This suits a database that restarts. With
+    ``when_down="undeliverable"`` the rows become rejects at once, and the job never waits for this database longer
+    than ``timeout_ms`` for each statement.
+
+Caveats: the user of the connection creates tables in the schema (``GRANT CREATE ON SCHEMA``). A driver process that is
+killed leaves its staging table.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F, types as T
+
+from wheel_udf.common.errors import ConfigError, ConfigErrors, SinkError
+from wheel_udf.common.instants import LONGEST_WAIT_MS
+from wheel_udf.common.secrets import hide, remember_options
+from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, fields
+from wheel_udf.sinks.jdbc_tables import Move, Table, create_staging, quoted, table_of
+from wheel_udf.spark.jdbc import Database, SqlFault
+
+_DRIVER: Final = "org.postgresql.Driver"
+_URL: Final = "jdbc:postgresql:"
+_NAME: Final = "{destination}"
+_NOT_ALLOWED: Final = "42501"
+
+
+@dataclass(frozen=True)
+class JdbcSink:
+    """A table of PostgreSQL for each destination, with a unique ``fire_id``. Each delivery is there once.
+
+    Attributes:
+        url: The JDBC URL, ``jdbc:postgresql://host/database``, without a password.
+        options: Properties of the connection: ``user``, ``password``, ``sslmode`` and others of the driver. Never
+            shown, because they may hold secrets.
+        schema: The schema of the tables.
+        table: The table's name; ``{destination}`` stands for the destination's name.
+        timeout_ms: The longest time of a statement, and of an answer.
+        when_down: What happens to a batch if the database is unreachable: ``fail``, or its rows ``undeliverable``.
+
+    Raises:
+        ConfigErrors: The URL or another setting cannot be used.
+    """
+
+    url: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    schema: str = "public"
+    table: str = _NAME
+    timeout_ms: int = 60_000
+    when_down: str = "fail"
+
+    def __post_init__(self) -> None:
+        remember_options(self.options)
+        faults = []
+        if not self.url.startswith(_URL) or "password" in self.url.lower() or "@" in self.url:
+            hint = "user and password belong into options; for another database write a sink of your own"
+            rule = f"{_URL}//host/database, without a password"
+            faults.append(ConfigError("not a URL for rows", field="url", rule=rule, hint=hint))
+        if not 1 <= self.timeout_ms <= LONGEST_WAIT_MS:
+            rule = f"1 to {LONGEST_WAIT_MS}"
+            faults.append(ConfigError("out of range", field="timeout_ms", value=self.timeout_ms, rule=rule))
+        if self.when_down not in ("fail", "undeliverable"):
+            rule = "fail or undeliverable"
+            faults.append(
+                ConfigError("an unknown choice", field="when_down", value=self.when_down, rule=rule)
+            )
+        if faults:
+            raise ConfigErrors(faults)
+
+    def missing_reason(
+        self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
+    ) -> str | None:
+        """See :meth:`~wheel_udf.sinks.destinations.Sink.missing_reason`; looks at the table and changes nothing.
+
+        Raises:
+            SinkError: The database does not answer.
+        """
+        if destination is None:
+            return "a database takes no rejects"
+        try:
+            with self._connected(spark) as database:
+                found = table_of(database, self._table(destination), shape)
+        except SqlFault as fault:
+            raise self._away(fault) from None
+        return found if isinstance(found, str) else None
+
+    def write(
+        self,
+        frame: DataFrame,
+        destination: str | None,
+        *,
+        app_id: str,  # noqa: ARG002
+        batch_id: int,  # noqa: ARG002
+        shape: Shape = FIRED,
+    ) -> None:
+        """See :meth:`~wheel_udf.sinks.destinations.Sink.write`; a repetition inserts what is missing.
+
+        Raises:
+            SinkError: The table cannot be written, or refuses some of the rows; the others are written.
+        """
+        assert destination is not None, "missing_reason() was asked"
+        left_out = self.write_all(frame, {destination: 1}, shape=shape)
+        left_out.require_none(destination, "the table refuses {rows} rows")
+
+    def holds(  # of the protocol
+        self,
+        spark: SparkSession,  # noqa: ARG002
+        destination: str | None,  # noqa: ARG002
+        *,
+        app_id: str,  # noqa: ARG002
+        batch_id: int,  # noqa: ARG002
+    ) -> bool:
+        """Returns False: a table has no record of its batches."""
+        return False
+
+    def write_all(
+        self,
+        frame: DataFrame,
+        rows_to: Mapping[str, int],
+        *,
+        largest_to: Mapping[str, int] | None = None,  # noqa: ARG002  # the table decides
+        shape: Shape = FIRED,
+    ) -> LeftOut:
+        """See :meth:`~wheel_udf.sinks.destinations.JointSink.write_all`. Cost: a Spark job, a statement a table."""
+        spark = frame.sparkSession
+        try:
+            with self._connected(spark) as database:
+                found = {name: table_of(database, self._table(name), shape) for name in rows_to}
+                reasons = {name: each for name, each in found.items() if isinstance(each, str)}
+                tables = {name: each for name, each in found.items() if isinstance(each, Table)}
+                refused = self._moved(database, frame, tables, reasons, shape) if tables else {}
+        except SqlFault as fault:
+            if self.when_down == "fail":
+                raise self._away(fault) from None
+            return LeftOut(dict.fromkeys(rows_to, f"the database is away: {fault.text}"))
+        usable = frame.where(F.col("destination").isin([name for name in tables if name not in reasons]))
+        return LeftOut.of(reasons, usable, refused)
+
+    def _moved(
+        self,
+        database: Database,
+        frame: DataFrame,
+        tables: Mapping[str, Table],
+        reasons: dict[str, str],
+        shape: Shape,
+    ) -> dict[str, str]:
+        """Writes the rows; adds tables that may not be written to `reasons`, and returns the refused rows."""
+        staging = quoted(self.schema, f"wheel_staging_{uuid.uuid4().hex}")
+        refused: dict[str, str] = {}
+        create_staging(database, staging, shape)
+        try:
+            self._stage(frame.where(F.col("destination").isin(list(tables))), staging, shape)
+            for name, table in tables.items():
+                try:
+                    refused |= Move(database, staging, table, name).run()
+                except SqlFault as fault:
+                    if fault.state != _NOT_ALLOWED:
+                        raise
+                    reasons[name] = fault.text
+        finally:
+            database.execute(f"DROP TABLE IF EXISTS {staging}")
+        return refused
+
+    def _stage(self, rows: DataFrame, staging: str, shape: Shape) -> None:
+        writer = rows.select(*_columns(shape)).write.format("jdbc").mode("append")
+        given = {"url": self.url, "dbtable": staging, "driver": _DRIVER, **self._properties()}
+        try:
+            writer.options(**given).save()
+        except Exception as fault:  # of Spark's job, of any class
+            lines = [
+                line for line in str(fault).splitlines() if "PSQLException" in line or "SQLException" in line
+            ]
+            raise SqlFault("", hide((lines or [type(fault).__name__])[0])[:300]) from fault
+
+    def _connected(self, spark: SparkSession) -> Database:
+        database = Database(spark, _DRIVER, self.url, self._properties())
+        try:
+            database.execute("SET TIME ZONE 'UTC'")
+            database.execute(f"SET statement_timeout = {self.timeout_ms}")
+        except SqlFault:
+            with database:
+                raise
+        return database
+
+    def _properties(self) -> dict[str, str]:
+        longest_s = str(
+            -(-self.timeout_ms // 1000) + 5
+        )  # the server's own bound comes first, with a better message
+        usual = {
+            "connectTimeout": "10",
+            "loginTimeout": "10",
+            "socketTimeout": longest_s,
+            "stringtype": "unspecified",
+        }
+        return usual | {"ApplicationName": "wheel_udf"} | dict(self.options)
+
+    def _table(self, destination: str) -> str:
+        return quoted(self.schema, self.table.replace(_NAME, destination))
+
+    def _away(self, fault: SqlFault) -> SinkError:
+        return SinkError(
+            f"the database cannot be written ({fault.text})",
+            field="url",
+            value=hide(self.url),
+            hint="check that it is up, and that spark.jars.packages has org.postgresql:postgresql",
+        )
+
+
+def _columns(shape: Shape) -> list[Column]:
+    """The columns of a delivery as the staging table has them; values without a type of PostgreSQL are JSON."""
+
+    def column(each: T.StructField) -> Column:
+        return (
+            F.to_json(each.name).alias(each.name)
+            if isinstance(each.dataType, T.ArrayType)
+            else F.col(each.name)
+        )
+
+    return [column(each) for each in fields(shape.columns)]

@@ -1,0 +1,25 @@
+"""Spark: sessions and the JVM. All uses of interfaces that Spark and the JVM keep private, behind functions with
+Python arguments.
+
+In: settings, paths, frames. Out: a session, plain values, frames, errors of this package. No JVM object leaves the
+rooms ``spark`` and ``tables``, and no other room names a private attribute of pyspark, a class of the JVM or py4j (a
+test holds this)::
+
+      tables   checkpoint   stream   sinks   delivery   job            other rooms
+    ---------------------------------------------------------------------------------------------------------------
+      session  local_mode  memory_settings  fast_start                 the session, and what makes its start fast
+      java  jars  downloads                                            Java, the jars
+      worker_python  arrow_groups                                      Spark's Python workers, their rows as Arrow
+      files  hadoop_files  places                                      folders on any file system
+      failures  job_progress  interrupts                               errors in one sentence, progress, Ctrl-C
+      cached_columns  jdbc                                             columns built once, statements to a database
+      jvm  private_api                                                 access to the JVM, the list of private API
+    ---------------------------------------------------------------------------------------------------------------
+      py4j   pyspark   Hadoop                                          not ours
+
+May import: common; pyspark, py4j, the standard library.
+
+Private API: :mod:`wheel_udf.spark.private_api` is the one list. Each entry has a canary test
+(``tests/upgrade/test_canaries.py``) and names the version in which it was read. Where a class or method is missing, the
+replacement is used, or :class:`~wheel_udf.common.errors.UnsupportedVersionError` names the API and the versions.
+"""

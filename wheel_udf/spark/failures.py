@@ -1,0 +1,368 @@
+"""Turns an exception into one sentence for the user and an exit code.
+
+Spark wraps an error in a batch several times (query, foreachBatch, Python proxy, job, task), and puts the texts of all
+layers into one message. The sentence that matters is the innermost::
+
+    [STREAM_FAILED] ... Traceback ... wheel_udf.common.errors.SinkError: the table is gone: ...
+                                      '------------------- this one -------------------'
+
+The first of these that is found: an error of this package; a damaged file of the checkpoint (named, with the verb that
+repairs); a file or table of the source that Spark could not read (named, with a hint); an error of Kafka's client
+(with a hint); the last error class of Spark and the last ``Caused by``; the first line. Secrets are hidden in all of
+them.
+
+:class:`Cause` is the table of causes: the exit code of each, and whether a query that it has ended is started again in
+the same process.
+
+Spark names the conditions of its errors (``[STREAM_FAILED]``) in the texts; ``getCondition`` of a failed query is
+always the outermost one. Errors of its Kafka source have a condition, and their text does not name it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from wheel_udf.common import errors
+from wheel_udf.common.secrets import hide
+
+RUN_FAILED = 1
+USER_FAULT = 2
+BUSY = "the machine is busy, or the workers' Python cannot import pyspark"
+"""Why a worker may not start."""
+
+
+class Cause(Enum):
+    """The causes of an end, each with its exit code and whether the query is retried (the table of docs/run.md).
+
+    A temporary failure is retried while the session is open. Everything else stays wrong until
+    somebody changes it, or needs a new process.
+    """
+
+    SETTING = "a setting, the command contract, an act or a move is refused", USER_FAULT, False
+    CHECKPOINT = "the checkpoint is damaged, or was made with other settings", USER_FAULT, False
+    ANOTHER_DRIVER = "another driver writes the same checkpoint", USER_FAULT, False
+    SOURCE_LOST = (
+        "records of a topic were deleted before they were read, or the topic was created again",
+        USER_FAULT,
+        False,
+    )
+    SOURCE = "a file or table of the source cannot be read", USER_FAULT, False
+    PLAN = "Spark refuses the query before it runs (a column, a path)", USER_FAULT, False
+    IN_USE = "the checkpoint or the slot store is in use", RUN_FAILED, False
+    REFUSED = "Kafka refuses a login, a permission or an option; a topic is missing", RUN_FAILED, False
+    STATE = "Spark's state store reports an error", RUN_FAILED, False
+    JVM = "the JVM has ended", RUN_FAILED, False
+    OTHER = "any other error of this package or of Python, an own sink for example", RUN_FAILED, False
+    WORKER = "a Python worker did not start in time", RUN_FAILED, True
+    AWAY = "a Kafka cluster or another destination does not answer, or cannot be written", RUN_FAILED, True
+    TASK = "a task failed four times, or Spark reports an error that is not listed here", RUN_FAILED, True
+
+    def __init__(self, text: str, exit_code: int, retried: bool) -> None:  # noqa: FBT001  # a row of the table
+        self.text, self.exit_code, self.retried = text, exit_code, retried
+
+
+_OF_CLASS: dict[type[BaseException], Cause] = {
+    errors.SourceLostError: Cause.SOURCE_LOST,
+    errors.CheckpointError: Cause.CHECKPOINT,
+    errors.LeaseError: Cause.IN_USE,
+    errors.SinkError: Cause.AWAY,  # a destination that does not come back costs a few tries
+    **dict.fromkeys(
+        (
+            errors.ConfigError,
+            errors.ContractError,
+            errors.GeometryError,
+            errors.GeometryChangedError,
+            errors.ActError,
+            errors.TransferError,
+        ),
+        Cause.SETTING,
+    ),
+}
+_WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "FOREACH_USER_FUNCTION_ERROR"}
+_OURS = re.compile(r"^(?:\S+: )?wheel_udf\.common\.errors\.(\w+): (.+)", re.MULTILINE)
+_TYPES_DIFFER = re.compile(
+    r"reading file (\S+?)\.? +Data type mismatches when reading Parquet column \[(\S+)\]\. "
+    r"Expected Spark type ([^\n]+?), actual Parquet type (\w+)"
+)
+_HEADER_DIFFERS = re.compile(
+    r"(CSV header [^\n]+|Number of column in CSV header [^\n]+)\n([^\n]+)\nCSV file: (\S+)"
+)
+_NOT_PARQUET = re.compile(r"(\S+) is not a Parquet file")
+_KAFKA = re.compile(
+    r"org\.apache\.kafka\.common\.(?:errors\.|config\.)?(\w+(?:Exception|Error))(?:: ([^\n]*))?"
+)
+_NO_ANSWER = (
+    "the Kafka cluster does not answer",
+    "check kafka.bootstrap.servers, and that the cluster is up",
+    Cause.AWAY,
+)
+_KAFKA_WORDS: dict[str, tuple[str, str | None, Cause]] = {
+    "Timeout": _NO_ANSWER,
+    "Disconnect": _NO_ANSWER,
+    "UnknownTopicOrPartition": (
+        "a topic of Kafka is missing",
+        "create it again, or remove it from source.topics",
+        Cause.REFUSED,
+    ),
+    "Authentication": (
+        "Kafka refuses the login",
+        "check the kafka.sasl and kafka.ssl options",
+        Cause.REFUSED,
+    ),
+    "Authorization": ("Kafka does not allow it", "grant this user the missing permission", Cause.REFUSED),
+    "ConfigException": (
+        "an option of Kafka is wrong",
+        "the options that begin with kafka. go to its client",
+        Cause.REFUSED,
+    ),
+}
+_LOST = re.compile(
+    r"(?:\[KAFKA_DATA_LOSS|not available in Kafka any more)(?:.*?Reason: ([^\n]+))?", re.DOTALL
+)
+LOST_HINT = (
+    "wheel-udf export, then import --anew TOPIC reads the topic from its earliest record; "
+    "failOnDataLoss: false goes on without what is lost (docs/kafka.md, Lost records)"
+)
+"""Advice about lost records of a topic."""
+_ANOTHER_DRIVER = re.compile(
+    r"\[CONCURRENT_(?:STREAM_LOG_UPDATE|QUERY)\]|Multiple streaming queries are concurrently using"
+)
+_PLACE = re.compile(r"checkpointLocation=([^,\]\n]+)")
+_ROWS_CHANGED = re.compile(r"\[DELTA_SOURCE_(?:TABLE_IGNORE_CHANGES|IGNORE_DELETE)\]")
+_JVM_ENDS = re.compile(
+    r"SparkContext was shut ?down|Spark[Cc]ontext has been shut ?down|stopped SparkContext|Shutdown in progress"
+    r"|Answer from Java side is empty|Error while receiving"
+)
+_DAMAGED_STATE = re.compile(
+    r"\[(?:CANNOT_LOAD_STATE_STORE|STATE_STORE|CHECKPOINT|STATE_DATA_SOURCE)[A-Z0-9_.]*\]"
+)
+_DAMAGED_FILE = re.compile(
+    r"Checksum error: (?:file:)?(.+?) at \d+ exp:"
+    r"|Checksum verification failed, the file may be corrupted\. File: (?:file:)?([^\n]+)"
+    r"|Error reading streaming state file of (?:file:)?(.+?) does not exist"
+)
+_UNREADABLE_STATE = re.compile(r"\[CANNOT_LOAD_STATE_STORE\.(?!\w*OUT_OF_MEMORY|UNRELEASED)")
+_OF_A_CHECKPOINT = re.compile(r"/(?:metadata|(?:offsets|commits|sources|state)/\d+(?:/.+)?)$")
+_NO_WORKER = re.compile(
+    r"Python worker failed to connect back|Python daemon failed to launch worker|while reading the port number from"
+)
+_SPARK_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: ([^\n]+)", re.MULTILINE)
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An exception as the user reads it.
+
+    Attributes:
+        sentence: The sentence; the errors of a config are a line each.
+        cause: Its row of the table.
+    """
+
+    sentence: str
+    cause: Cause
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the process."""
+        return self.cause.exit_code
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same may succeed a moment later."""
+        return self.cause.retried
+
+
+def explain(error: BaseException) -> Failure:
+    """Returns the sentence and the exit code for any exception."""
+    failure = _explained(error)
+    return replace(failure, sentence=hide(failure.sentence))
+
+
+def is_jvm_end(error: BaseException) -> bool:
+    """Whether an error means that the JVM has ended, or is ending."""
+    if isinstance(error, ConnectionError | EOFError) or type(error).__name__ == "Py4JNetworkError":
+        return True
+    if not _is_of_spark(error):
+        return False
+    try:
+        return _JVM_ENDS.search(str(error)) is not None
+    except Exception:  # noqa: BLE001  # the text of an error of Java comes from the JVM
+        return True
+
+
+def is_slow_worker(error: BaseException) -> bool:
+    """Whether an error means that a Python worker of Spark did not start in time, so that nothing was done.
+
+    Spark waits 10 s for the process beside the driver that plans a Python source
+    (``PythonWorkerFactory.createSimpleWorker``; there is no setting). On a busy machine it may take longer.
+    """
+    return _is_of_spark(error) and not is_jvm_end(error) and _NO_WORKER.search(str(error)) is not None
+
+
+def _is_of_spark(error: BaseException) -> bool:
+    return type(error).__module__.startswith(("pyspark.", "py4j."))
+
+
+def _explained(error: BaseException) -> Failure:
+    if isinstance(error, ImportError):
+        error = errors.missing_spark(error) or error
+    if isinstance(error, errors.WheelError):
+        return _failure(error)
+    if is_jvm_end(error):
+        hint = (
+            "look for a process that was killed, or for too little memory; "
+            "the next start goes on from the checkpoint"
+        )
+        return _failure(errors.SessionError("the JVM of Spark has ended", hint=hint), Cause.JVM)
+    if not _is_of_spark(error):
+        return Failure(f"{type(error).__name__}: {first_line(str(error))}", Cause.OTHER)
+    if is_slow_worker(error):
+        fault = errors.SessionError("a Python worker of Spark did not start in time", hint=BUSY)
+        return _failure(fault, Cause.WORKER)
+    text, _, plan = str(error).partition("=== Streaming Query ===")
+    return (
+        _of_another_driver(text, plan)
+        or _of_ours(text)
+        or _of_a_checkpoint(text)
+        or _of_a_source(text)
+        or _of_kafka(text)
+        or _of_spark(text, type(error).__name__)
+    )
+
+
+def _failure(fault: errors.WheelError, cause: Cause | None = None) -> Failure:
+    return Failure(str(fault), cause or _cause_of(type(fault)))
+
+
+def _cause_of(kind: type[BaseException]) -> Cause:
+    return next((_OF_CLASS[each] for each in kind.__mro__ if each in _OF_CLASS), Cause.OTHER)
+
+
+def _of_another_driver(text: str, plan: str) -> Failure | None:
+    """Spark makes each entry of its logs only if there is none: of two drivers the slower one fails."""
+    if _ANOTHER_DRIVER.search(text) is None:
+        return None
+    place = _PLACE.search(plan)
+    fault = errors.CheckpointError(
+        "another driver writes this checkpoint",
+        field=place[1].strip() if place else None,
+        rule="one driver at a time; on HDFS and object stores no lease keeps a second one out",
+        hint="find the other driver, and start this job again only after it has ended",
+    )
+    return _failure(fault, Cause.ANOTHER_DRIVER)
+
+
+def _of_ours(text: str) -> Failure | None:
+    found = _OURS.findall(text)
+    if not found:
+        return None
+    name, sentence = found[-1]
+    return Failure(_without_sqlstate(sentence), _cause_of(getattr(errors, name, errors.WheelError)))
+
+
+def _of_a_checkpoint(text: str) -> Failure | None:
+    """A damaged file of the checkpoint, or a state that Spark could not load, if it does not name the file."""
+    found = _DAMAGED_FILE.search(text)
+    file = next((name.strip() for name in found.groups() if name), None) if found else None
+    if file is not None and _OF_A_CHECKPOINT.search(file):
+        fault = errors.CheckpointError("a file of the checkpoint is damaged", field=file, hint=errors.REPAIR)
+    elif _UNREADABLE_STATE.search(text) and "No space left" not in text:
+        why = _of_spark(text, "").sentence
+        fault = errors.CheckpointError(
+            f"the state in the checkpoint cannot be loaded ({why})", hint=errors.REPAIR
+        )
+    else:
+        return None
+    return _failure(fault)
+
+
+def _of_a_source(text: str) -> Failure | None:
+    if found := _TYPES_DIFFER.search(text):
+        file, column, expected, actual = found.groups()
+        what = f"a file of the source has another type in column {column}"
+        hint = "write it as the earlier files, or move it away; source.schema sets the types of all files"
+        fault = errors.ContractError(
+            what, field="file", value=file, rule=f"{expected}, not {actual}", hint=hint
+        )
+        return _failure(fault, Cause.SOURCE)
+    if found := _HEADER_DIFFERS.search(text):
+        sentence, detail, file = found.groups()
+        what = f"a file of the source has other columns ({sentence.rstrip('.:')}: {detail.strip()})"
+        hint = "write it with the header of the earlier files, or move it away"
+        fault = errors.ContractError(what, field="file", value=file, hint=hint)
+        return _failure(fault, Cause.SOURCE)
+    if found := _NOT_PARQUET.search(text):
+        fault = errors.ContractError(
+            "a file is not Parquet", field="file", value=found[1], hint="move it away"
+        )
+        return _failure(fault, Cause.SOURCE)
+    if _ROWS_CHANGED.search(text):
+        # Delta's message advises to skip such commits: cancels and replacements would be lost without a trace.
+        fault = errors.ContractError(
+            "rows of the source table were changed or deleted",
+            field="source.path",
+            rule="rows are only ever added to a table that is read without its change feed",
+            hint="source.options.readChangeFeed: true, with a checkpoint of its own "
+            "(the table needs delta.enableChangeDataFeed)",
+        )
+        return _failure(fault, Cause.SOURCE)
+    return None
+
+
+def _of_kafka(text: str) -> Failure | None:
+    if lost := _LOST.search(text):
+        reason = f" ({_without_sqlstate(lost[1]).rstrip('.')})" if lost[1] else ""
+        what = f"records of a topic are gone that were not read{reason}"
+        return _failure(errors.SourceLostError(what, hint=LOST_HINT))
+    found = _KAFKA.findall(text)
+    if not found:
+        return None
+    name, message = found[-1]  # the innermost cause
+    no_words = ("Kafka reports an error", None, Cause.AWAY)
+    what, advice, cause = next((words for part, words in _KAFKA_WORDS.items() if part in name), no_words)
+    said = _without_sqlstate(message.strip()) or name
+    return _failure(errors.WheelError(f"{what} ({said.rstrip('.')})", hint=advice), cause)
+
+
+def _of_spark(text: str, name: str) -> Failure:
+    # Spark reports an invalid plan before anything runs: the user has to change it.
+    if name in ("AnalysisException", "ParseException"):
+        cause = Cause.PLAN
+    else:
+        cause = Cause.TASK if _DAMAGED_STATE.search(text) is None else Cause.STATE
+    sentences = [sentence for kind, sentence in _SPARK_CLASS.findall(text) if kind not in _WRAPPERS]
+    causes = _CAUSE.findall(text)
+    if not sentences and not causes:
+        return Failure(f"{name}: {_without_sqlstate(first_line(text))}", cause)
+    parts = [_without_sqlstate(part) for part in (*sentences[-1:], *causes[-1:])]
+    return Failure(": ".join(dict.fromkeys(part.rstrip(" .") for part in parts)), cause)
+
+
+def _without_sqlstate(text: str) -> str:
+    return _SQLSTATE.sub("", text).strip()
+
+
+@contextmanager
+def quiet_sql() -> Iterator[None]:
+    """Turns off pyspark's log of SQL that cannot be used (a page of JSON); the caller reports it in one line."""
+    from pyspark.logger import PySparkLogger  # not at the top: errors of a config need no Spark
+
+    # Of pyspark's own class: whoever asks for a logger first decides its class, and pyspark logs with arguments that
+    # others refuse.
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def first_line(text: str) -> str:
+    """The first line of a text that is not empty."""
+    return text.strip().splitlines()[0] if text.strip() else "no message"

@@ -1,0 +1,181 @@
+"""Small files in the folder of a checkpoint, on the local file system or any of Hadoop's.
+
+A file is replaced as a whole or not at all. On the local file system a draft is written, flushed to the disk and
+renamed; then the folder is flushed, because only that puts the rename on the disk. On other file systems Spark's
+manager of checkpoint files replaces it, so whatever can hold Spark's logs can hold these files.
+
+Caveats: one writer at a time; two would share a draft. A path without a scheme is a local one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from wheel_udf.common.errors import CheckpointError
+from wheel_udf.common.paths import local_path
+
+
+class Folder(Protocol):
+    """A folder. Names are relative to it, ``""`` is the folder itself."""
+
+    def name(self, name: str = "") -> str:
+        """The full path, for messages."""
+
+    def names(self, folder: str = "") -> list[str]:
+        """The names in a folder; none if there is no such folder.
+
+        Raises:
+            CheckpointError: It is a file.
+        """
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None if there is no such file.
+
+        Raises:
+            CheckpointError: It is a folder.
+        """
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Writes or replaces a file as a whole; creates the folder if it is missing."""
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Writes a new file as a whole, with missing folders. Returns False, and writes nothing, if the file exists."""
+
+    def remove(self, name: str) -> None:
+        """Removes a file, or a folder with its content. Does nothing if it does not exist."""
+
+    def unwritable_reason(self) -> str | None:
+        """Writes and removes a small file, with missing folders. Returns why that failed; None if it did not."""
+
+
+class _LocalFolder:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def name(self, name: str = "") -> str:
+        return str(self.folder / name)
+
+    def names(self, folder: str = "") -> list[str]:
+        try:
+            return [file.name for file in (self.folder / folder).iterdir()]
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError:
+            raise CheckpointError("not a folder", field=self.name(folder), hint="use another path") from None
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except (IsADirectoryError, NotADirectoryError):
+            raise CheckpointError("not a file", field=self.name(name), hint="use another path") from None
+
+    def replace(self, name: str, content: bytes) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = self.folder / f".{name}.draft"
+        _write_through(draft, content)
+        draft.replace(self.folder / name)
+        _sync(self.folder)
+
+    def create(self, name: str, content: bytes) -> bool:
+        place = self.folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+        try:
+            _write_through(draft, content)
+            os.link(draft, place)  # unlike a rename, it replaces nothing
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink(missing_ok=True)
+        _sync(place.parent)
+        return True
+
+    def remove(self, name: str) -> None:
+        place = self.folder / name
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
+
+    def unwritable_reason(self) -> str | None:
+        missing = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
+        probe = self.folder / probe_name()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(PROBE)
+        except OSError as fault:
+            return f"{fault.strerror}: {fault.filename}"
+        finally:
+            with suppress(OSError):
+                probe.unlink(missing_ok=True)
+            for each in missing:  # not one that somebody else has begun to use
+                with suppress(OSError):
+                    each.rmdir()
+        return None
+
+
+def _write_through(place: Path, content: bytes) -> None:
+    with place.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Puts new names in a folder on the disk; only this does."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+PROBE = b"dry run of wheel-udf"
+"""The content of the probe of a folder."""
+
+
+def probe_name() -> str:
+    """Hidden from Spark's readers. A checkpoint may begin beside one that a killed process has left."""
+    return f".wheel.json.{uuid.uuid4().hex}"
+
+
+def open_folder(path: str) -> Folder:
+    """The folder at a path or URI; it need not exist yet.
+
+    Raises:
+        CheckpointError: A URI that needs a Spark session, and none is running.
+    """
+    folder = local_folder(path)
+    if folder is not None:
+        return _LocalFolder(folder)
+    # Loads pyspark, which the lease of a local path does not wait for.
+    from wheel_udf.spark.hadoop_files import hadoop_folder
+
+    return hadoop_folder(path.rstrip("/"))
+
+
+def local_folder(path: str) -> Path | None:
+    """The folder, or None for another file system; see :mod:`wheel_udf.common.paths`."""
+    local = local_path(path)
+    return None if local is None else Path(local)
+
+
+def parsed_json(content: bytes) -> Any:
+    """The JSON value of a file's content; None if it is not JSON."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):  # brackets a thousand deep
+        return None
+
+
+def json_bytes(value: object) -> bytes:
+    """A JSON value as the content of a file that people can read."""
+    return (json.dumps(value, indent=1) + "\n").encode()

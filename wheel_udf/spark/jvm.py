@@ -1,0 +1,101 @@
+"""Access to the JVM of a session: classes by their full names, Scala values, the session's JVM objects.
+
+``spark._jvm.org.apache.hadoop.fs.Path`` sends five requests to the JVM (``org``, ``org.apache`` and so on),
+and for each name that is no class, Java opens all jars on its class path. :func:`java_class` looks a class up once, by
+its full name, and keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+from py4j.java_collections import JavaList
+from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from wheel_udf.spark.private_api import GATEWAY, JAVA_SESSION, SCALA_VALUES, required, unsupported
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
+"""Errors of a call of Spark. pyspark converts most of the JVM's errors, but not all (a file that cannot be read)."""
+
+_PYTHON_UTILS: Final = "org.apache.spark.api.python.PythonUtils"
+
+_known: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+
+
+@required(GATEWAY)
+def java_gateway(spark: SparkSession) -> Any:
+    """The py4j view of the session's JVM; another one after the JVM was started again."""
+    return spark._jvm  # noqa: SLF001
+
+
+@required(JAVA_SESSION)
+def java_session(spark: SparkSession) -> Any:
+    """The session as the JVM's object."""
+    return spark._jsparkSession  # noqa: SLF001
+
+
+@required(JAVA_SESSION)
+def java_context(spark: SparkSession) -> Any:
+    """The session's ``JavaSparkContext``."""
+    return spark._jsc  # noqa: SLF001
+
+
+def hadoop_configuration(spark: SparkSession) -> Any:
+    """The Hadoop configuration of the session's context."""
+    return java_context(spark).hadoopConfiguration()
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """A class of the session's JVM. Call it for an instance; its attributes are the static members.
+
+    Args:
+        spark: The session.
+        name: The full name; an inner class after a ``$``.
+
+    Raises:
+        UnsupportedVersionError: There is no such class.
+    """
+    machine = java_gateway(spark)
+    classes = _known.setdefault(machine, {})
+    if name not in classes:
+        found = getattr(machine, name)
+        if isinstance(found, JavaPackage):  # py4j takes any unknown name for a package
+            raise unsupported(name, "no such class")
+        classes[name] = found
+    return classes[name]
+
+
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Whether the session's JVM has a class."""
+    return not isinstance(getattr(java_gateway(spark), name), JavaPackage)
+
+
+@required(SCALA_VALUES)
+def scala_none(spark: SparkSession) -> Any:
+    """Scala's ``None``."""
+    return java_class(spark, "scala.Option").empty()
+
+
+@required(SCALA_VALUES)
+def scala_some(spark: SparkSession, value: Any) -> Any:
+    """Scala's ``Some(value)``."""
+    return java_class(spark, "scala.Option").apply(value)
+
+
+@required(SCALA_VALUES)
+def scala_seq(spark: SparkSession, items: Iterable[Any]) -> Any:
+    """A Scala ``Seq``."""
+    return java_class(spark, _PYTHON_UTILS).toSeq(items if isinstance(items, JavaList) else list(items))
+
+
+@required(SCALA_VALUES)
+def scala_map(spark: SparkSession, items: Mapping[str, Any]) -> Any:
+    """An immutable Scala ``Map``."""
+    return java_class(spark, _PYTHON_UTILS).toScalaMap(dict(items))

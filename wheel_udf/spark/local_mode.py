@@ -1,0 +1,90 @@
+"""Settings of a session whose driver and executors are one JVM: they shorten its start and keep it alive.
+
+::
+
+    class path of the JVM    Delta's jars; they are not sent to executors as files (spark.jars) as well
+    options of the JVM       see :mod:`wheel_udf.spark.fast_start`
+    PYTHONPATH of workers    the folder of this package: clock source and operator share their Python processes
+
+What the user has set is not changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from wheel_udf.spark import fast_start, jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
+METRICS: Final = "spark.metrics.conf"
+_JARS: Final = "spark.jars"
+_CLASS_PATH: Final = "spark.driver.extraClassPath"
+_HEARTBEAT_TIMEOUT: Final = "spark.storage.blockManagerHeartbeatTimeoutMs"
+_WORKERS_PATH: Final = "spark.executorEnv.PYTHONPATH"
+
+
+def settings_of(
+    settings: Mapping[str, str], *, project_jars: str, java_version: int | None
+) -> dict[str, str]:
+    """The settings of a session in local mode, with what makes its start shorter. Other sessions keep theirs.
+
+    Args:
+        settings: Those of project and user.
+        project_jars: The value of ``spark.jars`` that is the project's own.
+        java_version: The version of the HotSpot JVM that will run; None if that is not known.
+    """
+    if not settings["spark.master"].startswith("local"):
+        return dict(settings)
+    made = {**settings, **_paths(settings), **of_one_jvm(settings)}
+    made[JVM_OPTIONS] = fast_start.jvm_options(settings.get(JVM_OPTIONS, ""), java_version)
+    if is_one_jvm(settings):
+        made[_WORKERS_PATH] = with_package_folder(settings.get(_WORKERS_PATH))
+        if settings[_JARS] and settings[_JARS] == project_jars and _CLASS_PATH not in settings:
+            del made[_JARS]
+    return made
+
+
+def executors_are_here(spark: SparkSession) -> bool:
+    """Whether the executors run on the driver's machine, in its JVM or in others (``local-cluster``)."""
+    return str(spark.sparkContext.master).startswith("local")
+
+
+def is_one_jvm(settings: Mapping[str, str]) -> bool:
+    """Whether the driver is the only executor; ``local-cluster`` starts further JVMs."""
+    return re.match(r"local(?!-cluster)", settings.get("spark.master", "")) is not None
+
+
+def of_one_jvm(settings: Mapping[str, str]) -> dict[str, str]:
+    """In local mode the driver is the executor, and never too long without a heartbeat of itself.
+
+    Spark measures heartbeats by the wall clock. If that steps more than two minutes forward (a laptop that has slept,
+    a clock that is set right), Spark may take its only executor for lost, and does not take it back: the JVM ends
+    after 60 failed heartbeats, which is 10 minutes later.
+    """
+    return (
+        {_HEARTBEAT_TIMEOUT: "3650d"} if is_one_jvm(settings) and _HEARTBEAT_TIMEOUT not in settings else {}
+    )
+
+
+def _paths(settings: Mapping[str, str]) -> dict[str, str]:
+    """Where the one JVM finds its metrics' file and its jars, unless that is set."""
+    folder = jars.conf_folder()
+    found = {} if folder is None or METRICS in settings else {METRICS: str(folder / "metrics.properties")}
+    if settings[_JARS] and _CLASS_PATH not in settings:
+        # On the class path of the JVM itself, Delta's classes are in the archive too.
+        found[_CLASS_PATH] = settings[_JARS].replace(",", os.pathsep)
+    return found
+
+
+def with_package_folder(given: str | None) -> str:
+    """A ``PYTHONPATH`` with the folder of this package, behind what is in it already."""
+    home = str(Path(__file__).parents[2])  # a folder, or the zip itself
+    known = given.split(os.pathsep) if given else []
+    return os.pathsep.join(known if home in known else [*known, home])

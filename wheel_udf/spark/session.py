@@ -1,0 +1,333 @@
+"""Builds the Spark session of tests, notebooks and jobs.
+
+The settings are in ``conf/spark-defaults.conf`` alone, each with its reason. :func:`build_session` reads that file and
+adds the settings that are not set elsewhere. Precedence, highest first::
+
+    1  the arguments of build_session
+    2  spark-submit (its options, its --properties-file, the spark-defaults.conf of its SPARK_CONF_DIR)
+    3  without spark-submit: the spark-defaults.conf of the user's own SPARK_CONF_DIR, if that is set
+    4  the project's conf/spark-defaults.conf
+
+So ``python jobs/x.py`` has the settings of ``spark-submit --properties-file conf/spark-defaults.conf jobs/x.py``.
+Relative paths in the file start at the project's root; they are made absolute here, so that a notebook may run in any
+folder.
+
+Caveats: settings of the JVM (jars, memory) are fixed when it starts, and a process starts it once. If a session is
+already running (a managed notebook), :func:`build_session` returns it and changes only the settings that are
+arguments. If spark-submit has started the JVM without Delta, it is too late to add it, and :func:`build_session`
+raises an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wheel_udf.common.errors import SessionError, UnsupportedVersionError
+from wheel_udf.spark import jars, java, local_mode
+from wheel_udf.spark.failures import is_jvm_end
+from wheel_udf.spark.files import local_folder
+from wheel_udf.spark.interrupts import at_end
+from wheel_udf.spark.jvm import hadoop_configuration, has_class, java_class
+from wheel_udf.spark.local_mode import JVM_OPTIONS, METRICS
+from wheel_udf.spark.memory_settings import MALLOC_SETTINGS
+from wheel_udf.spark.private_api import JAVA_SIGNALS, LOADED_STATES, RUNNING_SESSION, required
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
+_PATIENCE_S = 10.0
+"""Longest wait at shutdown for optional background work."""
+_SETUP_HINT = "run `make setup`, or `python -m wheel_udf.spark.jars` in this environment"
+_SUBMIT_HINT = "give spark-submit --properties-file conf/spark-defaults.conf, or SPARK_CONF_DIR=conf"
+
+
+def build_session(
+    app_name: str,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str | float | bool] | None = None,
+    checkpoint: str | None = None,
+) -> SparkSession:
+    """Starts Spark with the project's settings, or returns the session that is running.
+
+    Args:
+        app_name: The name in Spark's UI and logs.
+        master: Where to run, ``local[2]`` for example; default is spark-submit's setting, else that of
+            ``conf/spark-defaults.conf``.
+        conf: Spark settings that override all others.
+        checkpoint: Where the queries of the session keep their checkpoints. If that is a local path, a session that is
+            started here writes checkpoints in the faster way of :func:`use_plain_renames`; a running one is left as it
+            is.
+
+    Returns:
+        The session. Stop it with :func:`stop_session`.
+
+    Raises:
+        SessionError: Java is missing or too old, the jars are missing, or the JVM did not start.
+    """
+    given = {key: _text(value) for key, value in (conf or {}).items()}
+    running = running_session()
+    if running is not None:
+        for key, value in given.items():
+            running.conf.set(key, value)
+        return running
+    if master is not None:
+        given["spark.master"] = master
+    settings = _submitted(given) if _is_submitted() else _local(given)
+    spark = _start(app_name, settings)
+    if checkpoint is not None:
+        use_plain_renames(spark, checkpoint)
+    return spark
+
+
+_before_stop: list[Callable[[float], None]] = []
+
+
+def before_stop(finish: Callable[[float], None]) -> None:
+    """Has `stop_session` call a function before Spark stops, with the seconds that it may take."""
+    _before_stop.append(finish)
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Cancels the batches of the streaming queries, stops these, then Spark. A JVM that has ended is no error."""
+    at_end(lambda: _stop(spark))
+
+
+def _stop(spark: SparkSession) -> None:
+    try:
+        for query in spark.streams.active:
+            query.stop()
+        for work in _before_stop:
+            work(_PATIENCE_S)
+        spark.stop()
+    except Exception as error:
+        if not is_jvm_end(error):
+            raise
+
+
+def let_jvm_ignore_sigterm(spark: SparkSession) -> None:
+    """Lets SIGTERM not end the JVM that this process has started; of SIGINT, pyspark itself does this. It cannot be
+    undone.
+
+    ``timeout`` and service managers send the signal to all processes of a job. The JVM would end at once and cut the
+    running batch off; the process that has started it can end the run properly. Under spark-submit the JVM is the
+    process that others signal, and nothing changes. The JVM ends in any case when the process that has started it does.
+    """
+    if not _is_submitted():
+        with suppress(UnsupportedVersionError), required(JAVA_SIGNALS):
+            signals = java_class(spark, "sun.misc.Signal")
+            signals.handle(signals("TERM"), java_class(spark, "sun.misc.SignalHandler").SIG_IGN)
+
+
+def close_states(spark: SparkSession) -> None:
+    """Closes the states that ended queries of this session have loaded, and those that were read. For a checkpoint that
+    is about to be emptied.
+
+    A minute after the end of a query Spark's maintenance still uploads what it has not uploaded, and makes the folder
+    anew for it. While another query runs in the session, nothing is closed.
+    """
+    if not spark.streams.active:
+        with suppress(UnsupportedVersionError), required(LOADED_STATES):
+            java_class(spark, "org.apache.spark.sql.execution.streaming.state.StateStore").stop()
+
+
+def use_plain_renames(spark: SparkSession, checkpoint: str) -> None:
+    """Lets all queries of a session write their checkpoints by plain renames, if the checkpoint is on a local path.
+
+    For the owner of the session: it is a setting of the whole session, and every query of it must keep its checkpoint
+    on a local path.
+
+    Spark's default goes through Hadoop's ``FileContext``, which on a local path runs a program (``ls``, ``readlink``)
+    for several questions about each file. A rename on a local path is atomic and replaces the target, which
+    is all that the checkpoint needs. A rename on HDFS does not replace, so the default stays there. A setting of the
+    user is not changed.
+
+    Spark has no such option for one query, and a setting made only while a query starts would be inherited by queries
+    that start beside it.
+    """
+    chosen = spark.conf.get(_FILE_MANAGER, None) is not None
+    default_system = hadoop_configuration(spark).get("fs.defaultFS")
+    is_local = default_system.startswith("file:") or checkpoint.startswith("file:")
+    if not chosen and is_local and local_folder(checkpoint) is not None and has_class(spark, _PLAIN_RENAMES):
+        spark.conf.set(_FILE_MANAGER, _PLAIN_RENAMES)
+
+
+def read_defaults(folder: Path | None) -> dict[str, str]:
+    """The settings of ``spark-defaults.conf`` in a folder: ``key value`` or ``key=value`` lines, ``#`` comments.
+
+    Args:
+        folder: The folder; None or a folder without the file has no settings.
+
+    Raises:
+        SessionError: A line without a value.
+    """
+    file = folder / "spark-defaults.conf" if folder is not None else None
+    if file is None or not file.is_file():
+        return {}
+    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
+    return dict(_setting(file, line) for line in lines if line and not line.startswith("#"))
+
+
+def _setting(file: Path, line: str) -> tuple[str, str]:
+    found = re.fullmatch(r"([^\s=:]+)\s*[\s=:]\s*(.+)", line)
+    if found is None:
+        raise SessionError("a setting without a value", field=str(file), value=line, rule="key value")
+    return found.group(1), found.group(2)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@required(RUNNING_SESSION)
+def running_session() -> SparkSession | None:
+    """The session that ``SparkSession.builder.getOrCreate()`` returns, from any thread; None if Spark does not run.
+
+    Not the active one: other threads than its creator's have none, and after a batch function has called
+    ``createDataFrame`` pyspark calls the copy active that Spark made for the query, in all threads that have one.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    # Python may still hold a session whose context has stopped.
+    return None if SparkContext._active_spark_context is None else SparkSession._instantiatedSession
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _submitted(given: Mapping[str, str]) -> dict[str, str]:
+    """Settings under spark-submit: those that it was not given, without those that are fixed when the JVM starts."""
+    from pyspark import SparkConf, SparkContext
+
+    with required(RUNNING_SESSION):
+        SparkContext._ensure_initialized()
+    _require_delta_on_class_path()
+    told = dict(SparkConf().getAll())
+    ours = {
+        key: value
+        for key, value in _project_settings().items()
+        if key not in told and key not in _FIXED_AT_JVM_START
+    }
+    return {**local_mode.of_one_jvm({**ours, **told, **given}), **ours, **given}
+
+
+_FIXED_AT_JVM_START = frozenset({"spark.jars", "spark.driver.memory", JVM_OPTIONS, "spark.pyspark.python"})
+
+
+def _require_delta_on_class_path() -> None:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    jvm = SparkContext._jvm
+    assert jvm is not None, "the gateway was just started"
+    try:
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_DELTA_CLASS)
+    except Py4JError:
+        # The first line of the Java stack is enough: class not found.
+        raise SessionError(
+            "Spark was started without Delta",
+            field="spark.jars",
+            rule=f"holds {_DELTA_CLASS}",
+            hint=_SUBMIT_HINT,
+        ) from None
+
+
+def _local(given: Mapping[str, str]) -> dict[str, str]:
+    """Settings for a JVM that this process starts, or has started for an earlier session."""
+    theirs = os.environ.get("SPARK_CONF_DIR")
+    java_version = java.stated_version(java.find_java())
+    ours = _project_settings()
+    settings = {
+        "spark.master": "local[*]",
+        **ours,
+        **(read_defaults(Path(theirs)) if theirs and not _is_ours(Path(theirs)) else {}),
+        **given,
+    }
+    return local_mode.settings_of(settings, project_jars=ours["spark.jars"], java_version=java_version)
+
+
+def _is_ours(folder: Path) -> bool:
+    ours = jars.conf_folder()
+    return ours is not None and folder.resolve() == ours.resolve()
+
+
+def _project_settings() -> dict[str, str]:
+    """The project's file with its relative paths made absolute, and the jars of the running Python environment."""
+    folder = jars.conf_folder()
+    settings = read_defaults(folder)
+    settings["spark.jars"] = ",".join(_jar_files(folder, settings.get("spark.jars", "")))
+    if folder is not None:
+        # The path in the file starts at the project's root; the JVM would start it at the current folder.
+        logging = (folder / "log4j2.properties").as_uri()
+        settings[JVM_OPTIONS] = settings[JVM_OPTIONS].replace("=conf/log4j2.properties", f"={logging}")
+    settings["spark.pyspark.python"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    return settings
+
+
+def _jar_files(folder: Path | None, pattern: str) -> list[str]:
+    found = sorted(jars.jars_folder().glob("*.jar"))
+    if not found and folder is not None and pattern:
+        found = sorted(folder.parent.glob(pattern))
+    return [str(jar) for jar in found]
+
+
+def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    # Without the key, they are on the class path.
+    if not (_is_submitted() or settings.get("spark.jars", "there") or "spark.jars.packages" in settings):
+        raise SessionError(
+            "the JVM jars are missing",
+            field=str(jars.jars_folder()),
+            rule="holds Delta's jars",
+            hint=_SETUP_HINT,
+        )
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        with _environment(settings):
+            return builder.getOrCreate()
+    except PySparkRuntimeError as fault:
+        raise SessionError(
+            "the JVM of Spark did not start",
+            field="spark",
+            value=str(fault),
+            hint="its messages are above",
+        ) from fault
+
+
+@contextmanager
+def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Sets the environment variables that Spark reads when it starts, for that moment."""
+    # Workers would run the first python3 on PATH: pyspark reads this from the environment and not from the
+    # configuration.
+    wanted = {"PYSPARK_PYTHON": settings.get("spark.pyspark.python", sys.executable)}
+    wanted |= MALLOC_SETTINGS
+    folder = jars.conf_folder()
+    if folder is not None and METRICS not in settings:
+        wanted["SPARK_CONF_DIR"] = str(folder)  # where log4j2.properties and metrics.properties are
+    added = {key: value for key, value in wanted.items() if key not in os.environ}
+    if os.environ.get("LC_ALL") in ("C", "POSIX"):
+        # Python reads names of files as UTF-8 even so; the JVM would not find one that is not ASCII.
+        added["LC_ALL"] = "C.UTF-8"
+    before = {key: os.environ[key] for key in added if key in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for key in added:
+            os.environ.pop(key, None)
+        os.environ.update(before)
