@@ -81,7 +81,6 @@ def test_a_store_is_made_by_one_commit_and_opened_again_as_it_is(
     metadata = next(action["metaData"] for action in commits(store)[0] if "metaData" in action)
     assert metadata["partitionColumns"] == ["level", "slot"]
     assert metadata["configuration"] == {
-        "delta.checkpointInterval": "10000",
         "delta.logRetentionDuration": "interval 86400 seconds",
         "delta.deletedFileRetentionDuration": "interval 86400 seconds",
         "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived",
