@@ -14,7 +14,8 @@ says so (``delta.enableExpiredLogCleanup``).
 A checkpoint only makes a log shorter to read. One that a killed process has not written is missing until 100 commits
 later; one that fails says so in the log of the process.
 
-Caveat: delta-rs decodes a percent sign twice, so a table in a folder with one in its name gets no checkpoint.
+Caveat: delta-rs takes a backslash for a slash and decodes ``%41`` twice. A table in a folder with such a name gets no
+checkpoint.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def file(name: str, slot: int = 7) -> dict[str, Any]:
 @pytest.fixture
 def place(tmp_path: Path) -> str:
     """A table without rows."""
-    place = str(tmp_path / PATH_NAME.replace("%", ""))
+    place = str(tmp_path / "a table")
     begin(place).commit_creation(COLUMNS, ("level", "slot"), {"made.by": "a test"})
     return place
 
@@ -84,6 +84,14 @@ def test_a_table_is_what_its_commits_say(place: str) -> None:
     assert number == 2
     assert {action["path"] for action in actions if "path" in action} == {"c.parquet"}
     assert delta_log.commits_after(NO_SPARK, place, 2) == []
+
+
+def test_the_name_of_the_folder_makes_no_difference(tmp_path: Path) -> None:
+    place = str(tmp_path / PATH_NAME)
+    begin(place).commit_creation(COLUMNS, ("level", "slot"), {})
+    append(place, 3, file("a"))
+
+    assert (snapshot(place).version, paths(place)) == (1, ["a.parquet"])
 
 
 def test_delta_rs_reads_the_same(place: str) -> None:
