@@ -8,8 +8,9 @@ has read can have changed, whatever a commit depends on: its own last batch, a c
     transaction.commit_append(files, ...)               version 8 as a whole, or ConflictError: nothing was added
 
 After a conflict the writer begins again, checks again, and commits the same files. Appends to tables whose features
-only Delta's own writer honours (:meth:`~wheel_udf.tables.table_state.TableState.beyond_plain`) go through
-``DataFrameWriter`` with ``txnAppId`` and ``txnVersion``: also exactly once, by three more Spark jobs.
+only Delta's own writer honours (:meth:`~wheel_udf.tables.table_state.TableState.beyond_plain`), or with a log store of
+the user's, go through ``DataFrameWriter`` with ``txnAppId`` and ``txnVersion``: also exactly once, by three more Spark
+jobs.
 
 Decision: commits are written by the format of the log, not by the library delta-rs. That one reads the list of all
 files for each commit, and a table that is written every second has a hundred thousand of them.
@@ -200,7 +201,7 @@ def append_once(
         misfit = state.contradiction(columns, never_null, short)
         if misfit is not None:
             raise SinkError(f"the table does not fit: {misfit}", field=place)
-        if state.beyond_plain() is not None:
+        if state.beyond_plain() is not None or _has_log_store(frame.sparkSession, place):
             _append_by_delta(frame, place, state, app_id=app_id, batch_id=batch_id)
             return
         if files is None:
@@ -219,6 +220,13 @@ def _as_named(frame: DataFrame, state: TableState) -> list[Any]:
     return [frame[name].alias(there[name.lower()]) for name in frame.columns]
 
 
+def _has_log_store(spark: SparkSession, place: str) -> bool:
+    """Whether Delta's commits to a place go through a log store that the user has chosen, a DynamoDB for example."""
+    scheme = place.partition(":")[0]
+    names = ("class", f"{scheme}.impl") if ":" in place else ("class",)
+    return any(spark.conf.get(f"spark.delta.logStore.{name}", None) for name in names)
+
+
 def _append_by_delta(frame: DataFrame, place: str, state: TableState, *, app_id: str, batch_id: int) -> None:
     keeps = state.properties().get(FORGETS)
     if keeps is not None:
@@ -226,7 +234,7 @@ def _append_by_delta(frame: DataFrame, place: str, state: TableState, *, app_id:
             "the table forgets transactions, so a repeated batch could be written twice",
             field=f"{place}: {FORGETS}",
             value=keeps,
-            rule=f"not set, where the table has {state.beyond_plain()}",
+            rule=f"not set, where Delta's own writer is needed ({state.beyond_plain() or 'for its log store'})",
             hint=f"ALTER TABLE ... UNSET TBLPROPERTIES ({FORGETS})",
         )
     options = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
