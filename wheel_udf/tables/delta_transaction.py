@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession, types as T
@@ -85,7 +86,9 @@ class Transaction:
     def commit_deletion(self, files: Sequence[tuple[str, File]], *, app_id: str) -> None:
         """Removes files, path and description each, with a transaction whose version is that of the commit."""
         actions = [_removal(path, file, changes=True) for path, file in files]
-        self._commit([*actions, _mark(app_id, self.before.version + 1)], "DELETE", {"predicate": "[]"})
+        counts = {"numRemovedFiles": len(files), "numDeletedRows": sum(file.rows for _, file in files)}
+        mark = _mark(app_id, self.before.version + 1)
+        self._commit([*actions, mark], "DELETE", {"predicate": "[]"}, counts=counts)
 
     def commit_rewrite(self, removed: Sequence[tuple[str, File]], added: NewFiles) -> None:
         """Replaces files by others with the same rows. The commit changes no data: no stream reads it."""
@@ -119,6 +122,7 @@ class Transaction:
         described: Mapping[str, str],
         note: str | None = None,
         *,
+        counts: Mapping[str, int] = MappingProxyType({}),
         is_blind: bool = False,
     ) -> int:
         version = self.before.version + 1
@@ -128,6 +132,7 @@ class Transaction:
             "operationParameters": described,
             "isolationLevel": "Serializable",
             "isBlindAppend": is_blind,
+            "operationMetrics": {name: str(count) for name, count in counts.items()},
             "engineInfo": f"wheel-udf/{__version__}",
             "txnId": str(uuid.uuid4()),
         }

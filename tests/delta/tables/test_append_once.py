@@ -11,8 +11,9 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, types as T
 
 from wheel_udf.common.errors import SinkError
-from wheel_udf.tables import delta_log, log_checkpoints
-from wheel_udf.tables.delta_transaction import Transaction, append_once
+from wheel_udf.spark.hadoop_files import hadoop_folder
+from wheel_udf.tables import data_files, delta_log, log_checkpoints
+from wheel_udf.tables.delta_transaction import ConflictError, Transaction, append_once, begin_transaction
 
 COLUMNS = T.StructType([T.StructField("id", T.LongType()), T.StructField("name", T.StringType())])
 
@@ -31,7 +32,7 @@ def rows(spark: SparkSession, *ids: int) -> DataFrame:
 
 
 def found(spark: SparkSession, place: str) -> list[int]:
-    return sorted(row.id for row in spark.read.format("delta").load(place).collect())
+    return sorted(row[0] for row in spark.read.format("delta").load(place).collect())
 
 
 def newest(place: str) -> list[dict[str, Any]]:
@@ -268,6 +269,29 @@ def test_statistics_are_those_that_delta_writes(spark: SparkSession, tmp_path: P
         "maxValues": {"id": 2, "name": "n2", "at": "1970-01-01T00:00:01.001Z", "day": "2013-01-01"},
         "nullCount": {"id": 0, "name": 0, "at": 0, "day": 0, "price": 0, "raw": 0, "none": 3},
     }
+
+
+def test_a_file_system_of_hadoop_is_read_and_written_likewise(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = make(spark, tmp_path / "table", more="PARTITIONED BY (id)")
+    for module in (data_files, delta_log):
+        monkeypatch.setattr(module, "local_folder", lambda _: None)
+    monkeypatch.setattr(delta_log, "open_folder", lambda path: hadoop_folder(f"file://{path}"))
+    for batch_id in (0, 1, 1):
+        append_once(rows(spark, batch_id), place, COLUMNS, (), app_id="job", batch_id=batch_id)
+    late = begin_transaction(spark, place)
+    append_once(rows(spark, 2), place, COLUMNS, (), app_id="job", batch_id=2)
+    with pytest.raises(ConflictError):
+        late.commit_append([], app_id="job", batch_id=2)
+
+    assert found(spark, place) == [0, 1, 2]
+    assert delta_log.snapshot(spark, place).transactions() == {"job": 2}
+    assert [file["partitionValues"] for file in delta_log.files_of(spark, place)[1]] == [
+        {"id": "0"},
+        {"id": "1"},
+        {"id": "2"},
+    ]
 
 
 def test_an_empty_log_has_version_minus_one(spark: SparkSession, tmp_path: Path) -> None:
