@@ -129,9 +129,14 @@ class StoreReader:
             head = self.head(version=listing.version)
         return Contents(head, listing.files)
 
-    def rows_of_files(self, files: Mapping[str, File]) -> DataFrame:
-        """Returns the rows of data files (:class:`Contents`); planned without a Spark job, unlike :meth:`rows`."""
-        return rows_of_files(self.spark, self.path, STORE_SCHEMA, files)
+    def rows_of_files(self, files: Mapping[str, File], *, named: str | None = None) -> DataFrame:
+        """Returns the rows of data files (:class:`Contents`); planned without a Spark job, unlike :meth:`rows`.
+
+        Args:
+            files: The files.
+            named: A further column, for the name of a row's file.
+        """
+        return rows_of_files(self.spark, self.path, STORE_SCHEMA, files, named=named)
 
     def require_untouched(self, owner: str) -> None:
         """Checks that no other writer has changed rows since this object first read the list of files.

@@ -116,7 +116,9 @@ def _apply(files: dict[str, File], actions: Iterable[Mapping[str, Any]]) -> None
             files[str(action["path"])] = file_of(action)
 
 
-def rows_of_files(spark: SparkSession, path: str, columns: T.StructType, files: Iterable[str]) -> DataFrame:
+def rows_of_files(
+    spark: SparkSession, path: str, columns: T.StructType, files: Iterable[str], *, named: str | None = None
+) -> DataFrame:
     """The rows of some files of a table, with all its columns, in no order.
 
     A read of a version computes the table's state for it in a Spark job, and each scan filters its files in another
@@ -127,23 +129,21 @@ def rows_of_files(spark: SparkSession, path: str, columns: T.StructType, files: 
         path: Place of the table.
         columns: Its columns.
         files: The files, by their path in its log.
+        named: A further column, for the name of a row's file.
     """
     places = [as_pattern(path_of(path, name)) for name in files]
     if not places:
-        return spark.createDataFrame([], columns)
+        return spark.createDataFrame(
+            [], columns if named is None else T.StructType([*columns, T.StructField(named, T.StringType())])
+        )
     stored = T.StructType([column for column in columns if column.name not in _PARTITIONED_BY])
     rows = spark.read.schema(stored).option("recursiveFileLookup", "true").parquet(*places)
-    found = {
-        name: F.regexp_extract("_metadata.file_path", rf".*/{name}=(-?\d+)/", 1) for name in _PARTITIONED_BY
-    }
-    return rows.select(
-        *(
-            (found[column.name].cast(column.dataType) if column.name in found else F.col(column.name)).alias(
-                column.name
-            )
-            for column in columns
-        )
-    )
+    found = {name: F.col(name) for name in stored.names}
+    for name in _PARTITIONED_BY:
+        place = F.regexp_extract("_metadata.file_path", rf".*/{name}=(-?\d+)/", 1)
+        found[name] = place.cast(columns[name].dataType).alias(name)
+    file = [] if named is None else [F.col("_metadata.file_name").alias(named)]
+    return rows.select(*(found[name] for name in columns.names), *file)
 
 
 def is_addition(action: Mapping[str, Any]) -> bool:
