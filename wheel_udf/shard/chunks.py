@@ -50,7 +50,7 @@ UNNUMBERED: Final = -1
 """The number of a chunk that is in no index."""
 
 IN_FLIGHT_LEVEL = -1
-"""The ``level`` of chunks handed to the sender (:mod:`wheel_udf.wheel.in_flight`); their ``group`` is the batch."""
+"""The ``level`` of chunks handed to the sender (:mod:`wheel_udf.policies.in_flight`); their ``group`` is the batch."""
 
 NO_SENDER = -1
 """The ``group`` of entries in flight that the present sender has not got."""

@@ -39,11 +39,12 @@ from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.board import ShardBoard
 from wheel_udf.control.clocks import Clock, ProcessingClock, StoreClock
+from wheel_udf.policies.limits import Limits
+from wheel_udf.policies.punctual import Punctual
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.stream.clock_rows import event_column, no_tick
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
 from wheel_udf.stream.outputs import LEVEL_COLUMNS
-from wheel_udf.stream.punctual import Punctual
 from wheel_udf.stream.sharded_query import (
     DEFAULT_MEMORY_MS,
     HEADERS_TYPE,
@@ -59,7 +60,6 @@ from wheel_udf.stream.sharded_query import (
 from wheel_udf.stream.wheel_worker import LEVELED_OUTPUT_TYPE, OUTPUT_TYPE, WheelWorker, command_bits
 from wheel_udf.stream.worker import DETAIL, NO_LONG
 from wheel_udf.wheel import delay_levels as levels
-from wheel_udf.wheel.limits import Limits
 
 _STEP_COLUMNS_OF_LEVELS = ("delay_level_ms", "level_error_ms")
 

@@ -20,10 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.control.shares import even_share
+from wheel_udf.policies.in_flight import HandOver, InFlight, beyond_ms, complete_ms, held
+from wheel_udf.policies.limits import BOUNDS, Limits, code_of, reason
+from wheel_udf.policies.punctual import NOTED_PROPERTY, Punctual
+from wheel_udf.policies.sender_news import SenderNews
+from wheel_udf.policies.shard_limits import ShardLimits
+from wheel_udf.policies.store_reports import StoreReports
 from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, FAR, asked_ms
 from wheel_udf.shard.state import ShardState
 from wheel_udf.stream.arrow_frame import as_frame
-from wheel_udf.stream.punctual import NOTED_PROPERTY, Punctual
 from wheel_udf.stream.status_row import WheelStatus, counts_of, largest_of
 from wheel_udf.stream.worker import (
     DETAIL,
@@ -37,10 +42,7 @@ from wheel_udf.stream.worker import (
     property_of_task,
 )
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts, as_commands
-from wheel_udf.wheel.delay_levels import level_name
-from wheel_udf.wheel.in_flight import HandOver, beyond_ms, complete_ms, held, horizon_of
-from wheel_udf.wheel.limits import BOUNDS, Limits, code_of, reason
-from wheel_udf.wheel.sender_news import SenderNews
+from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import Step, advance
 
 _LEVELED_OUTPUT_SCHEMA = pa.schema(
@@ -145,6 +147,11 @@ class WheelWorker(ShardWorker):
             acted, late = as_commands(state, acts_of_texts(rows.acts, ACT_SCHEMA))
             commands, acts = pa.concat_tables([commands, acted]), acted.num_rows + late
         over = self._hand_over(shard, rows, state)
+        policies = Policies(
+            admit=ShardLimits(self.limits.share(shard, self.shards)) if self.limits else None,
+            hold=InFlight(over),
+            report=StoreReports() if self.stored else None,
+        )
         waits = self.waits_for_clock and rows.instant_ms is None
         step = advance(
             state,
@@ -152,9 +159,7 @@ class WheelWorker(ShardWorker):
             self.now_ms(state.clock_ms, rows, group),
             0 if waits else self._share(shard, rows.tick.share if rows.tick else None),
             memory_ms=self.memory_ms,
-            stored=self.stored,
-            limits=self.limits.share(shard, self.shards) if self.limits else None,
-            hand_over=over,
+            policies=policies,
         )
         holds = self.holds(state, step.clock_ms, rows)
         state, rejects = step.state, rows.rejected.num_rows
@@ -231,7 +236,7 @@ class WheelWorker(ShardWorker):
             fired_now=step.fired.num_rows,
             rejected_now=rows.rejected.num_rows + refused,
             far=state.far,
-            levels={level_name(level_ms): count for level_ms, count in state.levels.items()},
+            levels={},
             missed_now=step.missed.num_rows,
             refused_now=refused,
             full=self._full(shard, step, state),
@@ -247,7 +252,7 @@ def _sent(step: Step, state: ShardState, hand_over: HandOver) -> dict[str, Any]:
         "handed": counts_of(step.handed["destination"]),
         "handed_largest": largest_of(step.handed),
         "confirmed_now": step.confirmed,
-        "beyond_ms": beyond_ms(state, horizon_of(hand_over, step.clock_ms)),
+        "beyond_ms": beyond_ms(state, hand_over.horizon_ms(step.clock_ms)),
         "complete_ms": complete_ms(state),
     }
 

@@ -13,16 +13,16 @@ import pytest
 from wheel_udf.common.errors import ConfigError, GeometryChangedError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.tick import Tick
+from wheel_udf.policies.punctual import NOTED_PROPERTY, Punctual
+from wheel_udf.policies.sender_news import Confirmed, SenderNews
 from wheel_udf.shard.arrow_text import table_to_text
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.stream import wheel_worker
-from wheel_udf.stream.punctual import NOTED_PROPERTY, Punctual
 from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.status_row import WheelStatus
 from wheel_udf.stream.wheel_worker import WheelWorker, command_bits
 from wheel_udf.stream.worker import NO_LONG
 from wheel_udf.wheel.acted import ACT_SCHEMA
-from wheel_udf.wheel.sender_news import Confirmed, SenderNews
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

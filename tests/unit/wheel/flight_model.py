@@ -36,7 +36,7 @@ from tests.unit.wheel.heap_model import (
     _release_order,
     _version,
 )
-from wheel_udf.wheel.sender_news import Confirmed
+from wheel_udf.policies.sender_news import Confirmed
 
 
 @dataclass(eq=False)

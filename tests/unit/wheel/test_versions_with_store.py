@@ -16,9 +16,11 @@ from hypothesis import given, strategies as st
 
 from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from wheel_udf.common.geometry import Wheel
+from wheel_udf.policies.store_reports import StoreReports
 from wheel_udf.shard.rows import CANCEL, FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED, SCHEDULE
 from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
+from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import Step, advance
 
 Row = dict[str, Any]
@@ -54,7 +56,9 @@ class Shard:
 
     def batch(self, now_ms: int, *rows: Row) -> list[tuple[str, int]]:
         table = commands_table(rows) if rows else None
-        step: Step = advance(self.state, table, now_ms, memory_ms=self.memory_ms, stored=True)
+        step: Step = advance(
+            self.state, table, now_ms, memory_ms=self.memory_ms, policies=Policies(report=StoreReports())
+        )
         self.state = ShardState.from_bytes(step.state.to_bytes(), WHEEL)
         return [(row["schedule_id"], row["seq"]) for row in rows_of(step.fired)]
 
