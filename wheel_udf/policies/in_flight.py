@@ -10,8 +10,8 @@ flight* until Kafka has acknowledged them.
     due in (C, H], no room       waits                                          of its bucket
     due after H                  waits                                          of its bucket
 
-A chunk in flight contains its payload. The news of the sender (:mod:`~wheel_udf.policies.sender_news`), which comes with
-a clock row, decides what happens to it::
+A chunk in flight contains its payload. The news of the sender (:mod:`~wheel_udf.policies.sender_news`) comes
+with a clock row, and decides what happens to it::
 
     group 41, the sender gets batches since 40   confirmed up to 41 and the chunk's last due time: dropped, its rows
                                                  have fired; else: stays
@@ -168,7 +168,7 @@ def beyond_ms(state: ShardState, horizon_ms: int) -> int | None:
     return min(after, default=None)
 
 
-def held(state: ShardState) -> tuple[int, int]:
+def flight_size(state: ShardState) -> tuple[int, int]:
     """How many entries a shard has in flight, and what they cost the sender, in bytes. Cost: opens their chunks."""
     chunks = state.in_flight_chunks
     return state.in_flight, sum(int(_sizes(chunk.table(*_SIZED)).sum()) for chunk in chunks)

@@ -25,7 +25,7 @@ from wheel_udf.common.arrays import repeats
 from wheel_udf.shard.rows import FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED
 from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.known import ENDED, WAITING, Known
-from wheel_udf.wheel.settle import records_of
+from wheel_udf.wheel.outcomes import records_of
 from wheel_udf.wheel.version_order import Rows
 
 _OUTCOME_OF = {

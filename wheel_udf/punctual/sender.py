@@ -93,7 +93,7 @@ class _Sent:
             return
         self.left -= 1
         if not self.left:
-            self.sender.settle(self)
+            self.sender.confirm(self)
 
 
 @dataclass
@@ -251,7 +251,7 @@ class Sender:
             self.fault = self.fault or hide(why)
             self._changed.notify_all()
 
-    def settle(self, sent: _Sent) -> None:
+    def confirm(self, sent: _Sent) -> None:
         """Records sent together are all acknowledged."""
         with self._changed:
             self._sent.discard(sent)

@@ -38,7 +38,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.shard import chunk_sizes
-from wheel_udf.shard.arrow_text import encoded, octets_of, text_of
+from wheel_udf.shard.arrow_text import base64_of, encoded, octets_of
 from wheel_udf.shard.chunk_store import Span
 from wheel_udf.shard.row_keys import KEY_COLUMNS, RowKeys, keys_of, packed
 from wheel_udf.shard.rows import ENTRY_SCHEMA, Int64s, without
@@ -117,7 +117,7 @@ class Chunk:
         return self.span.end - self.span.start + len(self.gone)
 
     @property
-    def stored(self) -> int:
+    def encoded_rows(self) -> int:
         """Number of rows with the removed ones (three are 16 characters)."""
         return self.rows + len(self.gone) * 3 // 16
 
@@ -149,7 +149,7 @@ class Chunk:
         Args:
             rows: Their places in :meth:`table`, in order; not all.
         """
-        gone, stored = self.gone_rows(), self.stored
+        gone, stored = self.gone_rows(), self.encoded_rows
         # The place of a row moves behind each removed row that is not after it.
         places = rows + np.searchsorted(gone - np.arange(len(gone)), rows, side="right")
         gone = np.sort(np.concatenate([gone, places]))
@@ -165,7 +165,7 @@ class Chunk:
             rows=self.rows - len(rows),
             low_ms=low_ms,
             high_ms=high_ms,
-            gone=text_of(gone.astype(np.uint32).tobytes()),
+            gone=base64_of(gone.astype(np.uint32).tobytes()),
         )
 
     def _stored(self, *columns: str) -> pa.Table:
@@ -198,14 +198,14 @@ def in_runs(level: int, group: int, rows: pa.Table, time_column: str, most: int)
 def _parts_of(rows: pa.Table) -> tuple[str, str, str]:
     """The texts of the keys and of the head, if they are kept apart, and that of the rest."""
     if rows.schema.names != ENTRY_SCHEMA.names:
-        return "", "", text_of(encoded(rows))
+        return "", "", base64_of(encoded(rows))
     if rows["delay_level_ms"].null_count == rows.num_rows:
         rows = rows.drop_columns(list(_LEVEL_COLUMNS))
     if rows.num_rows < chunk_sizes.SIZES.apart_from:
-        return "", "", text_of(encoded(rows))
+        return "", "", base64_of(encoded(rows))
     head = rows.select([name for name in rows.schema.names if name in _HEAD_COLUMNS])
     body = rows.drop_columns([*KEY_COLUMNS, *head.schema.names])
-    return packed(rows), text_of(encoded(head)), text_of(encoded(body))
+    return packed(rows), base64_of(encoded(head)), base64_of(encoded(body))
 
 
 def _decoded(text: str, columns: Sequence[str]) -> pa.Table:

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.purgatory.settle import OUTCOME_SCHEMA
+from wheel_udf.purgatory.outcomes import OUTCOME_SCHEMA
 from wheel_udf.purgatory.state import (
     CANCEL_OPERATION,
     EVENT_SCHEMA,

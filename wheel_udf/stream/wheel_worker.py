@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.control.shares import even_share
-from wheel_udf.policies.in_flight import HandOver, InFlight, beyond_ms, complete_ms, held
+from wheel_udf.policies.in_flight import HandOver, InFlight, beyond_ms, complete_ms, flight_size
 from wheel_udf.policies.limits import BOUNDS, Limits, code_of, reason
 from wheel_udf.policies.punctual import NOTED_PROPERTY, Punctual
 from wheel_udf.policies.sender_news import SenderNews
@@ -185,7 +185,7 @@ class WheelWorker(ShardWorker):
             if not noted:
                 return None
             punctual, news = Punctual(rows=0), SenderNews.from_json(json.loads(noted))
-        return punctual.hand_over(batch_of_task()[0], shard, self.shards, news, lambda: held(state))
+        return punctual.hand_over(batch_of_task()[0], shard, self.shards, news, lambda: flight_size(state))
 
     def _full(self, shard: int, step: Step, state: ShardState) -> dict[str, float]:
         """Used part of each limit, as far as this batch touched it; 1 is all."""

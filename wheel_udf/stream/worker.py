@@ -338,7 +338,7 @@ def row_of(state: BaseShardState, shards: int, before: BaseShardState | None = N
     """
     row = state.to_row(shards)
     if isinstance(files := state.content.texts, ChunkFiles):
-        files.settle(external_names(before.text) if before else (), external_names(state.text))
+        files.release_files(external_names(before.text) if before else (), external_names(state.text))
     return row
 
 

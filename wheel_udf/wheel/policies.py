@@ -198,7 +198,7 @@ class Report(Protocol):
         """Drops the rows of CANCELs that ended an entry elsewhere.
 
         Returns:
-            The rows that are left, and memory records (:func:`~wheel_udf.wheel.settle.records_of`).
+            The rows that are left, and memory records (:func:`~wheel_udf.wheel.outcomes.records_of`).
         """
 
     def apply_waiting(self, state: ShardState, ended: int, counts: Counter[str]) -> None:

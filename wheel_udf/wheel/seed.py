@@ -62,11 +62,11 @@ def seeded(empty: ShardState, seed: Seed, entries: pa.Table, memory: pa.Table) -
         seed.far,
         counts,
         Buckets(empty.wheel).place(entries, seed.clock_ms),
-        runs_of(memory, level=MEMORY_LEVEL, time_column="ended_at_ms"),
+        encoded_runs(memory, level=MEMORY_LEVEL, time_column="ended_at_ms"),
     )
 
 
-def runs_of(rows: pa.Table, *, level: int, time_column: str) -> list[Chunk]:
+def encoded_runs(rows: pa.Table, *, level: int, time_column: str) -> list[Chunk]:
     """Encodes rows in order of time, in sixteen runs or more, so that old ones can be dropped soon."""
     ordered = rows.sort_by(time_column)
     size = min(max(_SMALLEST_RUN, -(-ordered.num_rows // _RUNS)), chunk_sizes.SIZES.largest)

@@ -26,7 +26,7 @@ The steps of :func:`fold`, each in the module of its name::
     ambiguous        count rows of one version that say different things
     versions         drop known, older, retried and copied versions; refuse what finds no room (limits)
     late_acts        drop moves and reroutes of what has fired
-    settle           end the rest: winners, outcomes, memory records
+    outcomes         end the rest: winners, outcomes, memory records
 
 Cost: O(b log b) for b commands, plus the look-up of their ids (:mod:`wheel_udf.wheel.known`), which does not depend on
 how many are pending. No Python loop over rows.
@@ -82,8 +82,8 @@ from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.ambiguous import count_ambiguous
 from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, NOTHING, PENDING, WAITING, Known, look_up
 from wheel_udf.wheel.late_acts import drop_late_acts
+from wheel_udf.wheel.outcomes import records_of, resolve_outcomes, with_ids
 from wheel_udf.wheel.policies import NO_POLICIES, Admit, Before, Flight, Policies
-from wheel_udf.wheel.settle import records_of, settle, with_ids
 from wheel_udf.wheel.version_order import (
     Rows,
     count_spread,
@@ -174,7 +174,7 @@ def fold(
     if policies.admit is not None:
         before = Before(state, removed, now_ms, released, flight or Flight())
         rows, refused, fullest = _refuse_without_room(rows, known, commands, policies.admit, before, counts)
-    winners, records = settle(rows, known, now_ms, counts)
+    winners, records = resolve_outcomes(rows, known, now_ms, counts)
     met = records_of(matched, known.seq[matched], known.rank[matched], known.ended_at[matched], ENDED, known)
     if report is not None:
         report.apply_waiting(state, ended_elsewhere, counts)

@@ -22,7 +22,7 @@ from typing import Any
 
 from tests.unit.punctual.test_sender import T0, Message, timed_records
 from wheel_udf.common.geometry import INT64_MAX, Wheel
-from wheel_udf.policies.in_flight import InFlight, held
+from wheel_udf.policies.in_flight import InFlight, flight_size
 from wheel_udf.policies.punctual import Punctual
 from wheel_udf.policies.sender_news import SenderNews
 from wheel_udf.punctual.sender import Sender
@@ -268,7 +268,7 @@ class Life:
     def _run(self, plan: Plan, point: str) -> None:
         if self.sender.fault is not None:
             raise CrashError
-        over = self.punctual.hand_over(self._batch, 0, 1, plan.news, lambda: held(self.state))
+        over = self.punctual.hand_over(self._batch, 0, 1, plan.news, lambda: flight_size(self.state))
         table = commands_table(plan.commands) if plan.commands else None
         step = advance(
             self.state, table, plan.clock_ms, memory_ms=None, policies=Policies(hold=InFlight(over))

@@ -20,7 +20,7 @@ from wheel_udf.control.board import SENDERS, Sending, ShardBoard, ShardReport
 from wheel_udf.control.clocks import ProcessingClock
 from wheel_udf.control.reports import post_reports
 from wheel_udf.control.source import ClockReader
-from wheel_udf.policies.in_flight import InFlight, beyond_ms, complete_ms, held
+from wheel_udf.policies.in_flight import InFlight, beyond_ms, complete_ms, flight_size
 from wheel_udf.policies.punctual import Punctual
 from wheel_udf.policies.sender_news import SenderNews
 from wheel_udf.punctual.sender import Sender
@@ -88,7 +88,7 @@ class TimeLine:
         over: HandOver | None = None
         if self.punctual is not None:
             told = SenderNews.from_json(news) if news else None
-            over = self.punctual.hand_over(self.batches, 0, 1, told, lambda: held(self.state))
+            over = self.punctual.hand_over(self.batches, 0, 1, told, lambda: flight_size(self.state))
         rows = [{"schedule_id": name, "seq": 1, "deliver_at_ms": T0 + self.said[name][1]} for name in read]
         step = advance(
             self.state,

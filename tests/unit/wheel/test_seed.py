@@ -17,7 +17,7 @@ from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
 from wheel_udf.transfer.seeds import shared
 from wheel_udf.wheel.known import WAITING
-from wheel_udf.wheel.seed import Seed, runs_of, seeded
+from wheel_udf.wheel.seed import Seed, encoded_runs, seeded
 from wheel_udf.wheel.step import advance
 
 OLD, NEW = Wheel(1, 4, 3), Wheel(5, 20, 2)
@@ -132,6 +132,6 @@ def test_memory_is_kept_in_runs_in_order_of_time() -> None:
     times = [*range(2_000, 0, -1)]
     rows = pa.table({"at": times})
 
-    runs = runs_of(rows, level=0, time_column="at")
+    runs = encoded_runs(rows, level=0, time_column="at")
 
     assert [(run.rows, run.low_ms, run.high_ms) for run in runs] == [(1_024, 1, 1_024), (976, 1_025, 2_000)]
