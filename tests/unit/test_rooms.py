@@ -52,7 +52,7 @@ ON_EXECUTORS = (
     "wheel_udf.common.arrays",
     "wheel_udf.common.errors",
     "wheel_udf.wheel.step",
-    "wheel_udf.wheel.delay_levels",
+    "wheel_udf.commands.delay_levels",
     "wheel_udf.wheel.limits",
     "wheel_udf.shard.holdings",
     "wheel_udf.purgatory.step",

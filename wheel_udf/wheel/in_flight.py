@@ -30,13 +30,12 @@ Invariants
     * Everything here follows from the state, the rows, the clock and the journaled news. So a replay hands over the
       same rows.
 
-Cost: a confirmed chunk is dropped unopened (with delay levels, their column is read). A chunk that is confirmed in
-part stays whole: no chunk is rewritten while its sender lives.
+Cost: a confirmed chunk is dropped unopened. A chunk that is confirmed in part stays whole: no chunk is rewritten while
+its sender lives.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -52,7 +51,6 @@ from wheel_udf.shard.rows import ENTRY_SCHEMA, OLDEST_FIRST, Int64s
 from wheel_udf.shard.shard_text import directory_of
 from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.sender_news import Confirmed
-from wheel_udf.wheel.store_reports import count_levels
 
 _ROW_BYTES = 400
 """What a row costs the sender besides its payload: headers of its own, and the objects that hold it."""
@@ -93,14 +91,12 @@ class Flight:
         loose: Chunks of entries that no sender has, not opened yet.
         again: Entries that an earlier sender had, and that are to be split once more (``ENTRY_SCHEMA``).
         confirmed: How many entries have fired.
-        levels: The same by delay level (its span in ms).
     """
 
     chunks: tuple[Chunk, ...]
     loose: tuple[Chunk, ...]
     again: pa.Table
     confirmed: int
-    levels: Counter[int]
 
     def opened(self, horizon_ms: int, latest_ms: int) -> tuple[list[Chunk], pa.Table]:
         """The chunks that stay closed, and all entries that may leave with a batch, or be handed over.
@@ -165,7 +161,7 @@ def settled(state: ShardState, hand_over: HandOver | None) -> Flight:
     stay: list[Chunk] = []
     loose = tuple(chunk for chunk in state.in_flight_chunks if _is_loose(chunk))
     again: list[pa.Table] = [ENTRY_SCHEMA.empty_table()]
-    confirmed, levels = 0, Counter[int]()
+    confirmed = 0
     for chunk in state.in_flight_chunks:
         if _is_loose(chunk):
             continue
@@ -173,14 +169,13 @@ def settled(state: ShardState, hand_over: HandOver | None) -> Flight:
             stay.append(chunk)
             continue
         until_ms = _noted_ms(chunk.group, hand_over)
-        if until_ms is not None and chunk.high_ms <= until_ms and not state.levels:
+        if until_ms is not None and chunk.high_ms <= until_ms:
             confirmed += chunk.rows
             continue
         fired, rest = _split(chunk.table(), until_ms)
         confirmed += fired.num_rows
-        levels.update(count_levels(fired))
         again.append(rest)
-    return Flight(tuple(stay), loose, pa.concat_tables(again), confirmed, levels)
+    return Flight(tuple(stay), loose, pa.concat_tables(again), confirmed)
 
 
 def handed_over(

@@ -34,7 +34,6 @@ steps.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -53,7 +52,6 @@ from wheel_udf.wheel.known import ENDED, FIRED, released
 from wheel_udf.wheel.limits import Limits
 from wheel_udf.wheel.memory import remember
 from wheel_udf.wheel.shard_limits import ShardLimits
-from wheel_udf.wheel.store_reports import count_levels
 from wheel_udf.wheel.versions import Folded, fold
 
 
@@ -124,11 +122,10 @@ def advance(
     shard_limits = ShardLimits(limits, limit, flight) if limits else None
     folded = None if quiet else fold(state, rows, clock_ms, memory_ms, stored=stored, limits=shard_limits)
     buckets = Buckets(state.wheel)
-    levels = Counter(state.levels)
     horizon_ms = horizon_of(hand_over, clock_ms)
     entry_chunks, removed = state.entry_chunks, folded.removed if folded else {}
     latest_ms = _latest_needed([*entry_chunks, *flight.loose], removed, clock_ms, limit)
-    closed, opened = _open_reached(state, buckets, folded, horizon_ms, latest_ms, levels)
+    closed, opened = _open_reached(state, buckets, folded, horizon_ms, latest_ms)
     flying, again = flight.opened(horizon_ms, latest_ms)
     due, flown, waiting = _split_due(again, opened, clock_ms, limit)
     fired, missed = _split_missed(due, clock_ms)
@@ -139,8 +136,6 @@ def advance(
         counts[outcome] += more
     counts["fired"] += fired.num_rows + flight.confirmed
     counts["missed"] += missed.num_rows
-    levels.subtract(count_levels(due))
-    levels.subtract(flight.levels)
 
     records = [
         *([folded.records] if folded else []),
@@ -159,7 +154,7 @@ def advance(
     entries = merged([*closed, *_placed(handed.waiting, buckets, clock_ms, horizon_ms)], clock_ms=clock_ms)
     entries += [*flying, *handed.chunks]
     far = state.far + (folded.far if folded else 0)
-    after = state.with_chunks(clock_ms, far, counts, levels, entries, memory)
+    after = state.with_chunks(clock_ms, far, counts, entries, memory)
     step = Step(
         after,
         clock_ms,
@@ -186,21 +181,16 @@ def _open_reached(
     folded: Folded | None,
     horizon_ms: int,
     latest_ms: int,
-    levels: Counter[int],
 ) -> tuple[list[Chunk], pa.Table]:
     """Splits the entries of a shard into chunks that stay closed and open rows: those of reached buckets, and
     new entries.
 
-    What the fold added and removed is counted into `levels`. Of chunks that begin after `latest_ms` nothing can leave
-    with this batch.
+    Of chunks that begin after `latest_ms` nothing can leave with this batch.
     """
     closed: list[Chunk] = []
     opened: list[pa.Table] = []
     for number, chunk in enumerate(state.entry_chunks):
         removed = folded.removed.get(number) if folded else None
-        if removed is not None and state.levels:
-            rows = chunk.table("deliver_at_ms", "delay_level_ms").take(pa.array(removed))
-            levels.subtract(count_levels(rows))
         if removed is not None and len(removed) == chunk.rows:
             continue
         # Small chunks of a backlog are opened once and become runs, so that there are few.
@@ -214,8 +204,6 @@ def _open_reached(
             closed.append(chunk.less(removed))
     if folded:
         opened.append(folded.winners)
-        levels.update(count_levels(folded.winners))
-        levels.update(folded.far_levels)
     return closed, pa.concat_tables(opened) if opened else ENTRY_SCHEMA.empty_table()
 
 

@@ -20,7 +20,6 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import repeats
 from wheel_udf.shard.rows import FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED
@@ -39,24 +38,6 @@ _OUTCOME_OF = {
 def more_far(acts: Int8s) -> int:
     """How many more entries are in the store after these rows."""
     return int((acts == FAR).sum()) - int((acts >= MOVED).sum())
-
-
-def more_far_by_level(commands: pa.Table) -> Counter[int]:
-    """How many more entries of each delay level (its span in ms) are in the store after these rows."""
-    if commands["delay_level_ms"].null_count == commands.num_rows:
-        return Counter()
-    acts = commands["act"].to_numpy()
-    more = count_levels(commands.filter(pa.array(acts == FAR)))
-    more.subtract(count_levels(commands.filter(pa.array(acts >= MOVED))))
-    return more
-
-
-def count_levels(entries: pa.Table) -> Counter[int]:
-    """Counts entries by delay level (its span in ms); entries without one are left out."""
-    if entries["delay_level_ms"].null_count == entries.num_rows:
-        return Counter()
-    pairs = pc.value_counts(entries["delay_level_ms"].drop_null()).to_pylist()
-    return Counter({pair["values"]: pair["counts"] for pair in pairs})
 
 
 def count_ended(commands: pa.Table, counts: Counter[str]) -> pa.Table:

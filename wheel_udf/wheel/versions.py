@@ -31,7 +31,7 @@ The steps of :func:`fold`, each in the module of its name::
 Cost: O(b log b) for b commands, plus the look-up of their ids (:mod:`wheel_udf.wheel.known`), which does not depend on
 how many are pending. No Python loop over rows.
 
-Retries. A retry is recognised by the *requested* due time, not by the one to which a delay level rounded it:
+Retries. A retry is recognised by the *requested* due time, not by the one to which it was rounded:
 repeated a little later, the same due time is a shorter delay and may have another level; and two due times
 that round to one instant are two commands.
 
@@ -85,7 +85,7 @@ from wheel_udf.wheel.late_acts import drop_late_acts
 from wheel_udf.wheel.limits import BOUNDS
 from wheel_udf.wheel.settle import records_of, settle, with_ids
 from wheel_udf.wheel.shard_limits import HeldByShard, ShardLimits
-from wheel_udf.wheel.store_reports import apply_waiting, count_ended, drop_met, more_far, more_far_by_level
+from wheel_udf.wheel.store_reports import apply_waiting, count_ended, drop_met, more_far
 from wheel_udf.wheel.version_order import (
     Rows,
     count_spread,
@@ -110,7 +110,6 @@ class Folded:
         spread: Number of ids whose versions are offsets of more than one partition.
         ambiguous: Number of schedules without a seq whose version another one has (:mod:`wheel_udf.wheel.ambiguous`).
         far: How many more entries are in the slot store, as reported to this shard.
-        far_levels: The same by delay level (its span in ms).
         refused: Commands that found no room (``COMMAND_SCHEMA`` and ``bound``, the limit that refused them).
         fullest: How full the groups are that new entries came to (see
             :attr:`wheel_udf.wheel.limits.Verdict.fullest`).
@@ -123,7 +122,6 @@ class Folded:
     spread: int
     ambiguous: int
     far: int
-    far_levels: Counter[int]
     refused: pa.Table
     fullest: Mapping[str, int]
 
@@ -148,10 +146,9 @@ def fold(
         limits: The limits on new entries; ``None`` for none.
     """
     counts: Counter[str] = Counter()
-    far, far_levels = 0, Counter[int]()
+    far = 0
     if stored:
         far = more_far(commands["act"].to_numpy())
-        far_levels = more_far_by_level(commands)
         commands = count_ended(commands, counts)
     ended_in_store = counts["cancelled"]
     commands = commands.combine_chunks()
@@ -186,7 +183,6 @@ def fold(
         spread=spread,
         ambiguous=ambiguous,
         far=far,
-        far_levels=far_levels,
         refused=refused,
         fullest=fullest,
     )
