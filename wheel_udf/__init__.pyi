@@ -1,4 +1,5 @@
 from wheel_udf.commands.contract import Contract as Contract
+from wheel_udf.commands.delay_levels import BinaryLevels as BinaryLevels, FixedLevels as FixedLevels
 from wheel_udf.common.errors import (
     CheckpointError as CheckpointError,
     ConfigError as ConfigError,
@@ -39,7 +40,6 @@ from wheel_udf.stream.outputs import (
 from wheel_udf.stream.schedule_operator import schedule as schedule
 from wheel_udf.stream.watch_operator import watch as watch
 from wheel_udf.tiered.start import schedule_tiered as schedule_tiered
-from wheel_udf.wheel.delay_levels import BinaryLevels as BinaryLevels, FixedLevels as FixedLevels
 from wheel_udf.wheel.reference import TimingWheel as TimingWheel
 
 __version__: str

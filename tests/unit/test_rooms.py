@@ -53,7 +53,7 @@ ON_EXECUTORS = (
     "wheel_udf.common.arrays",
     "wheel_udf.common.errors",
     "wheel_udf.wheel.step",
-    "wheel_udf.wheel.delay_levels",
+    "wheel_udf.commands.delay_levels",
     "wheel_udf.policies.limits",
     "wheel_udf.shard.holdings",
     "wheel_udf.purgatory.step",

@@ -210,7 +210,7 @@ class _Delivery:
         before = self.shards.get(row.shard)
         if row.by_destination is not None or before is None:
             return row
-        return replace(row, by_destination=before.by_destination)
+        return replace(row, **{name: getattr(before, name) for name in row.SAMPLED})
 
     def _write_rows(
         self, frame: DataFrame, statuses: list[ShardStatus], batch_id: int, not_sent: LeftOut | None

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.checkpoint.identity import check_checkpoint
 from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.commands import delay_levels
 from wheel_udf.commands.contract import Contract
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.control.clocks import Clock, EventClock, ProcessingClock, SimulatedClock
@@ -60,7 +61,6 @@ from wheel_udf.tiered.checks import check_tiered
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.tiered.start import Outlet, start_tiered
-from wheel_udf.wheel import delay_levels
 
 SUCCESS = 0
 

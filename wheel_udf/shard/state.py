@@ -211,12 +211,7 @@ class ShardState(BaseShardState):
             StateTooLargeError: The shard's state would come near the 2 GiB that a row can hold.
         """
         counters = tuple(self.counts[name] for name in WHEEL_COUNTS)
-        return (
-            *self.head(shards),
-            self.far,
-            *counters,
-            self.text,
-        )
+        return (*self.head(shards), self.far, *counters, self.text)
 
     @staticmethod
     def from_row(

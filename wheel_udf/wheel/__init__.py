@@ -39,7 +39,6 @@ in_flight, sender_news    entries handed to a sender ahead of their due time, an
 acted                     acts on entries of the state: their rows, completed from the entries
 seed                      the state of a shard made anew from its rows, for another geometry or number of shards
 limits, shard_limits      back-pressure: the bounds on pending entries; how many of them a shard holds
-delay_levels              delay levels (5s 10s 30s ...): not levels of the wheel
 lateness                  the histogram of latenesses
 ========================  ==========================================================================================
 

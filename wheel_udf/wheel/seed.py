@@ -35,13 +35,11 @@ class Seed:
         clock_ms: The clock; ``None`` if the wheel never had one, and then there are no rows.
         counts: Rows by outcome; a missing outcome counts 0.
         far: Number of entries that wait in the slot store.
-        far_levels: The same by delay level (its span in ms).
     """
 
     clock_ms: int | None
     counts: Mapping[str, int] = field(default_factory=dict)
     far: int = 0
-    far_levels: Mapping[int, int] = field(default_factory=dict)
 
 
 def seeded(empty: ShardState, seed: Seed, entries: pa.Table, memory: pa.Table) -> ShardState:

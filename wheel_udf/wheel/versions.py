@@ -31,7 +31,7 @@ The steps of :func:`fold`, each in the module of its name::
 Cost: O(b log b) for b commands, plus the look-up of their ids (:mod:`wheel_udf.wheel.known`), which does not depend on
 how many are pending. No Python loop over rows.
 
-Retries. A retry is recognised by the *requested* due time, not by the one to which a delay level rounded it:
+Retries. A retry is recognised by the *requested* due time, not by the one to which it was rounded:
 repeated a little later, the same due time is a shorter delay and may have another level; and two due times
 that round to one instant are two commands.
 

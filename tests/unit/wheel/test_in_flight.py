@@ -204,15 +204,6 @@ def test_the_limit_of_a_batch_bounds_what_is_released_and_handed_over_together()
     assert shard.batch(3, limit=1) == (["d"], [])
 
 
-def test_the_levels_of_what_is_in_flight_count_until_it_is_confirmed() -> None:
-    shard = Shard()
-    level = {"delay_level_ms": 3, "level_error_ms": 0}
-    shard.batch(0, schedule("a", 3, **level), schedule("b", 90, delay_level_ms=90, level_error_ms=0))
-    assert shard.state.levels == {3: 1, 90: 1}
-    shard.batch(4, news=(Confirmed(0, 0, ALL),))
-    assert shard.state.levels == {90: 1}
-
-
 # ---- cancels, replaces, retries ------------------------------------------------------------------
 
 
@@ -496,7 +487,7 @@ class Pair:
     def agree(self, step: Step, move: Move) -> None:
         counts = {name: self.state.counts[name] for name in (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES)}
         assert counts == dict(self.model.counts)
-        assert (self.state.pending, self.state.levels) == (self.model.pending, self.model.levels)
+        assert self.state.pending == self.model.pending
         assert self.state.in_flight == len(self.model.flying)
         assert self.state.next_due_ms == self.model.next_due_ms
         assert self.model.schedules_in == self.state.pending + sum(counts[name] for name in SCHEDULE_OUTCOMES)

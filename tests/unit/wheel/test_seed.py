@@ -107,16 +107,6 @@ def test_the_clock_is_that_of_the_seed_and_what_is_due_by_it_fires_with_the_next
     assert (step.clock_ms, step.state.counts["fired"]) == (100, 8)
 
 
-def test_entries_of_delay_levels_are_counted_by_level() -> None:
-    rows = [
-        {"schedule_id": name, "deliver_at_ms": 9, "delay_level_ms": 5, "level_error_ms": 1} for name in "ab"
-    ]
-    entries = commands_table(rows).select(ENTRY_SCHEMA.names)
-    seed = Seed(0, far=3, far_levels={5: 1, 60: 2})
-
-    assert seeded(ShardState.empty(NEW), seed, entries, MEMORY_SCHEMA.empty_table()).levels == {5: 3, 60: 2}
-
-
 def test_a_job_without_a_clock_has_counts_alone() -> None:
     state = seeded(
         ShardState.empty(NEW),

@@ -299,7 +299,7 @@ class Tiered:
                 rows.append(command)
             else:
                 self.far.append(command)
-                rows.append(told(command["seq"], command["schedule_id"]) | _level_of(command))
+                rows.append(told(command["seq"], command["schedule_id"]))
         return rows
 
     def turn(self, now_ms: int, commands: Iterable[Row]) -> list[tuple[str, int]]:
@@ -321,7 +321,7 @@ class Tiered:
     def _verdict(self, row: Row, seen: set[tuple[str, int]]) -> Row:
         name = row["schedule_id"], row["seq"]
         if name in seen:
-            return gone(GONE_DUPLICATE, row["seq"], row["schedule_id"]) | _level_of(row)
+            return gone(GONE_DUPLICATE, row["seq"], row["schedule_id"])
         seen.add(name)
         higher = sorted(
             (seq, op)
@@ -332,7 +332,7 @@ class Tiered:
             return row | {"act": MOVED}
         seq, op = higher[0]
         act, told_seq = (GONE_CANCELLED, seq) if op == CANCEL else (GONE_SUPERSEDED, row["seq"])
-        return gone(act, told_seq, name[0]) | _level_of(row)
+        return gone(act, told_seq, name[0])
 
 
 def _command(schedule_id: str, seq: int, *, is_cancel: bool) -> Row:
@@ -342,10 +342,6 @@ def _command(schedule_id: str, seq: int, *, is_cancel: bool) -> Row:
         return cancel(seq, schedule_id)
     entry = near(seq, seq * 7919 % 400 + len(schedule_id), schedule_id)
     return entry | {"delay_level_ms": (None, 5, 30)[seq % 3], "level_error_ms": (None, 0, 13)[seq % 3]}
-
-
-def _level_of(row: Row) -> Row:
-    return {"delay_level_ms": row.get("delay_level_ms")}
 
 
 commands = st.builds(
@@ -379,7 +375,6 @@ def test_a_wheel_beside_a_store_fires_what_a_wheel_fires_that_holds_everything(
     counts = tiered.shard.state.counts
     assert fired == expected
     assert (tiered.far, tiered.shard.state.far, tiered.shard.state.pending) == ([], 0, 0)
-    assert tiered.shard.state.levels == {}
     assert sum(counts[name] for name in SCHEDULE_OUTCOMES) == tiered.schedules
     assert sum(counts[name] for name in CANCEL_OUTCOMES) == tiered.cancels
     assert min(counts.values()) >= 0
