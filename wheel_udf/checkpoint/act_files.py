@@ -67,8 +67,10 @@ def read_act(files: Folder, number: int) -> tuple[dict[str, Any], dict[str, str]
     if content is None:
         return None
     found = parsed_json(content)
-    if not isinstance(found, dict) or not all(
-        isinstance(found.get(part), dict) for part in ("record", "rows")
+    if (
+        not isinstance(found, dict)
+        or not all(isinstance(found.get(part), dict) for part in ("record", "rows"))
+        or not all(isinstance(text, str) for text in found["rows"].values())
     ):
         raise CheckpointError(
             "the file of an act is damaged",

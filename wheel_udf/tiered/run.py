@@ -103,7 +103,6 @@ class TieredRun:
         self.keeper = Keeper(store, app_id=identity.app_id, on_change=self._publish, pressure=pressure)
         self._checkpoint = checkpoint
         self._acts_every = _ACTS_EVERY_POLLS if local_folder(checkpoint) else _ACTS_EVERY_POLLS_REMOTE
-        self.keeper.take_acts(checkpoint)
         self._before = self.keeper.version
         """What earlier runs have left for the wheel to read ends here."""
         self._retirements = Retirements(self.keeper, what.memory_ms, what.history_ms)
@@ -116,6 +115,7 @@ class TieredRun:
         self._clock = RunClock(what.clock, self.keeper, self._lead)
         if is_wall_clock:
             self.keeper.start(wall_clock_ms())
+        self.keeper.take_acts(checkpoint)
         self._publish(self.keeper)
         self._look_at_store()
         self._thread = threading.Thread(target=self._keep, name="wheel-keeper", daemon=True)
