@@ -13,7 +13,7 @@ from wheel_udf.job.models.metrics import MetricsConfig
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import JobConfig, TieredConfig
 from wheel_udf.metrics.batch_log import BatchLog
-from wheel_udf.metrics.lines import text_of
+from wheel_udf.metrics.lines import line_text
 from wheel_udf.metrics.meter import Meter
 from wheel_udf.spark.failures import explain
 
@@ -97,7 +97,7 @@ def check_port(config: JobConfig) -> None:
 
 def _meter_of(config: JobConfig, say: Say) -> Meter:
     def say_line(line: Mapping[str, Any]) -> None:
-        say(text_of(line))
+        say(line_text(line))
 
     mode = "purgatory" if isinstance(config, PurgatoryConfig) else "direct"
     mode = "tiered" if isinstance(config, TieredConfig) else mode
