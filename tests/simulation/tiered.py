@@ -27,7 +27,7 @@ from tests.simulation.delivery_model import REJECTS, Delivery
 from tests.simulation.direct import DEFAULTS, DELAY_MS, config_of, in_config
 from tests.simulation.disk import Lease, ProcessFailed
 from tests.simulation.frames import Rows
-from tests.simulation.oracle import WheelOracle, check, shard_of
+from tests.simulation.oracle import Undefined, WheelOracle, check, shard_of
 from tests.simulation.spark_model import Plan, Query, Steps
 from tests.simulation.store_model import SimulatedStore, StoreTable
 from tests.simulation.tier_rows import StoredRow
@@ -346,13 +346,26 @@ class TieredWorld(World):
 
     def _acts_in(self, plan: Plan) -> list[Change]:
         found = []
-        for actions in self.store.commits[plan.start[1] : plan.end[1]]:
+        for version, actions in enumerate(self.store.commits[plan.start[1] : plan.end[1]], plan.start[1]):
             for number in [each["version"] for each in actions if each.get("appId", "").endswith("-acts")]:
                 check(number == self.acts_read, f"the wheel reads act {number} and not {self.acts_read}")
                 self.acts_read += 1
+                self._require_defined(self.acts_of[number], version)
                 rows = self.store.rows(each["path"] for each in actions if "modificationTime" in each)
                 found.append(replace(self.acts_of[number], seq_given=rows[0].seq_given))
         return found
+
+    def _require_defined(self, change: Change, version: int) -> None:
+        """Ends the run if a newer version of its id was committed between an act and its commit, and may be forgotten
+        when the act comes: then the act is a command that comes later than the memory reaches.
+        """
+        if self.settings["memory"] is None:
+            return
+        for actions in self.store.commits[:version]:
+            for number in [each["version"] for each in actions if each.get("appId", "").endswith("-intake")]:
+                first, last = self.spans[number]
+                if any(each.id == change.id and each.seq > change.seq for each in self.input[first:last]):
+                    raise Undefined("an act comes after a newer version that may be forgotten")
 
     def committed(self, query: Query, plan: Plan) -> None:
         """See :meth:`World.committed`."""
