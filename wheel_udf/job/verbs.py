@@ -228,7 +228,7 @@ def _act_text(verb: str, count: int, noun: str, *, dry_run: bool) -> str:
 
 
 def _acts(spark: SparkSession, work: PendingWork, say: Say) -> None:
-    _say_rows(acts.audit(spark, work.store or work.query).orderBy("at", "batch"), say, "0 acts")
+    _say_rows(acts.audit(spark, work.query).orderBy("at", "batch"), say, "0 acts")
 
 
 def _history(

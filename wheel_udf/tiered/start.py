@@ -130,7 +130,15 @@ def start_tiered(
         if what.limits:
             work = PendingWork(checkpoint, store)
             pressure = Pressure(spark, work, what.limits, pauses=what.on_limit == "pause")
-        run = TieredRun(store, what, identity, leases, pressure, bounded=trigger == AVAILABLE_NOW)
+        run = TieredRun(
+            store,
+            what,
+            identity,
+            leases,
+            pressure,
+            checkpoint=f"{checkpoint}/wheel",
+            bounded=trigger == AVAILABLE_NOW,
+        )
     except BaseException:
         for lease in leases:
             lease.close()
@@ -160,9 +168,7 @@ def start_tiered(
             on_batch=lambda report: run.note(report, on_batch),
             lease_of=lease_of,
         )
-        run.begin(
-            wheel, lambda: _intake(parsed, run, f"{checkpoint}/intake", trigger, name), f"{checkpoint}/wheel"
-        )
+        run.begin(wheel, lambda: _intake(parsed, run, f"{checkpoint}/intake", trigger, name))
     except BaseException:
         run.stop()
         raise

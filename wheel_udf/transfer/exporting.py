@@ -137,9 +137,9 @@ def _write(
     ended = 0
     if without:
         tables, ended = split(spark, tables, without)
-        tables[ACTS] = records_without(spark, work.store or work.query, without, ended)
-    elif work.store is not None or acts_of(work.query) or earlier_records(work.query):
-        tables[ACTS] = acts.audit(spark, work.store or work.query)
+        tables[ACTS] = records_without(spark, work.query, without, ended)
+    elif acts_of(work.query) or earlier_records(work.query):
+        tables[ACTS] = acts.audit(spark, work.query)
     rows = _all_written(tables, folder, on_step, first=1 if settled is None else 2)
     sources = sources_of(parts_of(work)[0])
     _copy_logs(parts_of(work)[0], sources, folder)

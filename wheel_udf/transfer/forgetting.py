@@ -118,7 +118,7 @@ def _count(rows: DataFrame, ids: DataFrame, *columns: str) -> int:
 
 
 def _records(spark: SparkSession, work: PendingWork, ids: Sequence[str]) -> int:
-    texts = acts.audit(spark, work.store or work.query).select("picked", "change").collect()
+    texts = acts.audit(spark, work.query).select("picked", "change").collect()
     return sum(any(has_id(text, ids) for text in row) for row in texts)
 
 

@@ -38,7 +38,6 @@ from wheel_udf.purgatory.seed import KINDS
 from wheel_udf.purgatory.state import WATCH_STATE_COLUMNS, watch_fingerprint
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.spark.interrupts import at_end
-from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream.seed_query import WatchSeedWorker, WheelSeedWorker, pack_by_shard, seeding, stand_ins
 from wheel_udf.transfer.content import ACTS, ENTRIES, MEMORY, SCHEMAS
 from wheel_udf.transfer.manifest import Manifest, read_manifest
@@ -257,10 +256,10 @@ def table_of(spark: SparkSession, folder: str, name: str) -> DataFrame:
     return spark.read.schema(from_arrow_schema(SCHEMAS[name])).parquet(as_pattern(f"{folder}/{name}"))
 
 
-def bring_acts(spark: SparkSession, manifest: Manifest, folder: str, place: SlotStore | str) -> None:
-    """Copies the records of acts, if the export has any, to the new store or checkpoint."""
+def bring_acts(spark: SparkSession, manifest: Manifest, folder: str, checkpoint: str) -> None:
+    """Copies the records of acts, if the export has any, to the new checkpoint."""
     if ACTS in manifest.rows:
-        take_over(place, spark.read.parquet(as_pattern(f"{folder}/{ACTS}")))
+        take_over(checkpoint, spark.read.parquet(as_pattern(f"{folder}/{ACTS}")))
 
 
 def copy_logs(manifest: Manifest, folder: str, checkpoint: str, *, first: int) -> None:
