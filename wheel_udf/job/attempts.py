@@ -3,13 +3,12 @@ clock, after a planned batch.
 
 ::
 
-    begin --> run_held --> restarts --> attempt: compose, compare, start --> supervise --> end of input, until, signal
-                              ^                                                 |
-                              '---- a failure that may be over, wall clock -----'
+    begin --> run_held --> attempt: compose, compare, start --> supervise --> end of input, until, signal
+                              ^                                    |
+                              '- a transient failure, wall clock --'
 
-After a failure that may be over a moment later, the query starts again: :mod:`wheel_udf.job.restarts`. How a run ends:
-:mod:`wheel_udf.job.supervise`. What a topic has lost is found before each start, meanwhile, and after a failure:
-:mod:`wheel_udf.job.source_topics`.
+How a run ends, and after which failures it starts again: :mod:`wheel_udf.job.supervise`. What a topic has lost is
+found before each start, meanwhile, and after a failure: :mod:`wheel_udf.job.source_topics`.
 """
 
 from __future__ import annotations
@@ -24,15 +23,20 @@ from wheel_udf.checkpoint.lease import Leases
 from wheel_udf.checkpoint.spark_logs import planned_batch
 from wheel_udf.common.errors import WheelError
 from wheel_udf.delivery.query import ONCE
+from wheel_udf.job.begin import Phases
 from wheel_udf.job.compose import SUCCESS, Say, check_config_checkpoint, compose
 from wheel_udf.job.metering import metering
 from wheel_udf.job.models.scheduler import AVAILABLE_NOW, JobConfig, SchedulerConfig, TieredConfig
-from wheel_udf.job.phases import Phases
 from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
-from wheel_udf.job.restarts import with_restarts
 from wheel_udf.job.sessions import session
 from wheel_udf.job.source_topics import SourceTopics
-from wheel_udf.job.supervise import StepsBack, Supervisor, graceful_signals, supervise
+from wheel_udf.job.supervise import (
+    ClockRewindDetector,
+    Supervisor,
+    graceful_signals,
+    supervise,
+    with_restarts,
+)
 from wheel_udf.metrics.listener import listening
 from wheel_udf.spark.failures import explain, is_jvm_end
 from wheel_udf.spark.session import let_jvm_ignore_sigterm
@@ -73,7 +77,7 @@ def run_held(config: JobConfig, until_ms: int | None, say: Say, leases: Leases, 
                     raise
                 supervisor.cut_off = True
             finally:
-                phases.end()
+                phases.close()
                 if supervisor.has_started:
                     say(supervisor.summary.render())
         if supervisor.signal is None or not supervisor.cut_off:
@@ -125,7 +129,7 @@ class _Attempt:
             self._finish_planned_batch(recorded)
         if supervisor.wants_end:
             return 0
-        steps = None if config.trigger == AVAILABLE_NOW else StepsBack()
+        steps = None if config.trigger == AVAILABLE_NOW else ClockRewindDetector()
         supervisor.begin("starting the query")
         query = start(config.trigger, supervisor.on_batch)
         supervisor.begin("the first batch")

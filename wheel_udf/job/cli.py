@@ -163,25 +163,20 @@ def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn:
     if arguments.verb in _WITHOUT_CONFIG:
         return int(import_module(f"wheel_udf.job.{_WITHOUT_CONFIG[arguments.verb]}").execute(arguments, say))
     from wheel_udf.job import loader
-    from wheel_udf.job.restarts import patiently
 
     trigger = getattr(arguments, "trigger", None)
     overrides = [*arguments.set, *([f"trigger={trigger}"] if trigger else [])]
     config = loader.load(arguments.config, overrides)
     if arguments.verb in _MODULES:
-        verb_of = import_module(f"wheel_udf.job.{_MODULES[arguments.verb]}")
-        return patiently(
-            lambda said: int(verb_of.execute(config, arguments, said)), config.restarts, say, warn
-        )
+        return int(import_module(f"wheel_udf.job.{_MODULES[arguments.verb]}").execute(config, arguments, say))
     chosen = verbs or _VERBS
     if arguments.until is not None:
         from wheel_udf.job import until
 
         if (warning := until.warning_of(config, arguments.until)) is not None:
             warn(f"warning: {warning}")
-    if arguments.verb == "run":
-        return chosen.run(config, arguments.until, say)
-    return patiently(lambda said: chosen.dry_run(config, arguments.until, said), config.restarts, say, warn)
+    start = chosen.run if arguments.verb == "run" else chosen.dry_run
+    return start(config, arguments.until, say)
 
 
 def _interrupt_text(verb: str, *, dry_run: bool) -> str:
