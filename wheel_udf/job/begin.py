@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from wheel_udf.job.models.scheduler import JobConfig
 
 _PROGRAM: Final = "wheel_udf.job.attempts"
-_LONG_S: Final = 5
+LONG_S: Final = 5
 
 Say = Callable[[str], None]
 
@@ -61,7 +61,7 @@ class Phases:
             doing: What is done, as the subject of a sentence.
         """
         self.close()
-        self._timer = self._new_timer(_LONG_S, lambda: self._say(f"{doing} takes longer than {_LONG_S} s"))
+        self._timer = self._new_timer(LONG_S, lambda: self._say(f"{doing} takes longer than {LONG_S} s"))
         self._timer.daemon = True
         self._timer.start()
 

@@ -46,7 +46,7 @@ _PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSys
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
 _PATIENCE_S = 10.0
 """Longest wait at shutdown for optional background work."""
-_SETUP_HINT = "run `make setup`, or `python -m wheel_udf.spark.jars` in this environment"
+_PACKAGES = "spark.jars.packages"
 _SUBMIT_HINT = "give spark-submit --properties-file conf/spark-defaults.conf, or SPARK_CONF_DIR=conf"
 
 
@@ -72,7 +72,7 @@ def build_session(
         The session. Stop it with :func:`stop_session`.
 
     Raises:
-        SessionError: Java is missing or too old, the jars are missing, or the JVM did not start.
+        SessionError: Java is missing, or the JVM did not start.
     """
     given = {key: _text(value) for key, value in (conf or {}).items()}
     running = running_session()
@@ -222,7 +222,9 @@ def _submitted(given: Mapping[str, str]) -> dict[str, str]:
     return {**local_mode.of_one_jvm({**ours, **told, **given}), **ours, **given}
 
 
-_FIXED_AT_JVM_START = frozenset({"spark.jars", "spark.driver.memory", JVM_OPTIONS, "spark.pyspark.python"})
+_FIXED_AT_JVM_START = frozenset(
+    {"spark.jars", _PACKAGES, "spark.driver.memory", JVM_OPTIONS, "spark.pyspark.python"}
+)
 
 
 def _require_delta_on_class_path() -> None:
@@ -245,16 +247,16 @@ def _require_delta_on_class_path() -> None:
 
 def _local(given: Mapping[str, str]) -> dict[str, str]:
     """Settings for a JVM that this process starts, or has started for an earlier session."""
-    theirs = os.environ.get("SPARK_CONF_DIR")
-    java_version = java.stated_version(java.find_java())
-    ours = _project_settings()
-    settings = {
-        "spark.master": "local[*]",
-        **ours,
-        **(read_defaults(Path(theirs)) if theirs and not _is_ours(Path(theirs)) else {}),
-        **given,
-    }
-    return local_mode.settings_of(settings, project_jars=ours["spark.jars"], java_version=java_version)
+    java.find_java()
+    folder = os.environ.get("SPARK_CONF_DIR")
+    theirs = read_defaults(Path(folder)) if folder and not _is_ours(Path(folder)) else {}
+    ours, of_user = _project_settings(), {**theirs, **given}
+    if _PACKAGES in ours and "spark.jars" in of_user:
+        del ours[_PACKAGES]
+    elif _PACKAGES in ours and _PACKAGES in of_user:
+        of_user[_PACKAGES] += f",{ours[_PACKAGES]}"
+    settings = {"spark.master": "local[*]", **ours, **of_user}
+    return local_mode.settings_of(settings, project_jars=ours.get("spark.jars"))
 
 
 def _is_ours(folder: Path) -> bool:
@@ -263,10 +265,14 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _project_settings() -> dict[str, str]:
-    """The project's file with its relative paths made absolute, and the jars of the running Python environment."""
+    """The project's file with its relative paths made absolute, and the jars of the running Python environment, or what
+    Spark is to download.
+    """
     folder = jars.conf_folder()
     settings = read_defaults(folder)
-    settings["spark.jars"] = ",".join(_jar_files(folder, settings.get("spark.jars", "")))
+    settings.pop("spark.jars", None)
+    found = sorted(jars.jars_folder().glob("*.jar"))
+    settings |= {"spark.jars": ",".join(map(str, found))} if found else {_PACKAGES: jars.PACKAGES}
     if folder is not None:
         # The path in the file starts at the project's root; the JVM would start it at the current folder.
         logging = (folder / "log4j2.properties").as_uri()
@@ -275,25 +281,10 @@ def _project_settings() -> dict[str, str]:
     return settings
 
 
-def _jar_files(folder: Path | None, pattern: str) -> list[str]:
-    found = sorted(jars.jars_folder().glob("*.jar"))
-    if not found and folder is not None and pattern:
-        found = sorted(folder.parent.glob(pattern))
-    return [str(jar) for jar in found]
-
-
 def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    # Without the key, they are on the class path.
-    if not (_is_submitted() or settings.get("spark.jars", "there") or "spark.jars.packages" in settings):
-        raise SessionError(
-            "the JVM jars are missing",
-            field=str(jars.jars_folder()),
-            rule="holds Delta's jars",
-            hint=_SETUP_HINT,
-        )
     builder = SparkSession.builder.appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -305,7 +296,7 @@ def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
             "the JVM of Spark did not start",
             field="spark",
             value=str(fault),
-            hint="its messages are above",
+            hint=f"its messages are above; Spark 4 needs Java {java.OLDEST_JAVA} or newer",
         ) from fault
 
 
