@@ -39,7 +39,6 @@ from wheel_udf.job.supervise import (
 )
 from wheel_udf.metrics.listener import listening
 from wheel_udf.spark.failures import explain, is_jvm_end
-from wheel_udf.spark.session import let_jvm_ignore_sigterm
 
 
 def run_held(config: JobConfig, until_ms: int | None, say: Say, leases: Leases, phases: Phases) -> int:
@@ -64,7 +63,6 @@ def run_held(config: JobConfig, until_ms: int | None, say: Say, leases: Leases, 
         supervisor = Supervisor(
             say, None if bounded else until_ms, meter, prints=config.log == "text", phases=phases
         )
-        let_jvm_ignore_sigterm(spark)
         with graceful_signals(supervisor, say):
             try:
                 with listening(spark, config.name, meter):

@@ -183,7 +183,7 @@ class HttpSink:
     def _sent(self, rows: DataFrame, shape: Shape) -> list[Any]:
         # No more tasks than run at the same time: a waiting one would begin when others have used up their budget.
         together = rows.coalesce(rows.sparkSession.sparkContext.defaultParallelism)
-        ordered = shape.oldest_first.sort_within_partitions(together)
+        ordered = together.sortWithinPartitions(*shape.order)
         plan = self._plan()
         requests = ordered.select("destination", "fire_id", *self._request(shape))
         return requests.mapInArrow(partial(send_partition, plan=plan), REPORT).collect()

@@ -225,7 +225,7 @@ class KafkaSink:
         rows, left_out = self._checked(frame, check, largest_to, shape)
         if check.infos:
             # Sorted by due time: a partition of the frame holds several shards, one after the other.
-            ordered = shape.oldest_first.sort_within_partitions(rows)
+            ordered = rows.sortWithinPartitions(*shape.order)
             self._produce(delivery_records(ordered, shape), check.infos.values())
         return left_out
 

@@ -27,6 +27,10 @@ METRICS: Final = "spark.metrics.conf"
 _JARS: Final = "spark.jars"
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 _HEARTBEAT_TIMEOUT: Final = "spark.storage.blockManagerHeartbeatTimeoutMs"
+"""In local mode the driver is the executor, and never too long without a heartbeat of itself. Spark measures heartbeats
+by the wall clock: if that steps more than two minutes forward (a laptop that has slept, a clock that is set right),
+Spark may take its only executor for lost, does not take it back, and the JVM ends 10 minutes later.
+"""
 _WORKERS_PATH: Final = "spark.executorEnv.PYTHONPATH"
 
 
@@ -39,7 +43,7 @@ def settings_of(settings: Mapping[str, str], *, project_jars: str | None) -> dic
     """
     if not is_one_jvm(settings):
         return dict(settings)
-    made = {**settings, **of_one_jvm(settings)}
+    made = {_HEARTBEAT_TIMEOUT: "3650d", **settings}
     made[JVM_OPTIONS] = fast_start.jvm_options(settings.get(JVM_OPTIONS, ""))
     made[_WORKERS_PATH] = with_package_folder(settings.get(_WORKERS_PATH))
     folder, given_jars = jars.conf_folder(), settings.get(_JARS)
@@ -61,18 +65,6 @@ def executors_are_here(spark: SparkSession) -> bool:
 def is_one_jvm(settings: Mapping[str, str]) -> bool:
     """Whether the driver is the only executor; ``local-cluster`` starts further JVMs."""
     return re.match(r"local(?!-cluster)", settings.get("spark.master", "")) is not None
-
-
-def of_one_jvm(settings: Mapping[str, str]) -> dict[str, str]:
-    """In local mode the driver is the executor, and never too long without a heartbeat of itself.
-
-    Spark measures heartbeats by the wall clock. If that steps more than two minutes forward (a laptop that has slept,
-    a clock that is set right), Spark may take its only executor for lost, and does not take it back: the JVM ends
-    after 60 failed heartbeats, which is 10 minutes later.
-    """
-    return (
-        {_HEARTBEAT_TIMEOUT: "3650d"} if is_one_jvm(settings) and _HEARTBEAT_TIMEOUT not in settings else {}
-    )
 
 
 def with_package_folder(given: str | None) -> str:
