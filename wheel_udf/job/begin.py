@@ -29,6 +29,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from wheel_udf.checkpoint.lease import Leases
+from wheel_udf.common.progress import PrintLine
 from wheel_udf.job.sessions import session
 from wheel_udf.spark.files import local_folder
 from wheel_udf.store.lease import store_lease
@@ -39,19 +40,19 @@ if TYPE_CHECKING:
 _PROGRAM: Final = "wheel_udf.job.attempts"
 LONG_S: Final = 5
 
-Say = Callable[[str], None]
-
 
 class Phases:
     """The phases of one start, one after the other; each has one line at most.
 
     Args:
-        say: Takes the lines, on a thread of the timer.
+        print_line: Takes the lines, on a thread of the timer.
         timer: As ``threading.Timer``.
     """
 
-    def __init__(self, say: Say, timer: Callable[[float, Callable[[], None]], Any] = threading.Timer) -> None:
-        self._say, self._new_timer = say, timer
+    def __init__(
+        self, print_line: PrintLine, timer: Callable[[float, Callable[[], None]], Any] = threading.Timer
+    ) -> None:
+        self._print_line, self._new_timer = print_line, timer
         self._timer: Any = None
 
     def begin(self, doing: str) -> None:
@@ -61,7 +62,9 @@ class Phases:
             doing: What is done, as the subject of a sentence.
         """
         self.close()
-        self._timer = self._new_timer(LONG_S, lambda: self._say(f"{doing} takes longer than {LONG_S} s"))
+        self._timer = self._new_timer(
+            LONG_S, lambda: self._print_line(f"{doing} takes longer than {LONG_S} s")
+        )
         self._timer.daemon = True
         self._timer.start()
 
@@ -72,13 +75,13 @@ class Phases:
             timer.cancel()
 
 
-def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
+def run(config: JobConfig, until_ms: int | None, print_line: PrintLine) -> int:
     """Runs the job until its input ends, ``until`` is reached, or a signal comes.
 
     Args:
         config: The checked config.
         until_ms: The instant to which the clock runs (UTC epoch ms), or None.
-        say: Takes the progress lines and the summary.
+        print_line: Takes the progress lines and the summary.
 
     Returns:
         0; after a signal that cut a batch off 128 + its number.
@@ -87,7 +90,7 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
         WheelError: Config, source, checkpoint or lease do not allow the start.
         StreamingQueryException: The query failed, and new starts did not help.
     """
-    with leases_of(config) as leases, closing(Phases(say)) as phases:
+    with leases_of(config) as leases, closing(Phases(print_line)) as phases:
         _check_port(config)
         phases.begin("starting Spark")
         import_module("pyspark.sql")  # before the other thread, which imports more of it
@@ -95,7 +98,7 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
             phases.begin("loading the program")
             from wheel_udf.job import attempts
 
-            return attempts.run_held(config, until_ms, say, leases, phases)
+            return attempts.run_held(config, until_ms, print_line, leases, phases)
 
 
 def leases_of(config: JobConfig) -> Leases:

@@ -45,7 +45,8 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common.errors import LeaseError
 from wheel_udf.common.paths import as_pattern
-from wheel_udf.job.compose import SUCCESS, Say, check_config_checkpoint, pending_work_of
+from wheel_udf.common.progress import PrintLine
+from wheel_udf.job.compose import SUCCESS, check_config_checkpoint, pending_work_of
 from wheel_udf.job.models.purgatory import PurgatoryConfig, StreamConfig
 from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.models.sink import AnySink
@@ -92,13 +93,13 @@ class Line:
     then: tuple[str, ...] = ()
 
 
-def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
+def execute(config: JobConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
     """Executes the verb.
 
     Args:
         config: The checked config of the job.
         asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
-        say: Takes the lines.
+        print_line: Takes the lines.
 
     Returns:
         0; 1 if the job runs, so that its checkpoint is left.
@@ -115,11 +116,11 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
         lines += _of_sinks(spark, config, ids, dry_run=asked.dry_run)
         lines += [*_of_sources(config), *_of_copies(config)]
     for text in report(lines):
-        say(text)
+        print_line(text)
     if asked.dry_run:
-        say("dry run: nothing was changed")
+        print_line("dry run: nothing was changed")
     elif runs:
-        say("not all is removed: stop the job, and run this again")
+        print_line("not all is removed: stop the job, and run this again")
     return LEFT if runs and not asked.dry_run else SUCCESS
 
 

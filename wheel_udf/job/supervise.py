@@ -28,12 +28,13 @@ from itertools import count
 from types import FrameType
 
 from wheel_udf.common.errors import SourceLostError
+from wheel_udf.common.progress import PrintLine
 from wheel_udf.control.wall import wall_clock_ahead_ms
 from wheel_udf.delivery.progress import progress_line
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.delivery.summary import Summary
 from wheel_udf.job.begin import Phases
-from wheel_udf.job.compose import Query, Say
+from wheel_udf.job.compose import Query
 from wheel_udf.job.metering import running
 from wheel_udf.job.models.bounds import RestartsConfig
 from wheel_udf.metrics.meter import Meter
@@ -53,7 +54,7 @@ class Supervisor:
     """Takes the reports of a run, prints a line for each, and decides when the run ends.
 
     Args:
-        say: Takes the lines.
+        print_line: Takes the lines.
         until_ms: The run ends after the batch whose clock (or watermark) has reached this instant with nothing due
             left; None: never.
         meter: The meter of the run, which takes each report, too; None without one.
@@ -71,7 +72,7 @@ class Supervisor:
 
     def __init__(
         self,
-        say: Say,
+        print_line: PrintLine,
         until_ms: int | None,
         meter: Meter | None = None,
         *,
@@ -80,7 +81,7 @@ class Supervisor:
     ) -> None:
         self.summary, self.meter = Summary(), meter
         self._phases = phases
-        self._say, self._until_ms, self._prints = say, until_ms, prints
+        self._print_line, self._until_ms, self._prints = print_line, until_ms, prints
         self.has_started = False
         self.signal: signal.Signals | None = None
         self.cut_off = False
@@ -100,7 +101,7 @@ class Supervisor:
             self.meter.on_batch(report)
         # Last: a closed output (`... | head`) fails here, which is logged and must not keep the run from its end.
         if self._prints:
-            self._say(progress_line(report))
+            self._print_line(progress_line(report))
 
     def _has_reached_until(self, report: BatchReport) -> bool:
         # The clock of an event-time batch is the watermark before it. The watermark after it is known too, and may be
@@ -223,7 +224,7 @@ def _until_over(
 
 
 def with_restarts(
-    run_once: Callable[[], None], settings: RestartsConfig, supervisor: Supervisor, say: Say
+    run_once: Callable[[], None], settings: RestartsConfig, supervisor: Supervisor, print_line: PrintLine
 ) -> None:
     """Runs a query to its end, starting it again after transient failures.
 
@@ -232,7 +233,7 @@ def with_restarts(
         settings: How often without a new batch in between, and how long to wait before the first try; each further
             wait is twice as long, up to a minute.
         supervisor: Has the newest batch, whether a query was started, and whether the run is to end.
-        say: Takes a line for each failure that is tried again.
+        print_line: Takes a line for each failure that is tried again.
 
     Raises:
         Exception: The last failure, as `run_once` has raised it.
@@ -250,7 +251,7 @@ def with_restarts(
             if not is_passing or failures > settings.most or supervisor.wants_end:
                 raise
             wait_ms = min(settings.wait_ms * 2 ** (failures - 1), _LONGEST_WAIT_MS)
-            say(
+            print_line(
                 f"{failure.sentence}; it starts again from its checkpoint in {wait_ms / 1_000:g} s "
                 f"({failures} of {settings.most})"
             )
@@ -260,14 +261,14 @@ def with_restarts(
 
 
 @contextmanager
-def graceful_signals(supervisor: Supervisor, say: Say) -> Iterator[None]:
+def graceful_signals(supervisor: Supervisor, print_line: PrintLine) -> Iterator[None]:
     """Inside, the first SIGINT or SIGTERM ends the run after the running batch; a second one has its default action."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def first(number: int, _frame: FrameType | None) -> None:
-        say(f"{signal.Signals(number).name}: stopping after this batch; a second signal stops at once")
+        print_line(f"{signal.Signals(number).name}: stopping after this batch; a second signal stops at once")
         for each in before:
             signal.signal(each, signal.SIG_DFL)
         supervisor.end_by(signal.Signals(number))

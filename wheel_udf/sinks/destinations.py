@@ -187,6 +187,14 @@ class Sink(Protocol):
         """Whether the destination has all of the batch already."""
 
 
+class WithoutRecord:
+    """A sink whose destinations have no record of their batches."""
+
+    def holds(self, *_destination: object, **_batch: object) -> bool:
+        """Returns False."""
+        return False
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """The rows that a write to many destinations has left out, and why.

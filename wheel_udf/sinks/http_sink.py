@@ -42,7 +42,7 @@ from wheel_udf.common.extras import missing_package
 from wheel_udf.common.instants import LONGEST_WAIT_MS
 from wheel_udf.common.secrets import hide, is_secret_name, remember
 from wheel_udf.control.wall import wall_clock_ms
-from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, fields
+from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord, fields
 from wheel_udf.sinks.http_endpoint import Patience
 from wheel_udf.sinks.http_sender import REPORT, Plan, is_header_name, send_partition
 from wheel_udf.sinks.kafka_record import delivery_headers
@@ -53,7 +53,7 @@ _JSON: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "
 
 
 @dataclass(frozen=True)
-class HttpSink:
+class HttpSink(WithoutRecord):
     """A webhook for each destination. At least once.
 
     Attributes:
@@ -152,17 +152,6 @@ class HttpSink:
         rows = frame if "source" in frame.columns else frame.withColumn("source", F.lit(None).cast("string"))
         left_out = self.write_all(rows, {destination: 1}, shape=shape)
         left_out.require_none(destination, "{rows} rows were refused")
-
-    def holds(  # of the protocol
-        self,
-        spark: SparkSession,  # noqa: ARG002
-        destination: str | None,  # noqa: ARG002
-        *,
-        app_id: str,  # noqa: ARG002
-        batch_id: int,  # noqa: ARG002
-    ) -> bool:
-        """Returns False: a webhook does not report which batches it has."""
-        return False
 
     def write_all(
         self,
