@@ -91,7 +91,9 @@ class _Verdict:
     by: Int64s
 
 
-def settle(operations: Operations, lines: Timelines, clock_ms: int, memory_ms: int | None) -> Settled:
+def resolve_outcomes(
+    operations: Operations, lines: Timelines, clock_ms: int, memory_ms: int | None
+) -> Settled:
     """Applies events to operations, and ends those whose end lies before the clock.
 
     Args:

@@ -74,7 +74,9 @@ class Settled:
             frame.unpersist()
 
 
-def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int, memory: DataFrame) -> Settled:
+def resolve_outcomes(
+    work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int, memory: DataFrame
+) -> Settled:
     """Settles the store of a job at rest.
 
     Args:
