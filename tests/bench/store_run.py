@@ -51,7 +51,7 @@ from wheel_udf.commands.parse import Contract, parse_commands
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.pending.acts import Picked, cancel
-from wheel_udf.pending.entries import PendingWork, count_pending, stored
+from wheel_udf.pending.entries import PendingWork, count_far, count_pending
 from wheel_udf.store.intake import stored_rows
 from wheel_udf.store.layout import MARKS, StoreLayout
 from wheel_udf.store.slot_store import SlotStore
@@ -158,7 +158,7 @@ class Ground:
         for number, rows in enumerate((IN_WINDOW, IN_WINDOW, MANY_IN_WINDOW), 1):
             take_in(rows, at_ms + number * window_ms, window_ms)
         self.figures["small"] = median([take_in(SMALL, FAR_FROM_MS, YEAR_MS) for _ in range(18)][3:])
-        self.figures["stored"] = _seconds(lambda: stored(self.store))
+        self.figures["stored"] = _seconds(lambda: count_far(self.store))
         if self.count <= MANY:
             self._count_and_cancel()
         second = Picked(where=_due_in(at_ms + 2 * window_ms, window_ms))

@@ -39,12 +39,12 @@ from wheel_udf.control.reports import post_reports
 from wheel_udf.control.source import is_clock_offset
 from wheel_udf.delivery.act_courier import ActCourier
 from wheel_udf.delivery.report import BatchReport, report_of, total_of
+from wheel_udf.policies.punctual import NOTED_PROPERTY
 from wheel_udf.punctual.delivery import PunctualDelivery, noted
 from wheel_udf.sinks.batch_writer import write_batch
 from wheel_udf.sinks.destinations import Destinations, LeftOut, Sink, require_apart, shape_of
 from wheel_udf.stream.frame_facts import FrameFacts, facts_of
 from wheel_udf.stream.outputs import leaving, refused, status_class
-from wheel_udf.stream.punctual import NOTED_PROPERTY
 from wheel_udf.stream.status_row import ShardStatus, leaving_to
 
 AVAILABLE_NOW = "available-now"
@@ -207,7 +207,7 @@ class _Delivery:
         before = self.shards.get(row.shard)
         if row.by_destination is not None or before is None:
             return row
-        return replace(row, by_destination=before.by_destination)
+        return replace(row, **{name: getattr(before, name) for name in row.SAMPLED})
 
     def _write_rows(
         self, frame: DataFrame, statuses: list[ShardStatus], batch_id: int, not_sent: LeftOut | None

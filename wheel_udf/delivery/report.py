@@ -190,7 +190,7 @@ def report_of(
         undeliverable=undeliverable,
         pending=total_of(shards, "pending") + far,
         far=far if facts.stored else None,
-        levels=_by_level([getattr(row, "levels", {}) for row in shards]),
+        levels=_by_level([getattr(row, "levels", None) or {} for row in shards]),
         next_due_ms=next_due_ms,
         clock_ms=clock_ms,
         watermark_ms=max(watermarks, default=None),

@@ -55,9 +55,9 @@ _MODULES = {
     **dict.fromkeys(REPAIR_VERB, "repair"),
     **dict.fromkeys(FORGET_VERB, "forget"),
 }
-"""Verbs with a function ``execute(config, arguments, say)``, and the modules of this room that have it."""
+"""Verbs with a function ``execute(config, arguments, print_line)``, and the modules of this room that have it."""
 _WITHOUT_CONFIG = {"broker": "broker", "init": "starters"}
-"""Likewise, with a function ``execute(arguments, say)``."""
+"""Likewise, with a function ``execute(arguments, print_line)``."""
 
 _RECORDED = "an act is done completely or not at all: `wheel-udf acts` shows whether it was"
 _AFTER_INTERRUPT = {

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.checkpoint.spark_logs import last_planned, planned_batch
+from wheel_udf.commands.delay_levels import level_name
 from wheel_udf.commands.rules import MISREAD
 from wheel_udf.common.errors import ConfigError, ConfigErrors, SinkError
 from wheel_udf.common.geometry import Wheel
@@ -49,7 +50,6 @@ from wheel_udf.job.sessions import session
 from wheel_udf.kafka import admin as kafka_admin
 from wheel_udf.sinks.destinations import FIRED, LEVELED, OUTCOME, Shape
 from wheel_udf.spark.files import open_folder
-from wheel_udf.wheel.delay_levels import level_name
 
 _LEAST_WINDOW_MS = 60_000
 _WILDCARDS = str.maketrans("*?", "xx")

@@ -14,7 +14,7 @@ from wheel_udf.job.models.metrics import MetricsConfig
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import JobConfig, TieredConfig
 from wheel_udf.metrics.batch_log import BatchLog
-from wheel_udf.metrics.lines import json_text
+from wheel_udf.metrics.lines import line_text
 from wheel_udf.metrics.meter import Meter
 from wheel_udf.spark.failures import explain
 
@@ -96,7 +96,7 @@ def check_port(config: JobConfig) -> None:
 
 def _meter_of(config: JobConfig, print_line: PrintLine) -> Meter:
     def say_line(line: Mapping[str, Any]) -> None:
-        print_line(json_text(line))
+        print_line(line_text(line))
 
     mode = "purgatory" if isinstance(config, PurgatoryConfig) else "direct"
     mode = "tiered" if isinstance(config, TieredConfig) else mode

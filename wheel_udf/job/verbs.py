@@ -34,7 +34,7 @@ from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig
 from wheel_udf.job.progress import progress_of
 from wheel_udf.job.sessions import session
 from wheel_udf.pending import acts
-from wheel_udf.pending.entries import PendingWork, count_pending, forecast, pending, stored
+from wheel_udf.pending.entries import PendingWork, count_far, count_pending, forecast, pending
 from wheel_udf.pending.history import history_of
 from wheel_udf.pending.operations import operations_pending
 from wheel_udf.spark.failures import quiet_sql
@@ -151,7 +151,7 @@ def _list(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, pri
         count = count_pending(spark, work) if everything else _rows(spark, work, asked).count()
         print_line(f"pending {count}")
         if work.store is not None:
-            print_line(f"stored {stored(work.store)}")
+            print_line(f"stored {count_far(work.store)}")
         return
     shown = _rows(spark, work, asked).orderBy("deliver_at", "schedule_id").limit(asked.limit)
     # JSON leaves nulls out: the line of an entry without a delay level has no columns of levels.

@@ -165,7 +165,7 @@ def count_pending(spark: SparkSession, work: PendingWork) -> int:
     return in_store.count_now(spark, work.store, work.query)
 
 
-def stored(store: SlotStore) -> int:
+def count_far(store: SlotStore) -> int:
     """Counts the far rows of a store from its log, without reading data. Replaced and cancelled entries count until
     their due time comes near.
     """

@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Row, SparkSession, functions as F
 
 from wheel_udf.checkpoint.act_files import acts_of
+from wheel_udf.commands.delay_levels import level_name
 from wheel_udf.common.geometry import Wheel, path_of
 from wheel_udf.delivery.progress import duration_text
 from wheel_udf.pending.audit import act_of, act_of_file, audit
@@ -45,7 +46,6 @@ from wheel_udf.store.layout import INBOX, is_far
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tables import delta_log as tables
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts
-from wheel_udf.wheel.delay_levels import level_name
 from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, WAITING
 
 _STORE_EVENTS: Final = {

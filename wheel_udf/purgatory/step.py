@@ -43,7 +43,7 @@ from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.purgatory.future_events import pass_by
 from wheel_udf.purgatory.identity import claims_of, contested, displaced, earliest, not_taken, opened_at_first
 from wheel_udf.purgatory.operations import Operations
-from wheel_udf.purgatory.settle import OUTCOME_SCHEMA, Settled, resolve_outcomes
+from wheel_udf.purgatory.outcomes import OUTCOME_SCHEMA, Resolved, resolve_outcomes
 from wheel_udf.purgatory.state import (
     AHEAD_LEVEL,
     CANCEL_OPERATION,
@@ -146,7 +146,7 @@ def _in_turn(
     clock_ms: int,
     lookback_ms: int,
     memory_ms: int | None,
-) -> tuple[Settled, pa.Table, int]:
+) -> tuple[Resolved, pa.Table, int]:
     """Settles the open operations, then of each id one new operation after the other, as soon as the id is free.
 
     Returns:
@@ -164,7 +164,7 @@ def _in_turn(
         )
         claims, more, again = contested(others, parts[-1], clock_ms, memory_ms)
         held, repeated = pa.concat_tables([held, more]), repeated + again
-    return Settled.of(parts), held, repeated
+    return Resolved.of(parts), held, repeated
 
 
 # --- input ----------------------------------------------------------------------------------------

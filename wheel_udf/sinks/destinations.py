@@ -42,8 +42,8 @@ REJECT_SCHEMA: Final = (
 """Columns of the rejects, as DDL."""
 
 LEVELED_SCHEMA: Final = f"{FIRED_SCHEMA}, scheduled_at timestamp, level_error_ms bigint"
-"""Columns of a delivery of a wheel with delay levels (:mod:`wheel_udf.wheel.delay_levels`), as DDL. ``deliver_at`` is
-the requested due time, ``scheduled_at`` the time of release, ``level_error_ms`` the difference."""
+"""Columns of a delivery of a wheel with delay levels (:mod:`wheel_udf.commands.delay_levels`), as DDL. ``deliver_at``
+is the requested due time, ``scheduled_at`` the time of release, ``level_error_ms`` the difference."""
 
 OUTCOME_SCHEMA: Final = (
     "op_id string, group string, outcome string, by_key string, at timestamp, decided_at timestamp, "

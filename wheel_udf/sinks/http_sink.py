@@ -40,7 +40,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.common.extras import missing_package
 from wheel_udf.common.instants import LONGEST_WAIT_MS
-from wheel_udf.common.secrets import hide, is_secret_name, remember
+from wheel_udf.common.secrets import hide, hide_from_now_on, is_secret_name
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord, fields
 from wheel_udf.sinks.http_endpoint import Patience
@@ -90,8 +90,8 @@ class HttpSink(WithoutRecord):
     def __post_init__(self) -> None:
         for name, value in self.headers.items():
             if is_secret_name(name):
-                remember(value)
-                remember(value.split()[-1] if value.split() else "")
+                hide_from_now_on(value)
+                hide_from_now_on(value.split()[-1] if value.split() else "")
         faults = [fault for fault in self._faults() if fault is not None]
         if faults:
             raise ConfigErrors(faults)

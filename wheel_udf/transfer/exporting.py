@@ -51,7 +51,7 @@ from wheel_udf.transfer.content import (
 )
 from wheel_udf.transfer.id_rows import ID_COLUMNS, count_ids, frame_of_ids, rows_of_ids
 from wheel_udf.transfer.manifest import WAITS, Manifest, find_manifest, write_manifest
-from wheel_udf.transfer.settled import Settled, resolve_outcomes
+from wheel_udf.transfer.settled import Settled, settle
 
 
 def export_job(
@@ -131,7 +131,7 @@ def _write(
     settled = None
     if work.store is not None:
         on_step("ends in the store", 1, len(tables) + 2)
-        settled = resolve_outcomes(work, heads, identity.shards, tables[MEMORY])
+        settled = settle(work, heads, identity.shards, tables[MEMORY])
     if settled is not None and work.store is not None:
         tables[ENTRIES] = tables[ENTRIES].unionByName(settled.entries)
         tables[MEMORY] = tables[MEMORY].unionByName(settled.ended)

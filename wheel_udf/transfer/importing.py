@@ -26,6 +26,7 @@ from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.checkpoint.move_marks import import_mark, mark_import
 from wheel_udf.checkpoint.source_logs import source_log, write_source_log
 from wheel_udf.checkpoint.spark_logs import last_planned
+from wheel_udf.commands.delay_levels import fingerprint
 from wheel_udf.common.errors import TransferError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.paths import as_pattern
@@ -42,7 +43,6 @@ from wheel_udf.stream.seed_query import WatchSeedWorker, WheelSeedWorker, pack_b
 from wheel_udf.transfer.content import ACTS, ENTRIES, MEMORY, SCHEMAS
 from wheel_udf.transfer.manifest import Manifest, read_manifest
 from wheel_udf.transfer.seeds import seeds_of
-from wheel_udf.wheel.delay_levels import fingerprint
 from wheel_udf.wheel.known import IN_STORE
 from wheel_udf.wheel.seed import Seed
 

@@ -74,9 +74,7 @@ class Settled:
             frame.unpersist()
 
 
-def resolve_outcomes(
-    work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int, memory: DataFrame
-) -> Settled:
+def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int, memory: DataFrame) -> Settled:
     """Settles the store of a job at rest.
 
     Args:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.delta.pending.verbs import ask
 from tests.spark.streams import add_files, at_ms, cancel, due, read_files
+from wheel_udf.commands.delay_levels import FixedLevels
 from wheel_udf.commands.parse import Contract
 from wheel_udf.common.errors import GeometryChangedError
 from wheel_udf.common.geometry import Wheel
@@ -24,7 +25,6 @@ from wheel_udf.stream.schedule_operator import schedule
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.tiered.start import Outlet, start_tiered
-from wheel_udf.wheel.delay_levels import FixedLevels
 
 if TYPE_CHECKING:
     from pathlib import Path
