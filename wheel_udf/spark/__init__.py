@@ -8,7 +8,7 @@ test holds this)::
       tables   checkpoint   stream   sinks   delivery   job            other rooms
     ---------------------------------------------------------------------------------------------------------------
       session  local_mode  memory_settings  fast_start                 the session, and what makes its start fast
-      java  jars  downloads                                            Java, the jars
+      java  jars                                                       Java, the jars
       worker_python  arrow_groups                                      Spark's Python workers, their rows as Arrow
       files  hadoop_files  places                                      folders on any file system
       failures  job_progress  interrupts                               errors in one sentence, progress, Ctrl-C

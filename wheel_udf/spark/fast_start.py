@@ -4,8 +4,8 @@
 ::
 
     make setup  --> byte code   for pyspark's zips, which Python cannot write to: else each worker compiles its imports
-                --> archive     of the JVM's classes, Java 17 and 18: a short run is recorded (jars/spark.jsa, 190 MB)
-    a session   --> jvm_options the archive; from Java 19 on, the JVM makes it by itself when the first session ends
+                --> archive     of the JVM's classes: a short run is recorded (jars/spark.jsa, 190 MB)
+    a session   --> jvm_options the archive, if it is there
                                 the second compiler (C2) starts later: most code of a start runs a few thousand times
 
 Java does without the archive if its version or the class path differs; a folder that holds files is such a difference.
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from wheel_udf.common.errors import SessionError
 from wheel_udf.common.interrupts import INTERRUPTED
-from wheel_udf.spark import jars, java
+from wheel_udf.spark import jars
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,13 +34,12 @@ _QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 """An archive that does not fit is not used, and nothing is printed about it."""
 
 LATE_C2: Final = (
-    "-XX:Tier4InvocationThreshold=150000 -XX:Tier4MinInvocationThreshold=18000 "
-    "-XX:Tier4CompileThreshold=450000 -XX:Tier4BackEdgeThreshold=1200000"
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=150000 "
+    "-XX:Tier4MinInvocationThreshold=18000 -XX:Tier4CompileThreshold=450000 -XX:Tier4BackEdgeThreshold=1200000"
 )
-"""Thirty times the thresholds at which HotSpot gives a method to its second compiler."""
-
-_KNOWN, _MAKES_ARCHIVE = range(17, 26), range(19, 26)
-"""The versions of HotSpot that have these options. A JVM does not start with an unknown option."""
+"""Thirty times the thresholds at which HotSpot gives a method to its second compiler. A JVM without these options
+ignores them.
+"""
 _LONGEST_S: Final = 300
 
 
@@ -49,29 +48,24 @@ def archive_file() -> Path:
     return jars.jars_folder().parent / "spark.jsa"
 
 
-def jvm_options(given: str, java_version: int | None) -> str:
-    """The given options of a HotSpot JVM of this version (None: unknown), and those of this module that fit them."""
+def jvm_options(given: str) -> str:
+    """The given options of a JVM, and those of this module that they do not have."""
     made = [given]
-    if java_version in _KNOWN and "-XX:Tier" not in given:
+    if "-XX:Tier" not in given:
         made.append(LATE_C2)
-    if "SharedArchiveFile" not in given and "ArchiveClassesAtExit" not in given:
-        makes_it = java_version in _MAKES_ARCHIVE
-        if makes_it or archive_file().is_file():
-            create = "-XX:+AutoCreateSharedArchive " if makes_it else ""
-            made.append(f'{create}"-XX:SharedArchiveFile={archive_file()}" {_QUIET}')
+    if "SharedArchiveFile" not in given and "ArchiveClassesAtExit" not in given and archive_file().is_file():
+        made.append(f'"-XX:SharedArchiveFile={archive_file()}" {_QUIET}')
     return " ".join(filter(None, made))
 
 
 def build_archive() -> None:
-    """Makes the archive, replacing an earlier one; nothing where the JVM makes it by itself.
+    """Makes the archive, replacing an earlier one.
 
     Raises:
         SessionError: The run that loads the classes failed; an earlier archive is gone.
     """
     file = archive_file()
     file.unlink(missing_ok=True)  # the run would use it
-    if java.stated_version(java.find_java()) in _MAKES_ARCHIVE:
-        return
     fresh = file.with_suffix(".new")
     options = f'"-XX:ArchiveClassesAtExit={fresh}" {_QUIET}'
     command = [sys.executable, "-m", "wheel_udf.spark.fast_start", options]

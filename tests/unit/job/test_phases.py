@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from wheel_udf.job.phases import Phases
+from wheel_udf.job.begin import Phases
 
 
 @dataclass
@@ -66,7 +66,7 @@ def test_after_the_last_phase_there_is_no_line() -> None:
     timers = ManualTimers()
     phases = Phases(lines.append, timers.new)
     phases.begin("the first batch")
-    phases.end()
-    phases.end()
+    phases.close()
+    phases.close()
     timers.pass_by(5)
     assert (lines, timers.waiting) == ([], [])
