@@ -20,7 +20,8 @@ from typing import Final
 
 from wheel_udf.checkpoint.lease import LEASE_FILE
 from wheel_udf.common.errors import CheckpointError
-from wheel_udf.spark.files import Folder, json_bytes, open_folder, parsed_json
+from wheel_udf.spark.files import json_bytes, open_folder, parsed_json
+from wheel_udf.spark.folder import Folder
 
 EXPORTED: Final = "wheel-exported.json"
 IMPORTED: Final = "wheel-import.json"

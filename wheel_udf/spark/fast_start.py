@@ -19,16 +19,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from wheel_udf.common.errors import SessionError
 from wheel_udf.common.interrupts import INTERRUPTED
 from wheel_udf.spark import jars
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 """An archive that does not fit is not used, and nothing is printed about it."""
@@ -68,7 +64,7 @@ def build_archive() -> None:
     file.unlink(missing_ok=True)  # the run would use it
     fresh = file.with_suffix(".new")
     options = f'"-XX:ArchiveClassesAtExit={fresh}" {_QUIET}'
-    command = [sys.executable, "-m", "wheel_udf.spark.fast_start", options]
+    command = [sys.executable, "-m", "wheel_udf.spark.recorded_run", options]
     # Java writes the archive when it ends, which is later than its Python; until then it holds the pipe.
     run = subprocess.run(
         command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=_LONGEST_S
@@ -88,47 +84,8 @@ def add_byte_code(file: Path) -> None:
         Path(shutil.make_archive(f"{folder}/new", "zip", f"{folder}/zip")).replace(file)
 
 
-def _train(options: str) -> None:
-    """Runs a small job so that its classes are loaded: a stateful function, a Delta table written and read."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.streaming.state import GroupStateTimeout
-
-    from wheel_udf.spark.session import build_session, stop_session
-
-    def counted(_key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        state.update((sum(len(frame) for frame in frames),))
-        yield from ()
-
-    settings = {"spark.driver.extraJavaOptions": options, "spark.log.level": "OFF"}
-    spark = build_session("class archive", master="local[2]", conf=settings)
-    with tempfile.TemporaryDirectory() as folder:
-        made = (
-            "string(id) AS id",
-            "current_timestamp() AS at",
-            "id % 2 AS part",
-            "to_json(struct(id)) AS text",
-        )
-        spark.range(100).selectExpr(*made).write.parquet(f"{folder}/rows")
-        columns = "id string, at timestamp, part long, text string"
-        source = spark.readStream.schema(columns).parquet(f"{folder}/rows")
-        grouped = source.unionByName(source.where("part = 0")).groupBy("part")
-        held = grouped.applyInPandasWithState(
-            counted, columns, "n long", "append", GroupStateTimeout.NoTimeout
-        )
-        for name, frame in (("held", held), ("passed", source)):
-            writer = frame.writeStream.format("delta").trigger(availableNow=True)
-            writer = writer.option("checkpointLocation", f"{folder}/{name}-log")
-            writer.start(f"{folder}/{name}").awaitTermination()
-        table = spark.read.format("delta").load(f"{folder}/passed")
-        table.groupBy("part").agg(F.count("*"), F.max_by("id", "at")).orderBy("part").toPandas()
-    stop_session(spark)
-
-
-def main(arguments: list[str]) -> int:
-    """Without arguments: makes byte code and archive (``make setup``). With JVM options: the recorded run."""
-    if arguments:
-        _train(*arguments)
-        return 0
+def main() -> int:
+    """Makes byte code and archive (``make setup``)."""
     try:
         for file in sorted((jars.pyspark_folder() / "python" / "lib").glob("*.zip")):
             add_byte_code(file)
@@ -141,4 +98,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

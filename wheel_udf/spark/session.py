@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakSet
 
 from wheel_udf.common.errors import SessionError, UnsupportedVersionError
 from wheel_udf.spark import jars, java, local_mode
@@ -40,6 +39,7 @@ from wheel_udf.spark.jvm import hadoop_configuration, has_class, java_class
 from wheel_udf.spark.local_mode import JVM_OPTIONS, METRICS
 from wheel_udf.spark.memory_settings import MALLOC_SETTINGS
 from wheel_udf.spark.private_api import LOADED_STATES, required
+from wheel_udf.spark.running import note_built, running_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +86,7 @@ def build_session(
     if master is not None:
         given["spark.master"] = master
     spark = _submitted(app_name, given) if _is_submitted() else _start(app_name, _local(given))
-    _built.add(spark)
+    note_built(spark)
     if checkpoint is not None:
         use_plain_renames(spark, checkpoint)
     return spark
@@ -192,25 +192,6 @@ def _setting(file: Path, line: str) -> tuple[str, str]:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-_built: WeakSet[SparkSession] = WeakSet()
-
-
-def running_session() -> SparkSession | None:
-    """The session that this process runs, from any thread; None if Spark does not run.
-
-    Of a session of :func:`build_session` itself: after a batch function has called ``createDataFrame`` pyspark calls
-    the copy active that Spark made for the query, in all threads that have an active one.
-    """
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
-
-    try:
-        running = SparkSession.active()
-    except PySparkRuntimeError:
-        return None
-    return next((each for each in _built if each.sparkContext is running.sparkContext), running)
 
 
 def _is_submitted() -> bool:
