@@ -102,7 +102,7 @@ def _starts_are_quiet(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     ``tests/unit/job/test_phases.py`` has them.
     """
     if not _is_unit(request.node):
-        monkeypatch.setattr("wheel_udf.job.begin.LONG_S", 3_600)
+        monkeypatch.setattr("wheel_udf.job.phases.LONG_S", 3_600)
 
 
 @pytest.fixture(autouse=True)

@@ -24,10 +24,10 @@ from wheel_udf.checkpoint.spark_logs import planned_batch
 from wheel_udf.common.errors import WheelError
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.delivery.query import ONCE
-from wheel_udf.job.begin import Phases
 from wheel_udf.job.compose import SUCCESS, check_config_checkpoint, compose
 from wheel_udf.job.metering import metering
 from wheel_udf.job.models.scheduler import AVAILABLE_NOW, JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.phases import Phases
 from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
 from wheel_udf.job.sessions import session
 from wheel_udf.job.source_topics import SourceTopics

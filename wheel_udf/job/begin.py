@@ -17,19 +17,20 @@ made for its leases.
 
 On file systems other than the local one there is no lease (:mod:`wheel_udf.checkpoint.lease`).
 
-A phase that takes longer than 5 s has a line that names it (:class:`Phases`).
+A phase that takes longer than 5 s has a line that names it (:mod:`wheel_udf.job.phases`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from wheel_udf.checkpoint.lease import Leases
 from wheel_udf.common.progress import PrintLine
+from wheel_udf.job.phases import Phases
 from wheel_udf.job.sessions import session
 from wheel_udf.spark.files import local_folder
 from wheel_udf.store.lease import store_lease
@@ -38,41 +39,6 @@ if TYPE_CHECKING:
     from wheel_udf.job.models.scheduler import JobConfig
 
 _PROGRAM: Final = "wheel_udf.job.attempts"
-LONG_S: Final = 5
-
-
-class Phases:
-    """The phases of one start, one after the other; each has one line at most.
-
-    Args:
-        print_line: Takes the lines, on a thread of the timer.
-        timer: As ``threading.Timer``.
-    """
-
-    def __init__(
-        self, print_line: PrintLine, timer: Callable[[float, Callable[[], None]], Any] = threading.Timer
-    ) -> None:
-        self._print_line, self._new_timer = print_line, timer
-        self._timer: Any = None
-
-    def begin(self, doing: str) -> None:
-        """Ends the phase before, and begins one.
-
-        Args:
-            doing: What is done, as the subject of a sentence.
-        """
-        self.close()
-        self._timer = self._new_timer(
-            LONG_S, lambda: self._print_line(f"{doing} takes longer than {LONG_S} s")
-        )
-        self._timer.daemon = True
-        self._timer.start()
-
-    def close(self) -> None:
-        """Ends the last phase; a second call does nothing."""
-        timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
 
 
 def run(config: JobConfig, until_ms: int | None, print_line: PrintLine) -> int:

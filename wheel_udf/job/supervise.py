@@ -33,10 +33,10 @@ from wheel_udf.control.wall import wall_clock_ahead_ms
 from wheel_udf.delivery.progress import progress_line
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.delivery.summary import Summary
-from wheel_udf.job.begin import Phases
 from wheel_udf.job.compose import Query
 from wheel_udf.job.metering import running
 from wheel_udf.job.models.bounds import RestartsConfig
+from wheel_udf.job.phases import Phases
 from wheel_udf.metrics.meter import Meter
 from wheel_udf.spark.failures import explain
 
@@ -123,7 +123,7 @@ class Supervisor:
         self.end_after_this_batch()
 
     def begin(self, doing: str) -> None:
-        """Begins a phase of the start (:class:`~wheel_udf.job.begin.Phases`). No effect after the first batch."""
+        """Begins a phase of the start (:class:`~wheel_udf.job.phases.Phases`). No effect after the first batch."""
         if self._phases is not None and self.newest_batch < 0:
             self._phases.begin(doing)
 

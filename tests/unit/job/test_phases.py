@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from wheel_udf.job.begin import Phases
+from wheel_udf.job.phases import Phases
 
 
 @dataclass
