@@ -163,10 +163,11 @@ after.where(F.col("schedule_id").isin(picked) | (F.expr(tenth.where))).select(*s
 # %% [markdown]
 # This view no longer has the three visits and the text messages of that day; the push message is due two hours later.
 #
-# Each act (cancel, move, reroute) is one commit and one row of the audit table: time, act, user, predicate, number of entries.
+# Each act (cancel, move, reroute) is a file of the checkpoint, which the job takes, and a row of the record: time, act, user,
+# predicate, number of entries.
 
 # %%
-acts.audit(spark, store).orderBy("at").select("act", "picked", "change", "rows").toPandas()
+acts.audit(spark, work.query).orderBy("at").select("act", "picked", "change", "rows").toPandas()
 
 # %% [markdown]
 # ## As of an earlier moment

@@ -1,4 +1,5 @@
 from wheel_udf.commands.contract import Contract as Contract
+from wheel_udf.commands.delay_levels import BinaryLevels as BinaryLevels, FixedLevels as FixedLevels
 from wheel_udf.common.errors import (
     CheckpointError as CheckpointError,
     ConfigError as ConfigError,
@@ -21,6 +22,7 @@ from wheel_udf.control.clocks import (
 from wheel_udf.delivery.query import deliver as deliver
 from wheel_udf.delivery.report import BatchReport as BatchReport
 from wheel_udf.pending.entries import PendingWork as PendingWork
+from wheel_udf.policies.punctual import Punctual as Punctual
 from wheel_udf.sinks.delta_sink import DeltaSink as DeltaSink
 from wheel_udf.sinks.destinations import Destinations as Destinations
 from wheel_udf.sinks.file_sink import FileSink as FileSink
@@ -35,11 +37,9 @@ from wheel_udf.stream.outputs import (
     rejects as rejects,
     status as status,
 )
-from wheel_udf.stream.punctual import Punctual as Punctual
 from wheel_udf.stream.schedule_operator import schedule as schedule
 from wheel_udf.stream.watch_operator import watch as watch
 from wheel_udf.tiered.start import schedule_tiered as schedule_tiered
-from wheel_udf.wheel.delay_levels import BinaryLevels as BinaryLevels, FixedLevels as FixedLevels
 from wheel_udf.wheel.reference import TimingWheel as TimingWheel
 
 __version__: str

@@ -23,7 +23,7 @@ cascade      rows a second of a hand-over of 500,000
 retire       of the windows of all of this: the CANCELs that far entries still have to meet become marks
 stored       the cheap count
 exact        the count without what is beaten
-cancel       of a million, or of a tenth of what is pending if that is less, by predicate: picked, written, noted; and its CPU seconds (these up to 10 million)
+cancel       of a million, or of a tenth of what is pending if that is less, by predicate: picked, written, noted; taken by the keeper; and the CPU seconds of both (these up to 10 million)
 disk         bytes an entry beyond its value
 ===========  ===================================================================================================================
 """
@@ -51,7 +51,7 @@ from wheel_udf.commands.parse import Contract, parse_commands
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.pending.acts import Picked, cancel
-from wheel_udf.pending.entries import PendingWork, count_pending, stored
+from wheel_udf.pending.entries import PendingWork, count_far, count_pending
 from wheel_udf.store.intake import stored_rows
 from wheel_udf.store.layout import MARKS, StoreLayout
 from wheel_udf.store.slot_store import SlotStore
@@ -158,11 +158,12 @@ class Ground:
         for number, rows in enumerate((IN_WINDOW, IN_WINDOW, MANY_IN_WINDOW), 1):
             take_in(rows, at_ms + number * window_ms, window_ms)
         self.figures["small"] = median([take_in(SMALL, FAR_FROM_MS, YEAR_MS) for _ in range(18)][3:])
-        self.figures["stored"] = _seconds(lambda: stored(self.store))
+        self.figures["stored"] = _seconds(lambda: count_far(self.store))
         if self.count <= MANY:
-            self._count_and_cancel()
+            self._count_and_cancel(keeper)
         second = Picked(where=_due_in(at_ms + 2 * window_ms, window_ms))
         cancel(self.spark, self.work, second)
+        keeper.take_acts(self.work.query)
         # The first one moves the cursor to the window before; each of the next hands over a window.
         keeper.step(at_ms)
         self.figures["hand-over"] = _seconds(lambda: keeper.step(at_ms + window_ms))
@@ -175,13 +176,14 @@ class Ground:
         if marks:
             self.figures["mark bytes"] = sum(partition.bytes for partition in marks) / self.figures["marks"]
 
-    def _count_and_cancel(self) -> None:
+    def _count_and_cancel(self, keeper: Keeper) -> None:
         self.figures["exact"] = _seconds(lambda: count_pending(self.spark, self.work))
         share = min(1_000_000, self.count // 10) / self.count
         part = Picked(where=_due_in(FAR_FROM_MS, int(YEAR_MS * share)))
         self.figures["cancelled"] = share * self.count
         meter = CpuMeter()
         self.figures["cancel"] = _seconds(lambda: cancel(self.spark, self.work, part))
+        self.figures["taken"] = _seconds(lambda: keeper.take_acts(self.work.query))
         self.figures["cancel CPU"] = meter.seconds()
 
 
@@ -289,7 +291,8 @@ def _lines(grounds: list[Ground]) -> list[Line]:
         "stored": (f"`stored` of {of}", "s", Target(of="figure", at_most=1)),
         "exact": (f"exact count of {of}", "s", None),
         "cancel": (f"cancel of {most.figures.get('cancelled', 0):,.0f} by predicate", "s", None),
-        "cancel CPU": ("CPU seconds of that", "s", None),
+        "taken": ("the same, taken by the keeper", "s", None),
+        "cancel CPU": ("CPU seconds of both", "s", None),
         "disk": ("bytes an entry beyond its value", "B", None),
     }
     return lines + [

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.faults.trap import Trap
-from wheel_udf.pending import acts, acts_on_state
+from wheel_udf.pending import audit
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import FIRED, Shape
 from wheel_udf.sinks.kafka_sink import KafkaSink
@@ -143,11 +143,9 @@ def _about_to_commit(_transaction: Transaction, _files: Any, **named: Any) -> No
     """All of a commit's files are written."""
     writer = str(named["app_id"]).rpartition("-")[2]
     points = {"intake": "before the commit of the intake", "cascade": "in a hand-over, before its commit"}
-    if named.get("note") is not None:
-        _TRAP.passes("in an act, before its commit")
-    elif writer in points:
+    if writer in points:
         _TRAP.passes(points[writer], named["batch_id"])
-    elif writer not in ("retire", "import"):
+    elif writer not in ("acts", "retire", "import"):
         _TRAP.passes("in a Delta commit, its files written", named["batch_id"])
 
 
@@ -189,9 +187,8 @@ def put_traps() -> None:
     _before(Keeper, "retire", _retire)
     _after(Keeper, "retire", lambda _, **__: _RETIRING.clear())
     _before(SlotStore, "drop", _drop)
-    _before(acts, "copy_records", lambda *_: _TRAP.passes("in an act, after its commit"))
-    _before(acts_on_state, "create_act", lambda *_: _TRAP.passes("in an act, before its commit"))
-    _after(acts_on_state, "create_act", lambda _: _TRAP.passes("in an act, after its commit"))
+    _before(audit, "create_act", lambda *_: _TRAP.passes("in an act, before its commit"))
+    _after(audit, "create_act", lambda _: _TRAP.passes("in an act, after its commit"))
     _after(exporting, "_written", lambda _: _TRAP.passes("in an export, between two tables"))
     _before(exporting, "write_manifest", lambda *_: _TRAP.passes("in an export, before its manifest"))
     _before(exporting, "mark_exported", lambda *_: _TRAP.passes("in an export, before the mark"))

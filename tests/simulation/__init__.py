@@ -9,7 +9,7 @@
         Spark's role: spark_model       |      Delta's role: delta_model (sinks), store_model (slot store)
                                         |
         real code: WheelWorker and the wheel's step, ClockReader, the checkpoint's identity, logs and journal of settings, note_settings,
-        report_of, has_batch; tiered: Keeper, SlotStore, FileList, TieredRun's clock, Retirements, StoreLayout, acts_on_store.append_act
+        report_of, has_batch; tiered: Keeper, SlotStore, FileList, TieredRun's clock, Retirements, StoreLayout, act_files, rows_of_act
                                         |
                                         v
         oracle: what must fire in each batch, by a heap --> nothing, or a violation --shrink--> a few steps as a literal

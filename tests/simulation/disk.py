@@ -61,6 +61,13 @@ class Folder:
         self.replace(name, content)
         return True
 
+    def remove(self, name: str) -> None:
+        at = self._at(name)
+        folder, _, file = at.rpartition("/")
+        self.world.files.get(folder, {}).pop(file, None)
+        for other in [each for each in self.world.files if each == at or _is_below(each, at)]:
+            del self.world.files[other]
+
     def create_log(self, name: str, content: bytes) -> None:
         """Writes a file that must not exist yet, as Spark writes its logs."""
         if self.read(name) is not None and self.world.fault != "zombie commit accepted":
@@ -145,7 +152,11 @@ def installed() -> Iterator[None]:
             f"{tiered}.hand_over.news_since": tier_rows.news_since,
             f"{tiered}.hand_over.to_lower_levels": tier_rows.to_lower_levels,
             f"{tiered}.retirement._marks": tier_rows.marks,
+            f"{tiered}.keeper.open_folder": _folder,
             "wheel_udf.pending.acts_on_store.stored_rows": tier_rows.stored_rows,
+            "wheel_udf.pending.acts_on_store.commands_of": lambda _spark, _path, rows: _current[
+                -1
+            ].commands_of_act(rows),
             "wheel_udf.store.slot_store.F": Columns,
             "wheel_udf.store.slot_store.begin_transaction": Transaction,
             "wheel_udf.store.slot_store.tables": Log,

@@ -34,7 +34,7 @@ TIERED = {
     "no marks are kept": "retired windows leave no versions behind",
     "the clock passes the cursor": "the wheel's clock goes beyond what was handed over",
     "a batch of the intake is stored again": "the store takes a repeated batch of the intake again",
-    "an act comes between look and commit": "a hand-over does not notice an act between its look and its commit",
+    "an act is taken again after a restart": "the keeper does not look for the number of an act in the store's log",
     "an act does not say what the wheel has": "an act on what has fired and is forgotten starts it anew",
 }
 BACKLOG = {

@@ -33,6 +33,10 @@ class Violation(AssertionError):  # noqa: N818  # no error of the program: a fin
     """The protocol has broken a promise."""
 
 
+class Undefined(Violation):
+    """The steps have come to where the contract promises nothing, so the run ends here."""
+
+
 def shard_of(schedule_id: str, shards: int) -> int:
     """The shard of an id in the simulation."""
     return sum(schedule_id.encode()) % shards

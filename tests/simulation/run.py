@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.simulation.core import Core
 from tests.simulation.direct import DirectWorld
-from tests.simulation.oracle import Violation
+from tests.simulation.oracle import Undefined, Violation
 from tests.simulation.purgatory import PurgatoryWorld
 from tests.simulation.seeds import backlog_steps_of, steps_of, tiered_steps_of, watch_steps_of
 from tests.simulation.tiered import TieredWorld
@@ -60,6 +60,8 @@ def replay(
     world = MODES[mode].world(core or Core(), fault=fault, settings=dict(settings))
     try:
         world.run(steps)
+    except Undefined:
+        return None
     except Violation as violation:
         return Failure(mode, settings, tuple(steps), str(violation))
     return None

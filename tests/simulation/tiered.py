@@ -1,4 +1,4 @@
-"""The tiered mode: intake, keeper and wheel of one process over one slot store, and acts of other processes.
+"""The tiered mode: intake, keeper and wheel of one process over one slot store; acts, which other processes record.
 
 ::
 
@@ -6,20 +6,20 @@
     keeper    real TieredRun (what time it is, what is published), | over the real SlotStore, over the model of Delta's log
               Keeper (hand-over, inbox, drops), Retirements        |
     wheel     Spark's model, real ClockReader of the store's clock, the batches of delivery_model
-    acts      real acts_on_store.append_act                        |
+    acts      real act_files (a file and its rows) and rows_of_act, Keeper.take_acts over the same store
 
 Under the event clock the intake waits for the wheel after each batch (:mod:`wheel_udf.tiered.lead`, real): see
 :meth:`TieredWorld._check_lead`.
 
 Intake, keeper and wheel take turns in any order. While one of them is inside the real code, at any commit of the
-store, the others and acts may take turns too (:meth:`TieredWorld.point`), as far as the keeper's lock lets them. A
-commit that a dying process has begun may land later.
+store, the others may take turns too and acts may come (:meth:`TieredWorld.point`), as far as the keeper's lock lets
+them. A commit that a dying process has begun may land later. Each act must come to the wheel once, and in order.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from tests.simulation.delivery_model import REJECTS, Delivery
 from tests.simulation.direct import DEFAULTS, DELAY_MS, config_of, in_config
 from tests.simulation.disk import Lease, ProcessFailed
 from tests.simulation.frames import Rows
-from tests.simulation.oracle import WheelOracle, check, shard_of
+from tests.simulation.oracle import Undefined, WheelOracle, check, shard_of
 from tests.simulation.spark_model import Plan, Query, Steps
 from tests.simulation.store_model import SimulatedStore, StoreTable
 from tests.simulation.tier_rows import StoredRow
@@ -42,15 +42,15 @@ from tests.simulation.tiered_parts import (
     pending_now,
 )
 from tests.simulation.world import Step, World
+from wheel_udf.checkpoint.act_files import acts_made, acts_of, create_act, new_rows
 from wheel_udf.checkpoint.identity import open_checkpoint
-from wheel_udf.common.errors import ActError, ConfigError, StoreMovedError
+from wheel_udf.common.errors import ConfigError, StoreMovedError
 from wheel_udf.control.clocks import StoreClock
 from wheel_udf.control.source import ClockReader
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import tiered_wheel_of
 from wheel_udf.job.replay import note_settings
-from wheel_udf.pending.acts_on_state import ActDescription
-from wheel_udf.pending.acts_on_store import append_act
+from wheel_udf.pending.acts_on_store import rows_of_act
 from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.wheel_worker import WheelWorker
 from wheel_udf.tiered.checks import open_identity, require_one_another
@@ -71,6 +71,7 @@ class TieredWorld(World):
     parts: Parts | None = None
     actor: str = ""
     acts_of: dict[int, Change] = field(default_factory=dict)
+    acts_read: int = 0
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
     _nested: tuple[int, tuple[Any, ...]] | None = None
 
@@ -125,25 +126,38 @@ class TieredWorld(World):
         self.in_flight.clear()
 
     def _act(self, kind: str, which: int, due_ms: int) -> None:
-        """An act of another process on one pending entry."""
+        """An act on one pending entry, recorded by another process."""
+        entries = pending_now(self.store, self.wheel_clock_ms, self._acts_not_taken())
+        if not entries:
+            return
+        change = Change.of(kind, entries[which % len(entries)], due_ms)
+        if self.fault == "an act does not say what the wheel has":
+            change = replace(change, was_due_ms=None)
         left, self._left, actor, self.actor = self._left, None, self.actor, ""
-        try:
-            entries = pending_now(self.store, self.wheel_clock_ms)
-            if entries:
-                row = entries[which % len(entries)]
-                change = Change.of(kind, row, due_ms)
-                if self.fault == "an act does not say what the wheel has":
-                    change = replace(change, was_due_ms=None)
-                store = SimulatedStore(self.store, self.layout)
-                count = None if kind == "cancel" else 1
-                said = ActDescription(kind, row.id, "")
-                done = append_act(store, lambda: Rows([change]), said, count=count)  # type: ignore[arg-type,return-value]
-                if done is not None:
-                    self.acts_of[done.batch] = change
-        except ActError:
-            pass  # gave up after conflicts: nothing was changed
-        finally:
-            self._left, self.actor = left, actor
+        number = acts_made(WHEEL)
+        rows = new_rows() | {"number": str(number)}
+        self.files[f"{WHEEL}/acts/{rows['folder']}"] = {"part": b""}
+        assert create_act(WHEEL, number, {"act": kind}, rows), "nobody else has this number"
+        self.acts_of[number] = change
+        self._left, self.actor = left, actor
+
+    def _acts_not_taken(self) -> list[StoredRow]:
+        """The rows of acts that the store does not have, as :func:`wheel_udf.pending.acts_on_store.rows_not_taken`."""
+        store: Any = SimulatedStore(self.store, self.layout)
+        head = store.head()
+        if head.cursor_ms is None:
+            return []
+        waiting = enumerate(acts_of(WHEEL, head.acts_taken), head.acts_taken)
+        found: list[Any] = [rows_of_act(store, WHEEL, number, act, head.cursor_ms) for number, act in waiting]
+        return [row for frame in found for row in frame.rows]
+
+    def commands_of_act(self, rows: Mapping[str, str]) -> Rows:
+        """As :func:`wheel_udf.pending.acts_on_store.commands_of`."""
+        check(
+            f"{WHEEL}/acts/{rows['folder']}" in self.files,
+            "the rows of an act are removed before it is taken",
+        )
+        return Rows([self.acts_of[int(rows["number"])]])
 
     @property
     def layout(self) -> Any:
@@ -176,7 +190,10 @@ class TieredWorld(World):
         identity = open_identity(CHECKPOINT, "simulated", what)
         require_one_another(store, "data/store", CHECKPOINT, identity)
         yield "opened"
-        run = TieredRun(store, what, identity, leases, None, bounded=False)
+        try:
+            run = TieredRun(store, what, identity, leases, None, checkpoint=WHEEL, bounded=False)
+        except StoreMovedError as fault:
+            raise ProcessFailed(str(fault)) from fault
         # Real for bounded input alone; here an intake that is idle counts as one that has ended.
         run.takes_turns = self.settings.get("turns", False)
         run.keeper._lock = KeeperLock(self)  # type: ignore[assignment]
@@ -329,11 +346,26 @@ class TieredWorld(World):
 
     def _acts_in(self, plan: Plan) -> list[Change]:
         found = []
-        for actions in self.store.commits[plan.start[1] : plan.end[1]]:
+        for version, actions in enumerate(self.store.commits[plan.start[1] : plan.end[1]], plan.start[1]):
             for number in [each["version"] for each in actions if each.get("appId", "").endswith("-acts")]:
+                check(number == self.acts_read, f"the wheel reads act {number} and not {self.acts_read}")
+                self.acts_read += 1
+                self._require_defined(self.acts_of[number], version)
                 rows = self.store.rows(each["path"] for each in actions if "modificationTime" in each)
                 found.append(replace(self.acts_of[number], seq_given=rows[0].seq_given))
         return found
+
+    def _require_defined(self, change: Change, version: int) -> None:
+        """Ends the run if a newer version of its id was committed between an act and its commit, and may be forgotten
+        when the act comes: then the act is a command that comes later than the memory reaches.
+        """
+        if self.settings["memory"] is None:
+            return
+        for actions in self.store.commits[:version]:
+            for number in [each["version"] for each in actions if each.get("appId", "").endswith("-intake")]:
+                first, last = self.spans[number]
+                if any(each.id == change.id and each.seq > change.seq for each in self.input[first:last]):
+                    raise Undefined("an act comes after a newer version that may be forgotten")
 
     def committed(self, query: Query, plan: Plan) -> None:
         """See :meth:`World.committed`."""
@@ -370,4 +402,5 @@ class TieredWorld(World):
         for ms in (0, 7, 400):
             self.take(("wait", ms))
             check(self._run_until({"idle"}, 5_000) == "idle", "the run does not come to rest")
+        check(self.acts_read == len(self.acts_of), f"acts from {self.acts_read} on are not taken")
         self.oracle.ended(self.written())

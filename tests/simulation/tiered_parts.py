@@ -4,12 +4,13 @@
 
     turn "i"   the intake goes on to its next point       turn "w"   the wheel does
     turn "k"   one look of the supervisor's thread, as TieredRun._keep: publish the clock, let a held intake go on, hand over what is near,
-               retire, join files
+               take acts, retire, join files
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,7 @@ class Parts:
         run._turn = HeldIntake()  # type: ignore[assignment]
         if run._lead is not None:
             run._lead._pause = HeldIntake()  # type: ignore[assignment]
-        run.begin(_Progress(wheel), lambda: self._intake, wheel.path)  # type: ignore[arg-type, return-value]
+        run.begin(_Progress(wheel), lambda: self._intake)  # type: ignore[arg-type, return-value]
         self._polls = 0
         self._active: set[str] = set()
 
@@ -129,6 +130,7 @@ class Parts:
             if now_ms is not None:
                 self.run._step(now_ms)
             self._polls += 1
+            keeper.take_acts(self.wheel.path)
             tends = self._polls % _TEND_EVERY_POLLS == 0
             self.run._tend(begin=tends)
             done = keeper.store.spark.version != before  # type: ignore[attr-defined]
@@ -208,10 +210,10 @@ class Change:
         )
 
 
-def pending_now(table: StoreTable, clock_ms: int) -> list[StoredRow]:
-    """The entries that an act can pick: not yet due by the wheel's clock."""
+def pending_now(table: StoreTable, clock_ms: int, acts: Sequence[StoredRow]) -> list[StoredRow]:
+    """The entries that an act can pick: not yet due by the wheel's clock, as other acts have left them."""
     cursor_ms = table.transactions(table.version).get(CURSOR)
-    found = winners(table.rows(table.paths(table.version)), cursor_ms)
+    found = winners([*table.rows(table.paths(table.version)), *acts], cursor_ms)
     return [row for _, row in sorted(found.items()) if row.due_ms is not None and row.due_ms > clock_ms]
 
 

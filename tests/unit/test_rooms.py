@@ -23,6 +23,7 @@ ROOMS = (
     "common",
     "shard",
     "wheel",
+    "policies",
     "purgatory",
     "control",
     "kafka",
@@ -52,8 +53,8 @@ ON_EXECUTORS = (
     "wheel_udf.common.arrays",
     "wheel_udf.common.errors",
     "wheel_udf.wheel.step",
-    "wheel_udf.wheel.delay_levels",
-    "wheel_udf.wheel.limits",
+    "wheel_udf.commands.delay_levels",
+    "wheel_udf.policies.limits",
     "wheel_udf.shard.holdings",
     "wheel_udf.purgatory.step",
     "wheel_udf.purgatory.inspect",
@@ -71,7 +72,7 @@ ON_EXECUTORS = (
     "wheel_udf.page.shard_sums",
 )
 LIBRARIES_ON_EXECUTORS = {"numpy", "pandas", "pyarrow"}
-PURE = ("shard", "wheel", "purgatory")
+PURE = ("shard", "wheel", "policies", "purgatory")
 
 # Who reads a wall clock. Nothing else may: which rows fire when is decided by the clock that the batch was planned
 # with.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
+from wheel_udf.commands.delay_levels import Levels
 from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.common.names import (
     NAME_RULE,
@@ -17,7 +18,6 @@ from wheel_udf.common.names import (
     is_destination_name,
     is_destination_pattern,
 )
-from wheel_udf.wheel.delay_levels import Levels
 
 PRESETS: Final = ("native", "json", "scheduler")
 """Names of the presets of Kafka records."""
@@ -42,7 +42,7 @@ class Contract:
         default_destination: Where rows without a destination go. None: they are rejected.
         max_ahead_ms: How far ``event_time`` may be after the time of the batch, in ms.
         max_lateness_ms: ``max_lateness`` of rows without one, in ms. None: deliver however late.
-        levels: The policy of delay levels (:mod:`wheel_udf.wheel.delay_levels`). None: there are none.
+        levels: The policy of delay levels (:mod:`wheel_udf.commands.delay_levels`). None: there are none.
         from_batch: Whether ``max_delay_ms`` counts from the time of the batch where that is before ``event_time``, as
             with the processing clock: else an event time of the far future would make any due time a short delay.
 

@@ -36,7 +36,7 @@ Rules. Their order, and which of them apply to a CANCEL: :mod:`wheel_udf.command
 value, not a null, and breaks the rule of its column (except ``op``). A due time that no timestamp can hold is
 ``beyond_max_delay``, whatever the contract allows; one before the year 1900 is ``due_too_early``.
 
-Delay levels (:mod:`wheel_udf.wheel.delay_levels`), if the contract has them, move due times:
+Delay levels (:mod:`wheel_udf.commands.delay_levels`), if the contract has them, move due times:
 ``deliver_at_ms`` is then when the wheel is to release the row, and the requested time is ``deliver_at_ms -
 level_error_ms``. ``max_delay`` limits the requested time.
 
@@ -61,7 +61,8 @@ from pyspark.sql import Column, DataFrame, functions as F, types as T
 
 from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract
-from wheel_udf.commands.generated_code import interpreted, through, uncompiled
+from wheel_udf.commands.delay_levels import NO_LEVEL
+from wheel_udf.commands.generated_code import evaluate_once, interpreted, uncompiled
 from wheel_udf.commands.inputs import (
     SOURCE_DELIVER_AT,
     SOURCE_EVENT_TIME,
@@ -90,7 +91,6 @@ from wheel_udf.common.command_facts import FIRST_DUE_MS, MAX_ID_BYTES
 from wheel_udf.common.durations import BLANKS
 from wheel_udf.common.errors import ContractError
 from wheel_udf.shard.rows import CANCEL, SCHEDULE
-from wheel_udf.wheel.delay_levels import NO_LEVEL
 
 _NAMES: Final = (
     *(
@@ -280,7 +280,7 @@ def _rejection(given: Inputs, original: list[Input], message: Column, contract: 
         record = record_of(original, *_NOT_RECORDED)
     else:
         # Each copy of a row of many MiB counts: the columns of the reject keep the payload, so the record need not.
-        record = through(
+        record = evaluate_once(
             payload_bytes(given) <= contract.max_value_bytes,
             lambda is_small: record_of([_with_payload(each, is_small) for each in original], *_NOT_RECORDED),
         )

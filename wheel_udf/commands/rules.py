@@ -18,6 +18,7 @@ from pyspark.sql import Column, functions as F
 
 from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract, shortened
+from wheel_udf.commands.delay_levels import level_name, refused_beyond_ms
 from wheel_udf.commands.inputs import Inputs
 from wheel_udf.commands.tier_columns import is_beyond_column
 from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS, ID_RULE, MAX_ID_BYTES
@@ -25,7 +26,6 @@ from wheel_udf.common.durations import DURATION_RULE
 from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.common.names import NAME_PATTERN, NAME_RULE, NOT_NAMES, AllowList
 from wheel_udf.shard.rows import CANCEL
-from wheel_udf.wheel.delay_levels import level_name, refused_beyond_ms
 
 DUE_COLUMNS: Final = ("deliver_at", "delay")
 """The columns that a due time comes from."""

@@ -1,6 +1,6 @@
 """Tiers as Spark ``Column`` expressions: level, slot and bucket of a due time, and the delay level of a delay.
 
-The formulas of :mod:`wheel_udf.common.geometry` and :mod:`wheel_udf.wheel.delay_levels` in JVM expressions
+The formulas of :mod:`wheel_udf.common.geometry` and :mod:`wheel_udf.commands.delay_levels` in JVM expressions
 alone (no UDF). They give the same results as the plain int and numpy forms for every int64, and neither
 overflow nor raise under Spark's ANSI mode; a test holds the three forms against each other::
 
@@ -9,8 +9,8 @@ overflow nor raise under Spark's ANSI mode; a test holds the three forms against
     slot_of           slots_of          slot_column
     ring_of           rings_of          ring_column
     bucket_interval   bucket_starts     bucket_start_column
-    level_of          levels_of         delay_level_column      delay level
-    error_of          errors_of         delay_error_column
+    level_of          -                 delay_level_column      delay level
+    error_of          -                 delay_error_column
     is_beyond         -                 is_beyond_column
 
 Cost: two divisions for each level of the wheel up to the level of the entry; a comparison for each delay
@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from pyspark.sql import Column, functions as F
 
+from wheel_udf.commands.delay_levels import NO_LEVEL, BinaryLevels, Levels, level_beyond, refused_beyond_ms
 from wheel_udf.common.geometry import INT64_MAX, INT64_MIN, Wheel, ticks_of
-from wheel_udf.wheel.delay_levels import NO_LEVEL, BinaryLevels, Levels, level_beyond, refused_beyond_ms
 
 # ---- levels of the wheel -------------------------------------------------------------------------
 

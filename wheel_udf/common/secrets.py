@@ -51,7 +51,7 @@ def is_secret_name(name: object) -> bool:
     return isinstance(name, str) and _NAME.search(name) is not None
 
 
-def remember(text: str) -> None:
+def hide_from_now_on(text: str) -> None:
     """Remembers a text as a secret, in all forms in which it may be quoted."""
     if len(text.strip()) < SHORTEST:
         return
@@ -68,10 +68,10 @@ def remember_options(options: Mapping[str, Any]) -> None:
 
 
 def _remember_with_parts(text: str) -> None:
-    remember(text)
+    hide_from_now_on(text)
     for name, *values in _PART.findall(text):
         if is_secret_name(name):
-            remember("".join(values))
+            hide_from_now_on("".join(values))
 
 
 def hide(text: str) -> str:
@@ -136,7 +136,7 @@ def _filled(text: str) -> tuple[str, str | None]:
             what = "there is no environment variable" if kind == "env" else "there is no readable text file"
             reasons.append(f"{what} {name or '(no name)'}")
             return found[0]
-        remember(value)
+        hide_from_now_on(value)
         return value
 
     filled = _PLACEHOLDER.sub(fill, text)

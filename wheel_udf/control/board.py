@@ -106,7 +106,7 @@ class Sending:
     """The state of the sender of a query.
 
     Attributes:
-        news: As :meth:`wheel_udf.wheel.sender_news.SenderNews.to_json`.
+        news: As :meth:`wheel_udf.policies.sender_news.SenderNews.to_json`.
         failed: 1 if it cannot send, so that the query has to fail; else 0.
     """
 

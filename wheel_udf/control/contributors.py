@@ -20,7 +20,7 @@ from wheel_udf.control.board import ACTS, SENDERS, Sending, ShardBoard
 from wheel_udf.control.pace import Offset, Reports
 from wheel_udf.control.reports import query_of, sender_calls
 from wheel_udf.control.shares import shares_of
-from wheel_udf.wheel.sender_news import SenderNews
+from wheel_udf.policies.sender_news import SenderNews
 
 Fields = Mapping[str, Any]
 

@@ -3,8 +3,8 @@
 A run of the source has a random id, which its ticks carry; the query's id is known to the shards only. The first
 report after a tick links the two, so no query reads another query's reports.
 
-Imports the standard library and :mod:`wheel_udf.wheel.sender_news` only: it runs in the planning process of the clock
-source and on executors.
+Imports the standard library and :mod:`~wheel_udf.policies.sender_news` only: it runs in the planning process of the
+clock source and on executors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wheel_udf.control.board import FRAMES, REPORTS, RUNS, Link, Sending, ShardBoard, ShardReport
-from wheel_udf.wheel.sender_news import SenderNews
+from wheel_udf.policies.sender_news import SenderNews
 
 
 def post_reports(

@@ -11,7 +11,7 @@
 
     offset of the clock (journaled) --> Tick of each shard --to_text--> row of the clock source --from_text--> worker
 
-Imports the standard library only, besides :mod:`wheel_udf.wheel.sender_news`: it runs in the planning process of the
+Imports the standard library only, besides :mod:`wheel_udf.policies.sender_news`: it runs in the planning process of the
 clock source and on executors.
 """
 
@@ -21,7 +21,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from wheel_udf.wheel.sender_news import SenderNews
+from wheel_udf.policies.sender_news import SenderNews
 
 VERSION: Final = 1
 """Version of the text of a tick."""

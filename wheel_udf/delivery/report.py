@@ -78,8 +78,8 @@ class BatchReport:
         full: Used part of each limit (1 is full), by its name; for slots and destinations, the fullest of those that
             received entries last.
         paused: Whether the intake is paused because a limit is reached.
-        levels: Number of pending entries by the name of their delay level (``30s``), shortest first; levels without
-            entries are left out.
+        levels: Entries in Spark's state by the name of their delay level (``30s``), shortest first; levels without
+            entries are left out. A sample that each shard takes about once a minute.
         purgatory: Whether this is the report of a purgatory; ``fired`` then counts delivered outcomes.
         decided: Operations, or generations of them, that this batch has ended, delivered or only counted; 0 for a
             wheel.
@@ -190,7 +190,7 @@ def report_of(
         undeliverable=undeliverable,
         pending=total_of(shards, "pending") + far,
         far=far if facts.stored else None,
-        levels=_by_level([getattr(row, "levels", {}) for row in shards]),
+        levels=_by_level([getattr(row, "levels", None) or {} for row in shards]),
         next_due_ms=next_due_ms,
         clock_ms=clock_ms,
         watermark_ms=max(watermarks, default=None),

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.checkpoint.identity import check_checkpoint
 from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.commands import delay_levels
 from wheel_udf.commands.contract import Contract
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.control.clocks import Clock, EventClock, ProcessingClock, SimulatedClock
@@ -44,6 +45,8 @@ from wheel_udf.job.sources.files import known_columns
 from wheel_udf.job.sources.operations import read_both
 from wheel_udf.job.sources.topics import LevelTopic
 from wheel_udf.pending.entries import PendingWork
+from wheel_udf.policies.limits import Limits
+from wheel_udf.policies.punctual import Punctual
 from wheel_udf.purgatory.state import watch_fingerprint
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations, Sink
@@ -52,19 +55,14 @@ from wheel_udf.sinks.kafka_sink import KafkaSink
 from wheel_udf.sinks.own_sink import make_own_sink
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream.observation import observed
-from wheel_udf.stream.punctual import Punctual
 from wheel_udf.stream.schedule_operator import schedule
 from wheel_udf.stream.watch_operator import watch
 from wheel_udf.tiered.checks import check_tiered
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.tiered.start import Outlet, start_tiered
-from wheel_udf.wheel import delay_levels
-from wheel_udf.wheel.limits import Limits
 
 SUCCESS = 0
-
-Say = Callable[[str], None]
 
 
 class Query(Protocol):

@@ -25,7 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from wheel_udf.metrics.lines import text_of
+from wheel_udf.metrics.lines import line_text
 from wheel_udf.spark.files import local_folder
 
 _log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class BatchLog:
         if self._folder is None:
             return
         try:
-            self._append(self._folder, int(line["at_ms"]), (text_of(line) + "\n").encode())
+            self._append(self._folder, int(line["at_ms"]), (line_text(line) + "\n").encode())
         except OSError as fault:
             self._file = None
             if not self._has_failed:

@@ -88,7 +88,7 @@ def intake_line(progress: Progress, at_ms: int) -> dict[str, Any]:
     return _line(known, progress)
 
 
-def text_of(line: Mapping[str, Any]) -> str:
+def line_text(line: Mapping[str, Any]) -> str:
     """Returns a line as JSON text, without a line end."""
     return json.dumps(line, separators=(",", ":"))
 

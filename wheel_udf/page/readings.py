@@ -267,7 +267,7 @@ def _latest(rows: DataFrame) -> DataFrame:
 def read_acts(subject: Subject) -> dict[str, Any]:
     """Reads the record of acts: ``acts``, the latest first."""
     work = subject.open_work()
-    rows = acts.audit(subject.spark, work.store or work.query)
+    rows = acts.audit(subject.spark, work.query)
     at_ms = F.unix_millis("at").alias("at_ms")
     found = rows.select("act", "by", "picked", "change", "rows", at_ms, "batch").orderBy(F.desc("at_ms"))
     return {"acts": [row.asDict() for row in found.limit(_MOST_ACTS).collect()]}

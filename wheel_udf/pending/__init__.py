@@ -1,8 +1,8 @@
 """Pending: reads pending work as tables and changes it.
 
 In: a :class:`PendingWork` (the checkpoint folder of a run and, in the tiered mode, its slot store). Out: DataFrames,
-and rows that an act (cancel, move, reroute) adds to the slot store. The running job is not involved; any process with
-a session can do this::
+and files of acts (cancel, move, reroute), which the job takes. Any process with a session can do this, while the job
+runs or rests::
 
     question or action                                   function              module
     which entries are pending now, or were at a time?    pending               entries
@@ -15,8 +15,8 @@ a session can do this::
     cancel, move, reroute by id or by predicate          acts.cancel, ...      acts
                                                          (reads of Spark's state: state; of the slot store: in_store)
 
-    direct    Spark's state -----------------------------> entries
-    tiered    Spark's state (near) + slot store (far) ---> entries <--- acts adds rows to the store
+    direct    Spark's state -----------------------------> entries --selected--> acts --file--> checkpoint --> the job
+    tiered    Spark's state (near) + slot store (far) ---> entries --selected--> acts --file--> checkpoint --> the job
 
 May import: common, wheel, purgatory, platform, clock, commands, delivery, store; pyspark, pyarrow.
 """

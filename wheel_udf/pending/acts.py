@@ -1,7 +1,7 @@
 """Cancels, moves and reroutes pending entries, by id or by predicate; from any process, while the job runs or rests.
 
-An act only adds rows. Each selected entry gets a row with a higher version, ``(seq, amend)`` with the same ``seq``,
-and the wheel handles that row like a command of a producer::
+An act adds rows and changes none. Each selected entry gets a row with a higher version, ``(seq, amend)`` with the same
+``seq``, and the wheel handles that row like a command of a producer::
 
     act       rows added                               counted by the wheel       if the entry has fired meanwhile
     cancel    CANCEL (seq, amend), near                cancelled and applied      late
@@ -14,13 +14,13 @@ its level.
 
 A later command of the producer with a higher ``seq`` still wins over an act.
 
-Where the rows go depends on where the entries wait:
+An act is a file of the checkpoint, which holds the record of the act and its rows. A running job takes it within a
+second or two, a job at rest with its next start, before anything fires; what is pending shows it at once. How the rows
+are kept and taken depends on where the entries wait:
 
-* Slot store (tiered mode): to the store, in one commit together with the record of the act, so it is done completely
-  or not at all (:mod:`wheel_udf.pending.acts_on_store`).
-* State (direct mode; a purgatory, whose operations can be cancelled): to a file of the checkpoint, together with the
-  record, which the query takes with its next batch (:mod:`wheel_udf.pending.acts_on_state`). A query at rest takes it
-  with its next start, before anything fires.
+* State (direct mode; a purgatory, whose operations can be cancelled): text for each shard, which the query takes with
+  its next batch (:mod:`wheel_udf.pending.acts_on_state`).
+* Slot store (tiered mode): Parquet, which the keeper appends to the store (:mod:`wheel_udf.pending.acts_on_store`).
 
 All acts are shown by :func:`audit` (:mod:`wheel_udf.pending.audit`).
 
@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions as F
@@ -46,15 +47,13 @@ from wheel_udf.common.errors import ActError
 from wheel_udf.common.instants import MAX_INSTANT_MS, instant_text_ms
 from wheel_udf.common.names import NAME_RULE, AllowList, is_destination_name
 from wheel_udf.control.wall import wall_clock_ms
-from wheel_udf.pending.acts_on_state import ActDescription, act_on_state, state_clock_ms
-from wheel_udf.pending.acts_on_store import append_act
-from wheel_udf.pending.audit import Act, audit, copy_records
+from wheel_udf.pending.acts_on_state import keep_by_shard, state_clock_ms
+from wheel_udf.pending.acts_on_store import keep_rows
+from wheel_udf.pending.audit import ActDescription, audit, record_act
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.operations import operations_pending
 from wheel_udf.shard.rows import CANCEL, SCHEDULE
 from wheel_udf.spark.failures import first_line
-from wheel_udf.store.slot_store import SlotStore
-from wheel_udf.wheel.acted import ACT_SCHEMA
 
 __all__ = ["Picked", "audit", "cancel", "move", "reroute"]
 
@@ -126,7 +125,6 @@ def cancel(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: b
     Raises:
         ActError: The predicate cannot be used, the change is out of bounds, or too many conflicting acts.
         CheckpointError: There is no checkpoint, or it is damaged.
-        StoreError: The store has more than one writer.
     """
     return _act(spark, work, picked, _Change("cancel", "", op=CANCEL), dry_run=dry_run)
 
@@ -211,96 +209,35 @@ def _require_utf8(field: str, text: str | None) -> None:
         raise ActError("not a text", field=field, value=text, rule="UTF-8") from None
 
 
-def _cancel_operations(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: bool) -> int:
-    """Cancels operations of a purgatory, as an event CANCEL_OPERATION does."""
-    columns = {
-        "group": F.col("group"),
-        "op_id": F.col("op_id"),
-        # Of an operation at rest there is none: it is cancelled as of the clock.
-        "event_time_ms": F.coalesce(F.unix_millis("event_time"), F.lit(FIRST_DUE_MS)),
-    }
-    return act_on_state(
-        work.query,
-        ActDescription("cancel", str(picked), ""),
-        lambda: picked.of(operations_pending(spark, work.query), "op_id"),
-        columns,
-        id_column="group",
-        dry_run=dry_run,
-    )
-
-
 def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, *, dry_run: bool) -> int:
     _require_utf8("to", change.due)
-    if work.store is None:
-        return _act_on_state(spark, work, picked, change, dry_run=dry_run)
-
-    def chosen() -> DataFrame:
-        return _chosen(spark, work, picked, change, _clock_ms(spark, work))
-
-    description = ActDescription(change.act, str(picked), change.change)
-    if change.op != CANCEL:
-        return _change_in_store(spark, work, chosen(), change, description, dry_run=dry_run)
-    return (
-        chosen().count()
-        if dry_run
-        else _recorded(spark, work.store, append_act(work.store, chosen, description))
-    )
-
-
-def _change_in_store(
-    spark: SparkSession,
-    work: PendingWork,
-    rows: DataFrame,
-    change: _Change,
-    description: ActDescription,
-    *,
-    dry_run: bool,
-) -> int:
-    """Checks the selected entries and appends them; cached between, because they are read twice."""
-    assert work.store is not None, "tiered mode"
-    rows = rows.persist()
-    try:
-        count = rows.count()
-        _require_good_dues(spark, work, rows, change.due)
-        if dry_run or not count:
-            return count
-        record = append_act(work.store, lambda: rows, description, count=count)
-    finally:
-        rows.unpersist()
-    return _recorded(spark, work.store, record)
-
-
-def _recorded(spark: SparkSession, store: SlotStore, record: Act | None) -> int:
-    """Copies the record of an act and returns its number of entries; None: nothing was selected."""
-    if record is None:
-        return 0
-    copy_records(spark, store, record)
-    return record.rows
-
-
-def _act_on_state(
-    spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, *, dry_run: bool
-) -> int:
-    if identity_of(work.query).mode == "purgatory":
-        if change.op == CANCEL:
-            return _cancel_operations(spark, work, picked, dry_run=dry_run)
+    purgatory = work.store is None and identity_of(work.query).mode == "purgatory"
+    if purgatory and change.op != CANCEL:
         rule, hint = "cancel", "cancel it, and send a new one"
         raise ActError("an operation cannot be changed", field="act", value=change.act, rule=rule, hint=hint)
-    return act_on_state(
-        work.query,
-        ActDescription(change.act, str(picked), change.change),
-        lambda: _chosen(spark, work, picked, change, None),
-        {name: F.col(name) for name in ACT_SCHEMA.names},
-        id_column="schedule_id",
-        require=lambda chosen: _require_good_dues(spark, work, chosen, change.due),
-        dry_run=dry_run,
-    )
+
+    def chosen() -> DataFrame:
+        return _operations(spark, work, picked) if purgatory else _chosen(spark, work, picked, change)
+
+    count = partial(_checked_count, spark, work, change.due)
+    if dry_run:
+        return count(chosen())
+    keep = keep_by_shard if work.store is None else keep_rows
+    description = ActDescription(change.act, str(picked), change.change)
+    return record_act(work.query, description, lambda: keep(work.query, chosen(), count))
 
 
-def _chosen(
-    spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, clock_ms: int | None
-) -> DataFrame:
+def _operations(spark: SparkSession, work: PendingWork, picked: Picked) -> DataFrame:
+    """The selected operations of a purgatory, to be cancelled as by an event CANCEL_OPERATION."""
+    # Of an operation at rest there is no time: it is cancelled as of the clock.
+    event_time_ms = F.coalesce(F.unix_millis("event_time"), F.lit(FIRST_DUE_MS))
+    rows = picked.of(operations_pending(spark, work.query), "op_id")
+    return rows.select("group", "op_id", event_time_ms.alias("event_time_ms"))
+
+
+def _chosen(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change) -> DataFrame:
     """The selected entries as changed commands."""
+    clock_ms = None if work.store is None else _clock_ms(spark, work)
     rows = picked.of(pending(spark, work, ids=picked.ids).where("place <> 'sender'"))
     try:
         return change.of(rows, clock_ms)
@@ -324,14 +261,14 @@ def _clock_ms(spark: SparkSession, work: PendingWork) -> int:
     return wall_clock_ms() if clock_ms is None else clock_ms
 
 
-def _require_good_dues(spark: SparkSession, work: PendingWork, chosen: DataFrame, due: str | None) -> None:
-    """Refuses new due times that are out of range; does nothing for an act that changes none."""
+def _checked_count(spark: SparkSession, work: PendingWork, due: str | None, chosen: DataFrame) -> int:
+    """Counts the selected entries. Refuses new due times that are out of range, if the act changes any."""
     if due is None:
-        return
-    found = chosen.agg(
-        F.count_if(F.col("deliver_at_ms").isNull()), F.min("deliver_at_ms"), F.max("deliver_at_ms")
+        return chosen.count()
+    ms = F.col("deliver_at_ms")
+    count, without, first_ms, last_ms = chosen.agg(
+        F.count(F.lit(1)), F.count_if(ms.isNull()), F.min(ms), F.max(ms)
     ).collect()[0]
-    without, first_ms, last_ms = found
     if without:
         raise ActError("the new due time is NULL", field="to", value=due, rule="a timestamp for each entry")
     if first_ms is not None and not FIRST_DUE_MS <= first_ms <= last_ms <= MAX_INSTANT_MS:
@@ -346,3 +283,4 @@ def _require_good_dues(spark: SparkSession, work: PendingWork, chosen: DataFrame
             value=f"{due}: up to {instant_text_ms(last_ms)}",
             rule=f"up to {instant_text_ms(latest_ms)} (contract.max_delay from now on)",
         )
+    return int(count)

@@ -1,7 +1,7 @@
 """Acts on what waits in the state of a query: the direct mode and the purgatory.
 
-There is no table to which rows could be added, so an act is a small file of the checkpoint, which the query takes with
-its next batch (:mod:`wheel_udf.checkpoint.act_files`, :mod:`wheel_udf.delivery.act_courier`)::
+An act is a small file of the checkpoint, which the query takes with its next batch
+(:mod:`wheel_udf.checkpoint.act_files`, :mod:`wheel_udf.delivery.act_courier`)::
 
     pending entries + acts not taken yet --select--> rows: id, version, what changes --> acts/7.json --> next batch
 
@@ -13,35 +13,22 @@ Rows are made per shard, because each shard gets its own: the number of shards i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.checkpoint.act_files import acts_made, acts_of, acts_taken, create_act
+from wheel_udf.checkpoint.act_files import acts_of, acts_taken
 from wheel_udf.checkpoint.identity import identity_of
-from wheel_udf.common.errors import ActError
 from wheel_udf.control.wall import wall_clock_ms
-from wheel_udf.pending.audit import Act, user_name
+from wheel_udf.pending.audit import Rows
 from wheel_udf.pending.state import clock_of
 from wheel_udf.shard.arrow_text import table_to_text
 from wheel_udf.shard.rows import CANCEL
 from wheel_udf.stream.sharding import shard_of_id
 from wheel_udf.stream.watch_worker import CANCELLATION_SCHEMA
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts
-
-MOST_TRIES = 20
-
-
-@dataclass(frozen=True)
-class ActDescription:
-    """An act in words, for its record: its name, the selection, and what it changes."""
-
-    act: str
-    picked: str
-    change: str
 
 
 def state_clock_ms(spark: SparkSession, checkpoint: str) -> int:
@@ -103,69 +90,30 @@ def _not_taken(checkpoint: str) -> list[str]:
 # ---- new acts ------------------------------------------------------------------------------------
 
 
-def act_on_state(
-    checkpoint: str,
-    description: ActDescription,
-    select: Callable[[], DataFrame],
-    columns: Mapping[str, Column],
-    *,
-    id_column: str,
-    require: Callable[[DataFrame], None] = lambda _: None,
-    dry_run: bool = False,
-) -> int:
-    """Selects pending rows and records an act on them.
+def keep_by_shard(checkpoint: str, chosen: DataFrame, count: Callable[[DataFrame], int]) -> tuple[int, Rows]:
+    """Reads the rows of an act as text for each shard.
 
     Args:
         checkpoint: Of the query.
-        description: The act in words.
-        select: Reads the pending rows that are meant. Called again if another act comes between.
-        columns: Name and value of each column of the act's rows, computed on the selected rows.
-        id_column: The column whose hash chooses the shard.
-        require: Refuses rows of which a value is out of range.
-        dry_run: Count the rows and change nothing.
+        chosen: The selected entries as changed commands, or the selected operations.
+        count: Checks and counts them.
 
     Returns:
-        The number of selected rows.
-
-    Raises:
-        ActError: Too many acts at the same time.
+        Their number, and the rows.
     """
-    shards = identity_of(checkpoint).shards
-    for _ in range(MOST_TRIES):
-        number = acts_made(checkpoint)
-        shard = shard_of_id(F.col(id_column), shards).alias("shard")
-        chosen = select().select(shard, *(column.alias(name) for name, column in columns.items())).persist()
-        try:
-            count = chosen.count()
-            require(chosen)
-            if dry_run or not count:
-                return count
-            rows = chosen.toArrow()
-        finally:
-            chosen.unpersist()
-        record = Act(
-            wall_clock_ms(),
-            description.act,
-            user_name(),
-            description.picked,
-            description.change,
-            rows=count,
-            batch=number,
-        )
-        if create_act(checkpoint, number, asdict(record), _by_shard(rows)):
-            return count
-    raise ActError(
-        f"gave up after {MOST_TRIES} conflicting acts",
-        field=checkpoint,
-        hint="nothing was changed: try again",
-    )
+    schema, key = (CANCELLATION_SCHEMA, "group") if "op_id" in chosen.columns else (ACT_SCHEMA, "schedule_id")
+    shard = shard_of_id(F.col(key), identity_of(checkpoint).shards).alias("shard")
+    chosen = chosen.select(shard, *schema.names).persist()
+    try:
+        number = count(chosen)
+        return number, _by_shard(chosen.toArrow(), schema) if number else {}
+    finally:
+        chosen.unpersist()
 
 
-def _by_shard(rows: pa.Table) -> dict[int, str]:
-    """Rows of an act as text for each shard."""
+def _by_shard(rows: pa.Table, schema: pa.Schema) -> dict[str, str]:
     found = {}
     for shard in pc.unique(rows["shard"]).to_pylist():
-        mine = rows.filter(pc.equal(rows["shard"], shard)).drop_columns(["shard"])
-        schema = CANCELLATION_SCHEMA if "op_id" in mine.column_names else ACT_SCHEMA
-        found[shard] = table_to_text(mine.select(schema.names).cast(schema))
+        mine = rows.filter(pc.equal(rows["shard"], shard))
+        found[str(shard)] = table_to_text(mine.select(schema.names).cast(schema))
     return found

@@ -1,121 +1,117 @@
-"""Appends the rows of an act to the slot store, in one commit together with the record of the act.
+"""Acts on a slot store: the rows of an act, from its selection to the store.
 
-Rows are placed by the store's cursor. If a hand-over moves the cursor meanwhile, or another act comes first, they are
-placed again::
+The store has one writer, the keeper of the running job. So an act is a file of the checkpoint, as in the direct mode,
+and its rows are a folder of Parquet beside it::
 
-    head: cursor, last act --> rows of the act --> files --> commit, if cursor and last act are the same; else once more
+    another process                                     the job                              commit of the store
+    selected entries --> acts/rows-3f, acts/7.json ---> keeper: rows placed by its cursor --> rows, acts: 7
+         ^                                          |   (each second, and at its start before the wheel)
+         `-- pending: store + acts not taken yet <--'
 
-A cancel is selected, written and counted in one pass over the store: its rows are slim, all of them belong to the
-newest near window, and the files say how many there are. So the commit, which comes after the files, can name their
-number, and nothing is cached. Another try selects anew. A move or a reroute is selected once, since its new due times
-are checked before it is written.
+* The keeper takes the acts in order. The commit of an act carries its number, so a job that is killed at any moment
+  takes each act once.
+* A stopped job takes its acts with its next start, before the wheel's next batch is planned.
+* Until then the rows are read as if the keeper had appended them (:func:`rows_not_taken`). So what is pending, also for
+  the next act, is what the acts have left.
+* Between selection and commit an entry may be handed over: the row says when its entry was due, and the cursor of the
+  commit whether the wheel has that entry (:func:`~wheel_udf.store.intake.stored_rows`). What the row comes to if the
+  entry has fired, or has a higher version, is in :mod:`wheel_udf.pending.acts`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 
-from wheel_udf.common.errors import ActError, StoreError, StoreMovedError
-from wheel_udf.control.wall import wall_clock_ms
-from wheel_udf.pending.acts_on_state import ActDescription
-from wheel_udf.pending.audit import Act, arrived_by, user_name
-from wheel_udf.store.head import CURSOR, Head
+from wheel_udf.checkpoint.act_files import acts_of, new_rows, remove_rows, rows_place
+from wheel_udf.common.errors import CheckpointError
+from wheel_udf.common.paths import as_pattern
+from wheel_udf.pending.audit import Rows, arrived_by
+from wheel_udf.store.head import Head
 from wheel_udf.store.intake import stored_rows
 from wheel_udf.store.slot_store import SlotStore
 
-_MOST_TRIES = 20
+
+def keep_rows(checkpoint: str, chosen: DataFrame, count: Callable[[DataFrame], int]) -> tuple[int, Rows]:
+    """Writes the rows of an act beside the acts of a checkpoint.
+
+    Args:
+        checkpoint: Of the wheel's query.
+        chosen: The selected entries as changed commands.
+        count: Checks and counts them.
+
+    Returns:
+        Their number, and what the file of the act says of them. With 0, nothing is left.
+    """
+    spark, rows = chosen.sparkSession, new_rows()
+    number = 0
+    try:
+        written = chosen.coalesce(spark.sparkContext.defaultParallelism).write
+        written.parquet(rows_place(checkpoint, rows))
+        number = count(commands_of(spark, checkpoint, rows))
+    finally:
+        if not number:
+            remove_rows(checkpoint, rows)
+    return number, rows
 
 
-def append_act(
-    store: SlotStore,
-    chosen: Callable[[], DataFrame],
-    description: ActDescription,
-    *,
-    count: int | None = None,
-) -> Act | None:
-    """Commits the rows of an act together with its record.
+def commands_of(spark: SparkSession, checkpoint: str, rows: Rows) -> DataFrame:
+    """Returns the rows of an act, as :func:`keep_rows` has got them.
+
+    Raises:
+        CheckpointError: They are not there.
+    """
+    place = rows_place(checkpoint, rows)
+    try:
+        return spark.read.parquet(as_pattern(place))
+    except AnalysisException:
+        raise CheckpointError(
+            "the rows of an act are missing",
+            field=place,
+            hint="restore them from a copy; without them, what the act changed cannot be known",
+        ) from None
+
+
+def cancels_only(record: dict[str, Any]) -> bool:
+    """Whether all rows of an act are CANCELs."""
+    return bool(record["act"] == "cancel")
+
+
+def rows_of_act(
+    store: SlotStore, checkpoint: str, number: int, act: tuple[dict[str, Any], Rows], cursor_ms: int
+) -> DataFrame:
+    """Returns the rows of an act as rows of a store, placed by a cursor.
 
     Args:
         store: The store.
-        chosen: Returns the rows of the act as parsed commands; called for each try.
-        description: The act in words.
-        count: The number of entries; None for a cancel, which has a row for each.
-
-    Returns:
-        The record; None if there are no rows, and nothing was committed.
-
-    Raises:
-        ActError: Too many conflicting commits.
-        StoreError: The store has more than one writer.
+        checkpoint: Of the wheel's query.
+        number: Number of the act.
+        act: Its record and its rows.
+        cursor_ms: The cursor.
     """
-    for _ in range(_MOST_TRIES):
-        head = store.head()
-        if head.cursor_ms is None:
-            return None
-        ((app_id, last),) = head.last_act(_owner(store, head)).items()
-        attempt = _Attempt(description, 0 if last is None else last + 1, count)
-        rows = stored_rows(
-            chosen(),
-            store.layout,
-            cursor_ms=head.cursor_ms,
-            arrived=arrived_by(attempt.batch),
-            only_cancels=count is None,
-        )
-        try:
-            done = store.append(
-                rows,
-                app_id=app_id,
-                batch_id=attempt.batch,
-                expect={CURSOR: head.cursor_ms},
-                note=attempt.note,
-                in_one_place=count is None,
-            )
-        except StoreMovedError:
-            continue
-        if done.written or attempt.is_empty:
-            return attempt.record
-    raise ActError(
-        f"gave up after {_MOST_TRIES} conflicting commits",
-        field=store.path,
-        hint="nothing was changed: try again",
+    record, rows = act
+    return stored_rows(
+        commands_of(store.spark, checkpoint, rows),
+        store.layout,
+        cursor_ms=cursor_ms,
+        arrived=arrived_by(number),
+        only_cancels=cancels_only(record),
     )
 
 
-class _Attempt:
-    """One try of an act: its number, and the record that it makes of the number of rows written."""
+def rows_not_taken(store: SlotStore, head: Head, checkpoint: str) -> DataFrame | None:
+    """Returns the rows of acts that a version of a store does not have yet, placed by its cursor; None if there are
+    none.
 
-    def __init__(self, description: ActDescription, batch: int, count: int | None) -> None:
-        self.batch, self.is_empty = batch, False
-        self.record: Act | None = None
-        self._description, self._count = description, count
-
-    def note(self, written: int) -> str | None:
-        """The record as text; None if no rows were written."""
-        self.is_empty = not written
-        if self.is_empty:
-            return None
-        description, rows = self._description, written if self._count is None else self._count
-        self.record = Act(
-            wall_clock_ms(),
-            description.act,
-            user_name(),
-            description.picked,
-            description.change,
-            rows=rows,
-            batch=self.batch,
-        )
-        return self.record.text()
-
-
-def _owner(store: SlotStore, head: Head) -> str:
-    owners = sorted(head.owners)
-    if len(owners) != 1:
-        raise StoreError(
-            "the slot store has more than one writer",
-            field=store.path,
-            value=", ".join(owners),
-            rule="a store belongs to one checkpoint",
-        )
-    return owners[0]
+    Raises:
+        CheckpointError: The file of an act is damaged.
+    """
+    if head.cursor_ms is None:
+        return None
+    waiting = enumerate(acts_of(checkpoint, head.acts_taken), head.acts_taken)
+    frames = [rows_of_act(store, checkpoint, number, act, head.cursor_ms) for number, act in waiting]
+    return reduce(DataFrame.unionByName, frames) if frames else None

@@ -5,7 +5,7 @@ Direct mode: the entries are in Spark's state (:mod:`wheel_udf.pending.state`). 
 also acts that no batch has taken yet.
 
 Tiered mode: far entries are in the slot store, near entries in the state; both have versions, of which the highest
-decides (:mod:`wheel_udf.pending.in_store`).
+decides (:mod:`wheel_udf.pending.in_store`). Acts are shown likewise.
 
 Cost: direct, O(pending); of some ids, the shards that they belong to. Tiered, one pass over the id hashes in the
 store, made when the table is requested, and then a read of the requested columns; only ids with several versions
@@ -26,6 +26,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
+from wheel_udf.checkpoint.act_files import acts_made, acts_taken
 from wheel_udf.checkpoint.identity import require_checkpoint
 from wheel_udf.commands.contract import Contract
 from wheel_udf.common.durations import DURATION_RULE, parse_duration_ms
@@ -101,8 +102,13 @@ class PendingWork:
 
     @property
     def query(self) -> str:
-        """Checkpoint of the query that holds the wheel's state."""
+        """Checkpoint of the query that holds the wheel's state, and of the acts on it."""
         return self.checkpoint if self.store is None else f"{self.checkpoint}/wheel"
+
+    def acts_waiting(self) -> int:
+        """Returns the number of acts that the job has not taken yet."""
+        taken = acts_taken(self.query) if self.store is None else self.store.head().acts_taken
+        return acts_made(self.query) - taken
 
 
 def pending(
@@ -165,7 +171,7 @@ def count_pending(spark: SparkSession, work: PendingWork) -> int:
     return in_store.count_now(spark, work.store, work.query)
 
 
-def stored(store: SlotStore) -> int:
+def count_far(store: SlotStore) -> int:
     """Counts the far rows of a store from its log, without reading data. Replaced and cancelled entries count until
     their due time comes near.
     """

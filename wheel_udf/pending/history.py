@@ -29,9 +29,11 @@ import pyarrow.compute as pc
 from pyspark.sql import Row, SparkSession, functions as F
 
 from wheel_udf.checkpoint.act_files import acts_of
+from wheel_udf.commands.delay_levels import level_name
 from wheel_udf.common.geometry import Wheel, path_of
 from wheel_udf.delivery.progress import duration_text
-from wheel_udf.pending.audit import act_of, act_of_file, audit
+from wheel_udf.pending.acts_on_store import rows_not_taken
+from wheel_udf.pending.audit import Act, act_of, act_of_file
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.in_topics import Event, fired_to_topics, rejected_to_topic
 from wheel_udf.pending.state import clock_of, remembered
@@ -45,7 +47,6 @@ from wheel_udf.store.layout import INBOX, is_far
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tables import delta_log as tables
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts
-from wheel_udf.wheel.delay_levels import level_name
 from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, WAITING
 
 _STORE_EVENTS: Final = {
@@ -89,7 +90,7 @@ def history_of(
     """
     events: list[Event] = []
     if work.store is not None:
-        events += _in_store(spark, work.store, schedule_id, geometry)
+        events += _in_store(work.store, work.query, schedule_id, geometry)
     else:
         events += _acts_on_state(work.query, schedule_id)
     events += _waiting(spark, work, schedule_id, geometry)
@@ -105,15 +106,16 @@ def history_of(
     return sorted(events, key=lambda event: (event.at_ms is None, event.at_ms or 0, event.seq or 0))
 
 
-def _in_store(spark: SparkSession, store: SlotStore, schedule_id: str, geometry: Wheel) -> Iterator[Event]:
-    rows = _rows_of(store, schedule_id)
-    acts = _acts(spark, store, rows)
+def _in_store(store: SlotStore, checkpoint: str, schedule_id: str, geometry: Wheel) -> Iterator[Event]:
+    rows = _rows_of(store, checkpoint, schedule_id)
+    acts = dict(enumerate(act_of_file(noted) for noted, _ in acts_of(checkpoint)))
     for row in rows:
         about = (row.seq, row.amend or None, row.asked_ms, row.destination)
         if row.act not in (COMMAND, MOVED):
             yield Event(None, _STORE_EVENTS[row.act], *about)
             continue
-        act = acts.get(act_of(row.arrived))
+        number = act_of(row.arrived)
+        act = None if number is None else acts.get(number)
         if row.op == CANCEL:
             yield _command("CANCEL", row, act, *about)
         elif row.deliver_at_ms is not None:
@@ -138,9 +140,15 @@ def _acts_on_state(checkpoint: str, schedule_id: str) -> Iterator[Event]:
             yield replace(event, by=record.by, act=f"{record.act} {record.change}".strip())
 
 
-def _rows_of(store: SlotStore, schedule_id: str) -> list[Row]:
-    """Returns the rows of an id but FAR ones, which only repeat the version of an entry that has a row of its own."""
-    rows = store.rows().where(F.col("id_hash") == id_hash(F.lit(schedule_id)))
+def _rows_of(store: SlotStore, checkpoint: str, schedule_id: str) -> list[Row]:
+    """Returns the rows of an id but FAR ones, which only repeat the version of an entry that has a row of its own. The
+    rows of acts that the store does not have yet are among them.
+    """
+    head = store.head()
+    rows, acts = store.rows(version=head.version), rows_not_taken(store, head, checkpoint)
+    if acts is not None:
+        rows = rows.unionByName(acts)
+    rows = rows.where(F.col("id_hash") == id_hash(F.lit(schedule_id)))
     names = (
         "level",
         "slot",
@@ -159,17 +167,7 @@ def _rows_of(store: SlotStore, schedule_id: str) -> list[Row]:
     return rows.where(own).select(*columns).collect()
 
 
-def _acts(spark: SparkSession, store: SlotStore, rows: list[Row]) -> dict[int | None, Row]:
-    """Returns the records of the acts that rows are of, by their number."""
-    numbers = {number for row in rows if (number := act_of(row.arrived)) is not None}
-    if not numbers:
-        return {}
-    found = audit(spark, store).where(F.col("batch").isin(*numbers))
-    at_ms = F.unix_millis("at").alias("at_ms")
-    return {row.batch: row for row in found.select("batch", "act", "change", "by", at_ms).collect()}
-
-
-def _command(what: str, row: Row, act: Row | None, *about: Any) -> Event:
+def _command(what: str, row: Row, act: Act | None, *about: Any) -> Event:
     # An entry that was imported has no event time, either.
     unknown = row.event_time_ms is None and (row.op == CANCEL or bool(row.amend))
     by_act = act is None and (act_of(row.arrived) is not None or unknown)

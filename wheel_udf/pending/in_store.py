@@ -9,6 +9,8 @@ Of the rows of one id in the store the highest version decides::
     SCHEDULE, near, due by now     if the state still holds it (a backlog), or if the wheel has not read the row yet
     CANCEL                         no
 
+Rows of acts that the keeper has not taken yet count as if they were in the store.
+
 "Now" is the clock of the wheel's last committed batch. The store is read at one version and the state after the last
 committed batch, so the answer describes one moment, except for the batch in progress.
 
@@ -33,6 +35,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 
 from wheel_udf.checkpoint.spark_logs import committed_offsets
+from wheel_udf.pending.acts_on_store import rows_not_taken
 from wheel_udf.pending.state import in_state
 from wheel_udf.shard.rows import SCHEDULE
 from wheel_udf.store.head import Head, Partition
@@ -70,10 +73,11 @@ def pending_now(
     state = _State.of(spark, store, checkpoint, ids)
     now = store.contents()
     head, partitions = now.head, now.partitions
+    acts = rows_not_taken(store, head, checkpoint)
     if ids is not None or _rows_of(partitions) <= _FEW_ROWS:
-        return state.unreleased(_entries_of_few(store, head, ids))
-    alone, others = _divided(_Rows.of(store, head), _rows_of(partitions))
-    return alone.unionByName(state.unreleased(others))
+        return state.unreleased(_entries_of_few(store, head, ids, acts), acts)
+    alone, others = _divided(_Rows.of(store, head, acts), _rows_of(partitions))
+    return alone.unionByName(state.unreleased(others, acts))
 
 
 def count_now(spark: SparkSession, store: SlotStore, checkpoint: str) -> int:
@@ -81,24 +85,28 @@ def count_now(spark: SparkSession, store: SlotStore, checkpoint: str) -> int:
     state = _State.of(spark, store, checkpoint, None)
     now = store.contents()
     head, partitions = now.head, now.partitions
+    acts = rows_not_taken(store, head, checkpoint)
     if _rows_of(partitions) <= _FEW_ROWS:
-        return state.unreleased(_entries_of_few(store, head, None)).count()
-    rows = _Rows.of(store, head)
+        return state.unreleased(_entries_of_few(store, head, None, acts), acts).count()
+    rows = _Rows.of(store, head, acts)
     several, number = _several(rows, _rows_of(partitions))
     far = sum(partition.rows for partition in partitions if _is_plain(store, head, partition))
     if not number:
-        return far + state.unreleased(rows.others.where(_IS_ENTRY)).count()
+        return far + state.unreleased(rows.others.where(_IS_ENTRY), acts).count()
     ranked = rows.far.join(several, "id_hash", "left_semi").select(*_RANKED).localCheckpoint()
     others = rows.others.select(*_RANKED)
     best = _best(ranked.unionByName(others.join(several, "id_hash", "left_semi")))
     single = others.join(several, "id_hash", "left_anti")
-    return far - ranked.count() + state.unreleased(single.unionByName(best).where(_IS_ENTRY)).count()
+    near = state.unreleased(single.unionByName(best).where(_IS_ENTRY), acts)
+    return far - ranked.count() + near.count()
 
 
 def pending_then(
     spark: SparkSession, store: SlotStore, as_of_ms: int, ids: Sequence[str] | None
 ) -> DataFrame:
-    """As :func:`pending_now` at an earlier moment, from the store alone: near rows stay in it after they have fired."""
+    """As :func:`pending_now` at an earlier moment, from the store alone: near rows stay in it after they have fired. An
+    act counts from the moment when the job took it.
+    """
     version = version_at(spark, store.path, as_of_ms)
     if version is None:
         return spark.createDataFrame([], STORE_SCHEMA)
@@ -111,9 +119,9 @@ def pending_then(
     # About as many rows as now: the log of that version need not be read for it.
     about = _rows_of(store.partitions())
     if ids is not None or about <= _FEW_ROWS:
-        entries = _entries_of_few(store, head, ids)
+        entries = _entries_of_few(store, head, ids, None)
     else:
-        alone, others = _divided(_Rows.of(store, head), about)
+        alone, others = _divided(_Rows.of(store, head, None), about)
         entries = alone.unionByName(others)
     return entries.where(F.col("deliver_at_ms") > min(instants))
 
@@ -158,20 +166,20 @@ class _State:
     def of(spark: SparkSession, store: SlotStore, checkpoint: str, ids: Sequence[str] | None) -> _State:
         return _State(spark, store, checkpoint, ids, *read_to(checkpoint))
 
-    def unreleased(self, entries: DataFrame) -> DataFrame:
-        """Leaves out the near entries that are due and that the wheel holds no more."""
+    def unreleased(self, entries: DataFrame, acts: DataFrame | None) -> DataFrame:
+        """Leaves out the near entries that are due and that the wheel holds no more, and are not new ones of `acts`."""
         if self.clock_ms is None:
             return entries
         by_now = ~is_far_column(F.col("level")) & (F.col("deliver_at_ms") <= self.clock_ms)
-        alive = self._alive().withColumn("_alive", F.lit(True))
+        alive = self._alive(acts).withColumn("_alive", F.lit(True))
         joined = entries.join(alive, ["schedule_id", "seq", "amend"], "left")
         return joined.where(~by_now | F.col("_alive")).select(*entries.columns)
 
-    def _alive(self) -> DataFrame:
+    def _alive(self, acts: DataFrame | None) -> DataFrame:
         """Returns the versions that the wheel holds or has not read yet."""
         held = in_state(self.spark, self.checkpoint, ids=self.ids).select("schedule_id", "seq", "amend")
         amend = F.coalesce("amend", F.lit(0)).alias("amend")
-        unread = self.store.added_since(self.version).select("schedule_id", "seq", amend)
+        unread = _with_acts(self.store.added_since(self.version), acts).select("schedule_id", "seq", amend)
         return held.unionByName(unread).distinct()
 
 
@@ -185,17 +193,22 @@ class _Rows:
     Attributes:
         far: The rows of far slots that the cursor has not reached. They are selected by partition, and all of them are
             entries.
-        others: All other rows.
+        others: All other rows, and those of acts that the store does not have yet.
     """
 
     far: DataFrame
     others: DataFrame
 
     @staticmethod
-    def of(store: SlotStore, head: Head) -> _Rows:
+    def of(store: SlotStore, head: Head, acts: DataFrame | None) -> _Rows:
         rows = store.rows(version=head.version)
         is_plain = (F.col("level") > NEAR) & ~_is_reached(store, head)
-        return _Rows(rows.where(is_plain), _not_handed_over(with_version(rows.where(~is_plain)), head))
+        others = with_version(_with_acts(rows.where(~is_plain), acts))
+        return _Rows(rows.where(is_plain), _not_handed_over(others, head))
+
+
+def _with_acts(rows: DataFrame, acts: DataFrame | None) -> DataFrame:
+    return rows if acts is None else rows.unionByName(acts)
 
 
 def _rows_of(partitions: Sequence[Partition]) -> int:
@@ -221,9 +234,11 @@ def _not_handed_over(rows: DataFrame, head: Head) -> DataFrame:
     return rows.where(~is_far_column(F.col("level")) | (F.col("deliver_at_ms") >= head.cursor_ms))
 
 
-def _entries_of_few(store: SlotStore, head: Head, ids: Sequence[str] | None) -> DataFrame:
+def _entries_of_few(
+    store: SlotStore, head: Head, ids: Sequence[str] | None, acts: DataFrame | None
+) -> DataFrame:
     """Returns the entries that no higher version replaces, ranked in one pass."""
-    rows = with_version(store.rows(version=head.version))
+    rows = with_version(_with_acts(store.rows(version=head.version), acts))
     if ids is not None:
         rows = rows.where(F.col("schedule_id").isin(*ids))
     return _best(_not_handed_over(rows, head)).where(_IS_ENTRY)

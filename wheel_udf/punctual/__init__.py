@@ -10,7 +10,7 @@ tick: what is confirmed, how much room is left::
 
     delivery.py   PunctualDelivery: the sender of one query and its two threads
 
-Entries stay in the state of their shard until the news confirms them (:mod:`wheel_udf.wheel.in_flight`).
+Entries stay in the state of their shard until the news confirms them (:mod:`wheel_udf.policies.in_flight`).
 
 May import: common, wheel, control, spark, checkpoint, kafka, stream, sinks; confluent-kafka inside functions alone.
 """

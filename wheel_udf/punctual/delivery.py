@@ -36,6 +36,8 @@ from wheel_udf.common.durations import parse_duration_ms
 from wheel_udf.common.errors import ConfigError, SinkError
 from wheel_udf.control.board import SENDERS, Sending, ShardBoard
 from wheel_udf.control.wall import elapsed_ms, wall_clock_ms
+from wheel_udf.policies.punctual import DEFAULT_AHEAD_MS, Punctual
+from wheel_udf.policies.sender_news import SenderNews
 from wheel_udf.punctual.packing import Packer
 from wheel_udf.punctual.producers import settings_of
 from wheel_udf.punctual.sender import Sender
@@ -44,10 +46,8 @@ from wheel_udf.sinks.destinations import Destinations, LeftOut
 from wheel_udf.sinks.kafka_sink import KafkaSink
 from wheel_udf.spark.files import local_folder, open_folder
 from wheel_udf.stream.frame_facts import FrameFacts
-from wheel_udf.stream.punctual import DEFAULT_AHEAD_MS, Punctual
 from wheel_udf.stream.status_row import ShardStatus, leaving_to
 from wheel_udf.wheel.lateness import LatenessHistogram
-from wheel_udf.wheel.sender_news import SenderNews
 
 _POST_EVERY_S: Final = 0.1
 _NOTE_EVERY: Final = 10

@@ -36,9 +36,9 @@ import numpy as np
 from wheel_udf.common.geometry import INT64_MAX
 from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.common.secrets import hide
+from wheel_udf.policies.sender_news import Confirmed
 from wheel_udf.punctual.timed_records import Int64s, Record, TimedRecords
 from wheel_udf.wheel.lateness import LatenessHistogram
-from wheel_udf.wheel.sender_news import Confirmed
 
 _AT_ONCE: Final = 500
 """The most records between two looks at the clock and at the acknowledgements."""
@@ -93,7 +93,7 @@ class _Sent:
             return
         self.left -= 1
         if not self.left:
-            self.sender.settle(self)
+            self.sender.confirm(self)
 
 
 @dataclass
@@ -251,7 +251,7 @@ class Sender:
             self.fault = self.fault or hide(why)
             self._changed.notify_all()
 
-    def settle(self, sent: _Sent) -> None:
+    def confirm(self, sent: _Sent) -> None:
         """Records sent together are all acknowledged."""
         with self._changed:
             self._sent.discard(sent)

@@ -20,8 +20,8 @@ import json
 from collections.abc import Iterable
 from typing import Final, Protocol
 
+from wheel_udf.policies.sender_news import Confirmed, SenderNews, confirmed_from_json, confirmed_to_json
 from wheel_udf.spark.files import json_bytes, parsed_json
-from wheel_udf.wheel.sender_news import Confirmed, SenderNews, confirmed_from_json, confirmed_to_json
 
 NOTE: Final = "wheel-sender.json"
 """The file of a checkpoint with what its senders have confirmed."""

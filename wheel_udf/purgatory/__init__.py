@@ -10,7 +10,7 @@ the steps.
 
     requests --> identity ------------.
     (claims: one operation per id)     v
-    events ----> future_events --> timeline --> settle (rounds) --> outcomes
+    events ----> future_events --> timeline --> outcomes (rounds) --> outcomes
                  (not yet due)         ^          |   ^
     state -----> operations (arrays) --'          |   |
                                                   v   |
@@ -23,7 +23,7 @@ step           :func:`advance`: opens the chunks a batch needs, settles, builds 
 identity       one operation per id at a time: which request counts, duplicates, requests that are held back
 timeline       events of a step by key and time; windows as ranges
 operations     open operations as arrays
-settle         applies events, decides outcomes: complete beats cancel beats expire
+outcomes       applies events, decides outcomes: complete beats cancel beats expire
 generations    extends joins and heartbeats, rest, next generation
 future_events  rows whose time the clock has not passed
 state          schemas, format version, state of a shard

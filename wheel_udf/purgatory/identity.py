@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import Bools, Int64s, repeats
 from wheel_udf.purgatory.generations import remembered_until, rested_until
-from wheel_udf.purgatory.settle import Settled
+from wheel_udf.purgatory.outcomes import Resolved
 from wheel_udf.purgatory.state import NEVER, OPERATION_SCHEMA, REQUEST_SCHEMA, hashes_of, named
 from wheel_udf.shard.rows import without
 
@@ -146,7 +146,7 @@ def content_of(claims: pa.Table) -> Int64s:
 
 
 def contested(
-    claims: pa.Table, settled: Settled, clock_ms: int, memory_ms: int | None
+    claims: pa.Table, settled: Resolved, clock_ms: int, memory_ms: int | None
 ) -> tuple[pa.Table, pa.Table, int]:
     """Sorts claims by whether their id is free.
 

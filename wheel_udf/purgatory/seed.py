@@ -34,7 +34,7 @@ from wheel_udf.purgatory.state import (
 from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.shard.shard_text import chunks_from_text
 from wheel_udf.wheel.buckets import Buckets
-from wheel_udf.wheel.seed import Seed, runs_of
+from wheel_udf.wheel.seed import Seed, encoded_runs
 
 _DUE: Final = "look_at_ms"
 
@@ -103,4 +103,4 @@ def _chunks(empty: WatchState, kind: Kind, rows: pa.Table, clock_ms: int) -> Ite
         for start in range(0, ordered.num_rows, LARGEST_RUN):
             yield Chunk.of(AHEAD_LEVEL, 0, ordered.slice(start, LARGEST_RUN), kind.time_column)
     else:
-        yield from runs_of(rows, level=kind.level, time_column=kind.time_column)
+        yield from encoded_runs(rows, level=kind.level, time_column=kind.time_column)

@@ -43,7 +43,7 @@ from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.purgatory.future_events import pass_by
 from wheel_udf.purgatory.identity import claims_of, contested, displaced, earliest, not_taken, opened_at_first
 from wheel_udf.purgatory.operations import Operations
-from wheel_udf.purgatory.settle import OUTCOME_SCHEMA, Settled, settle
+from wheel_udf.purgatory.outcomes import OUTCOME_SCHEMA, Resolved, resolve_outcomes
 from wheel_udf.purgatory.state import (
     AHEAD_LEVEL,
     CANCEL_OPERATION,
@@ -146,23 +146,25 @@ def _in_turn(
     clock_ms: int,
     lookback_ms: int,
     memory_ms: int | None,
-) -> tuple[Settled, pa.Table, int]:
+) -> tuple[Resolved, pa.Table, int]:
     """Settles the open operations, then of each id one new operation after the other, as soon as the id is free.
 
     Returns:
         The result, the new operations that are held (``CLAIM_SCHEMA``), and the number of duplicates.
     """
     lines = Timelines(news)
-    parts = [settle(Operations(opened), lines, clock_ms, memory_ms)]
+    parts = [resolve_outcomes(Operations(opened), lines, clock_ms, memory_ms)]
     claims, held, repeated = contested(claims, parts[0], clock_ms, memory_ms)
     if claims.num_rows and seen.num_rows > news.num_rows:  # remembered events are among them
         lines = Timelines(seen)
     while claims.num_rows:
         first, others = earliest(claims)
-        parts.append(settle(Operations(opened_at_first(first, lookback_ms)), lines, clock_ms, memory_ms))
+        parts.append(
+            resolve_outcomes(Operations(opened_at_first(first, lookback_ms)), lines, clock_ms, memory_ms)
+        )
         claims, more, again = contested(others, parts[-1], clock_ms, memory_ms)
         held, repeated = pa.concat_tables([held, more]), repeated + again
-    return Settled.of(parts), held, repeated
+    return Resolved.of(parts), held, repeated
 
 
 # --- input ----------------------------------------------------------------------------------------

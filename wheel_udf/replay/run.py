@@ -31,11 +31,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.errors import ContractError
+from wheel_udf.policies.store_reports import StoreReports
 from wheel_udf.replay.plans import Plan
 from wheel_udf.shard.rows import COMMAND_SCHEMA, FAR, MOVED, SCHEDULE
 from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.buckets import Buckets
 from wheel_udf.wheel.lateness import LatenessHistogram
+from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import advance
 
 if TYPE_CHECKING:
@@ -169,8 +171,8 @@ class _Replay:
         state, plan = self.states[shard], self.plan
         opened = sum(chunk.rows for chunk in state.entry_chunks if self.buckets.reached(chunk, at_ms))
         limit = None if plan.limit is None else max(1, plan.limit // plan.shards)
-        stored = plan.layout is not None
-        step = advance(state, rows, at_ms, limit, memory_ms=plan.memory_ms, stored=stored)
+        policies = Policies(report=None if plan.layout is None else StoreReports())
+        step = advance(state, rows, at_ms, limit, memory_ms=plan.memory_ms, policies=policies)
         if not step.changed:
             return
         self.states[shard] = step.state

@@ -11,7 +11,7 @@ _COMPRESS_FROM_BYTES = 16_384
 
 def table_to_text(table: pa.Table) -> str:
     """Encodes a table that is not a chunk as base64."""
-    return text_of(encoded(table))
+    return base64_of(encoded(table))
 
 
 def table_from_text(text: str) -> pa.Table:
@@ -43,11 +43,11 @@ def _without_remains(table: pa.Table) -> pa.Table:
     return table
 
 
-def text_of(octets: bytes | pa.Buffer) -> str:
+def base64_of(octets: bytes | pa.Buffer) -> str:
     """Bytes as base64."""
     return binascii.b2a_base64(octets, newline=False).decode("ascii")
 
 
 def octets_of(text: str) -> bytes:
-    """The inverse of :func:`text_of`."""
+    """The inverse of :func:`base64_of`."""
     return binascii.a2b_base64(text)

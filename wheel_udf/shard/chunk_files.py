@@ -149,7 +149,7 @@ class ChunkFiles:
                 self._maps.popitem(last=False)[1].close()
         return found
 
-    def settle(self, before: Collection[str], now: Sequence[str]) -> None:
+    def release_files(self, before: Collection[str], now: Sequence[str]) -> None:
         """Notes to which files the state refers after this batch, and removes files of no state that Spark keeps.
 
         Args:

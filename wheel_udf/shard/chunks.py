@@ -21,7 +21,6 @@ Decisions:
   row writes 8 bytes, not the chunk.
 * A chunk is a place in the text that it came in (:class:`~wheel_udf.shard.chunk_store.Span`), or a file: nothing is
   copied before the text of the next state is joined.
-* The columns of the delay levels are left out of a chunk in which no entry has a level.
 * Chunks from 16 KB on are compressed (zstd): every byte saved is saved four times, in
   the pickle, the Arrow stream, the changelog and on the way back.
 """
@@ -38,7 +37,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.shard import chunk_sizes
-from wheel_udf.shard.arrow_text import encoded, octets_of, text_of
+from wheel_udf.shard.arrow_text import base64_of, encoded, octets_of
 from wheel_udf.shard.chunk_store import Span
 from wheel_udf.shard.row_keys import KEY_COLUMNS, RowKeys, keys_of, packed
 from wheel_udf.shard.rows import ENTRY_SCHEMA, Int64s, without
@@ -50,13 +49,11 @@ UNNUMBERED: Final = -1
 """The number of a chunk that is in no index."""
 
 IN_FLIGHT_LEVEL = -1
-"""The ``level`` of chunks handed to the sender (:mod:`wheel_udf.wheel.in_flight`); their ``group`` is the batch."""
+"""The ``level`` of chunks handed to the sender (:mod:`wheel_udf.policies.in_flight`); their ``group`` is the batch."""
 
 NO_SENDER = -1
 """The ``group`` of entries in flight that the present sender has not got."""
 
-_LEVEL_COLUMNS = ("delay_level_ms", "level_error_ms")
-_PLAIN_COLUMNS = [name for name in ENTRY_SCHEMA.names if name not in _LEVEL_COLUMNS]
 _HEAD_COLUMNS = ("deliver_at_ms", "destination", "source", "delay_level_ms")
 
 
@@ -117,7 +114,7 @@ class Chunk:
         return self.span.end - self.span.start + len(self.gone)
 
     @property
-    def stored(self) -> int:
+    def encoded_rows(self) -> int:
         """Number of rows with the removed ones (three are 16 characters)."""
         return self.rows + len(self.gone) * 3 // 16
 
@@ -127,11 +124,9 @@ class Chunk:
         return self.number != UNNUMBERED
 
     def table(self, *columns: str) -> pa.Table:
-        """Decodes the chunk; with ``columns`` (not those of the delay levels alone), decompresses only these."""
+        """Decodes the chunk; with ``columns``, decompresses only these."""
         rows = self._stored(*columns)
-        if self.gone:
-            rows = without(rows, self.gone_rows())
-        return _with_level_columns(rows, columns)
+        return without(rows, self.gone_rows()) if self.gone else rows
 
     def gone_rows(self) -> Int64s:
         """The places of the removed rows, in order, among all that are stored."""
@@ -149,7 +144,7 @@ class Chunk:
         Args:
             rows: Their places in :meth:`table`, in order; not all.
         """
-        gone, stored = self.gone_rows(), self.stored
+        gone, stored = self.gone_rows(), self.encoded_rows
         # The place of a row moves behind each removed row that is not after it.
         places = rows + np.searchsorted(gone - np.arange(len(gone)), rows, side="right")
         gone = np.sort(np.concatenate([gone, places]))
@@ -165,7 +160,7 @@ class Chunk:
             rows=self.rows - len(rows),
             low_ms=low_ms,
             high_ms=high_ms,
-            gone=text_of(gone.astype(np.uint32).tobytes()),
+            gone=base64_of(gone.astype(np.uint32).tobytes()),
         )
 
     def _stored(self, *columns: str) -> pa.Table:
@@ -198,14 +193,12 @@ def in_runs(level: int, group: int, rows: pa.Table, time_column: str, most: int)
 def _parts_of(rows: pa.Table) -> tuple[str, str, str]:
     """The texts of the keys and of the head, if they are kept apart, and that of the rest."""
     if rows.schema.names != ENTRY_SCHEMA.names:
-        return "", "", text_of(encoded(rows))
-    if rows["delay_level_ms"].null_count == rows.num_rows:
-        rows = rows.drop_columns(list(_LEVEL_COLUMNS))
+        return "", "", base64_of(encoded(rows))
     if rows.num_rows < chunk_sizes.SIZES.apart_from:
-        return "", "", text_of(encoded(rows))
+        return "", "", base64_of(encoded(rows))
     head = rows.select([name for name in rows.schema.names if name in _HEAD_COLUMNS])
     body = rows.drop_columns([*KEY_COLUMNS, *head.schema.names])
-    return packed(rows), text_of(encoded(head)), text_of(encoded(body))
+    return packed(rows), base64_of(encoded(head)), base64_of(encoded(body))
 
 
 def _decoded(text: str, columns: Sequence[str]) -> pa.Table:
@@ -213,7 +206,7 @@ def _decoded(text: str, columns: Sequence[str]) -> pa.Table:
     octets = pa.py_buffer(octets_of(text))
     # The schema stands in front of the rows.
     schema = pa.ipc.read_schema(octets) if columns else None
-    chosen = [at for name in columns if (at := schema.get_field_index(name)) >= 0] if schema else None
+    chosen = [schema.get_field_index(name) for name in columns] if schema else None
     options = pa.ipc.IpcReadOptions(included_fields=chosen, use_threads=False)
     with pa.ipc.open_stream(octets, options=options) as reader:
         return reader.read_all()
@@ -224,13 +217,3 @@ def _joined(parts: Sequence[pa.Table]) -> pa.Table:
     columns = {name: part[name] for part in parts for name in part.schema.names}
     fields = [field for field in ENTRY_SCHEMA if field.name in columns]
     return pa.table([columns[field.name] for field in fields], schema=pa.schema(fields))
-
-
-def _with_level_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The rows with the columns of the delay levels, or with those that were asked for."""
-    if not columns and rows.schema.names != _PLAIN_COLUMNS:
-        return rows
-    for name in _LEVEL_COLUMNS:
-        if name in (columns or _LEVEL_COLUMNS) and name not in rows.schema.names:
-            rows = rows.append_column(ENTRY_SCHEMA.field(name), pa.nulls(rows.num_rows, pa.int64()))
-    return rows

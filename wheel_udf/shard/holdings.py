@@ -5,8 +5,8 @@
     directory of a shard   level 1, 120 rows, 10:00:05 .. 10:00:19    level 2, 800 rows, 10:00:20 .. 10:06:40
     holdings at 10:00:00   by_level {1: 120, 2: 800}    due within 1 min: 120, and the part of 800 before 10:01:00: 80
 
-Cost: one small Arrow table, whatever the number of entries; the chunks stay closed. The entries by destination are not
-in the directory: :func:`destinations_of` opens a bounded *sample*, and of it only the column ``destination``.
+Cost: one small Arrow table, whatever the number of entries; the chunks stay closed. What is not in
+the directory, such as the entries by destination, :func:`counted_by` counts in a bounded *sample* of opened chunks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +28,11 @@ HORIZONS_MS: Final[Mapping[str, int]] = {"1m": 60_000, "5m": 300_000, "1h": 3_60
 """The horizons of :attr:`Holdings.due_within`, by their names."""
 
 OTHERS: Final = ""
-"""In :func:`destinations_of`: all destinations but the largest."""
+"""In :func:`largest`: all but the largest."""
 
 _Numbers = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
-_MOST_DESTINATIONS: Final = 20
+_MOST: Final = 20
 _SAMPLED_BYTES: Final = 4_000_000
 
 
@@ -96,16 +96,16 @@ def due_within(low_ms: _Numbers, high_ms: _Numbers, rows: _Numbers, clock_ms: in
     return dict(zip(HORIZONS_MS, counts, strict=True))
 
 
-def destinations_of(chunks: Sequence[Chunk]) -> dict[str, int]:
-    """Returns the number of entries by destination: the twenty largest, and :data:`OTHERS`.
+def counted_by(chunks: Sequence[Chunk], *columns: str) -> list[dict[Any, int]]:
+    """Counts the entries of a shard by the values of each of some columns; nulls are not counted.
 
     Up to 4 MB of chunks are read. If the shard has more, chunks are drawn at random (always the same for the same
     chunks), and their counts are scaled to the number of entries. A chunk that is larger by itself is never drawn.
 
     Args:
-        chunks: The shard's chunks.
+        chunks: The chunks of the entries.
+        columns: The columns; their counts are returned in this order.
     """
-    chunks = [chunk for chunk in chunks if chunk.level > MEMORY_LEVEL]
     total, drawn, room = sum(chunk.rows for chunk in chunks), [], _SAMPLED_BYTES
     for number in np.random.default_rng(len(chunks)).permutation(len(chunks)).tolist():
         if chunks[number].size <= room:
@@ -113,12 +113,14 @@ def destinations_of(chunks: Sequence[Chunk]) -> dict[str, int]:
             drawn.append(chunks[number])
     rows = sum(chunk.rows for chunk in drawn)
     if not rows:
-        return {}
-    names = pa.concat_tables([chunk.table("destination") for chunk in drawn])["destination"]
-    pairs = pc.value_counts(names.drop_null()).to_pylist()
-    ranked = sorted(
-        ((pair["counts"], pair["values"]) for pair in pairs), key=lambda pair: (-pair[0], pair[1])
-    )
-    scaled = {name: round(count * total / rows) for count, name in ranked[:_MOST_DESTINATIONS]}
-    rest = sum(count for count, _ in ranked[_MOST_DESTINATIONS:])
-    return scaled | ({OTHERS: round(rest * total / rows)} if rest else {})
+        return [{} for _ in columns]
+    sample = pa.concat_tables([chunk.table(*columns) for chunk in drawn])
+    counts = [pc.value_counts(sample[name].drop_null()).to_pylist() for name in columns]
+    return [{pair["values"]: round(pair["counts"] * total / rows) for pair in pairs} for pairs in counts]
+
+
+def largest(counts: Mapping[str, int]) -> dict[str, int]:
+    """The twenty largest of some counts, and the sum of the rest at :data:`OTHERS`."""
+    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    rest = sum(count for _, count in ranked[_MOST:])
+    return dict(ranked[:_MOST]) | ({OTHERS: rest} if rest else {})

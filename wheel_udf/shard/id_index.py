@@ -40,7 +40,7 @@ import pyarrow as pa
 
 from wheel_udf.common.arrays import repeats, runs_of
 from wheel_udf.shard import chunk_sizes
-from wheel_udf.shard.arrow_text import octets_of, text_of
+from wheel_udf.shard.arrow_text import base64_of, octets_of
 from wheel_udf.shard.chunk_store import Span
 from wheel_udf.shard.chunks import UNNUMBERED, Chunk
 from wheel_udf.shard.merging import to_merge
@@ -126,7 +126,7 @@ def indexed(chunks: Sequence[Chunk], runs: Sequence[Chunk]) -> tuple[list[Chunk]
     known = [chunk if chunk.is_known else replace(chunk, number=next(numbers)) for chunk in chunks]
     if added:
         runs = [*runs, _run_of(added, first)]
-    stored = sum(chunk.stored for chunk in known)
+    stored = sum(chunk.encoded_rows for chunk in known)
     stale = not known or sum(run.rows for run in runs) > _STALE * stored + chunk_sizes.SIZES.index_stale
     tail = len(runs) if stale else to_merge([run.rows for run in reversed(runs)])
     if stale or tail > 1:
@@ -139,7 +139,7 @@ def _run_of(chunks: Sequence[Chunk], first: int) -> Chunk:
     """The run of new chunks, which get the numbers from ``first`` on."""
     ids = [chunk.table("schedule_id")["schedule_id"] if chunk.ids is None else chunk.ids for chunk in chunks]
     hashes = hashes_of(pa.chunked_array([part for each in ids for part in each.chunks], pa.string()))
-    sizes = np.array([chunk.stored for chunk in chunks], np.int64)
+    sizes = np.array([chunk.encoded_rows for chunk in chunks], np.int64)
     stays = np.ones(sizes.sum(), bool)
     for chunk, start in zip(chunks, _starts_of(sizes).tolist(), strict=True):
         if chunk.gone:
@@ -211,8 +211,8 @@ def _encoded(
     offsets = np.searchsorted(hashes, np.arange(2**bits, dtype=np.uint64) << np.uint64(32 - bits))
     entries = np.hstack([_octets(hashes, _HASH_BYTES), _octets(rows & np.uint64(2**32 - 1), more)])
     bounds = _octets(np.append(offsets, size), _OFFSET_BYTES)
-    head = text_of(np.concatenate([numbers, sizes]).astype("<i8").tobytes())
-    text = head + text_of(bounds.tobytes()) + text_of(entries.tobytes())
+    head = base64_of(np.concatenate([numbers, sizes]).astype("<i8").tobytes())
+    text = head + base64_of(bounds.tobytes()) + base64_of(entries.tobytes())
     return Chunk(INDEX_LEVEL, check(), size, 0, 0, Span.of(text), int(numbers[-1]) + 1, len(head))
 
 

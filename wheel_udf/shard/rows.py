@@ -36,9 +36,8 @@ ENTRY_SCHEMA = pa.schema(
 )
 """An entry, pending or released. ``amend`` counts the acts of the project's own API on this ``seq``.
 
-``deliver_at_ms`` is when the wheel releases the entry. With a delay level
-(:mod:`wheel_udf.wheel.delay_levels`) this is the requested time plus ``level_error_ms``, and
-``delay_level_ms`` is the span of the level; without one, both are null."""
+``deliver_at_ms`` is when the wheel releases the entry: the requested time plus ``level_error_ms``, if it was rounded
+before it came to the wheel, else null. ``delay_level_ms`` says to what it was rounded, and is payload to the wheel."""
 
 COMMAND_SCHEMA = pa.schema([*ENTRY_SCHEMA, ("op", pa.int8()), ("seq_given", pa.bool_()), ("act", pa.int8())])
 """A valid command: an entry plus ``op`` (:data:`SCHEDULE` or :data:`CANCEL`), whether the producer gave its
@@ -72,10 +71,10 @@ OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("
 
 
 def asked_ms(entries: pa.Table) -> pa.ChunkedArray:
-    """The requested due times, int64[n]: ``deliver_at_ms`` less the rounding of a delay level; null without one."""
+    """The requested due times, int64[n]: ``deliver_at_ms`` less the rounding; null without a due time."""
     if entries["level_error_ms"].null_count == entries.num_rows:
         return entries["deliver_at_ms"]
-    # Neither a due time with a level nor its error is near the ends of int64.
+    # Neither a rounded due time nor its error is near the ends of int64.
     return pc.subtract(entries["deliver_at_ms"], entries["level_error_ms"].fill_null(0))
 
 

@@ -3,7 +3,7 @@
 Spark moves the state of a touched shard whole, as one row of scalars and one text (``array`` and ``map``
 states fail on Spark 4.2). So the layout keeps the row small and opens little of it::
 
-    scalars   version | wheel | clock_ms | next_due_ms | pending | far | a counter per outcome | pending by delay level
+    scalars   version | wheel | clock_ms | next_due_ms | pending | far | a counter per outcome
     chunks    one text: a directory, the encoded chunks (wheel_udf.shard.chunks), each of one bucket
               (wheel_udf.wheel.buckets), and the index of ids (wheel_udf.shard.id_index); or the directory with the
               names of their files (wheel_udf.shard.chunk_store)
@@ -22,7 +22,6 @@ without, the remedy is more shards.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -131,8 +130,6 @@ class ShardState(BaseShardState):
         far: Number of entries that wait in the slot store, as reported to this shard.
         counts: Rows by outcome since the beginning, a key for each of
             :data:`~wheel_udf.common.outcomes.WHEEL_COUNTS`.
-        levels: Number of pending and far entries of each delay level, by its span in ms; empty levels are
-            left out.
         content: The chunks.
     """
 
@@ -145,7 +142,6 @@ class ShardState(BaseShardState):
     pending: int = 0
     far: int = 0
     counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(WHEEL_COUNTS, 0))
-    levels: Mapping[int, int] = field(default_factory=dict)
     content: Content = field(default_factory=Content.empty)
 
     @staticmethod
@@ -186,7 +182,6 @@ class ShardState(BaseShardState):
         clock_ms: int,
         far: int,
         counts: Mapping[str, int],
-        levels: Mapping[int, int],
         entries: Sequence[Chunk],
         memory: Sequence[Chunk],
     ) -> ShardState:
@@ -206,7 +201,6 @@ class ShardState(BaseShardState):
             pending=sum(chunk.rows for chunk in entries),
             far=far,
             counts=counts,
-            levels={level_ms: count for level_ms, count in sorted(levels.items()) if count},
             content=self.content.followed_by([*chunks, *in_flight, *runs]),
         )
 
@@ -217,13 +211,7 @@ class ShardState(BaseShardState):
             StateTooLargeError: The shard's state would come near the 2 GiB that a row can hold.
         """
         counters = tuple(self.counts[name] for name in WHEEL_COUNTS)
-        return (
-            *self.head(shards),
-            self.far,
-            *counters,
-            json.dumps(list(self.levels.items())) if self.levels else "",
-            self.text,
-        )
+        return (*self.head(shards), self.far, *counters, self.text)
 
     @staticmethod
     def from_row(
@@ -241,13 +229,10 @@ class ShardState(BaseShardState):
             GeometryChangedError: The row has another format version, geometry or number of shards; the
                 message has both values.
         """
-        version, stored, clock_ms, next_due_ms, pending, far, *counters, levels, text = row
+        version, stored, clock_ms, next_due_ms, pending, far, *counters, text = row
         ShardState.refuse_other(version, stored, wheel, shards)
         counts = dict(zip(WHEEL_COUNTS, counters, strict=True))
-        by_level = dict(json.loads(levels)) if levels else {}
-        return ShardState(
-            wheel, clock_ms, next_due_ms, pending, far, counts, by_level, Content(text, texts=texts)
-        )
+        return ShardState(wheel, clock_ms, next_due_ms, pending, far, counts, Content(text, texts=texts))
 
     def to_bytes(self, shards: int = 1) -> bytes:
         """The whole state as bytes, for tests and tools; Spark stores :meth:`to_row`."""
@@ -271,7 +256,6 @@ STATE_COLUMNS: Mapping[str, str] = {
     **HEAD_COLUMNS,
     "far": "long",
     **dict.fromkeys(WHEEL_COUNTS, "long"),
-    "levels": "string",
     "chunks": "string",
 }
 """Name and Spark type of each column of the state store's row."""

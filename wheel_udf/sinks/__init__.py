@@ -16,7 +16,6 @@ databases, HTTP endpoints::
                           `-- rows that Kafka would refuse -> rejects: undeliverable
     rejects --------------------------------------------> one write, last           batch_writer
 
-    row_removal          removes the rows of ids from what sinks have written
     kafka_search         finds records of an id in topics
 
 Where would I add a sink?
@@ -29,9 +28,12 @@ What happens to a row that Kafka refuses?
     It is found before the write (too large for the topic or the producer, no key for a compacted topic; see
     :mod:`wheel_udf.sinks.kafka_sink`) and written to the rejects with the code ``undeliverable``; the rest of the
     batch is delivered. All rows of a topic that is missing or not allowed go to the rejects, too. Such rows count as
-    fired, and in ``BatchReport.undeliverable``. A broker that is down fails the batch and with it the query; the next
-    start repeats the batch. So there a row waits in the batch, in the checkpoint; one for a punctual topic waits at
-    the sender (:mod:`wheel_udf.punctual`), and in the state of its shard until Kafka has acknowledged it.
+    fired, and in ``BatchReport.undeliverable``.
+
+Where does a row wait when its endpoint is down?
+    Kafka, Delta, a database: in its batch. The batch fails and with it the query; the next start repeats it. A row for
+    a punctual topic waits at the sender (:mod:`wheel_udf.punctual`), and in the state of its shard until Kafka has
+    acknowledged it. A webhook is tried several times in the batch; then its row is a reject, ``undeliverable``.
 
 May import: common, spark, tables, kafka, control (the wall clock), stream; pyspark, delta. ``http_sender`` and
 ``http_endpoint`` run on executors: httpx and pyarrow alone.

@@ -1,4 +1,4 @@
-"""Access to the JVM of a session: classes by their full names, Scala values, the session's JVM objects.
+"""Access to the JVM of a session: classes by their full names, the session's JVM objects.
 
 ``spark._jvm.org.apache.hadoop.fs.Path`` sends five requests to the JVM (``org``, ``org.apache`` and so on),
 and for each name that is no class, Java opens all jars on its class path. :func:`java_class` looks a class up once, by
@@ -7,24 +7,20 @@ its full name, and keeps it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from py4j.java_collections import JavaList
 from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from wheel_udf.spark.private_api import GATEWAY, JAVA_SESSION, SCALA_VALUES, required, unsupported
+from wheel_udf.spark.private_api import GATEWAY, required, unsupported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
 """Errors of a call of Spark. pyspark converts most of the JVM's errors, but not all (a file that cannot be read)."""
-
-_PYTHON_UTILS: Final = "org.apache.spark.api.python.PythonUtils"
 
 _known: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
@@ -35,7 +31,7 @@ def java_gateway(spark: SparkSession) -> Any:
     return spark._jvm  # noqa: SLF001
 
 
-@required(JAVA_SESSION)
+@required(GATEWAY)
 def java_context(spark: SparkSession) -> Any:
     """The session's ``JavaSparkContext``."""
     return spark._jsc  # noqa: SLF001
@@ -69,9 +65,3 @@ def java_class(spark: SparkSession, name: str) -> Any:
 def has_class(spark: SparkSession, name: str) -> bool:
     """Whether the session's JVM has a class."""
     return not isinstance(getattr(java_gateway(spark), name), JavaPackage)
-
-
-@required(SCALA_VALUES)
-def scala_seq(spark: SparkSession, items: Iterable[Any]) -> Any:
-    """A Scala ``Seq``."""
-    return java_class(spark, _PYTHON_UTILS).toSeq(items if isinstance(items, JavaList) else list(items))

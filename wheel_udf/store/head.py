@@ -17,6 +17,9 @@ CLOCK: Final = "clock"
 CLOCK_BEFORE: Final = "clock-before"
 """Name of the transaction that holds the clock before the last commit that could move it."""
 
+ACTS: Final = "-acts"
+"""End of the app id of acts; their batches are the numbers of acts."""
+
 DROP: Final = "drop"
 """Name of the transaction of drops, by which a drop is known as the store's own commit."""
 
@@ -39,10 +42,10 @@ class Head:
     batches: Mapping[str, int]
     clock_before_ms: int | None = None
 
-    def last_act(self, owner: str) -> dict[str, int | None]:
-        """Returns the app id of acts on an owner's entries with the last act; for ``expect``."""
-        app_id = f"{owner}-acts"
-        return {app_id: self.batches.get(app_id)}
+    @property
+    def acts_taken(self) -> int:
+        """The number of acts whose rows the table has."""
+        return max((last + 1 for app_id, last in self.batches.items() if app_id.endswith(ACTS)), default=0)
 
     @property
     def owners(self) -> frozenset[str]:

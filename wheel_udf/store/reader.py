@@ -65,13 +65,6 @@ class StoreReader:
         )
         return Head(table.version, cursor_ms, clock_ms, marks, before_ms)
 
-    def last_acts(self) -> list[int]:
-        """Returns the number of the last act of each owner that has any; a sound store has one owner."""
-        head = self.head()
-        return [
-            batch for owner in head.owners for batch in head.last_act(owner).values() if batch is not None
-        ]
-
     def rows(self, *, version: int | None = None) -> DataFrame:
         """Returns the rows of a version; filters on ``level`` and ``slot`` read only their partitions."""
         reader = self.spark.read.format("delta")
@@ -161,7 +154,7 @@ class StoreReader:
             "someone else has changed rows of the slot store",
             field=self.path,
             value=", ".join(found),
-            rule="only the job and its cancel, move and reroute change rows",
+            rule="only the job changes rows",
             hint="see DESCRIBE HISTORY for the writer; a new start goes on with the table as it is",
         )
 

@@ -17,8 +17,8 @@ commits, each of them atomic::
   again and takes the larger value.
 * **Expectations** (``expect``): a writer whose rows depend on something in the log names it. If that has changed,
   nothing is written and :class:`~wheel_udf.common.errors.StoreMovedError` is raised, so that the rows are computed
-  again. Rows that are placed expect their cursor, so no row is added to a partition that has been handed over; a
-  hand-over expects the last act, so no act comes between its check and its commit.
+  again. Rows that are placed expect their cursor, so no row is added to a partition that has been handed over, not even
+  by a commit that a killed process has begun.
 * **A hand-over is two commits**, first the rows and then the drop, because a stream of the near rows skips commits
   that remove anything. A crash between the two leaves rows twice, and the repetition is harmless: the append is
   skipped, the drop is done.
@@ -56,7 +56,6 @@ from wheel_udf.store.head import (
     appended,
     largest_event_ms,
     moved_marks,
-    rows_in,
 )
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.reader import StoreReader
@@ -125,7 +124,6 @@ class SlotStore(StoreReader):
         cursor_ms: int | None = None,
         clock_ms: int | ClockOf | None = None,
         expect: Mapping[str, int | None] = MappingProxyType({}),
-        note: str | Callable[[int], str | None] | None = None,
         in_one_place: bool = False,
     ) -> Appended:
         """Adds rows and moves the cursor and the clock, in one commit; does nothing if the table has the batch already.
@@ -139,8 +137,6 @@ class SlotStore(StoreReader):
                 clock before it.
             expect: The state of the log that the rows depend on: the cursor (:data:`CURSOR`) by which they were
                 placed, the last batch of another app id; None for no batch yet.
-            note: Text that the table's history keeps with the commit (see :meth:`notes`); or a function of the number
-                of rows written, which returns None if there must be no commit.
             in_one_place: Whether all rows are for one partition, so that none has to be moved to another task before
                 it is written.
 
@@ -164,17 +160,12 @@ class SlotStore(StoreReader):
             self._require(marks, expect)
             if written is None:
                 written = self._write(transaction, frame, in_one_place=in_one_place)
-            text = note(rows_in(written)) if callable(note) else note
-            if text is None and note is not None:
-                return appended([], before.version, marks, written=False)
             clock = clock_ms(largest_event_ms(written)) if callable(clock_ms) else clock_ms
             clock_before = marks.get(CLOCK) if clock_ms is not None else None
             news = moved_marks(marks, {CURSOR: cursor_ms, CLOCK: clock, CLOCK_BEFORE: clock_before})
             # Files are not bound to the transaction that wrote them: another try does not write them again.
             with suppress(ConflictError):
-                version = transaction.commit_append(
-                    written, app_id=app_id, batch_id=batch_id, marks=news, note=text
-                )
+                version = transaction.commit_append(written, app_id=app_id, batch_id=batch_id, marks=news)
                 return appended(written, version, {**marks, **news})
         raise StoreError(
             f"gave up after {MOST_TRIES} conflicting commits that moved the cursor or the clock",

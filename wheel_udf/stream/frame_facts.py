@@ -20,7 +20,7 @@ from enum import StrEnum
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.common.errors import ContractError
-from wheel_udf.stream.punctual import Punctual
+from wheel_udf.policies.punctual import Punctual
 
 _METADATA_KEY = "wheel_udf"
 

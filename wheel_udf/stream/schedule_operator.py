@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, functions as F
 
+from wheel_udf.commands import delay_levels as levels
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.parse import parse_commands, require_due_column
 from wheel_udf.commands.readers import batch_ms
@@ -39,11 +40,12 @@ from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.board import ShardBoard
 from wheel_udf.control.clocks import Clock, ProcessingClock, StoreClock
+from wheel_udf.policies.limits import Limits
+from wheel_udf.policies.punctual import Punctual
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.stream.clock_rows import event_column, no_tick
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
 from wheel_udf.stream.outputs import LEVEL_COLUMNS
-from wheel_udf.stream.punctual import Punctual
 from wheel_udf.stream.sharded_query import (
     DEFAULT_MEMORY_MS,
     HEADERS_TYPE,
@@ -56,10 +58,8 @@ from wheel_udf.stream.sharded_query import (
     shard_column,
     stepped,
 )
-from wheel_udf.stream.wheel_worker import LEVELED_OUTPUT_TYPE, OUTPUT_TYPE, WheelWorker, command_bits
+from wheel_udf.stream.wheel_worker import OUTPUT_TYPE, WheelWorker, command_bits
 from wheel_udf.stream.worker import DETAIL, NO_LONG
-from wheel_udf.wheel import delay_levels as levels
-from wheel_udf.wheel.limits import Limits
 
 _STEP_COLUMNS_OF_LEVELS = ("delay_level_ms", "level_error_ms")
 
@@ -209,12 +209,11 @@ def _through_the_wheel(
         wheel=wheel,
         clock=clock,
         memory_ms=memory_ms,
-        output_type=LEVELED_OUTPUT_TYPE if facts.leveled else OUTPUT_TYPE,
+        output_type=OUTPUT_TYPE,
         state_columns=STATE_COLUMNS,
         limit=limit,
         stored=facts.stored,
         limits=limits or Limits(),
-        leveled=facts.leveled,
         punctual=facts.punctual,
         waits_for_clock=isinstance(clock, StoreClock) and clock.leads,
     )
@@ -292,8 +291,8 @@ def _to_output_columns(released: DataFrame, facts: FrameFacts) -> DataFrame:
     due_ms, fired_at_ms = (null_if_absent(name) for name in ("deliver_at_ms", "fired_at_ms"))
     late_ms = F.when(is_fired | is_missed, fired_at_ms - due_ms)
     leaves = is_fired if facts.punctual is None else is_fired | (kind == "ahead")
-    error_ms = F.coalesce(null_if_absent("level_error_ms"), F.lit(0)) if facts.leveled else F.lit(0)
-    asked_ms = due_ms - error_ms if facts.leveled else due_ms
+    error_ms = F.coalesce(null_if_absent("level_error_ms"), F.lit(0))
+    asked_ms = due_ms - error_ms
     # The requested instant counts, not the rounded one: another list of levels gives no entry another id.
     identity = F.concat_ws("\x1f", "schedule_id", "seq", F.coalesce(amend, F.lit("0")), asked_ms)
     about = F.struct("schedule_id", "seq", "destination", F.timestamp_millis(asked_ms).alias("deliver_at"))
@@ -327,13 +326,11 @@ def _to_output_columns(released: DataFrame, facts: FrameFacts) -> DataFrame:
         "source",
         rejected_at.alias("rejected_at"),
         F.when(kind == "status", status_json).alias("status"),
-        *_level_columns(leaves | is_missed, due_ms, error_ms if facts.leveled else None),
+        *(_level_columns(leaves | is_missed, due_ms, error_ms) if facts.leveled else []),
     )
 
 
-def _level_columns(released: Column, due_ms: Column, error_ms: Column | None) -> list[Column]:
-    """The :data:`LEVEL_COLUMNS`; empty without delay levels."""
-    if error_ms is None:
-        return []
+def _level_columns(released: Column, due_ms: Column, error_ms: Column) -> list[Column]:
+    """The :data:`LEVEL_COLUMNS`."""
     values = (F.timestamp_millis(due_ms), error_ms)
     return [F.when(released, value).alias(name) for name, value in zip(LEVEL_COLUMNS, values, strict=True)]

@@ -25,13 +25,13 @@ from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.control.board import ShardBoard
 from wheel_udf.control.clocks import Clock, EventClock, ProcessingClock, StoreClock
+from wheel_udf.policies.limits import BOUNDS, Limits
 from wheel_udf.spark.local_mode import executors_are_here
 from wheel_udf.spark.worker_python import require_worker_python
 from wheel_udf.stream.clock_rows import with_clock_rows
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.sharding import key_of_shard, shard_keys, shard_of_id
 from wheel_udf.stream.worker import NO_LONG, ShardWorker
-from wheel_udf.wheel.limits import BOUNDS, Limits
 
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 DEFAULT_MEMORY_MS = 300_000

@@ -59,13 +59,14 @@ class ShardStatus:
         remembered: Rows of it about ended ids.
         by_level: Entries by level of the wheel.
         due_within: Entries that are due soon, by horizon (:attr:`wheel_udf.wheel.Holdings.due_within`).
-        by_destination: Entries by destination, a sample that is taken about once a minute
-            (:func:`wheel_udf.wheel.destinations_of`); ``None`` in between.
+        by_destination: Entries by destination, a sample: the twenty largest, and the others at ``""``.
         counts: Number of rows by outcome since the checkpoint began; a column for each name of
             :attr:`COUNTED`.
     """
 
     COUNTED: ClassVar[tuple[str, ...]]
+    SAMPLED: ClassVar[tuple[str, ...]] = ("by_destination",)
+    """Columns that are taken about once a minute (:mod:`wheel_udf.stream.sampling`), and ``None`` in between."""
 
     shard: int = _column("int")
     batch_id: int = _column("long")
@@ -86,7 +87,7 @@ class ShardStatus:
     remembered: int = _column("long")
     by_level: Mapping[str, int] = _column("map<string, long>")
     due_within: Mapping[str, int] = _column("map<string, long>")
-    by_destination: Mapping[str, int] | None = _column("map<string, long>")
+    by_destination: Mapping[str, int] | None = _column("map<string, long>", default=None)
     counts: Mapping[str, int]
 
     @classmethod
@@ -127,7 +128,7 @@ class WheelStatus(ShardStatus):
 
     Attributes:
         far: Entries that wait in the slot store.
-        levels: Pending entries by the name of their delay level.
+        levels: Entries by the name of their delay level, a sample, those in flight included.
         missed_now: Rows of this batch that were released past their ``max_lateness``.
         refused_now: Of the rejected rows of this batch, those over a limit.
         full: Used part of each limit, 1 is all.
@@ -141,9 +142,10 @@ class WheelStatus(ShardStatus):
     """
 
     COUNTED: ClassVar[tuple[str, ...]] = WHEEL_COUNTS
+    SAMPLED: ClassVar[tuple[str, ...]] = ("by_destination", "levels")
 
     far: int = _column("long")
-    levels: Mapping[str, int] = _column("map<string, long>")
+    levels: Mapping[str, int] | None = _column("map<string, long>", default=None)
     missed_now: int = _column("long")
     refused_now: int = _column("long")
     full: Mapping[str, float] = _column("map<string, double>")

@@ -6,6 +6,7 @@ Imports numpy, pandas and pyarrow only, besides the standard library and pure mo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.purgatory.settle import OUTCOME_SCHEMA
+from wheel_udf.purgatory.outcomes import OUTCOME_SCHEMA
 from wheel_udf.purgatory.state import (
     CANCEL_OPERATION,
     EVENT_SCHEMA,
@@ -24,6 +25,7 @@ from wheel_udf.purgatory.state import (
     named,
 )
 from wheel_udf.purgatory.step import WatchStep, advance
+from wheel_udf.shard.holdings import counted_by, largest
 from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.status_row import WatchStatus
 from wheel_udf.stream.worker import DETAIL, GroupRows, ShardWorker, chunk_files, ddl_of, part
@@ -167,6 +169,11 @@ class WatchWorker(ShardWorker):
             ahead=step.state.ahead,
             decided_now=step.outcomes.num_rows,
         )
+
+    def sample(self, state: WatchState) -> dict[str, Mapping[str, int]]:
+        """As :meth:`ShardWorker.sample`."""
+        (by_destination,) = counted_by(state.open_chunks, "destination")
+        return {"by_destination": largest(by_destination)}
 
 
 def _with_rejects(step: WatchStep, rejected: pa.Table) -> WatchStep:

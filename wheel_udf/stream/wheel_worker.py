@@ -10,20 +10,26 @@ Imports numpy, pandas and pyarrow only, besides the standard library and pure mo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.commands.delay_levels import level_name
 from wheel_udf.control.shares import even_share
-from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, FAR, asked_ms
+from wheel_udf.policies.in_flight import HandOver, InFlight, beyond_ms, complete_ms, flight_size
+from wheel_udf.policies.limits import BOUNDS, Limits, code_of, reason
+from wheel_udf.policies.punctual import NOTED_PROPERTY, Punctual
+from wheel_udf.policies.sender_news import SenderNews
+from wheel_udf.policies.shard_limits import ShardLimits
+from wheel_udf.policies.store_reports import StoreReports
+from wheel_udf.shard.holdings import counted_by, largest
+from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, FAR
 from wheel_udf.shard.state import ShardState
 from wheel_udf.stream.arrow_frame import as_frame
-from wheel_udf.stream.punctual import NOTED_PROPERTY, Punctual
 from wheel_udf.stream.status_row import WheelStatus, counts_of, largest_of
 from wheel_udf.stream.worker import (
     DETAIL,
@@ -37,13 +43,10 @@ from wheel_udf.stream.worker import (
     property_of_task,
 )
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts, as_commands
-from wheel_udf.wheel.delay_levels import level_name
-from wheel_udf.wheel.in_flight import HandOver, beyond_ms, complete_ms, held, horizon_of
-from wheel_udf.wheel.limits import BOUNDS, Limits, code_of, reason
-from wheel_udf.wheel.sender_news import SenderNews
+from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import Step, advance
 
-_LEVELED_OUTPUT_SCHEMA = pa.schema(
+_OUTPUT_SCHEMA = pa.schema(
     [
         ("kind", pa.string()),
         ("schedule_id", pa.string()),
@@ -59,17 +62,13 @@ _LEVELED_OUTPUT_SCHEMA = pa.schema(
         ("level_error_ms", pa.int64()),
     ]
 )
-_OUTPUT_SCHEMA = pa.schema(list(_LEVELED_OUTPUT_SCHEMA)[:-1])
 
 OUTPUT_TYPE = ddl_of(_OUTPUT_SCHEMA)
-"""A row that leaves. ``deliver_at_ms`` is when the wheel releases it; without delay levels, the requested instant.
+"""A row that leaves. ``deliver_at_ms`` is when the wheel releases it, ``level_error_ms`` as in ``ENTRY_SCHEMA``.
 
 ``detail`` by ``kind``: of a fired row, and of a row that goes to the sender (``ahead``), its ``amend`` (null for 0),
 of a missed row its ``max_lateness_ms``, of a rejected row its reason (the input's ``reject``, JSON), of a status row
 its JSON (:class:`~wheel_udf.stream.status_row.WheelStatus`)."""
-
-LEVELED_OUTPUT_TYPE = ddl_of(_LEVELED_OUTPUT_SCHEMA)
-"""With delay levels: plus ``level_error_ms``, the part of ``deliver_at_ms`` that is rounding; null without a level."""
 
 _PACKED = ("op", "seq_given", "act", "amend")
 """Columns of a command that travel packed into one, ``command_bits`` (:func:`command_bits`)."""
@@ -113,7 +112,6 @@ class WheelWorker(ShardWorker):
         limit: Most rows released in a batch, all shards together.
         stored: Whether entries may wait in a slot store.
         limits: How much may be pending, all shards together.
-        leveled: Whether there are delay levels: two more input columns, one more output column.
         punctual: How entries are handed to a sender; None without one.
         waits_for_clock: Whether a batch without the clock's instant releases nothing: its rows belong to the instant
             that the next batch brings (:class:`~wheel_udf.control.clocks.StoreClock`).
@@ -122,7 +120,6 @@ class WheelWorker(ShardWorker):
     limit: int | None
     stored: bool = False
     limits: Limits = Limits()  # noqa: RUF009  # frozen
-    leveled: bool = False
     punctual: Punctual | None = None
     waits_for_clock: bool = False
 
@@ -145,6 +142,11 @@ class WheelWorker(ShardWorker):
             acted, late = as_commands(state, acts_of_texts(rows.acts, ACT_SCHEMA))
             commands, acts = pa.concat_tables([commands, acted]), acted.num_rows + late
         over = self._hand_over(shard, rows, state)
+        policies = Policies(
+            admit=ShardLimits(self.limits.share(shard, self.shards)) if self.limits else None,
+            hold=InFlight(over),
+            report=StoreReports() if self.stored else None,
+        )
         waits = self.waits_for_clock and rows.instant_ms is None
         step = advance(
             state,
@@ -152,9 +154,7 @@ class WheelWorker(ShardWorker):
             self.now_ms(state.clock_ms, rows, group),
             0 if waits else self._share(shard, rows.tick.share if rows.tick else None),
             memory_ms=self.memory_ms,
-            stored=self.stored,
-            limits=self.limits.share(shard, self.shards) if self.limits else None,
-            hand_over=over,
+            policies=policies,
         )
         holds = self.holds(state, step.clock_ms, rows)
         state, rejects = step.state, rows.rejected.num_rows
@@ -170,7 +170,16 @@ class WheelWorker(ShardWorker):
         status = self._status(shard, rows, commands, step, state, group, acts)
         if over is not None and self.punctual is not None:
             status = replace(status, **_sent(step, state, over))
-        return _output(step, rows.rejected, self._refused(step), self.posted(status), leveled=self.leveled)
+        return _output(step, rows.rejected, self._refused(step), self.posted(status))
+
+    def sample(self, state: ShardState) -> dict[str, Mapping[str, int]]:
+        """As :meth:`ShardWorker.sample`."""
+        chunks = (*state.entry_chunks, *state.in_flight_chunks)
+        by_destination, levels = counted_by(chunks, "destination", "delay_level_ms")
+        return {
+            "by_destination": largest(by_destination),
+            "levels": {level_name(level_ms): count for level_ms, count in levels.items()},
+        }
 
     def _hand_over(self, shard: int, rows: GroupRows, state: ShardState) -> HandOver | None:
         """How the batch hands entries to the sender; None without one, and without a note of an earlier one."""
@@ -180,7 +189,7 @@ class WheelWorker(ShardWorker):
             if not noted:
                 return None
             punctual, news = Punctual(rows=0), SenderNews.from_json(json.loads(noted))
-        return punctual.hand_over(batch_of_task()[0], shard, self.shards, news, lambda: held(state))
+        return punctual.hand_over(batch_of_task()[0], shard, self.shards, news, lambda: flight_size(state))
 
     def _full(self, shard: int, step: Step, state: ShardState) -> dict[str, float]:
         """Used part of each limit, as far as this batch touched it; 1 is all."""
@@ -231,7 +240,6 @@ class WheelWorker(ShardWorker):
             fired_now=step.fired.num_rows,
             rejected_now=rows.rejected.num_rows + refused,
             far=state.far,
-            levels={level_name(level_ms): count for level_ms, count in state.levels.items()},
             missed_now=step.missed.num_rows,
             refused_now=refused,
             full=self._full(shard, step, state),
@@ -247,33 +255,29 @@ def _sent(step: Step, state: ShardState, hand_over: HandOver) -> dict[str, Any]:
         "handed": counts_of(step.handed["destination"]),
         "handed_largest": largest_of(step.handed),
         "confirmed_now": step.confirmed,
-        "beyond_ms": beyond_ms(state, horizon_of(hand_over, step.clock_ms)),
+        "beyond_ms": beyond_ms(state, hand_over.horizon_ms(step.clock_ms)),
         "complete_ms": complete_ms(state),
     }
 
 
-def _output(
-    step: Step, rejected: pa.Table, refused: pa.Table | None, status: str, *, leveled: bool
-) -> pd.DataFrame:
-    schema = _LEVELED_OUTPUT_SCHEMA if leveled else _OUTPUT_SCHEMA
-    rows = partial(_rows, schema)
+def _output(step: Step, rejected: pa.Table, refused: pa.Table | None, status: str) -> pd.DataFrame:
     max_lateness_ms = step.missed["max_lateness_ms"].cast(pa.string())
     parts = [
-        rows("fired", step.fired, fired_at_ms=step.clock_ms, detail=_amend_of(step.fired)),
-        *_ahead(rows, step),
-        rows("missed", step.missed, fired_at_ms=step.clock_ms, detail=max_lateness_ms),
-        rows("rejected", rejected, detail=rejected["reject"]),
-        *([] if refused is None else [rows("rejected", refused, detail=refused["reject"])]),
-        part(schema, "status", 1, {DETAIL: pa.array([status])}),
+        _rows("fired", step.fired, fired_at_ms=step.clock_ms, detail=_amend_of(step.fired)),
+        *_ahead(step),
+        _rows("missed", step.missed, fired_at_ms=step.clock_ms, detail=max_lateness_ms),
+        _rows("rejected", rejected, detail=rejected["reject"]),
+        *([] if refused is None else [_rows("rejected", refused, detail=refused["reject"])]),
+        part(_OUTPUT_SCHEMA, "status", 1, {DETAIL: pa.array([status])}),
     ]
     return as_frame(parts)
 
 
-def _ahead(rows: Callable[..., pa.Table], step: Step) -> list[pa.Table]:
+def _ahead(step: Step) -> list[pa.Table]:
     """The rows for the sender."""
     if not step.handed.num_rows:
         return []
-    return [rows("ahead", step.handed, fired_at_ms=step.clock_ms, detail=_amend_of(step.handed))]
+    return [_rows("ahead", step.handed, fired_at_ms=step.clock_ms, detail=_amend_of(step.handed))]
 
 
 def _amend_of(entries: pa.Table) -> pa.ChunkedArray | None:
@@ -284,17 +288,17 @@ def _amend_of(entries: pa.Table) -> pa.ChunkedArray | None:
 
 
 def _rows(
-    schema: pa.Schema,
     kind: str,
     rows: pa.Table,
     *,
     detail: pa.Array | None,
     fired_at_ms: int = NO_LONG,
 ) -> pa.Table:
-    due = rows["deliver_at_ms"] if "level_error_ms" in schema.names else asked_ms(rows)
     columns = {name: rows[name] for name in _PAYLOAD} | {
-        "deliver_at_ms": due.fill_null(NO_LONG),
+        "deliver_at_ms": rows["deliver_at_ms"].fill_null(NO_LONG),
         "fired_at_ms": pa.repeat(fired_at_ms, rows.num_rows),
         "level_error_ms": rows["level_error_ms"].fill_null(NO_LONG),
     }
-    return part(schema, kind, rows.num_rows, columns if detail is None else columns | {DETAIL: detail})
+    return part(
+        _OUTPUT_SCHEMA, kind, rows.num_rows, columns if detail is None else columns | {DETAIL: detail}
+    )

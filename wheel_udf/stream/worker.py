@@ -36,7 +36,7 @@ from wheel_udf.control.board import ShardBoard
 from wheel_udf.control.reports import post_reports
 from wheel_udf.control.tick import Tick
 from wheel_udf.shard.chunk_files import CHUNKS_PROPERTY, ChunkFiles, ChunkPlace
-from wheel_udf.shard.holdings import destinations_of, holdings_of
+from wheel_udf.shard.holdings import holdings_of
 from wheel_udf.shard.shard_text import external_names
 from wheel_udf.shard.state import BaseShardState
 from wheel_udf.spark.arrow_groups import ArrowColumn, take_arrow
@@ -268,7 +268,8 @@ class ShardWorker(ABC):
         """
         batch_id, query_id = batch_of_task()
         held = holdings_of(state.text, clock_ms, self.wheel.levels)
-        sampled = is_time_to_sample(query_id, shard, int(group.getCurrentProcessingTimeMs()))
+        batch_ms = int(group.getCurrentProcessingTimeMs())
+        samples = not state.pending or is_time_to_sample(query_id, shard, batch_ms)
         return {
             "shard": shard,
             "batch_id": batch_id,
@@ -285,9 +286,13 @@ class ShardWorker(ABC):
             "remembered": held.remembered,
             "by_level": {str(level): count for level, count in held.by_level.items()},
             "due_within": held.due_within,
-            "by_destination": destinations_of(state.chunks) if sampled else None,
             "counts": state.counts,
+            **(self.sample(state) if samples else {}),
         }
+
+    @abstractmethod
+    def sample(self, state: Any) -> dict[str, Mapping[str, int]]:
+        """The columns of the status row that need opened chunks (:attr:`ShardStatus.SAMPLED`)."""
 
     def write(self, group: Any, state: BaseShardState, before: BaseShardState) -> None:
         """Writes the state of a shard: its long chunks to files if possible, the row to Spark.
@@ -338,7 +343,7 @@ def row_of(state: BaseShardState, shards: int, before: BaseShardState | None = N
     """
     row = state.to_row(shards)
     if isinstance(files := state.content.texts, ChunkFiles):
-        files.settle(external_names(before.text) if before else (), external_names(state.text))
+        files.release_files(external_names(before.text) if before else (), external_names(state.text))
     return row
 
 

@@ -27,7 +27,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession, functions as F
 
 from wheel_udf.common.errors import StoreError
-from wheel_udf.spark.files import Folder, local_folder, open_folder
+from wheel_udf.spark.files import local_folder, open_folder
+from wheel_udf.spark.folder import Folder
 from wheel_udf.spark.jvm import hadoop_configuration, java_class
 from wheel_udf.tables.table_state import TableState
 

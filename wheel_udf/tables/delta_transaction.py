@@ -64,7 +64,6 @@ class Transaction:
         app_id: str,
         batch_id: int,
         marks: Mapping[str, int] | None = None,
-        note: str | None = None,
     ) -> int:
         """Adds files to the table, with a transaction.
 
@@ -73,7 +72,6 @@ class Transaction:
             app_id: Id of the transaction.
             batch_id: Its version.
             marks: Further transactions, version by app id.
-            note: Text that the table's history shows with the commit (``userMetadata``).
 
         Returns:
             The version of the commit.
@@ -81,7 +79,7 @@ class Transaction:
         actions: list[tuple[str, Mapping[str, Any]]] = [("add", file) for file in files]
         actions += [_mark(name, version) for name, version in {app_id: batch_id, **(marks or {})}.items()]
         described = {"outputMode": "Append", "queryId": app_id, "epochId": str(batch_id)}
-        return self._commit(actions, "STREAMING UPDATE", described, note, is_blind=True)
+        return self._commit(actions, "STREAMING UPDATE", described, is_blind=True)
 
     def commit_deletion(self, files: Sequence[tuple[str, File]], *, app_id: str) -> None:
         """Removes files, path and description each, with a transaction whose version is that of the commit."""
@@ -120,7 +118,6 @@ class Transaction:
         actions: Iterable[tuple[str, Mapping[str, Any]]],
         operation: str,
         described: Mapping[str, str],
-        note: str | None = None,
         *,
         counts: Mapping[str, int] = MappingProxyType({}),
         is_blind: bool = False,
@@ -136,8 +133,7 @@ class Transaction:
             "engineInfo": f"wheel-udf/{__version__}",
             "txnId": str(uuid.uuid4()),
         }
-        noted = {} if note is None else {"userMetadata": note}
-        if not delta_log.commit(self._place, version, [("commitInfo", {**information, **noted}), *actions]):
+        if not delta_log.commit(self._place, version, [("commitInfo", information), *actions]):
             raise ConflictError(f"{self._place}: version {version} was committed by another writer")
         log_checkpoints.after_commit(self._place, version, keeps_log=self._keeps_log)
         return version

@@ -25,12 +25,12 @@ from wheel_udf.checkpoint.identity import (
     open_checkpoint,
 )
 from wheel_udf.checkpoint.spark_logs import last_committed, last_planned, planned_offsets
+from wheel_udf.commands.delay_levels import fingerprint
 from wheel_udf.common.errors import CheckpointError, StoreError
 from wheel_udf.control.clocks import StoreClock
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tables.delta_log import tables_read
 from wheel_udf.tiered.settings import TieredWheel
-from wheel_udf.wheel.delay_levels import fingerprint
 
 
 def check_tiered(spark: SparkSession, what: TieredWheel, checkpoint: str) -> None:

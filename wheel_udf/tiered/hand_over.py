@@ -7,7 +7,7 @@ one::
                                            into slots
     2  read the reached slots              compare versions at one version of the table, while the intake goes on
     3  one commit: near rows, ended        if commands on the leaving ids came meanwhile, the slots are read again;
-       entries, lower levels, cursor       no command or act of another process can come between check and commit
+       entries, lower levels, cursor       no command or act can come between check and commit
     4  publish the new cursor              the wheel's clock, which never passes the cursor, may go on
     5  drop the reached slots              a crash before this step leaves rows that the cursor marks as handed over
 

@@ -1,16 +1,19 @@
-"""The keeper of a slot store: commits the intake's batches, moves the cursor, joins small files and drops what is no
-longer needed.
+"""The keeper of a slot store: commits the intake's batches and acts, moves the cursor, joins small files and drops what
+is no longer needed.
 
 ::
 
     command batches --take_in--> | near rows                | --stream--> wheel
-                                 | far slots   --step-->    |   (hand_over)
+    acts ---------take_acts----> | far slots   --step-->    |   (hand_over)
                                  | inbox       --tidy-->    |
                                  | old windows --retire-->  dropped (retirement)
 
-All writes of one run to the store go through one keeper. A lock serialises them where they depend on the cursor, so no
-row is placed by a cursor that a hand-over is replacing. Times are arguments; :mod:`wheel_udf.tiered.run` supplies
-them.
+All writes to the store go through one keeper. A lock serialises them where they depend on the cursor, so no row is
+placed by a cursor that a hand-over is replacing. Times are arguments; :mod:`wheel_udf.tiered.run` supplies them.
+
+Acts and hand-overs are made on one thread, so no act comes between the check of a hand-over and its commit. A commit
+that a killed run has begun, of an act too, is repeated by this run before its first hand-over: whichever lands second
+finds the number of the act in the log, and adds nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +22,15 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from pyspark.sql import DataFrame, functions as F
 
+from wheel_udf.checkpoint.act_files import read_act, remove_rows
 from wheel_udf.common.errors import StoreError, StoreMovedError
-from wheel_udf.store.head import CURSOR, Appended, ClockOf, Head, Partition
+from wheel_udf.pending.acts_on_store import cancels_only, rows_of_act
+from wheel_udf.spark.files import open_folder
+from wheel_udf.store.head import ACTS, CURSOR, Appended, ClockOf, Head, Partition
 from wheel_udf.store.intake import stored_rows
 from wheel_udf.store.layout import INBOX, NEAR
 from wheel_udf.store.slot_store import SlotStore
@@ -57,7 +64,8 @@ def intake_app_id(app_id: str) -> str:
 
 
 class Keeper:
-    """Writes to one store: the intake's batches, hand-overs and retirements. A store has one keeper, in one process.
+    """Writes to one store: the intake's batches, acts, hand-overs and retirements. A store has one keeper, in one
+    process.
 
     Args:
         store: The store.
@@ -78,6 +86,7 @@ class Keeper:
         self._owner = app_id
         self._intake_id = intake_app_id(app_id)
         self._cascade_id, self._retire_id = (f"{app_id}-{part}" for part in ("cascade", "retire"))
+        self._acts_id = f"{app_id}{ACTS}"
         self._on_change, self._pressure = on_change, pressure
         self._lock = threading.RLock()
         head = store.head()
@@ -88,6 +97,7 @@ class Keeper:
         self._placing_ms = head.cursor_ms
         # The size of batches is not known yet; placing one small batch in fifty files does no harm.
         self._is_small = False
+        self._acts_taken = head.acts_taken
         self._last_batch: int | None = None
         self._look_at_intake()
         self._drop_handed_over()
@@ -158,6 +168,42 @@ class Keeper:
         """See :meth:`wheel_udf.store.slot_store.SlotStore.require_untouched`."""
         self.store.require_untouched(self._owner)
 
+    # ---- acts ----------------------------------------------------------------------------------------
+
+    def take_acts(self, checkpoint: str) -> int:
+        """Appends the rows of acts that the store does not have yet, in order, each in one commit with its number. Call
+        it on the thread of the hand-overs, and before the wheel's query starts.
+
+        Args:
+            checkpoint: Of the wheel's query (:mod:`wheel_udf.checkpoint.act_files`).
+
+        Returns:
+            The number of acts taken.
+
+        Raises:
+            CheckpointError: The file of an act is damaged.
+        """
+        files, first = open_folder(checkpoint), self._acts_taken
+        while (act := read_act(files, self._acts_taken)) is not None:
+            # Not before: a process may still read the rows of the last act.
+            if (before := read_act(files, self._acts_taken - 1)) is not None:
+                remove_rows(checkpoint, before[1])
+            self._take_act(checkpoint, act)
+        return self._acts_taken - first
+
+    def _take_act(self, checkpoint: str, act: tuple[dict[str, Any], dict[str, str]]) -> None:
+        with self._lock:
+            assert self.cursor_ms is not None, "an act changes entries of the store"
+            done = self.store.append(
+                rows_of_act(self.store, checkpoint, self._acts_taken, act, self.cursor_ms),
+                app_id=self._acts_id,
+                batch_id=self._acts_taken,
+                expect={CURSOR: self.cursor_ms},
+                in_one_place=cancels_only(act[0]),
+            )
+            self._acts_taken += 1
+            self._committed(done)
+
     # ---- hand-over -----------------------------------------------------------------------------------
 
     def step(self, clock_ms: int) -> HandedOver | None:
@@ -176,8 +222,7 @@ class Keeper:
             for _ in range(_MOST_TRIES):
                 try:
                     if moved is None or not hand_over.news_since(self.store, head, moved.leaving):
-                        # An act that came meanwhile has placed its rows by the old cursor, possibly into reached slots.
-                        expect = {**head.last_act(self._owner), self._intake_id: self._last_batch}
+                        expect = {self._intake_id: self._last_batch}
                         self._move_cursor(moved.rows if moved else None, cursor_ms, expect)
                         break
                 except StoreMovedError:

@@ -1,6 +1,6 @@
 """Back-pressure of the tiered mode: limits on pending entries, by which the intake rejects new entries or pauses.
 
-The limits are those of :mod:`wheel_udf.wheel.limits`. They hold for the whole wheel and not for each shard, because
+The limits are those of :mod:`wheel_udf.policies.limits`. They hold for the whole wheel and not for each shard, because
 one intake sees all commands. What happens at a limit (``on_limit``)::
 
     pause    the batch that reaches the limit is written whole. Then the intake waits (:mod:`wheel_udf.tiered.pause`);
@@ -29,8 +29,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from wheel_udf.commands.tier_columns import slot_column
 from wheel_udf.common.arrays import Int64s
 from wheel_udf.pending.entries import PendingWork, pending
+from wheel_udf.policies.limits import BOUNDS, Held, Limits, judge, reason
 from wheel_udf.shard.rows import CANCEL
-from wheel_udf.wheel.limits import BOUNDS, Held, Limits, judge, reason
 
 _POLLS = 20
 _ROWS_OF_A_POLL = 10_000

@@ -8,8 +8,9 @@
               or by the lead      |                                            |
                       ^           |                                            |
                       `--- supervisor's thread, ten times a second <-----------'
-                           hand over what is near, publish the clock, let the intake go on, end the run; every 10 s:
-                           retire, join files, in parts, and between two of them look again for what is near;
+                           hand over what is near, publish the clock, let the intake go on, end the run; every
+                           second: take acts; every 10 s: retire, join files, in parts, and between two of them look
+                           again for what is near;
                            each hour a thread deletes files that have expired
 
 The run owns both queries, the thread and the leases. It releases the leases when no part of it runs any more. If
@@ -37,6 +38,7 @@ from wheel_udf.control.clocks import ProcessingClock
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.spark.failures import first_line, is_jvm_end
+from wheel_udf.spark.files import local_folder
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tiered.figures import StoreFigures
 from wheel_udf.tiered.keeper import Keeper
@@ -57,6 +59,9 @@ from wheel_udf.tiered.settings import TieredWheel
 _log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
+_ACTS_EVERY_POLLS = 10
+_ACTS_EVERY_POLLS_REMOTE = 50
+"""Each look is a request if the checkpoint is in an object store."""
 _TEND_EVERY_POLLS = 100
 _VACUUM_EVERY_POLLS = 36_000
 _PATIENCE_S = 60.0
@@ -79,6 +84,7 @@ class TieredRun:
         leases: list[Lease],
         pressure: Pressure | None,
         *,
+        checkpoint: str,
         bounded: bool,
     ) -> None:
         self.what, self.bounded, self.token = what, bounded, uuid.uuid4().hex
@@ -95,6 +101,8 @@ class TieredRun:
         self._tending: Iterator[bool] | None = None
         self._vacuum: threading.Thread | None = None
         self.keeper = Keeper(store, app_id=identity.app_id, on_change=self._publish, pressure=pressure)
+        self._checkpoint = checkpoint
+        self._acts_every = _ACTS_EVERY_POLLS if local_folder(checkpoint) else _ACTS_EVERY_POLLS_REMOTE
         self._before = self.keeper.version
         """What earlier runs have left for the wheel to read ends here."""
         self._retirements = Retirements(self.keeper, what.memory_ms, what.history_ms)
@@ -107,20 +115,19 @@ class TieredRun:
         self._clock = RunClock(what.clock, self.keeper, self._lead)
         if is_wall_clock:
             self.keeper.start(wall_clock_ms())
+        self.keeper.take_acts(checkpoint)
         self._publish(self.keeper)
         self._look_at_store()
         self._thread = threading.Thread(target=self._keep, name="wheel-keeper", daemon=True)
 
-    def begin(
-        self, wheel: StreamingQuery, start_intake: Callable[[], StreamingQuery], checkpoint: str
-    ) -> None:
-        """Takes the wheel's query and the folder of its checkpoint, starts the intake and the supervisor's thread.
+    def begin(self, wheel: StreamingQuery, start_intake: Callable[[], StreamingQuery]) -> None:
+        """Takes the wheel's query, starts the intake and the supervisor's thread.
 
         If a limit is reached already, the intake starts when there is room. A bounded one starts in any case, since
         only its query knows whether there is any input. Under the event clock it starts when the wheel has read what
         an earlier run has left.
         """
-        self.wheel, self._start_intake, self._checkpoint = wheel, start_intake, checkpoint
+        self.wheel, self._start_intake = wheel, start_intake
         if self._lead.allows(None) if self._lead is not None else self.bounded or self._has_room():
             self.intake = start_intake()
         self._thread.start()
@@ -179,9 +186,9 @@ class TieredRun:
             self._pause.release()
 
     def _what_makes_room(self) -> object:
-        """Changes when entries have ended in the wheel, or another process has written to the store."""
+        """Changes when entries have ended in the wheel, or an act has changed some."""
         counts = None if self._last_report is None else self._last_report.counts
-        return counts, self.keeper.store.head().version
+        return counts, self.keeper.version
 
     # ---- turns ---------------------------------------------------------------------------------------
 
@@ -266,6 +273,8 @@ class TieredRun:
                 if now_ms is not None:
                     self._step(now_ms)
                 polls += 1
+                if polls % self._acts_every == 0:
+                    self.keeper.take_acts(self._checkpoint)
                 self._tend(begin=polls % _TEND_EVERY_POLLS == 0)
                 if polls % _VACUUM_EVERY_POLLS == 0:
                     self._begin_vacuum()

@@ -10,11 +10,11 @@ from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.instants import require_ms
 from wheel_udf.control.clocks import EventClock, ProcessingClock
+from wheel_udf.policies.limits import Limits
+from wheel_udf.policies.punctual import Punctual
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.table import DEFAULT_KEEP_MS
-from wheel_udf.stream.punctual import Punctual
 from wheel_udf.stream.sharded_query import DEFAULT_MEMORY_MS
-from wheel_udf.wheel.limits import Limits
 
 
 @dataclass(frozen=True, kw_only=True)

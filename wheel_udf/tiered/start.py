@@ -46,20 +46,20 @@ from wheel_udf.control.clocks import EventClock, ProcessingClock, StoreClock
 from wheel_udf.delivery.query import AVAILABLE_NOW, deliver, start_with
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.pending.entries import PendingWork
+from wheel_udf.policies.limits import Limits
+from wheel_udf.policies.punctual import Punctual
 from wheel_udf.sinks.destinations import Destinations, Sink, require_apart
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.lease import store_lease
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.table import DEFAULT_KEEP_MS
 from wheel_udf.stream.observation import observed
-from wheel_udf.stream.punctual import Punctual
 from wheel_udf.stream.schedule_operator import schedule_stored
 from wheel_udf.stream.sharded_query import DEFAULT_MEMORY_MS, clocked
 from wheel_udf.tiered.checks import check_tiered, open_identity, require_one_another
 from wheel_udf.tiered.pressure import Pressure
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
-from wheel_udf.wheel.limits import Limits
 
 _WHEEL_TRIGGER = "200 milliseconds"
 
@@ -130,7 +130,15 @@ def start_tiered(
         if what.limits:
             work = PendingWork(checkpoint, store)
             pressure = Pressure(spark, work, what.limits, pauses=what.on_limit == "pause")
-        run = TieredRun(store, what, identity, leases, pressure, bounded=trigger == AVAILABLE_NOW)
+        run = TieredRun(
+            store,
+            what,
+            identity,
+            leases,
+            pressure,
+            checkpoint=f"{checkpoint}/wheel",
+            bounded=trigger == AVAILABLE_NOW,
+        )
     except BaseException:
         for lease in leases:
             lease.close()
@@ -160,9 +168,7 @@ def start_tiered(
             on_batch=lambda report: run.note(report, on_batch),
             lease_of=lease_of,
         )
-        run.begin(
-            wheel, lambda: _intake(parsed, run, f"{checkpoint}/intake", trigger, name), f"{checkpoint}/wheel"
-        )
+        run.begin(wheel, lambda: _intake(parsed, run, f"{checkpoint}/intake", trigger, name))
     except BaseException:
         run.stop()
         raise

@@ -12,7 +12,6 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from wheel_udf.checkpoint.act_files import acts_made, acts_taken
 from wheel_udf.checkpoint.identity import Identity, identity_of
 from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.checkpoint.spark_logs import committed_offsets, last_committed, planned_batch
@@ -71,6 +70,13 @@ def at_rest(work: PendingWork) -> Iterator[Identity]:
             leases.enter_context(Lease(part))
         for part in parts:
             _require_finished(part)
+        if waiting := work.acts_waiting():
+            raise TransferError(
+                "acts were recorded that the job has not taken yet",
+                field=work.query,
+                value=f"{waiting} acts",
+                hint=FINISH,
+            )
         yield identities[-1]
 
 
@@ -92,13 +98,6 @@ def _require_finished(part: str) -> None:
             "a batch is planned and not committed; tables may have a part of its rows",
             field=part,
             value=f"batch {planned}",
-            hint=FINISH,
-        )
-    if waiting := acts_made(part) - acts_taken(part):
-        raise TransferError(
-            "acts were recorded that the job has not taken yet",
-            field=part,
-            value=f"{waiting} acts",
             hint=FINISH,
         )
 

@@ -26,6 +26,7 @@ from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.checkpoint.move_marks import import_mark, mark_import
 from wheel_udf.checkpoint.source_logs import source_log, write_source_log
 from wheel_udf.checkpoint.spark_logs import last_planned
+from wheel_udf.commands.delay_levels import fingerprint
 from wheel_udf.common.errors import TransferError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.paths import as_pattern
@@ -37,12 +38,10 @@ from wheel_udf.purgatory.seed import KINDS
 from wheel_udf.purgatory.state import WATCH_STATE_COLUMNS, watch_fingerprint
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.spark.interrupts import at_end
-from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream.seed_query import WatchSeedWorker, WheelSeedWorker, pack_by_shard, seeding, stand_ins
 from wheel_udf.transfer.content import ACTS, ENTRIES, MEMORY, SCHEMAS
 from wheel_udf.transfer.manifest import Manifest, read_manifest
 from wheel_udf.transfer.seeds import seeds_of
-from wheel_udf.wheel.delay_levels import fingerprint
 from wheel_udf.wheel.known import IN_STORE
 from wheel_udf.wheel.seed import Seed
 
@@ -257,10 +256,10 @@ def table_of(spark: SparkSession, folder: str, name: str) -> DataFrame:
     return spark.read.schema(from_arrow_schema(SCHEMAS[name])).parquet(as_pattern(f"{folder}/{name}"))
 
 
-def bring_acts(spark: SparkSession, manifest: Manifest, folder: str, place: SlotStore | str) -> None:
-    """Copies the records of acts, if the export has any, to the new store or checkpoint."""
+def bring_acts(spark: SparkSession, manifest: Manifest, folder: str, checkpoint: str) -> None:
+    """Copies the records of acts, if the export has any, to the new checkpoint."""
     if ACTS in manifest.rows:
-        take_over(place, spark.read.parquet(as_pattern(f"{folder}/{ACTS}")))
+        take_over(checkpoint, spark.read.parquet(as_pattern(f"{folder}/{ACTS}")))
 
 
 def copy_logs(manifest: Manifest, folder: str, checkpoint: str, *, first: int) -> None:

@@ -8,7 +8,7 @@
     entry due later                its slot of the store; the state counts it as far
     memory                         the state of its shard, and a mark in the store: an older far version that comes
                                    later loses against it
-    acts                           the table of acts of the store
+    acts                           the record of acts of the checkpoint
 
     store    one commit: all rows, cursor, clock; the stream of near rows begins after it
     wheel    batch 0: the states; its clock stands where the export's did
@@ -121,13 +121,13 @@ def _begin(
         clock_ms=manifest.clock_ms if isinstance(what.clock, EventClock) else None,
     )
     on_step("acts", 2, 4)
-    bring_acts(spark, manifest, folder, store)
+    open_checkpoint(f"{checkpoint}/wheel", name=name, importing=manifest.export_id, **wheel_settings(what))
+    bring_acts(spark, manifest, folder, f"{checkpoint}/wheel")
     on_step("state", 3, 4)
     is_far = F.col("deliver_at_ms") >= F.lit(cursor_ms).cast("long")
     far = entries.where(is_far)
     if manifest.mode == "direct":
         memory = memory.unionByName(_known(far, manifest.clock_ms))
-    open_checkpoint(f"{checkpoint}/wheel", name=name, importing=manifest.export_id, **wheel_settings(what))
     seed_wheel(
         spark,
         manifest,

@@ -12,7 +12,6 @@ Only ``waiting`` depends on the shard: a shard counts a CANCEL as applied when i
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, functions as F
@@ -22,8 +21,6 @@ from wheel_udf.transfer.manifest import Manifest
 from wheel_udf.transfer.ranks import amend_of, op_of
 from wheel_udf.wheel.known import WAITING
 from wheel_udf.wheel.seed import Seed
-
-_NO_LEVEL = -1
 
 
 def seeds_of(
@@ -47,16 +44,8 @@ def seeds_of(
     if manifest.counts.get("waiting", 0) and entries is not None and memory is not None:
         waiting = _waiting(entries, memory, shards)
     shares = shared(manifest.counts, waiting, shards)
-    levels = {} if far is None else _far_levels(far, shards)
-    return [
-        Seed(
-            manifest.clock_ms,
-            shares[shard],
-            far=sum(levels.get(shard, {}).values()),
-            far_levels={level: n for level, n in levels.get(shard, {}).items() if level != _NO_LEVEL},
-        )
-        for shard in range(shards)
-    ]
+    in_store = {} if far is None else _by_shard(far, shards)
+    return [Seed(manifest.clock_ms, shares[shard], in_store.get(shard, 0)) for shard in range(shards)]
 
 
 def shared(counts: Mapping[str, int], waiting: Mapping[int, int], shards: int) -> list[dict[str, int]]:
@@ -85,14 +74,10 @@ def _waiting(entries: DataFrame, memory: DataFrame, shards: int) -> dict[int, in
     version = F.struct("seq", op_of(rank), amend_of(rank), "status")
     newest = memory.groupBy("schedule_id").agg(F.max(version).alias("newest"))
     found = newest.where(F.col("newest.status") == WAITING).join(entries, "schedule_id", "left_anti")
-    shard = shard_of_id(F.col("schedule_id"), shards).alias("shard")
-    return {row["shard"]: row["count"] for row in found.groupBy(shard).count().collect()}
+    return _by_shard(found, shards)
 
 
-def _far_levels(far: DataFrame, shards: int) -> dict[int, Counter[int]]:
+def _by_shard(rows: DataFrame, shards: int) -> dict[int, int]:
+    """Number of rows by the shard of their ``schedule_id``."""
     shard = shard_of_id(F.col("schedule_id"), shards).alias("shard")
-    level = F.coalesce("delay_level_ms", F.lit(_NO_LEVEL)).alias("level")
-    found: dict[int, Counter[int]] = {}
-    for row in far.groupBy(shard, level).count().collect():
-        found.setdefault(row["shard"], Counter())[row["level"]] += row["count"]
-    return found
+    return {row["shard"]: row["count"] for row in rows.groupBy(shard).count().collect()}

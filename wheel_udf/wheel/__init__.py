@@ -32,14 +32,13 @@ reference                 ``TimingWheel``: the classic wheel in memory, for the 
 buckets                   which bucket an entry is kept in; when a bucket is opened
 step                      one step of one shard: fold, move the clock, cascade, release
 versions                  the fold: which commands win, how each of them ends. Its parts: ``version_order`` (sorting),
-                          ``known`` (what is known of an id), ``ambiguous``, ``late_acts``, ``settle`` (outcomes),
+                          ``known`` (what is known of an id), ``ambiguous``, ``late_acts``, ``outcomes``,
                           ``store_reports``
 memory                    what is remembered of ended ids, and for how long
 in_flight, sender_news    entries handed to a sender ahead of their due time, and what it has confirmed
 acted                     acts on entries of the state: their rows, completed from the entries
 seed                      the state of a shard made anew from its rows, for another geometry or number of shards
 limits, shard_limits      back-pressure: the bounds on pending entries; how many of them a shard holds
-delay_levels              delay levels (5s 10s 30s ...): not levels of the wheel
 lateness                  the histogram of latenesses
 ========================  ==========================================================================================
 

@@ -30,7 +30,7 @@ import pyarrow as pa
 from wheel_udf.common.arrays import Bools, repeats
 from wheel_udf.shard.rows import CANCEL, FAR, MOVED, SCHEDULE
 from wheel_udf.wheel.known import FIRED, IN_STORE, PENDING, Known
-from wheel_udf.wheel.settle import records_of
+from wheel_udf.wheel.outcomes import records_of
 from wheel_udf.wheel.version_order import Rows
 
 
@@ -46,7 +46,7 @@ def drop_late_acts(
         counts: Outcomes are added to these.
 
     Returns:
-        The rows that are left, and memory records (:func:`~wheel_udf.wheel.settle.records_of`) of those that went to
+        The rows that are left, and memory records (:func:`~wheel_udf.wheel.outcomes.records_of`) of those that went to
         the slot store.
     """
     acts = (rows.rank > CANCEL) & (rows.op == SCHEDULE)

@@ -13,7 +13,6 @@ Nothing is folded and nothing is released: an entry that is due already stays du
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -23,7 +22,6 @@ from wheel_udf.shard import chunk_sizes
 from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.buckets import Buckets
-from wheel_udf.wheel.store_reports import count_levels
 
 _RUNS = 16
 _SMALLEST_RUN = 1_024
@@ -37,13 +35,11 @@ class Seed:
         clock_ms: The clock; ``None`` if the wheel never had one, and then there are no rows.
         counts: Rows by outcome; a missing outcome counts 0.
         far: Number of entries that wait in the slot store.
-        far_levels: The same by delay level (its span in ms).
     """
 
     clock_ms: int | None
     counts: Mapping[str, int] = field(default_factory=dict)
     far: int = 0
-    far_levels: Mapping[int, int] = field(default_factory=dict)
 
 
 def seeded(empty: ShardState, seed: Seed, entries: pa.Table, memory: pa.Table) -> ShardState:
@@ -59,19 +55,16 @@ def seeded(empty: ShardState, seed: Seed, entries: pa.Table, memory: pa.Table) -
     if seed.clock_ms is None:
         assert not entries.num_rows + memory.num_rows, "rows come with a clock"
         return replace(empty, counts=counts)
-    levels = Counter(seed.far_levels)
-    levels.update(count_levels(entries))
     return empty.with_chunks(
         seed.clock_ms,
         seed.far,
         counts,
-        levels,
         Buckets(empty.wheel).place(entries, seed.clock_ms),
-        runs_of(memory, level=MEMORY_LEVEL, time_column="ended_at_ms"),
+        encoded_runs(memory, level=MEMORY_LEVEL, time_column="ended_at_ms"),
     )
 
 
-def runs_of(rows: pa.Table, *, level: int, time_column: str) -> list[Chunk]:
+def encoded_runs(rows: pa.Table, *, level: int, time_column: str) -> list[Chunk]:
     """Encodes rows in order of time, in sixteen runs or more, so that old ones can be dropped soon."""
     ordered = rows.sort_by(time_column)
     size = min(max(_SMALLEST_RUN, -(-ordered.num_rows // _RUNS)), chunk_sizes.SIZES.largest)

@@ -7,8 +7,8 @@ result, so a replayed batch writes the same bytes. The order of effects at one i
    in which its entry would fire still cancels it.
 2. The clock moves to the batch's instant, or stays if that is earlier: it never goes backwards.
 3. Buckets whose slot the clock has reached are opened. Due entries of these buckets, and those that an earlier sender
-   has left, are released, oldest first, up to ``limit``. With a sender (``hand_over``), entries that are due soon after
-   leave, too: they are handed over ahead (:mod:`wheel_udf.wheel.in_flight`).
+   has left, are released, oldest first, up to ``limit``. Entries that are due soon after may leave, too
+   (``policies.hold``): they are handed over ahead.
 4. The rest of the opened buckets (the cascade), and new entries, are placed by the new clock
    (:mod:`wheel_udf.wheel.buckets`).
 
@@ -34,7 +34,6 @@ steps.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -48,12 +47,9 @@ from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.shard.rows import ENTRY_SCHEMA, OLDEST_FIRST, Int64s, without
 from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.buckets import Buckets, merged
-from wheel_udf.wheel.in_flight import HandOver, handed_over, has_no_work, horizon_of, settled
 from wheel_udf.wheel.known import ENDED, FIRED, released
-from wheel_udf.wheel.limits import Limits
 from wheel_udf.wheel.memory import remember
-from wheel_udf.wheel.shard_limits import ShardLimits
-from wheel_udf.wheel.store_reports import count_levels
+from wheel_udf.wheel.policies import NO_POLICIES, Policies
 from wheel_udf.wheel.versions import Folded, fold
 
 
@@ -73,7 +69,7 @@ class Step:
         refused: Commands that found no room (see :attr:`wheel_udf.wheel.versions.Folded.refused`); ``None``
             where there are none.
         fullest: How full the groups are that new entries came to (see
-            :attr:`wheel_udf.wheel.limits.Verdict.fullest`).
+            :attr:`wheel_udf.wheel.policies.Verdict.fullest`).
         handed: Entries handed to the sender of the query ahead of their due time, oldest first.
         confirmed: Number of entries in flight that have fired, as the sender has confirmed.
     """
@@ -98,9 +94,7 @@ def advance(
     limit: int | None = None,
     *,
     memory_ms: int | None,
-    stored: bool = False,
-    limits: Limits | None = None,
-    hand_over: HandOver | None = None,
+    policies: Policies = NO_POLICIES,
 ) -> Step:
     """Advances a shard to ``now_ms`` with a batch of commands.
 
@@ -110,43 +104,42 @@ def advance(
         now_ms: The clock; an instant before the clock of the state leaves it where it is.
         limit: Most entries to release; ``None`` for no bound, 0 for a batch that releases none. The rest stays due.
         memory_ms: How long ended ids are remembered, from their end; ``None`` for ever.
-        stored: Whether entries may wait in a slot store.
-        limits: How much may be pending here; ``None`` for no bound.
-        hand_over: How entries are handed to the sender of the query ahead of their due time; ``None`` without a sender.
+        policies: Which new entries find room, which leave ahead of their due time, what became of those elsewhere.
     """
     clock_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
     quiet = rows is None or rows.num_rows == 0
-    if quiet and has_no_work(state, hand_over, clock_ms):
+    hold = policies.hold
+    if quiet and hold.has_no_work(state, clock_ms):
         nothing = ENTRY_SCHEMA.empty_table()
         return Step(state, clock_ms, nothing, nothing, changed=False)
 
-    flight = settled(state, hand_over)
-    shard_limits = ShardLimits(limits, limit, flight) if limits else None
-    folded = None if quiet else fold(state, rows, clock_ms, memory_ms, stored=stored, limits=shard_limits)
+    flight = hold.flight(state)
+    folded = (
+        None
+        if quiet
+        else fold(state, rows, clock_ms, memory_ms, policies=policies, flight=flight, released=limit)
+    )
     buckets = Buckets(state.wheel)
-    levels = Counter(state.levels)
-    horizon_ms = horizon_of(hand_over, clock_ms)
+    horizon_ms = hold.horizon_ms(clock_ms)
     entry_chunks, removed = state.entry_chunks, folded.removed if folded else {}
     latest_ms = _latest_needed([*entry_chunks, *flight.loose], removed, clock_ms, limit)
-    closed, opened = _open_reached(state, buckets, folded, horizon_ms, latest_ms, levels)
+    closed, opened = _open_reached(state, buckets, folded, horizon_ms, latest_ms)
     flying, again = flight.opened(horizon_ms, latest_ms)
     due, flown, waiting = _split_due(again, opened, clock_ms, limit)
     fired, missed = _split_missed(due, clock_ms)
-    handed = handed_over(flown, waiting, hand_over, clock_ms, None if limit is None else limit - due.num_rows)
+    handed = hold.hand_over(flown, waiting, clock_ms, None if limit is None else limit - due.num_rows)
 
     counts = dict(state.counts)
     for outcome, more in (folded.counts if folded else {}).items():
         counts[outcome] += more
     counts["fired"] += fired.num_rows + flight.confirmed
     counts["missed"] += missed.num_rows
-    levels.subtract(count_levels(due))
-    levels.subtract(flight.levels)
 
     records = [
         *([folded.records] if folded else []),
         released(fired, FIRED, clock_ms),
         released(missed, ENDED, clock_ms),
-        *([released(handed.new, FIRED, handed.new["deliver_at_ms"].to_numpy())] if hand_over else []),
+        released(handed.new, FIRED, handed.new["deliver_at_ms"].to_numpy()),
     ]
     memory = remember(
         state.memory_chunks,
@@ -159,7 +152,7 @@ def advance(
     entries = merged([*closed, *_placed(handed.waiting, buckets, clock_ms, horizon_ms)], clock_ms=clock_ms)
     entries += [*flying, *handed.chunks]
     far = state.far + (folded.far if folded else 0)
-    after = state.with_chunks(clock_ms, far, counts, levels, entries, memory)
+    after = state.with_chunks(clock_ms, far, counts, entries, memory)
     step = Step(
         after,
         clock_ms,
@@ -186,21 +179,17 @@ def _open_reached(
     folded: Folded | None,
     horizon_ms: int,
     latest_ms: int,
-    levels: Counter[int],
 ) -> tuple[list[Chunk], pa.Table]:
     """Splits the entries of a shard into chunks that stay closed and open rows: those of reached buckets, and
     new entries.
 
-    What the fold added and removed is counted into `levels`. Of chunks that begin after `latest_ms` nothing can leave
+    Of chunks that begin after `latest_ms` nothing can leave
     with this batch.
     """
     closed: list[Chunk] = []
     opened: list[pa.Table] = []
     for number, chunk in enumerate(state.entry_chunks):
         removed = folded.removed.get(number) if folded else None
-        if removed is not None and state.levels:
-            rows = chunk.table("deliver_at_ms", "delay_level_ms").take(pa.array(removed))
-            levels.subtract(count_levels(rows))
         if removed is not None and len(removed) == chunk.rows:
             continue
         # Small chunks of a backlog are opened once and become runs, so that there are few.
@@ -214,8 +203,6 @@ def _open_reached(
             closed.append(chunk.less(removed))
     if folded:
         opened.append(folded.winners)
-        levels.update(count_levels(folded.winners))
-        levels.update(folded.far_levels)
     return closed, pa.concat_tables(opened) if opened else ENTRY_SCHEMA.empty_table()
 
 

@@ -26,12 +26,12 @@ The steps of :func:`fold`, each in the module of its name::
     ambiguous        count rows of one version that say different things
     versions         drop known, older, retried and copied versions; refuse what finds no room (limits)
     late_acts        drop moves and reroutes of what has fired
-    settle           end the rest: winners, outcomes, memory records
+    outcomes         end the rest: winners, outcomes, memory records
 
 Cost: O(b log b) for b commands, plus the look-up of their ids (:mod:`wheel_udf.wheel.known`), which does not depend on
 how many are pending. No Python loop over rows.
 
-Retries. A retry is recognised by the *requested* due time, not by the one to which a delay level rounded it:
+Retries. A retry is recognised by the *requested* due time, not by the one to which it was rounded:
 repeated a little later, the same due time is a shorter delay and may have another level; and two due times
 that round to one instant are two commands.
 
@@ -82,10 +82,8 @@ from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.ambiguous import count_ambiguous
 from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, NOTHING, PENDING, WAITING, Known, look_up
 from wheel_udf.wheel.late_acts import drop_late_acts
-from wheel_udf.wheel.limits import BOUNDS
-from wheel_udf.wheel.settle import records_of, settle, with_ids
-from wheel_udf.wheel.shard_limits import HeldByShard, ShardLimits
-from wheel_udf.wheel.store_reports import apply_waiting, count_ended, drop_met, more_far, more_far_by_level
+from wheel_udf.wheel.outcomes import records_of, resolve_outcomes, with_ids
+from wheel_udf.wheel.policies import NO_POLICIES, Admit, Before, Flight, Policies
 from wheel_udf.wheel.version_order import (
     Rows,
     count_spread,
@@ -110,10 +108,9 @@ class Folded:
         spread: Number of ids whose versions are offsets of more than one partition.
         ambiguous: Number of schedules without a seq whose version another one has (:mod:`wheel_udf.wheel.ambiguous`).
         far: How many more entries are in the slot store, as reported to this shard.
-        far_levels: The same by delay level (its span in ms).
         refused: Commands that found no room (``COMMAND_SCHEMA`` and ``bound``, the limit that refused them).
         fullest: How full the groups are that new entries came to (see
-            :attr:`wheel_udf.wheel.limits.Verdict.fullest`).
+            :attr:`wheel_udf.wheel.policies.Verdict.fullest`).
     """
 
     winners: pa.Table
@@ -123,7 +120,6 @@ class Folded:
     spread: int
     ambiguous: int
     far: int
-    far_levels: Counter[int]
     refused: pa.Table
     fullest: Mapping[str, int]
 
@@ -134,8 +130,9 @@ def fold(
     now_ms: int,
     memory_ms: int | None,
     *,
-    stored: bool = False,
-    limits: ShardLimits | None = None,
+    policies: Policies = NO_POLICIES,
+    flight: Flight | None = None,
+    released: int | None = None,
 ) -> Folded:
     """Folds the valid commands of a batch into what a shard knows.
 
@@ -144,16 +141,15 @@ def fold(
         commands: ``COMMAND_SCHEMA``, any order, at least one row.
         now_ms: The clock of the batch; decides what is still remembered.
         memory_ms: How long an ended id is remembered; ``None`` for ever.
-        stored: Whether entries may wait in a slot store.
-        limits: The limits on new entries; ``None`` for none.
+        policies: Which new entries find room, and what has become of entries that wait elsewhere.
+        flight: What has left ahead of its due time; None for nothing.
+        released: Most entries released in the batch; None for no bound.
     """
     counts: Counter[str] = Counter()
-    far, far_levels = 0, Counter[int]()
-    if stored:
-        far = more_far(commands["act"].to_numpy())
-        far_levels = more_far_by_level(commands)
-        commands = count_ended(commands, counts)
-    ended_in_store = counts["cancelled"]
+    far, report = 0, policies.report
+    if report is not None:
+        commands, far = report.count_ended(commands, counts)
+    ended_elsewhere = counts["cancelled"]
     commands = commands.combine_chunks()
     ids = pc.dictionary_encode(commands["schedule_id"]).combine_chunks()
     if isinstance(ids, pa.ChunkedArray):
@@ -161,7 +157,10 @@ def fold(
     partitions = partitions_of(commands)
     known = look_up(state, ids.dictionary, now_ms, memory_ms)
     rows = in_version_order(commands, ids.indices.to_numpy().astype(np.int64))
-    rows, met_in_store = drop_met(rows, known, now_ms)
+    met_elsewhere = []
+    if report is not None:
+        rows, met_records = report.drop_met(rows, known, now_ms)
+        met_elsewhere.append(met_records)
     spread = 0 if partitions is None else count_spread(rows, partitions[rows.at], known.partition)
     ambiguous = count_ambiguous(state, commands, rows, known)
     rows = _drop_known(rows, known, counts)
@@ -172,21 +171,21 @@ def fold(
     removed = _removed(rows, known)
     refused = _NONE_REFUSED
     fullest: Mapping[str, int] = {}
-    if limits is not None:
-        held = HeldByShard(state, removed, now_ms, limits.flight)
-        rows, refused, fullest = _refuse_without_room(rows, known, commands, limits, held, counts)
-    winners, records = settle(rows, known, now_ms, counts)
+    if policies.admit is not None:
+        before = Before(state, removed, now_ms, released, flight or Flight())
+        rows, refused, fullest = _refuse_without_room(rows, known, commands, policies.admit, before, counts)
+    winners, records = resolve_outcomes(rows, known, now_ms, counts)
     met = records_of(matched, known.seq[matched], known.rank[matched], known.ended_at[matched], ENDED, known)
-    apply_waiting(state, ended_in_store, counts)
+    if report is not None:
+        report.apply_waiting(state, ended_elsewhere, counts)
     return Folded(
         winners=commands.select(ENTRY_SCHEMA.names).take(pa.array(winners)),
         removed=removed,
-        records=with_ids([met, met_in_store, *late, *records], ids.dictionary),
+        records=with_ids([met, *met_elsewhere, *late, *records], ids.dictionary),
         counts=counts,
         spread=spread,
         ambiguous=ambiguous,
         far=far,
-        far_levels=far_levels,
         refused=refused,
         fullest=fullest,
     )
@@ -251,7 +250,7 @@ def _drop_retries(rows: Rows, known: Known, commands: pa.Table, counts: Counter[
 
 
 def _refuse_without_room(
-    rows: Rows, known: Known, commands: pa.Table, limits: ShardLimits, held: HeldByShard, counts: Counter[str]
+    rows: Rows, known: Known, commands: pa.Table, admit: Admit, before: Before, counts: Counter[str]
 ) -> tuple[Rows, pa.Table, Mapping[str, int]]:
     """Takes out the schedules that find no room: of an id that was not pending, those after its last CANCEL.
 
@@ -268,12 +267,12 @@ def _refuse_without_room(
         return rows, _NONE_REFUSED, {}
     staying, new = (commands.take(pa.array(rows.at[which])) for which in (winner & ~is_new, is_new))
     bound_of_code = np.full(len(known.status), -1, np.int8)
-    verdict = limits.judge(new, held, staying)
+    verdict = admit.judge(new, staying, before)
     bound_of_code[rows.code[is_new]] = verdict.refused_by
     cancels_after = before_in_run((rows.op == CANCEL)[::-1], rows.code[::-1])[::-1]
     out = command & (bound_of_code[rows.code] >= 0) & (cancels_after == 0)
     counts["rejected"] += int(out.sum())
-    bounds = pa.array(BOUNDS).take(pa.array(bound_of_code[rows.code[out]]))
+    bounds = pa.array(admit.bounds).take(pa.array(bound_of_code[rows.code[out]]))
     refused = commands.take(pa.array(rows.at[out])).append_column("bound", bounds)
     return rows.where(~out), refused, verdict.fullest
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.delta.pending.verbs import ask
 from tests.spark.streams import add_files, at_ms, cancel, due, read_files
+from wheel_udf.commands.delay_levels import FixedLevels
 from wheel_udf.commands.parse import Contract
 from wheel_udf.common.errors import GeometryChangedError
 from wheel_udf.common.geometry import Wheel
@@ -24,7 +25,6 @@ from wheel_udf.stream.schedule_operator import schedule
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.tiered.start import Outlet, start_tiered
-from wheel_udf.wheel.delay_levels import FixedLevels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -193,8 +193,10 @@ def test_far_entries_keep_what_was_asked_and_their_level_through_the_store_and_t
     world = World(spark, tmp_path)
     add_files(tmp_path / "in", *TIERED)
     world.tiered().awaitTermination()
-    # `b` and the old `c` count until the store has ended them, as in `pending`.
-    assert world.reports[-1].levels == {"30s": 2, "10m": 5}
+    # All of them are far, so none is in the state, whose levels the report has; `pending` counts far entries, too.
+    report = world.reports[-1]
+    assert (report.pending, report.far, report.levels) == (7, 7, {})
+    assert world.say("pending", "--where", "delay_level_ms = 600000", "--count")[0] == {"said": "pending 3"}
     shown = [
         (row["schedule_id"], row["deliver_at"][14:19], row["scheduled_at"][14:19], row["delay_level_ms"])
         for row in world.say("pending")

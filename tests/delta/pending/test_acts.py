@@ -1,11 +1,8 @@
-"""Acts on pending entries: one commit for rows and record, the contract of the job, and answers that say what was
-done.
-"""
+"""Acts on a slot store: recorded with their rows, pending at once, taken once; the contract of the job."""
 
 from __future__ import annotations
 
 import getpass
-import logging
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,18 +12,15 @@ import pytest
 from tests.delta.tiered.test_keeper import LAYOUT, World
 from tests.spark.streams import T0_MS, at_ms
 from wheel_udf.commands.contract import Contract
-from wheel_udf.common.errors import ActError
-from wheel_udf.pending import acts, acts_on_store, in_store
+from wheel_udf.common.errors import ActError, CheckpointError
+from wheel_udf.pending import acts, audit, in_store
 from wheel_udf.pending.acts import Picked
-from wheel_udf.pending.entries import PendingWork, pending
+from wheel_udf.pending.entries import PendingWork, count_pending, pending
 from wheel_udf.pending.history import history_of
-from wheel_udf.store.layout import NEAR
 from wheel_udf.store.slot_store import SlotStore
-from wheel_udf.tables.delta_transaction import Transaction
+from wheel_udf.tiered.keeper import Keeper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
 A, B, EVERYTHING = Picked(ids=["a"]), Picked(ids=["b"]), Picked(where="true")
@@ -43,9 +37,8 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
 
 def work_of(world: World, contract: Contract | None = None) -> PendingWork:
     store = SlotStore.open(world.spark, world.store.path, LAYOUT, create=False)
-    checkpoint = Path(world.store.path).parent / "checkpoint"
-    (checkpoint / "wheel").mkdir(parents=True, exist_ok=True)  # of a wheel without a batch
-    return PendingWork(str(checkpoint), store, contract)
+    Path(world.acts).mkdir(parents=True, exist_ok=True)  # of a wheel without a batch
+    return PendingWork(world.checkpoint, store, contract)
 
 
 def waiting(world: World) -> dict[str, tuple[Any, ...]]:
@@ -56,8 +49,14 @@ def waiting(world: World) -> dict[str, tuple[Any, ...]]:
 
 
 def recorded(world: World) -> list[tuple[str, str, str, int, int]]:
-    rows = acts.audit(world.spark, world.store).orderBy("batch").collect()
+    rows = acts.audit(world.spark, world.acts).orderBy("batch").collect()
     return [(row.act, row.picked, row.change, row.rows, row.batch) for row in rows]
+
+
+def act_files_of(world: World) -> list[str]:
+    """The files of acts, and how many folders of rows there are."""
+    names = [each.name for each in (Path(world.acts) / "acts").glob("*")]
+    return sorted("rows" if name.startswith("rows-") else name for name in names)
 
 
 def test_a_user_without_a_name_moves_an_entry_once_and_is_recorded_by_number(
@@ -75,41 +74,83 @@ def test_a_user_without_a_name_moves_an_entry_once_and_is_recorded_by_number(
     monkeypatch.setattr(in_store, "_FEW_ROWS", -1)
     assert waiting(world) == moved, "also in a store of many rows"
     assert recorded(world) == [("move", "schedule_id in ['a']", "to deliver_at + interval 1 hour", 1, 0)]
-    assert acts.audit(world.spark, world.store).first()["by"].startswith("uid ")
+    assert acts.audit(world.spark, world.acts).first()["by"].startswith("uid ")
 
 
-def test_a_record_that_cannot_be_copied_is_in_the_commit_and_the_next_act_copies_it(
-    world: World, caplog: pytest.LogCaptureFixture
+def test_an_act_is_pending_at_once_and_the_same_when_the_keeper_has_taken_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Path(world.store.path) / "_acts"
-    place.write_text("in the way")
-    with caplog.at_level(logging.WARNING):
-        assert acts.cancel(world.spark, work_of(world), A) == 1
-    assert "the act is done, but its record is in the history" in caplog.text
+    world.take_in(("c", "schedule", 1, 5), ("d", "schedule", 1, 9_500))
+    assert acts.cancel(world.spark, work_of(world), A) == 1
+    assert acts.move(world.spark, work_of(world), B, to="deliver_at - interval 8990 seconds") == 1
+    assert acts.reroute(world.spark, work_of(world), Picked(where="schedule_id > 'a'"), to="mail_b") == 3
+    assert acts.cancel(world.spark, work_of(world), A) == 0, "it is cancelled already"
+    left = {"b": (at_ms(10), "mail_b"), "c": (at_ms(5), "mail_b"), "d": (at_ms(9_500), "mail_b")}
+    version = world.store.head().version
+    for taken in (0, 3):
+        assert waiting(world) == left
+        assert count_pending(world.spark, work_of(world)) == 3
+        with monkeypatch.context() as patch:
+            patch.setattr(in_store, "_FEW_ROWS", -1)
+            assert waiting(world) == left, "also in a store of many rows"
+            assert count_pending(world.spark, work_of(world)) == 3
+        assert (work_of(world).acts_waiting(), world.store.head().version) == (3 - taken, version + taken)
+        assert world.keeper.take_acts(world.acts) == 3 - taken
+    assert recorded(world) == [
+        ("cancel", "schedule_id in ['a']", "", 1, 0),
+        ("move", "schedule_id in ['b']", "to deliver_at - interval 8990 seconds", 1, 1),
+        ("reroute", "(schedule_id > 'a')", "to mail_b", 3, 2),
+    ]
+    assert act_files_of(world) == ["0.json", "1.json", "2.json", "rows"], (
+        "a reader may still have the last rows"
+    )
+
+
+@pytest.mark.parametrize("killed", ["before it noted the commit", "with the commit in flight"])
+def test_an_act_is_taken_once_by_a_job_that_is_killed_at_its_commit_and_started_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, killed: str
+) -> None:
+    def dies(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    assert acts.move(world.spark, work_of(world), A, to="deliver_at + interval 1 hour") == 1
+    successor = world.new_keeper()
+    with monkeypatch.context() as patch:
+        patch.setattr(Keeper, "_committed", dies)
+        with pytest.raises(KeyboardInterrupt):
+            world.keeper.take_acts(world.acts)
+    # The successor has read the log before the commit landed, or after it.
+    world.keeper = successor if killed == "with the commit in flight" else world.new_keeper()
+    world.keeper.take_acts(world.acts)
+    assert acts.cancel(world.spark, work_of(world), A) == 1
+    assert world.keeper.take_acts(world.acts) == 1
+    rows = (
+        world.store.rows().where("arrived < 0 AND act = 0").select("arrived", "op", "seq", "amend").collect()
+    )
+    assert sorted(tuple(row) for row in rows) == [(-2, 1, 1, 1), (-1, 0, 1, 1)]
     assert waiting(world) == {"b": (at_ms(9_000), "out")}
 
-    place.unlink()
-    cancelled = ("cancel", "schedule_id in ['a']", "", 1, 0)
-    rerouted = ("reroute", "(true)", "to mail_b", 1, 1)
-    assert recorded(world) == [cancelled]
-    assert acts.reroute(world.spark, work_of(world), EVERYTHING, to="mail_b") == 1
-    assert recorded(world) == [cancelled, rerouted]
-    copied = world.spark.read.format("delta").load(str(place))
-    assert sorted(row.batch for row in copied.collect()) == [0, 1]
-    copied.where("batch = 0").write.format("delta").mode("append").save(
-        str(place)
-    )  # as two acts at once may do
-    assert recorded(world) == [cancelled, rerouted]
+
+def test_an_act_that_is_taken_after_the_hand_over_of_its_entry_changes_it_in_the_wheel(world: World) -> None:
+    world.take_in(("soon", "schedule", 1, 30))
+    assert acts.move(world.spark, work_of(world), EVERYTHING, to="deliver_at + interval 1 hour") == 3
+    assert world.keeper.step(at_ms(20)) is not None
+    assert world.keeper.take_acts(world.acts) == 1
+    rows = world.store.rows().where("amend = 1 and level = 0").select("schedule_id", "seq_given").collect()
+    assert sorted(tuple(row) for row in rows) == [("a", True), ("b", True), ("soon", False)]
+    assert waiting(world) == {
+        "a": (at_ms(4_100), "out"), "b": (at_ms(12_600), "out"), "soon": (at_ms(3_630), "out")
+    }  # fmt: skip
 
 
-def test_records_that_cannot_be_read_are_an_error_and_not_an_empty_list(world: World) -> None:
-    acts.cancel(world.spark, work_of(world), A)
-    for file in (Path(world.store.path) / "_acts" / "_delta_log").glob("*.json"):
-        file.write_text("no log\n")
-    with pytest.raises(ActError, match=r"the record of acts cannot be read.*_acts"):
-        acts.audit(world.spark, world.store)
-    shutil.rmtree(Path(world.store.path) / "_acts")
-    assert recorded(world) == [("cancel", "schedule_id in ['a']", "", 1, 0)]
+def test_an_act_without_its_rows_names_them(world: World) -> None:
+    assert acts.cancel(world.spark, work_of(world), A) == 1
+    (rows,) = (Path(world.acts) / "acts").glob("rows-*")
+    shutil.rmtree(rows)
+    with pytest.raises(
+        CheckpointError, match=rf"the rows of an act are missing: .*{rows.name}; hint: restore"
+    ):
+        world.keeper.take_acts(world.acts)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +167,7 @@ def test_a_move_obeys_the_contract_for_each_entry_or_moves_none(world: World, to
     with pytest.raises(ActError, match=said):
         acts.move(world.spark, work_of(world, Contract(max_delay_ms=9_500_000)), EVERYTHING, to=to)
     assert waiting(world) == before
-    assert recorded(world) == []
+    assert (recorded(world), act_files_of(world)) == ([], [])
 
 
 def test_a_reroute_goes_to_an_allowed_destination_only(world: World) -> None:
@@ -139,6 +180,7 @@ def test_a_reroute_goes_to_an_allowed_destination_only(world: World) -> None:
 def test_a_row_of_an_act_says_whether_its_entry_was_in_the_store(world: World) -> None:
     world.take_in(("c", "schedule", 1, 5))
     assert acts.move(world.spark, work_of(world), EVERYTHING, to="deliver_at + interval 1 hour") == 3
+    assert world.keeper.take_acts(world.acts) == 1
     rows = world.store.rows().where("amend = 1 and level = 0").select("schedule_id", "seq_given").collect()
     assert sorted(tuple(row) for row in rows) == [("a", True), ("b", True), ("c", False)]
 
@@ -149,7 +191,7 @@ def test_history_says_who_moved_an_entry_when_and_how_and_the_levels_it_passed_u
     monkeypatch.setattr(getpass, "getuser", lambda: "ann")
     for clock_s, wall_s, act in ((100, 7, "move"), (200, 8, "reroute"), (4_900, 9, "cancel")):
         monkeypatch.setattr(acts, "_clock_ms", lambda *_, clock_s=clock_s: at_ms(clock_s))
-        monkeypatch.setattr(acts_on_store, "wall_clock_ms", lambda wall_s=wall_s: at_ms(wall_s))
+        monkeypatch.setattr(audit, "wall_clock_ms", lambda wall_s=wall_s: at_ms(wall_s))
         to = {"move": "deliver_at + interval 4500 seconds", "reroute": "mail", "cancel": None}[act]
         more = {} if to is None else {"to": to}
         assert getattr(acts, act)(world.spark, work_of(world), A, **more) == 1
@@ -171,56 +213,31 @@ def test_history_says_who_moved_an_entry_when_and_how_and_the_levels_it_passed_u
     ]  # fmt: skip
 
 
-def test_a_cancel_of_nothing_commits_nothing(world: World) -> None:
-    version = world.store.head().version
+def test_a_cancel_of_nothing_records_nothing(world: World) -> None:
     assert acts.cancel(world.spark, work_of(world), Picked(where="destination = 'nowhere'")) == 0
-    assert world.store.head().version == version
-    assert recorded(world) == []
+    assert (recorded(world), act_files_of(world)) == ([], [])
 
 
 def test_a_cancel_for_dry_run_counts_and_changes_nothing(world: World) -> None:
-    version = world.store.head().version
     assert acts.cancel(world.spark, work_of(world), EVERYTHING, dry_run=True) == 2
-    assert world.store.head().version == version
+    assert (recorded(world), act_files_of(world)) == ([], [])
 
 
-def between(monkeypatch: pytest.MonkeyPatch, comes: Callable[[], bool]) -> list[str]:
-    """Lets something come between the files of the first act and its commit, and be true; the app ids of all commits
-    of acts.
-    """
-    commit, tries = Transaction.commit_append, []
-
-    def late(transaction: Transaction, *files: Any, app_id: str, **more: Any) -> int:
-        if app_id.endswith("-acts"):
-            tries.append(app_id)
-            if len(tries) == 1:
-                assert comes()
-        return commit(transaction, *files, app_id=app_id, **more)
-
-    monkeypatch.setattr(Transaction, "commit_append", late)
-    return tries
-
-
-def test_a_cancel_is_placed_again_if_the_cursor_moves_before_its_commit(
+def test_of_two_cancels_at_a_time_the_second_selects_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tries = between(monkeypatch, lambda: world.keeper.step(at_ms(490)) is not None)
-    assert acts.cancel(world.spark, work_of(world), EVERYTHING) == 2
-    assert len(tries) == 2
-    cancels = world.store.rows().where("op = 1").select("schedule_id", "level", "slot").collect()
-    newest = world.store.layout.slot_of(NEAR, world.keeper.cursor_ms - 1, world.keeper.cursor_ms)
-    assert sorted(tuple(row) for row in cancels) == [("a", NEAR, newest), ("b", NEAR, newest)]
-    assert waiting(world) == {}
-    assert recorded(world) == [("cancel", "(true)", "", 2, 0)]
+    create = audit.create_act
 
+    def late(*about: Any) -> bool:
+        monkeypatch.setattr(audit, "create_act", create)
+        assert acts.cancel(world.spark, work_of(world), A) == 1
+        return create(*about)
 
-def test_two_cancels_at_a_time_have_a_number_and_a_record_each(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    between(monkeypatch, lambda: acts.cancel(world.spark, work_of(world), A) == 1)
+    monkeypatch.setattr(audit, "create_act", late)
     assert acts.cancel(world.spark, work_of(world), EVERYTHING) == 1, "the other one was first"
     assert waiting(world) == {}
     assert recorded(world) == [
         ("cancel", "schedule_id in ['a']", "", 1, 0),
         ("cancel", "(true)", "", 1, 1),
     ]
+    assert act_files_of(world) == ["0.json", "1.json", "rows", "rows"]

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from tests.spark.streams import T0_MS, at_ms
 from wheel_udf.common.errors import StoreError
 from wheel_udf.common.geometry import Wheel
-from wheel_udf.pending.acts_on_state import ActDescription
-from wheel_udf.pending.acts_on_store import append_act
+from wheel_udf.pending.acts_on_store import keep_rows
+from wheel_udf.pending.audit import ActDescription, record_act
 from wheel_udf.shard.rows import COMMAND, FAR, GONE_CANCELLED, GONE_SUPERSEDED, MOVED
 from wheel_udf.store import intake
 from wheel_udf.store.layout import INBOX, MARKS, NEAR, StoreLayout
@@ -45,7 +45,7 @@ class World:
     """
 
     def __init__(self, spark: SparkSession, folder: Path, layout: StoreLayout = LAYOUT) -> None:
-        self.spark, self.batch = spark, 0
+        self.spark, self.batch, self.checkpoint = spark, 0, str(folder / "checkpoint")
         self.store = SlotStore.open(spark, str(folder / "store"), layout, create=True)
         self.keeper = self.new_keeper()
 
@@ -57,11 +57,17 @@ class World:
         self.keeper.take_in(self.parsed(*rows), self.batch, lambda _: T0_MS)
         self.batch += 1
 
+    @property
+    def acts(self) -> str:
+        """Checkpoint of the wheel's query, which has the files of acts."""
+        return f"{self.checkpoint}/wheel"
+
     def act(self, *rows: tuple[str, str, int, int | None]) -> None:
-        """What a move or a cancel adds, as another process would."""
+        """What a move brings: recorded, and taken by the keeper."""
         chosen = self.parsed(*rows).withColumn("amend", F.lit(1))
-        store = SlotStore.open(self.spark, self.store.path, LAYOUT, create=False)
-        append_act(store, lambda: chosen, ActDescription("move", "(true)", ""), count=len(rows))
+        said = ActDescription("move", "(true)", "")
+        record_act(self.acts, said, lambda: keep_rows(self.acts, chosen, lambda rows: rows.count()))
+        assert self.keeper.take_acts(self.acts) == 1
 
     def parsed(self, *rows: tuple[str, str, int, int | None]) -> DataFrame:
         given = [
@@ -379,19 +385,6 @@ def test_a_cancel_of_its_seq_ends_an_entry_that_someone_has_moved(world: World) 
         (NEAR, GONE_CANCELLED, "moved", 1),
         (NEAR, GONE_SUPERSEDED, "moved", 1),
     ]
-
-
-def test_an_entry_that_someone_moves_into_a_slot_while_it_is_handed_over_goes_with_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.take_in(("soon", "schedule", 1, 30), ("later", "schedule", 1, 9_000))
-    _before_the_commit(world, monkeypatch, lambda: world.act(("later", "schedule", 1, 31)))
-    world.keeper.step(at_ms(20))
-    assert [row for row in world.rows() if row[1] == MOVED] == [
-        (NEAR, MOVED, "later", 1),
-        (NEAR, MOVED, "soon", 1),
-    ]
-    assert world.new_keeper().store.rows().where("act = 0 AND level BETWEEN 1 AND 3").isEmpty()
 
 
 def test_a_cancel_after_the_hand_over_reaches_the_wheel_behind_its_entry(world: World) -> None:

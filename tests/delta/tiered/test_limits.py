@@ -15,6 +15,7 @@ from wheel_udf.delivery.progress import progress_line
 from wheel_udf.delivery.query import deliver
 from wheel_udf.pending.acts import Picked, cancel as cancel_entries
 from wheel_udf.pending.entries import PendingWork, pending
+from wheel_udf.policies.limits import Limits
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.store.layout import StoreLayout
@@ -23,7 +24,6 @@ from wheel_udf.stream.schedule_operator import schedule
 from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.tiered.start import Outlet, start_tiered
-from wheel_udf.wheel.limits import Limits
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from tests.command_line import Said, say
 from tests.kafka.client import KafkaWorld
 from tests.spark.streams import account
+from wheel_udf.commands.delay_levels import FixedLevels
 from wheel_udf.commands.parse import Contract
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
@@ -33,7 +34,6 @@ from wheel_udf.kafka import admin as kafka_admin
 from wheel_udf.spark.failures import LOST_HINT, Cause, explain
 from wheel_udf.stream.outputs import fired, rejects, status
 from wheel_udf.stream.schedule_operator import schedule
-from wheel_udf.wheel.delay_levels import FixedLevels
 
 T0 = "2024-01-01T00:00:00Z"
 UNTIL_MS = 1_704_067_260_000  # a minute later

@@ -10,15 +10,15 @@ import pytest
 from pyspark.sql import functions as F
 
 from wheel_udf.commands.contract import Contract
-from wheel_udf.commands.parse import parse_commands
-from wheel_udf.commands.tier_columns import delay_error_column, delay_level_column, is_beyond_column
-from wheel_udf.wheel.delay_levels import (
+from wheel_udf.commands.delay_levels import (
     BinaryLevels,
     FixedLevels,
     error_of,
     is_beyond,
     level_of,
 )
+from wheel_udf.commands.parse import parse_commands
+from wheel_udf.commands.tier_columns import delay_error_column, delay_level_column, is_beyond_column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,6 +16,7 @@ from tests.spark.commands.test_kafka_presets import SCHEMA as RECORDS
 from tests.spark.generated import generated_code
 from tests.unit.common.test_durations import BAD, GOOD
 from wheel_udf.commands.contract import PRESETS
+from wheel_udf.commands.delay_levels import MOST_LEVELS, FixedLevels
 from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.commands.parse import Contract, parse_commands
 from wheel_udf.commands.readers import HEADERS
@@ -23,7 +24,6 @@ from wheel_udf.commands.rules import TEXTS
 from wheel_udf.commands.time_readers import duration_ms, duration_parts
 from wheel_udf.common.errors import ContractError
 from wheel_udf.common.instants import MAX_INSTANT_MS
-from wheel_udf.wheel.delay_levels import MOST_LEVELS, FixedLevels
 
 NOON = "2026-01-05T12:00:00Z"
 NOON_MS = 1_767_614_400_000

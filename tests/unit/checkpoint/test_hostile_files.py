@@ -1,4 +1,4 @@
-"""Files of a checkpoint, an export and a store's history with any bytes in them: read, or an error that names the
+"""Files of a checkpoint, an export and of acts with any bytes in them: read, or an error that names the
 file.
 """
 
@@ -17,6 +17,7 @@ from hypothesis import example, given
 from tests.hostile import mangled
 from tests.unit.checkpoint.test_checkpoint import start
 from tests.unit.transfer.test_at_rest import MANIFEST
+from wheel_udf.checkpoint.act_files import acts_of, create_act
 from wheel_udf.checkpoint.lease import LEASE_FILE, Lease
 from wheel_udf.checkpoint.move_marks import import_mark, mark_exported, mark_import
 from wheel_udf.checkpoint.planned_settings import PlannedSettings
@@ -31,7 +32,7 @@ from wheel_udf.checkpoint.spark_logs import (
 )
 from wheel_udf.common.errors import ActError, CheckpointError, GeometryChangedError, LeaseError, TransferError
 from wheel_udf.control.source import is_clock_offset
-from wheel_udf.pending.audit import Act
+from wheel_udf.pending.audit import Act, act_of_file
 from wheel_udf.spark.files import json_bytes
 from wheel_udf.transfer.manifest import find_manifest, write_manifest
 
@@ -130,19 +131,26 @@ def test_a_whole_manifest_is_read_and_one_with_a_wrong_type_is_damaged(tmp_path:
             find_manifest(str(tmp_path))
 
 
-@given(mangled(ACT.text().encode()))
-@example(DEEP)
-@example(b'my own note about "wheel_udf.act"')
-@example(b'{"wheel_udf.act": 5}')
-def test_any_text_in_the_history_of_a_store_is_a_record_none_or_an_error(content: bytes) -> None:
-    found: Act | str | None
+def record_in(path: str) -> Act | None:
+    """The record in the first file of an act; None if it is one of another release."""
+    ((noted, _),) = acts_of(path)
     try:
-        found = Act.of_text(content.decode(errors="replace"))
-    except ActError as error:
-        found = str(error)
+        return act_of_file(noted)
+    except ActError:
+        return None
 
-    assert found is None or isinstance(found, Act) or "record of an act cannot be read" in found
-    assert Act.of_text(ACT.text()) == ACT
+
+@given(mangled(json_bytes({"record": asdict(ACT), "rows": {"folder": "rows-1"}})))
+@example(DEEP)
+@example(b'{"record": {"act": 5}, "rows": {}}')
+@example(b'{"record": {}, "rows": {"folder": 5}}')
+def test_any_bytes_as_the_file_of_an_act_are_a_record_or_an_error(content: bytes) -> None:
+    all_read_or_refused({"acts/0.json": content}, record_in)
+
+
+def test_a_whole_file_of_an_act_is_its_record(tmp_path: Path) -> None:
+    create_act(str(tmp_path), 0, asdict(ACT), {"folder": "rows-1"})
+    assert record_in(str(tmp_path)) == ACT
 
 
 @pytest.mark.parametrize("note", [b"", b"{}", b'{"pid": 5}', b"\xff\xfe", DEEP])
@@ -167,6 +175,7 @@ def test_a_moved_checkpoint_is_refused_although_its_mark_says_odd_things(tmp_pat
     mark_import(path, "\0", "../x\n\x1b[2J", done=False)
     with pytest.raises(CheckpointError, match="has not finished"):
         start(tmp_path)
+    mark_import(path, "e-1", "some/export", done=True)
     mark_exported(path, "e-1", "\ud83d\ude00")
     with pytest.raises(CheckpointError, match="was exported"):
         start(tmp_path)

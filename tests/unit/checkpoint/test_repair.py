@@ -483,7 +483,7 @@ def chunk_of(folder: Path, batch: int, text: str, before: Sequence[str] = ()) ->
     """A batch whose state refers to one more file."""
     files = ChunkFiles(folder / "chunks" / "0", batch, 100, 1)
     name = files.keep(text)
-    files.settle(before, [*before, name])
+    files.release_files(before, [*before, name])
     return files.folder / name
 
 
@@ -508,7 +508,7 @@ def test_a_damaged_chunk_of_the_newest_state_is_made_again_by_its_batch(
 def test_a_damaged_chunk_that_no_newer_state_refers_to_is_not_needed(tmp_path: Path) -> None:
     run(tmp_path, 5)
     old = chunk_of(tmp_path, 3, "an old chunk")
-    ChunkFiles(old.parent, 4, 100, 1).settle([old.name], [])
+    ChunkFiles(old.parent, 4, 100, 1).release_files([old.name], [])
     flip(old)
 
     decision = decided(tmp_path)

@@ -82,10 +82,10 @@ def test_a_terminal_has_a_bar_which_is_gone_at_the_end_and_stays_below_other_lin
 
 
 def test_a_bar_shows_no_secret_of_the_config() -> None:
-    from wheel_udf.common.secrets import remember
+    from wheel_udf.common.secrets import hide_from_now_on
 
     stream, clock = Terminal(), Hand()
-    remember("correct-horse-battery")
+    hide_from_now_on("correct-horse-battery")
     with Progress("export", stream, clock) as progress:
         progress.step("s3://correct-horse-battery@place", 1, 1)
         clock.at_ms = 110_000

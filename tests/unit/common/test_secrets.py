@@ -10,7 +10,7 @@ import pytest
 
 from wheel_udf.common import secrets
 from wheel_udf.common.errors import ConfigErrors, SinkError
-from wheel_udf.common.secrets import hide, redacted, remember, remember_options, resolve
+from wheel_udf.common.secrets import hide, hide_from_now_on, redacted, remember_options, resolve
 from wheel_udf.job import loader as config
 from wheel_udf.job.cli import Verbs, line_printer, main
 from wheel_udf.spark.failures import explain
@@ -112,14 +112,14 @@ def test_the_parts_of_a_jaas_text_are_hidden_one_by_one() -> None:
 
 
 def test_a_secret_in_another_secret_leaves_no_rest() -> None:
-    remember("inner-part")
-    remember("outer-inner-part-outer")
+    hide_from_now_on("inner-part")
+    hide_from_now_on("outer-inner-part-outer")
     assert hide("outer-inner-part-outer inner-part") == "*** ***"
 
 
 def test_short_texts_are_left_in_running_text() -> None:
-    remember("1")
-    remember("   ")
+    hide_from_now_on("1")
+    hide_from_now_on("   ")
     assert hide("batch 1 of 100") == "batch 1 of 100"
 
 
@@ -139,7 +139,7 @@ def test_no_fault_of_a_config_shows_a_secret(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_failures_progress_and_stack_traces_show_no_secret(tmp_path: Path) -> None:
-    remember(CANARY)
+    hide_from_now_on(CANARY)
     assert CANARY not in explain(SinkError(f"login with {CANARY} failed")).sentence
     out, err = io.StringIO(), io.StringIO()
     line_printer(out)(f"a line with {CANARY}")

@@ -17,7 +17,7 @@ from wheel_udf.control.board import SENDERS, STORES, Sending, ShardBoard, ShardR
 from wheel_udf.control.clocks import ProcessingClock, StoreClock
 from wheel_udf.control.reports import post_reports
 from wheel_udf.control.source import ClockReader
-from wheel_udf.wheel.sender_news import Confirmed, SenderNews
+from wheel_udf.policies.sender_news import Confirmed, SenderNews
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from wheel_udf.control.tick import Tick
-from wheel_udf.wheel.sender_news import Confirmed, SenderNews
+from wheel_udf.policies.sender_news import Confirmed, SenderNews
 
 NEWS = SenderNews(4_000, 100, 10**6, (Confirmed(0, 4, -1), Confirmed(5, 4, 2**63 - 1)))
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.unit.job.configs import faults_of, written
+from wheel_udf.commands.delay_levels import BinaryLevels, FixedLevels
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.job import loader as config
 from wheel_udf.job.kafka_options import ending_offsets, for_level_topic, for_topics, reader_options
 from wheel_udf.job.models.scheduler import SchedulerConfig
 from wheel_udf.job.models.source import KafkaSourceConfig
-from wheel_udf.wheel.delay_levels import BinaryLevels, FixedLevels
 
 ROOT = Path(__file__).parents[3]
 GOOD = """

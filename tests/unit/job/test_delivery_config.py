@@ -15,7 +15,7 @@ from wheel_udf.job.dry_run import delivery_text
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig
 from wheel_udf.job.replay import RowSettings, with_row_settings
-from wheel_udf.stream.punctual import Punctual
+from wheel_udf.policies.punctual import Punctual
 
 GOOD = """
 clock: {kind: processing}

@@ -8,7 +8,7 @@ from typing import Any
 import wheel_udf.metrics
 from tests.unit.delivery.test_report import report
 from tests.unit.metrics.jobs import Clock, T, meter, progress
-from wheel_udf.metrics.lines import MEMBERS, text_of
+from wheel_udf.metrics.lines import MEMBERS, line_text
 from wheel_udf.metrics.meter import Meter
 from wheel_udf.wheel.lateness import LatenessHistogram
 
@@ -37,7 +37,7 @@ def test_a_line_has_the_figures_of_the_batch_and_the_seconds_of_its_phases() -> 
             "phases": {"addBatch": 0.64, "walCommit": 0.04},
         }
     ]  # fmt: skip
-    assert json.loads(text_of(lines[0])) == lines[0]
+    assert json.loads(line_text(lines[0])) == lines[0]
 
 
 def test_a_line_without_store_releases_or_progress_has_nulls() -> None:

@@ -22,15 +22,16 @@ from typing import Any
 
 from tests.unit.punctual.test_sender import T0, Message, timed_records
 from wheel_udf.common.geometry import INT64_MAX, Wheel
+from wheel_udf.policies.in_flight import InFlight, flight_size
+from wheel_udf.policies.punctual import Punctual
+from wheel_udf.policies.sender_news import SenderNews
 from wheel_udf.punctual.sender import Sender
 from wheel_udf.punctual.sender_note import SenderNote
 from wheel_udf.shard.chunks import NO_SENDER
 from wheel_udf.shard.shard_text import entries_of_text
 from wheel_udf.shard.state import ShardState
-from wheel_udf.stream.punctual import Punctual
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.in_flight import held
-from wheel_udf.wheel.sender_news import SenderNews
+from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import advance
 
 WHEEL = Wheel(tick_ms=1, size=20, levels=3)
@@ -203,7 +204,7 @@ class Life:
             if noted
             else None
         )
-        step = advance(self.state, None, self.now_ms, memory_ms=None, hand_over=over)
+        step = advance(self.state, None, self.now_ms, memory_ms=None, policies=Policies(hold=InFlight(over)))
         released = [row["schedule_id"] for row in rows_of(step.fired)]
         self.topic.times.update(released)
         self._commit(Plan((), self.now_ms, None), step.state, set(released))
@@ -267,9 +268,11 @@ class Life:
     def _run(self, plan: Plan, point: str) -> None:
         if self.sender.fault is not None:
             raise CrashError
-        over = self.punctual.hand_over(self._batch, 0, 1, plan.news, lambda: held(self.state))
+        over = self.punctual.hand_over(self._batch, 0, 1, plan.news, lambda: flight_size(self.state))
         table = commands_table(plan.commands) if plan.commands else None
-        step = advance(self.state, table, plan.clock_ms, memory_ms=None, hand_over=over)
+        step = advance(
+            self.state, table, plan.clock_ms, memory_ms=None, policies=Policies(hold=InFlight(over))
+        )
         handed = {row["schedule_id"]: row["deliver_at_ms"] for row in rows_of(step.handed)}
         self._pass(point, POINTS[0])
         if handed:

@@ -15,14 +15,14 @@ import pytest
 from wheel_udf.common.errors import SinkError
 from wheel_udf.common.geometry import INT64_MAX
 from wheel_udf.control.board import SENDERS, ShardBoard
+from wheel_udf.policies.punctual import Punctual
+from wheel_udf.policies.sender_news import Confirmed, SenderNews
 from wheel_udf.punctual import delivery as punctual_module
 from wheel_udf.punctual.delivery import PunctualDelivery, noted
 from wheel_udf.punctual.sender_note import NOTE, SenderNote
 from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.sinks.kafka_sink import KafkaSink
 from wheel_udf.stream.frame_facts import FrameFacts, Operator
-from wheel_udf.stream.punctual import Punctual
-from wheel_udf.wheel.sender_news import Confirmed, SenderNews
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

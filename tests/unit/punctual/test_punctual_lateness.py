@@ -20,18 +20,19 @@ from wheel_udf.control.board import SENDERS, Sending, ShardBoard, ShardReport
 from wheel_udf.control.clocks import ProcessingClock
 from wheel_udf.control.reports import post_reports
 from wheel_udf.control.source import ClockReader
+from wheel_udf.policies.in_flight import InFlight, beyond_ms, complete_ms, flight_size
+from wheel_udf.policies.punctual import Punctual
+from wheel_udf.policies.sender_news import SenderNews
 from wheel_udf.punctual.sender import Sender
 from wheel_udf.shard.state import ShardState
-from wheel_udf.stream.punctual import Punctual
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.in_flight import beyond_ms, complete_ms, held, horizon_of
-from wheel_udf.wheel.sender_news import SenderNews
+from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import advance
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from wheel_udf.wheel.in_flight import HandOver
+    from wheel_udf.policies.in_flight import HandOver
 
 BATCH_MS, TRIGGER_MS, STEP_MS = 700, 1_000, 50
 LONGEST_MS = TRIGGER_MS + 2 * BATCH_MS
@@ -87,10 +88,14 @@ class TimeLine:
         over: HandOver | None = None
         if self.punctual is not None:
             told = SenderNews.from_json(news) if news else None
-            over = self.punctual.hand_over(self.batches, 0, 1, told, lambda: held(self.state))
+            over = self.punctual.hand_over(self.batches, 0, 1, told, lambda: flight_size(self.state))
         rows = [{"schedule_id": name, "seq": 1, "deliver_at_ms": T0 + self.said[name][1]} for name in read]
         step = advance(
-            self.state, commands_table(rows) if rows else None, self.now_ms, memory_ms=None, hand_over=over
+            self.state,
+            commands_table(rows) if rows else None,
+            self.now_ms,
+            memory_ms=None,
+            policies=Policies(hold=InFlight(over)),
         )
         self.state = step.state
         self._pass(self.now_ms + BATCH_MS // 2)
@@ -106,7 +111,7 @@ class TimeLine:
             step.clock_ms,
             None,
             held_input=bool(read),
-            beyond_ms=beyond_ms(self.state, horizon_of(over, step.clock_ms)) if over else None,
+            beyond_ms=beyond_ms(self.state, over.horizon_ms(step.clock_ms)) if over else None,
             complete_ms=complete_ms(self.state) if over else None,
         )
         post_reports(self.board, "query", self.reader.run, {0: answer})

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from wheel_udf.common.geometry import INT64_MAX
+from wheel_udf.policies.sender_news import Confirmed
 from wheel_udf.punctual.sender import Sender
 from wheel_udf.punctual.timed_records import TimedRecords
-from wheel_udf.wheel.sender_news import Confirmed
 
 T0 = 1_700_000_000_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import event, example, given, strategies as st
 
 from tests.unit.punctual.sender_life import POINTS, Life
-from wheel_udf.stream.punctual import Punctual
+from wheel_udf.policies.punctual import Punctual
 
 WAITS_MS = st.sampled_from((-5, 0, 1, 50, 99, 100, 101, 400, 5_000)) | st.integers(0, 700)
 

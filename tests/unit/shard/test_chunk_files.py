@@ -124,13 +124,13 @@ def test_a_file_that_the_state_no_longer_refers_to_stays_for_the_batches_that_sp
 ) -> None:
     first = of_batch(tmp_path, 0)
     old = first.keep("old")
-    first.settle((), [old])
+    first.release_files((), [old])
     second = of_batch(tmp_path, 1)
     new = second.keep("new")
-    second.settle([old], [new])
+    second.release_files([old], [new])
     there = []
     for batch in range(2, 12):
-        of_batch(tmp_path, batch).settle([new], [new])
+        of_batch(tmp_path, batch).release_files([new], [new])
         there.append((tmp_path / old).exists())
 
     # The notes of batch 2 say what the oldest state refers to, once batch 2 is the oldest.
@@ -141,13 +141,13 @@ def test_a_file_that_the_state_no_longer_refers_to_stays_for_the_batches_that_sp
 def test_the_notes_of_old_batches_are_removed_with_what_had_left(tmp_path: Path) -> None:
     name = of_batch(tmp_path, 0).keep("a text")
     for batch in range(20):
-        of_batch(tmp_path, batch).settle([name], [name])
+        of_batch(tmp_path, batch).release_files([name], [name])
 
     assert sorted(int(each) for each in names_in(tmp_path / "refs")) == list(range(19 - OLDEST, 20))
 
 
 def test_a_shard_whose_chunks_are_all_in_the_row_has_no_folder(tmp_path: Path) -> None:
-    of_batch(tmp_path / "0", 3).settle((), [])
+    of_batch(tmp_path / "0", 3).release_files((), [])
 
     assert not (tmp_path / "0").exists()
 
@@ -158,23 +158,23 @@ def test_files_of_tasks_that_were_killed_are_removed_by_a_later_process(
     orphan = of_batch(tmp_path, 3).keep("never committed")
     (tmp_path / ".3-draft.77").write_bytes(b"half")
     name = of_batch(tmp_path, 4).keep("in use")
-    of_batch(tmp_path, 4).settle((), [name])
+    of_batch(tmp_path, 4).release_files((), [name])
     assert names_in(tmp_path) == sorted([".3-draft.77", orphan, name]), (
         "the state of a batch before may be needed"
     )
 
     forget_process(monkeypatch)
-    of_batch(tmp_path, 4 + OLDEST).settle([name], [name])
+    of_batch(tmp_path, 4 + OLDEST).release_files([name], [name])
 
     assert names_in(tmp_path) == [name]
 
 
 def test_a_damaged_note_removes_nothing(tmp_path: Path) -> None:
     name = of_batch(tmp_path, 0).keep("a text")
-    of_batch(tmp_path, 0).settle((), [name])
+    of_batch(tmp_path, 0).release_files((), [name])
     (tmp_path / "refs" / "0").write_bytes(b'{"files": [')
     for batch in range(1, 12):
-        of_batch(tmp_path, batch).settle([name], [name])
+        of_batch(tmp_path, batch).release_files([name], [name])
 
     assert (tmp_path / name).exists()
 
@@ -201,7 +201,7 @@ def test_every_state_that_spark_keeps_is_readable_over_kills_repeats_and_repairs
             st.sampled_from(["commit", "commit", "commit", "kill before the note", "kill", "repair"])
         )
         if end != "kill before the note":
-            files.settle(list(before), list(now))
+            files.release_files(list(before), list(now))
         if end == "commit":
             versions[batch + 1] = now
         if end == "repair":

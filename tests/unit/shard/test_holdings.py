@@ -10,12 +10,13 @@ import pytest
 
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
-from wheel_udf.shard.holdings import Holdings, destinations_of, holdings_of
+from wheel_udf.shard.holdings import Holdings, counted_by, holdings_of, largest
 from wheel_udf.shard.rows import ENTRY_SCHEMA
 from wheel_udf.shard.shard_text import chunks_from_text, chunks_to_text, directory_of
 from wheel_udf.shard.state import ShardState
 
 MINUTE, HOUR = 60_000, 3_600_000
+LEVEL_COLUMN = ENTRY_SCHEMA.get_field_index("delay_level_ms")
 NOTHING = {"1m": 0, "5m": 0, "1h": 0, "24h": 0}
 
 
@@ -84,7 +85,7 @@ def test_an_empty_shard_holds_nothing() -> None:
     held = holdings_of(ShardState.empty(Wheel(1_000, 20, 6)).text, 0, 6)
 
     assert (held.bytes, held.by_level, held.due_within) == (0, {}, NOTHING)
-    assert destinations_of(()) == {}
+    assert counted_by((), "destination") == [{}]
 
 
 def test_no_chunk_is_opened() -> None:
@@ -96,19 +97,20 @@ def test_no_chunk_is_opened() -> None:
     assert holdings_of(directory, 0, 6).by_level == {1: 2, 2: 1}
 
 
-def test_a_small_shard_is_counted_whole_by_destination() -> None:
+def test_a_small_shard_is_counted_whole_by_each_column_and_nulls_are_left_out() -> None:
+    levels = pa.array([5, None, 5], pa.int64())
     rows = [
-        (1, entries(1, 2, 3, destination="b")),
+        (1, entries(1, 2, 3, destination="b").set_column(LEVEL_COLUMN, "delay_level_ms", levels)),
         (2, entries(9, destination="a")),
-        (MEMORY_LEVEL, entries(1)),
     ]
 
-    assert destinations_of(chunks_from_text(text(*rows))) == {"b": 3, "a": 1}
+    found = counted_by(chunks_from_text(text(*rows)), "destination", "delay_level_ms")
+
+    assert found == [{"b": 3, "a": 1}, {5: 2}]
 
 
-def test_destinations_beyond_the_twenty_largest_are_counted_together() -> None:
-    rows = [(1, entries(*range(number + 1), destination=f"d{number:02}")) for number in range(25)]
-    found = destinations_of(chunks_from_text(text(*rows)))
+def test_counts_beyond_the_twenty_largest_are_added_up() -> None:
+    found = largest({f"d{number:02}": number + 1 for number in range(25)})
 
     assert len(found) == 21
     assert found["d24"] == 25
@@ -120,17 +122,15 @@ def test_a_large_shard_is_sampled_and_scaled_to_its_entries() -> None:
     # Twelve chunks of about 1.4 MB each: less than half of them are read.
 
     chunks = [(2, entries(*range(100), destination="ab"[number % 2], noise=10_000)) for number in range(12)]
-    found = destinations_of(chunks_from_text(text(*chunks)))
+    (found,) = counted_by(chunks_from_text(text(*chunks)), "destination")
 
     assert 0 < len(found) <= 2
     assert sum(found.values()) == pytest.approx(1_200, abs=1)
 
 
 def test_a_chunk_that_is_too_large_by_itself_is_not_opened() -> None:
-
     large = entries(*range(500), destination="large", noise=10_000)
+    beside = chunks_from_text(text((3, large), (1, entries(1, destination="small"))))
 
-    assert destinations_of(chunks_from_text(text((3, large)))) == {}
-    assert destinations_of(chunks_from_text(text((3, large), (1, entries(1, destination="small"))))) == {
-        "small": 501
-    }
+    assert counted_by(chunks_from_text(text((3, large))), "destination") == [{}]
+    assert counted_by(beside, "destination") == [{"small": 501}]

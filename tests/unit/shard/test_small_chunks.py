@@ -289,7 +289,7 @@ def test_rows_removed_one_by_one_leave_a_chunk_that_is_written_anew_now_and_then
         gone = [{"schedule_id": f"id{n + k}", "seq": 2, "op": 1} for k in range(60)]
         left -= {row["schedule_id"] for row in gone}
         state = advance(state, commands_table(gone), 0, memory_ms=0).state
-        assert all(chunk.stored <= 1.5 * chunk.rows for chunk in state.entry_chunks)
+        assert all(chunk.encoded_rows <= 1.5 * chunk.rows for chunk in state.entry_chunks)
 
     assert set(state.entries()["schedule_id"].to_pylist()) == left
     assert state.pending == len(left)
@@ -314,8 +314,8 @@ def test_the_index_names_the_row_of_each_id_also_after_merges_and_removals(
     assert any(chunk.gone for chunk in state.entry_chunks)
     for chunk in state.entry_chunks:
         pairs = places[chunk.number]
-        stored = np.full(chunk.stored, "", object)
-        stays = np.delete(np.arange(chunk.stored), chunk.gone_rows())
+        stored = np.full(chunk.encoded_rows, "", object)
+        stays = np.delete(np.arange(chunk.encoded_rows), chunk.gone_rows())
         stored[stays] = chunk.table("schedule_id")["schedule_id"].to_pylist()
         found += int((stored[pairs[1]] == np.array(left.to_pylist(), object)[pairs[0]]).sum())
     assert found == len(left) == state.pending

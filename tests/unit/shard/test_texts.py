@@ -38,7 +38,7 @@ class PairInFiles(Pair):
         self.state = ShardState.from_row(self.state.to_row(1), self.wheel, 1, self.files())
         fired = super().batch(commands, now_ms, limit)
         row = self.state.to_row(1)
-        self.files().settle(before, external_names(self.state.text))
+        self.files().release_files(before, external_names(self.state.text))
         self.number += 1
         self.state = ShardState.from_row(row, self.wheel, 1, self.files())
         return fired

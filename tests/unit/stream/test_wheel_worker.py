@@ -13,16 +13,16 @@ import pytest
 from wheel_udf.common.errors import ConfigError, GeometryChangedError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.tick import Tick
+from wheel_udf.policies.punctual import NOTED_PROPERTY, Punctual
+from wheel_udf.policies.sender_news import Confirmed, SenderNews
 from wheel_udf.shard.arrow_text import table_to_text
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.stream import wheel_worker
-from wheel_udf.stream.punctual import NOTED_PROPERTY, Punctual
 from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.status_row import WheelStatus
 from wheel_udf.stream.wheel_worker import WheelWorker, command_bits
 from wheel_udf.stream.worker import NO_LONG
 from wheel_udf.wheel.acted import ACT_SCHEMA
-from wheel_udf.wheel.sender_news import Confirmed, SenderNews
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -258,30 +258,37 @@ def test_state_of_another_geometry_is_refused_with_both_values() -> None:
         run(other, group, tick())
 
 
-def test_what_a_level_has_added_comes_out_beside_the_instant_of_the_wheel_and_pending_is_told_by_level() -> (
-    None
-):
-    group, what = Group(), step(leveled=True)
+def test_what_a_level_has_added_comes_out_beside_the_instant_of_the_wheel() -> None:
+    group, what = Group(), step()
     group.processing_ms = T0
-    asked = {"delay_level_ms": 30_000, "level_error_ms": 13_000}
+    rounded = {"delay_level_ms": 30_000, "level_error_ms": 13_000}
     none = {"delay_level_ms": NO_LONG, "level_error_ms": NO_LONG}
-    rows = [
-        command("a", T0 + 30_000, **asked),
-        command("b", T0 + 40_000, **asked),
-        command("c", T0 + 30_000, **none),
-    ]
-    assert status_of(run(what, group, *rows))["levels"] == {"30s": 2}
+    run(what, group, command("a", T0 + 30_000, **rounded), command("c", T0 + 30_000, **none))
     group.processing_ms = T0 + 30_001
     out = run(what, group, tick() | none)
     columns = ("schedule_id", "deliver_at_ms", "level_error_ms")
     assert of_kind(out, "fired", *columns) == [("a", T0 + 30_000, 13_000), ("c", T0 + 30_000, NO_LONG)]
-    status = status_of(out)
-    assert (status["levels"], json.loads(status["lateness"])["max"]) == ({"30s": 1}, 1)
-    # Without levels from here on: what comes out is what was asked for.
-    group.processing_ms = T0 + 40_000
-    out = run(step(), group, tick())
-    assert of_kind(out, "fired", "schedule_id", "deliver_at_ms") == [("b", T0 + 27_000)]
-    assert "level_error_ms" not in out.columns
+    assert json.loads(status_of(out)["lateness"])["max"] == 1
+
+
+def test_levels_and_destinations_are_sampled_once_a_minute_and_when_nothing_is_left() -> None:
+    group, what = Group(), step()
+    start_ms = T0 + 50 * 86_400_000  # no other test has sampled at about this time
+
+    def sampled(at_ms: int, *rows: dict[str, Any]) -> tuple[object, object]:
+        group.processing_ms = start_ms + at_ms
+        status = status_of(run(what, group, *(rows or [tick()])))
+        return status["levels"], status["by_destination"]
+
+    rows = [
+        command("a", start_ms + 30_000, delay_level_ms=30_000),
+        command("b", start_ms + 90_000, delay_level_ms=30_000, destination="other"),
+        command("c", start_ms + 30_000, delay_level_ms=NO_LONG),
+    ]
+    assert sampled(0, *rows) == ({"30s": 2}, {"out": 2, "other": 1})
+    assert sampled(30_000) == (None, None)
+    assert sampled(60_000) == ({"30s": 1}, {"other": 1})
+    assert sampled(90_000) == ({}, {})
 
 
 def test_state_of_another_format_version_is_refused_with_both_values() -> None:

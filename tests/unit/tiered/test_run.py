@@ -81,7 +81,9 @@ def run(lease: HeldLease) -> Iterator[TieredRun]:
     what = TieredWheel(layout=LAYOUT, store="store", clock=ProcessingClock())
     store: Any = Store()
     leases: list[Any] = [lease]
-    run = TieredRun(store, what, Identity(1, "", 4, "", "app", ""), leases, None, bounded=False)
+    run = TieredRun(
+        store, what, Identity(1, "", 4, "", "app", ""), leases, None, checkpoint="checkpoint", bounded=False
+    )
     yield run
     run.stop()
 
@@ -99,14 +101,16 @@ def backfill(lease: HeldLease) -> Iterator[TieredRun]:
     what = TieredWheel(layout=LAYOUT, store="store", clock=EventClock())
     store: Any = Store()
     leases: list[Any] = [lease]
-    run = TieredRun(store, what, Identity(1, "", 4, "", "app", ""), leases, None, bounded=True)
+    run = TieredRun(
+        store, what, Identity(1, "", 4, "", "app", ""), leases, None, checkpoint="checkpoint", bounded=True
+    )
     run.keeper.taken_in = 5
     yield run
     run.stop()
 
 
 def begin(run: TieredRun, wheel: Any, intake: Any) -> None:
-    run.begin(wheel, lambda: intake, "checkpoint")
+    run.begin(wheel, lambda: intake)
 
 
 def test_a_stopped_run_has_stopped_its_queries_and_given_its_leases_back(
@@ -197,7 +201,7 @@ def test_the_wheel_ran_a_batch_for_each_commit_of_a_hand_over(
     monkeypatch.setattr(backfill, "_published", published)
     monkeypatch.setattr(run_module, "planned_position", lambda _checkpoint: reached)
     intake: Any = Query()
-    backfill.intake, backfill._checkpoint = intake, "checkpoint"
+    backfill.intake = intake
     assert backfill.takes_turns
     assert backfill._has_more_to_read() is has_more
     intake.stop()

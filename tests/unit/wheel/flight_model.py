@@ -23,7 +23,6 @@ Caveats: as :mod:`tests.unit.wheel.heap_model`.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from dataclasses import dataclass
 
 from tests.unit.wheel.heap_model import (
@@ -36,7 +35,7 @@ from tests.unit.wheel.heap_model import (
     _release_order,
     _version,
 )
-from wheel_udf.wheel.sender_news import Confirmed
+from wheel_udf.policies.sender_news import Confirmed
 
 
 @dataclass(eq=False)
@@ -72,12 +71,6 @@ class FlightModel(HeapModel):
     @property
     def pending(self) -> int:
         return len(self._pending) + len(self.flying)
-
-    @property
-    def levels(self) -> dict[int, int]:
-        entries = [*self._pending.values(), *(each.entry for each in self.flying)]
-        levels = (entry.get("delay_level_ms") for entry in entries)
-        return dict(Counter(level for level in levels if level is not None))
 
     @property
     def next_due_ms(self) -> int | None:

@@ -85,12 +85,6 @@ class HeapModel:
         return len(self._pending)
 
     @property
-    def levels(self) -> dict[int, int]:
-        """How many pending entries have which delay level."""
-        levels = (entry.get("delay_level_ms") for entry in self._pending.values())
-        return dict(Counter(level for level in levels if level is not None))
-
-    @property
     def next_due_ms(self) -> int | None:
         return min((entry["deliver_at_ms"] for entry in self._pending.values()), default=None)
 

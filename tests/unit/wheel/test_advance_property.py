@@ -231,7 +231,6 @@ class Pair:
         counts = {name: self.state.counts[name] for name in (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES)}
         assert counts == dict(self.model.counts)
         assert self.state.pending == self.model.pending
-        assert self.state.levels == self.model.levels
         assert self.state.next_due_ms == self.model.next_due_ms
         assert self.state.clock_ms == self.model.clock_ms
         assert self.model.schedules_in == self.state.pending + sum(counts[name] for name in SCHEDULE_OUTCOMES)

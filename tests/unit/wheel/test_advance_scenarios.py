@@ -340,6 +340,24 @@ def test_a_producer_retry_and_a_new_due_time_in_one_batch_are_a_duplicate_and_a_
     assert shard.told == {"fired": 2, "duplicate": 1}
 
 
+@pytest.mark.parametrize(
+    ("again", "fired"),
+    [
+        ({"deliver_at_ms": 18, "level_error_ms": 1}, 1),
+        ({"deliver_at_ms": 30, "level_error_ms": 5}, 2),
+    ],
+    ids=["the same request, rounded to another instant", "another request, rounded to the same instant"],
+)
+def test_a_producer_retry_of_a_rounded_due_time_is_known_by_the_requested_one(
+    again: dict[str, object], fired: int
+) -> None:
+    # Requested for 17, rounded by 13.
+    first = {"schedule_id": "a", "seq_given": False, "seq": 1, "deliver_at_ms": 30, "level_error_ms": 13}
+    step = advance(ShardState.empty(WHEEL), commands_table([first]), 30, memory_ms=None)
+    step = advance(step.state, commands_table([first | {"seq": 8} | again]), 31, memory_ms=None)
+    assert (step.state.counts["fired"], step.state.counts["duplicate"]) == (fired, 2 - fired)
+
+
 def test_the_due_time_of_what_fired_with_a_given_higher_seq_is_no_retry() -> None:
     #   S1@9     S2@9
     # ----9-------10-->

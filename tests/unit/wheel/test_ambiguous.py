@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from wheel_udf.common.geometry import Wheel
+from wheel_udf.policies.store_reports import StoreReports
 from wheel_udf.shard.rows import FAR
 from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
+from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import advance
 
 Row = dict[str, Any]
@@ -23,7 +25,9 @@ def said(due_ms: int, at_ms: int = 1, **others: Any) -> Row:
 def ambiguous(*batches: list[Row], now_ms: int = 1) -> list[int]:
     state, found = ShardState.empty(Wheel(1, 20, 3)), []
     for batch in batches:
-        step = advance(state, commands_table(batch), now_ms, memory_ms=None, stored=True)
+        step = advance(
+            state, commands_table(batch), now_ms, memory_ms=None, policies=Policies(report=StoreReports())
+        )
         state = step.state
         found.append(step.ambiguous)
     return found

@@ -34,11 +34,13 @@ from tests.unit.wheel.test_advance_property import (
     wheels,
 )
 from wheel_udf.common.geometry import INT64_MAX, Wheel
+from wheel_udf.policies.in_flight import HandOver, InFlight, beyond_ms, complete_ms
+from wheel_udf.policies.limits import Limits
+from wheel_udf.policies.sender_news import Confirmed, SenderNews
+from wheel_udf.policies.shard_limits import ShardLimits
 from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.in_flight import HandOver, beyond_ms, complete_ms
-from wheel_udf.wheel.limits import Limits
-from wheel_udf.wheel.sender_news import Confirmed, SenderNews
+from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import Step, advance
 
 WHEEL = Wheel(tick_ms=1, size=20, levels=3)
@@ -83,8 +85,9 @@ class Shard:
             now_ms,
             limit,
             memory_ms=self.memory_ms,
-            limits=limits,
-            hand_over=None if off else over,
+            policies=Policies(
+                admit=ShardLimits(limits) if limits else None, hold=InFlight(None if off else over)
+            ),
         )
         state = self.step.state
         self.state = ShardState.from_bytes(state.to_bytes(), wheel=WHEEL)
@@ -199,15 +202,6 @@ def test_the_limit_of_a_batch_bounds_what_is_released_and_handed_over_together()
     assert shard.batch(0, *rows, limit=2) == (["a"], ["b"])
     assert shard.batch(1, limit=1) == ([], ["c"])
     assert shard.batch(3, limit=1) == (["d"], [])
-
-
-def test_the_levels_of_what_is_in_flight_count_until_it_is_confirmed() -> None:
-    shard = Shard()
-    level = {"delay_level_ms": 3, "level_error_ms": 0}
-    shard.batch(0, schedule("a", 3, **level), schedule("b", 90, delay_level_ms=90, level_error_ms=0))
-    assert shard.state.levels == {3: 1, 90: 1}
-    shard.batch(4, news=(Confirmed(0, 0, ALL),))
-    assert shard.state.levels == {90: 1}
 
 
 # ---- cancels, replaces, retries ------------------------------------------------------------------
@@ -460,8 +454,22 @@ class Pair:
         terms = None if move.sender == "off" else Terms(self.batches, move.ahead_ms, move.rows, news)
         over = terms and HandOver(self.batches, move.ahead_ms, is_punctual, move.rows, 10**9, news)
         table = commands_table(commands) if commands else None
-        step = advance(self.state, table, now_ms, move.limit, memory_ms=self.memory_ms, hand_over=over)
-        again = advance(self.state, table, now_ms, move.limit, memory_ms=self.memory_ms, hand_over=over)
+        step = advance(
+            self.state,
+            table,
+            now_ms,
+            move.limit,
+            memory_ms=self.memory_ms,
+            policies=Policies(hold=InFlight(over)),
+        )
+        again = advance(
+            self.state,
+            table,
+            now_ms,
+            move.limit,
+            memory_ms=self.memory_ms,
+            policies=Policies(hold=InFlight(over)),
+        )
         assert again.state.to_bytes() == step.state.to_bytes(), "a replay does the same"
         fired, missed, handed = self.model.batch_with(commands, now_ms, move.limit, terms)
         assert (shown(step.fired), shown(step.missed), shown(step.handed)) == (fired, missed, handed)
@@ -479,7 +487,7 @@ class Pair:
     def agree(self, step: Step, move: Move) -> None:
         counts = {name: self.state.counts[name] for name in (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES)}
         assert counts == dict(self.model.counts)
-        assert (self.state.pending, self.state.levels) == (self.model.pending, self.model.levels)
+        assert self.state.pending == self.model.pending
         assert self.state.in_flight == len(self.model.flying)
         assert self.state.next_due_ms == self.model.next_due_ms
         assert self.model.schedules_in == self.state.pending + sum(counts[name] for name in SCHEDULE_OUTCOMES)

@@ -12,9 +12,11 @@ from hypothesis import given, strategies as st
 
 from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from wheel_udf.common.geometry import Wheel
+from wheel_udf.policies.limits import Held, Limits, judge
+from wheel_udf.policies.shard_limits import ShardLimits
 from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.limits import Held, Limits, judge
+from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import Step, advance
 
 WHEEL = Wheel(tick_ms=1_000, size=20, levels=3)
@@ -37,7 +39,14 @@ def step(
     released: int | None = None,
 ) -> Step:
     state = state or ShardState.empty(WHEEL)
-    return advance(state, commands_table(rows), now_s * 1_000, released, memory_ms=None, limits=limits)
+    return advance(
+        state,
+        commands_table(rows),
+        now_s * 1_000,
+        released,
+        memory_ms=None,
+        policies=Policies(admit=ShardLimits(limits) if limits else None),
+    )
 
 
 def refused(done: Step) -> list[tuple[str, int, str]]:

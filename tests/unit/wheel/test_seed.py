@@ -17,7 +17,7 @@ from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
 from wheel_udf.transfer.seeds import shared
 from wheel_udf.wheel.known import WAITING
-from wheel_udf.wheel.seed import Seed, runs_of, seeded
+from wheel_udf.wheel.seed import Seed, encoded_runs, seeded
 from wheel_udf.wheel.step import advance
 
 OLD, NEW = Wheel(1, 4, 3), Wheel(5, 20, 2)
@@ -107,16 +107,6 @@ def test_the_clock_is_that_of_the_seed_and_what_is_due_by_it_fires_with_the_next
     assert (step.clock_ms, step.state.counts["fired"]) == (100, 8)
 
 
-def test_entries_of_delay_levels_are_counted_by_level() -> None:
-    rows = [
-        {"schedule_id": name, "deliver_at_ms": 9, "delay_level_ms": 5, "level_error_ms": 1} for name in "ab"
-    ]
-    entries = commands_table(rows).select(ENTRY_SCHEMA.names)
-    seed = Seed(0, far=3, far_levels={5: 1, 60: 2})
-
-    assert seeded(ShardState.empty(NEW), seed, entries, MEMORY_SCHEMA.empty_table()).levels == {5: 3, 60: 2}
-
-
 def test_a_job_without_a_clock_has_counts_alone() -> None:
     state = seeded(
         ShardState.empty(NEW),
@@ -132,6 +122,6 @@ def test_memory_is_kept_in_runs_in_order_of_time() -> None:
     times = [*range(2_000, 0, -1)]
     rows = pa.table({"at": times})
 
-    runs = runs_of(rows, level=0, time_column="at")
+    runs = encoded_runs(rows, level=0, time_column="at")
 
     assert [(run.rows, run.low_ms, run.high_ms) for run in runs] == [(1_024, 1, 1_024), (976, 1_025, 2_000)]

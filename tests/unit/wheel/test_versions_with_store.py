@@ -16,9 +16,11 @@ from hypothesis import given, strategies as st
 
 from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from wheel_udf.common.geometry import Wheel
+from wheel_udf.policies.store_reports import StoreReports
 from wheel_udf.shard.rows import CANCEL, FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED, SCHEDULE
 from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
+from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import Step, advance
 
 Row = dict[str, Any]
@@ -54,7 +56,9 @@ class Shard:
 
     def batch(self, now_ms: int, *rows: Row) -> list[tuple[str, int]]:
         table = commands_table(rows) if rows else None
-        step: Step = advance(self.state, table, now_ms, memory_ms=self.memory_ms, stored=True)
+        step: Step = advance(
+            self.state, table, now_ms, memory_ms=self.memory_ms, policies=Policies(report=StoreReports())
+        )
         self.state = ShardState.from_bytes(step.state.to_bytes(), WHEEL)
         return [(row["schedule_id"], row["seq"]) for row in rows_of(step.fired)]
 
@@ -295,7 +299,7 @@ class Tiered:
                 rows.append(command)
             else:
                 self.far.append(command)
-                rows.append(told(command["seq"], command["schedule_id"]) | _level_of(command))
+                rows.append(told(command["seq"], command["schedule_id"]))
         return rows
 
     def turn(self, now_ms: int, commands: Iterable[Row]) -> list[tuple[str, int]]:
@@ -317,7 +321,7 @@ class Tiered:
     def _verdict(self, row: Row, seen: set[tuple[str, int]]) -> Row:
         name = row["schedule_id"], row["seq"]
         if name in seen:
-            return gone(GONE_DUPLICATE, row["seq"], row["schedule_id"]) | _level_of(row)
+            return gone(GONE_DUPLICATE, row["seq"], row["schedule_id"])
         seen.add(name)
         higher = sorted(
             (seq, op)
@@ -328,7 +332,7 @@ class Tiered:
             return row | {"act": MOVED}
         seq, op = higher[0]
         act, told_seq = (GONE_CANCELLED, seq) if op == CANCEL else (GONE_SUPERSEDED, row["seq"])
-        return gone(act, told_seq, name[0]) | _level_of(row)
+        return gone(act, told_seq, name[0])
 
 
 def _command(schedule_id: str, seq: int, *, is_cancel: bool) -> Row:
@@ -338,10 +342,6 @@ def _command(schedule_id: str, seq: int, *, is_cancel: bool) -> Row:
         return cancel(seq, schedule_id)
     entry = near(seq, seq * 7919 % 400 + len(schedule_id), schedule_id)
     return entry | {"delay_level_ms": (None, 5, 30)[seq % 3], "level_error_ms": (None, 0, 13)[seq % 3]}
-
-
-def _level_of(row: Row) -> Row:
-    return {"delay_level_ms": row.get("delay_level_ms")}
 
 
 commands = st.builds(
@@ -375,7 +375,6 @@ def test_a_wheel_beside_a_store_fires_what_a_wheel_fires_that_holds_everything(
     counts = tiered.shard.state.counts
     assert fired == expected
     assert (tiered.far, tiered.shard.state.far, tiered.shard.state.pending) == ([], 0, 0)
-    assert tiered.shard.state.levels == {}
     assert sum(counts[name] for name in SCHEDULE_OUTCOMES) == tiered.schedules
     assert sum(counts[name] for name in CANCEL_OUTCOMES) == tiered.cancels
     assert min(counts.values()) >= 0

@@ -1,4 +1,4 @@
-"""The section ``levels``: the policy of delay levels (:mod:`wheel_udf.wheel.delay_levels`), a variant for each."""
+"""The section ``levels``: the policy of delay levels (:mod:`wheel_udf.commands.delay_levels`), a variant for each."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import InitErrorDetails
 
-from wheel_udf.job.models.kafka import TopicName
-from wheel_udf.job.models.section import Rule, Section
-from wheel_udf.job.models.values import PositiveMs, as_written, fault, fault_at
-from wheel_udf.wheel.delay_levels import (
+from wheel_udf.commands.delay_levels import (
     DEFAULT_LIST_MS,
     BinaryLevels,
     FixedLevels,
@@ -19,6 +16,9 @@ from wheel_udf.wheel.delay_levels import (
     level_name,
     list_rule,
 )
+from wheel_udf.job.models.kafka import TopicName
+from wheel_udf.job.models.section import Rule, Section
+from wheel_udf.job.models.values import PositiveMs, as_written, fault, fault_at
 
 
 def _rising(list_ms: tuple[int, ...]) -> tuple[int, ...]:
@@ -40,7 +40,7 @@ def _pauses_own_topics(topics: Mapping[str, int], paused: tuple[int, ...]) -> It
 
 
 class _Levels(Section):
-    told_by: ClassVar = "policy"
+    discriminator: ClassVar = "policy"
 
     topics: dict[TopicName, PositiveMs] = Field(default_factory=dict)
     """More topics of Kafka: their records have this delay unless they name a due time. Fixed by the first start."""

@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from wheel_udf.commands.contract import DEFAULT_PRESET, PRESETS
+from wheel_udf.commands.delay_levels import level_name
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.names import AllowList, shares_a_folder
 from wheel_udf.common.paths import names_of
@@ -44,7 +45,6 @@ from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
 from wheel_udf.job.models.values import DURATION_RULE, FolderPath, duration_of, fault, fault_at
 from wheel_udf.job.models.wheel import ClockConfig, TieredClockConfig, TieredWheelConfig, WheelConfig
 from wheel_udf.punctual.producers import settings_of
-from wheel_udf.wheel.delay_levels import level_name
 
 AVAILABLE_NOW: Final = "available-now"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -280,7 +280,7 @@ def _refused_by_the_sender(name: str, options: Mapping[str, str]) -> Faults:
 class SchedulerConfig(JobConfig):
     """The settings of a scheduler in both modes."""
 
-    told_by: ClassVar = "mode"
+    discriminator: ClassVar = "mode"
 
     source: SourceConfig
     """Where commands come from."""

@@ -1,20 +1,11 @@
-"""Delay levels: the worked examples, every edge, plain int against numpy, what can be no list; and what the wheel
-makes of them.
-"""
+"""Delay levels: the worked examples, every edge, what can be no list."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from wheel_udf.common.errors import ConfigError
-from wheel_udf.common.geometry import Wheel
-from wheel_udf.shard.chunks import Chunk
-from wheel_udf.shard.rows import ENTRY_SCHEMA
-from wheel_udf.shard.state import ShardState
-from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.delay_levels import (
+from wheel_udf.commands.delay_levels import (
     DEFAULT_LIST_MS,
     LONGEST_LEVEL_MS,
     NO_LEVEL,
@@ -22,13 +13,11 @@ from wheel_udf.wheel.delay_levels import (
     FixedLevels,
     Levels,
     error_of,
-    errors_of,
     is_beyond,
     level_name,
     level_of,
-    levels_of,
 )
-from wheel_udf.wheel.step import advance
+from wheel_udf.common.errors import ConfigError
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 HOSTILE_MS = (INT64_MIN, INT64_MIN + 1, -1, 0, 1, 2**53, 2**53 + 1, 2**60, 2**62, INT64_MAX - 1, INT64_MAX)
@@ -112,15 +101,6 @@ def test_a_binary_level_is_the_highest_power_of_two_ticks_that_is_not_above_the_
 
 
 @given(asked=asked())
-def test_numpy_says_what_plain_int_says(asked: tuple[Levels, list[int]]) -> None:
-    levels, delays = asked
-    delay_ms = np.array(delays, np.int64)
-    level_ms = levels_of(levels, delay_ms)
-    assert level_ms.tolist() == [level_of(levels, each) for each in delays]
-    assert errors_of(levels, delay_ms, level_ms).tolist() == [place(levels, each)[1] for each in delays]
-
-
-@given(asked=asked())
 def test_the_error_is_what_the_level_adds_and_never_early_but_for_the_top_level(
     asked: tuple[Levels, list[int]],
 ) -> None:
@@ -162,69 +142,3 @@ def test_a_level_is_named_by_its_span_in_the_largest_unit_that_is_whole() -> Non
         "90m",
         "1d",
     ]
-
-
-# ---- in the wheel --------------------------------------------------------------------------------
-
-WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
-
-
-def entry(
-    schedule_id: str, asked_s: int, level_s: int | None, error_s: int = 0, **more: object
-) -> dict[str, object]:
-    """An entry that is asked for at some second and goes to a level that adds an error."""
-    level = {} if level_s is None else {"delay_level_ms": level_s * 1_000, "level_error_ms": error_s * 1_000}
-    return {"schedule_id": schedule_id, "deliver_at_ms": (asked_s + error_s) * 1_000} | level | more
-
-
-def test_pending_is_counted_by_level_from_arrival_to_every_kind_of_end() -> None:
-    rows = [
-        entry("fires", 17, 30, 13, seq=1),
-        entry("cancelled", 29, 30, 1, seq=1),
-        entry("replaced", 50, 60, 10, seq=1),
-        entry("missed", 30, 30, 0, seq=1, max_lateness_ms=0),
-        entry("exact", 9_999, None, seq=1),
-    ]
-    step = advance(ShardState.empty(WHEEL), commands_table(rows), 0, memory_ms=None)
-    assert step.state.levels == {30_000: 3, 60_000: 1}
-    ends = [{"schedule_id": "cancelled", "seq": 2, "op": "CANCEL"}, entry("replaced", 100, 120, 20, seq=2)]
-    step = advance(step.state, commands_table(ends), 1_000, memory_ms=None)
-    assert step.state.levels == {30_000: 2, 120_000: 1}
-    stored = ShardState.from_bytes(step.state.to_bytes(), WHEEL)
-    step = advance(stored, None, 29_999, memory_ms=None)
-    assert not step.changed
-    assert step.state.levels == stored.levels
-    step = advance(stored, None, 30_001, memory_ms=None)
-    assert step.state.levels == {120_000: 1}
-    (fired,) = rows_of(step.fired)
-    assert (fired["schedule_id"], fired["deliver_at_ms"], fired["level_error_ms"]) == (
-        "fires",
-        30_000,
-        13_000,
-    )
-
-
-@pytest.mark.parametrize(
-    ("again", "outcome"),
-    [
-        # Asked for at 17 s, said at 0 s: level 30s. The same, said at 8 s: 9 s to go, level 10s, so another instant.
-        (entry("a", 17, 10, 1, seq_given=False, seq=8), "duplicate"),
-        # Asked for at 25 s and said at 0 s: the instant is the same, the command is not.
-        (entry("a", 25, 30, 5, seq_given=False, seq=8), "fired"),
-    ],
-)
-def test_a_retry_is_known_by_the_due_time_that_was_asked_for(again: dict[str, object], outcome: str) -> None:
-    first = entry("a", 17, 30, 13, seq_given=False, seq=1)
-    step = advance(ShardState.empty(WHEEL), commands_table([first]), 30_000, memory_ms=None)
-    step = advance(step.state, commands_table([again]), 30_001, memory_ms=None)
-    assert step.state.counts[outcome] == (2 if outcome == "fired" else 1)
-
-
-def test_a_chunk_without_levels_pays_nothing_for_them() -> None:
-    plain = commands_table([entry("a", 1, None)]).select(ENTRY_SCHEMA.names)
-    leveled = commands_table([entry("a", 1, 5, 4)]).select(ENTRY_SCHEMA.names)
-    chunks = [Chunk.of_entries(1, 0, rows) for rows in (plain, leveled)]
-    assert len(chunks[0].text) < len(chunks[1].text)
-    assert [chunk.table().schema for chunk in chunks] == [ENTRY_SCHEMA, ENTRY_SCHEMA]
-    assert chunks[0].table().equals(plain)
-    assert chunks[1].table().equals(leveled)

@@ -29,7 +29,7 @@ destinations) of what the shard holds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,8 +40,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import Bools, Int64s, before_in_run
-
-Int8s = npt.NDArray[np.int8]
+from wheel_udf.wheel.policies import Verdict
 
 BOUNDS = ("per_slot", "per_destination", "pending")
 """The bounds, in the order in which they are applied."""
@@ -93,21 +92,6 @@ class Held:
     counts: Callable[[str, pa.Array], Int64s]
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Which new entries the limits admit.
-
-    Attributes:
-        refused_by: int8[n]: -1 for an admitted entry, else the place in :data:`BOUNDS` of the bound that
-            refused it.
-        fullest: For each applied bound, how many entries the fullest group holds, of the groups that new
-            entries came to.
-    """
-
-    refused_by: Int8s
-    fullest: Mapping[str, int]
-
-
 def code_of(bound: str) -> str:
     """The code of rejects that a bound refuses."""
     return f"limit_{bound}"
@@ -155,7 +139,7 @@ def judge(limits: Limits, held: Held, new: pa.Table, tick_ms: int) -> Verdict:
     return Verdict(refused_by, {bound: _fullest(refused_by, *groups) for bound, groups in asked.items()})
 
 
-def _fullest(refused_by: Int8s, candidates: Int64s, group: Int64s, before: Int64s) -> int:
+def _fullest(refused_by: npt.NDArray[np.int8], candidates: Int64s, group: Int64s, before: Int64s) -> int:
     admitted = group[refused_by[candidates] < 0]
     return int((before + np.bincount(admitted, minlength=len(before))).max())
 

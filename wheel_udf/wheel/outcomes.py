@@ -24,7 +24,9 @@ from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, NOTHING, PENDING, WAIT
 from wheel_udf.wheel.version_order import Int32s, Rows
 
 
-def settle(rows: Rows, known: Known, now_ms: int, counts: Counter[str]) -> tuple[Int64s, list[pa.Table]]:
+def resolve_outcomes(
+    rows: Rows, known: Known, now_ms: int, counts: Counter[str]
+) -> tuple[Int64s, list[pa.Table]]:
     """Ends the rows above the known version.
 
     Args:

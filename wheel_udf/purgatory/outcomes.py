@@ -47,7 +47,7 @@ _PAYLOAD = ("destination", "key", "value", "headers", "source")
 
 
 @dataclass(frozen=True)
-class Settled:
+class Resolved:
     """The result of settling some operations.
 
     Attributes:
@@ -65,13 +65,13 @@ class Settled:
     generations: int
 
     @staticmethod
-    def of(parts: Sequence[Settled]) -> Settled:
+    def of(parts: Sequence[Resolved]) -> Resolved:
         """Several results as one."""
         outcomes, ended, waiting, resting = (
             pa.concat_tables(getattr(part, name) for part in parts)
             for name in ("outcomes", "ended", "waiting", "resting")
         )
-        return Settled(outcomes, ended, waiting, resting, sum(part.generations for part in parts))
+        return Resolved(outcomes, ended, waiting, resting, sum(part.generations for part in parts))
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ class _Verdict:
     by: Int64s
 
 
-def settle(operations: Operations, lines: Timelines, clock_ms: int, memory_ms: int | None) -> Settled:
+def resolve_outcomes(
+    operations: Operations, lines: Timelines, clock_ms: int, memory_ms: int | None
+) -> Resolved:
     """Applies events to operations, and ends those whose end lies before the clock.
 
     Args:
@@ -100,19 +102,19 @@ def settle(operations: Operations, lines: Timelines, clock_ms: int, memory_ms: i
         clock_ms: The clock.
         memory_ms: How long a resting operation can be woken; ``None`` for ever.
     """
-    parts: list[Settled] = []
+    parts: list[Resolved] = []
     while True:
         part, going_on = _round(operations, lines, clock_ms, memory_ms)
         parts.append(part)
         if not going_on.num_rows:
             break
         operations = Operations(going_on)
-    return Settled.of(parts)
+    return Resolved.of(parts)
 
 
 def _round(
     operations: Operations, lines: Timelines, clock_ms: int, memory_ms: int | None
-) -> tuple[Settled, pa.Table]:
+) -> tuple[Resolved, pa.Table]:
     """One round: the result for the operations that are finished, and the table of those that go on."""
     _learn(operations, lines, _codes(operations, lines))
     woken, gone, gone_at_ms = wake(operations, clock_ms, memory_ms)
@@ -130,7 +132,7 @@ def _round(
     goes_on = woken | beaten | extended | rests
     stays = ~(goes_on | gone | ends_for_good)
     look_at_ms = np.where(operations.at_rest, 0, verdict.at_ms + 1)
-    part = Settled(
+    part = Resolved(
         outcomes=outcomes,
         ended=ended,
         waiting=operations.written(stays & ~operations.at_rest, look_at_ms),

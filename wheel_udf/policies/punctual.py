@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 from wheel_udf.common.arrays import Bools
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.names import AllowList
-from wheel_udf.wheel.in_flight import HandOver
-from wheel_udf.wheel.sender_news import SenderNews
+from wheel_udf.policies.in_flight import HandOver
+from wheel_udf.policies.sender_news import SenderNews
 
 NOTED_PROPERTY: Final = "wheel_udf.noted"
 """Local property of the tasks of a query without a sender: the news (:class:`~wheel_udf.wheel.SenderNews`) of earlier

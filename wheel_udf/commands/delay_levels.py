@@ -2,8 +2,9 @@
 rounding error is.
 
 A *delay level* is a fixed delay with a partition, a topic and a count of its own; it has nothing to do with
-the levels of the wheel. A delay is the due time less ``event_time``. There are two policies, each implemented
-as plain int and numpy here and as Spark ``Column`` in :mod:`wheel_udf.commands.tier_columns`:
+the levels of the wheel. A delay is the due time less ``event_time``. The rounding ends here: to
+the wheel a rounded due time is a due time, and the level and the error are columns that an entry carries. There are
+two policies, each as plain int here and as Spark ``Column`` in :mod:`wheel_udf.commands.tier_columns`:
 
 * :class:`FixedLevels` (RocketMQ's ``messageDelayLevel``): a list of delays; a delay between two of them is
   rounded **up**, so an entry is never early, and the error is bounded by the gap::
@@ -31,15 +32,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Literal
-
-import numpy as np
+from typing import Final, Literal
 
 from wheel_udf.common.durations import TOO_LONG_MS
 from wheel_udf.common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 DEFAULT_LIST_MS: Final = tuple(
     seconds * 1_000 for seconds in (5, 10, 30, 60, 120, 300, 600, 1_200, 1_800, 2_700, 3_600, 7_200)
@@ -147,9 +143,6 @@ def fingerprint(of_wheel: str, *, leveled: bool) -> str:
     return f"{of_wheel},delay_levels=on" if leveled else of_wheel
 
 
-# ---- plain int -----------------------------------------------------------------------------------
-
-
 def level_of(levels: Levels, delay_ms: int) -> int:
     """Span of a delay's level, in ms; :data:`NO_LEVEL` for none (also for a delay that ``reject`` refuses)."""
     if delay_ms <= 0:
@@ -182,30 +175,3 @@ def refused_beyond_ms(levels: Levels) -> int | None:
 def level_beyond(levels: FixedLevels) -> int:
     """Span of the level of delays beyond the last level, in ms."""
     return levels.list_ms[-1] if levels.on_beyond == "top" else NO_LEVEL
-
-
-# ---- numpy ---------------------------------------------------------------------------------------
-
-
-def levels_of(levels: Levels, delay_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-    """:func:`level_of` for many: delays int64[n] to spans int64[n]."""
-    if isinstance(levels, BinaryLevels):
-        below = np.searchsorted(_powers(levels), delay_ms, side="right")
-        powers: NDArray[np.int64] = np.r_[NO_LEVEL, _powers(levels)]
-        return powers[below]
-    at = np.searchsorted(np.array(levels.list_ms, np.int64), delay_ms, side="left")
-    spans = np.array([*levels.list_ms, level_beyond(levels)], np.int64)[at]
-    return np.where(delay_ms > 0, spans, NO_LEVEL)
-
-
-def errors_of(levels: Levels, delay_ms: NDArray[np.int64], level_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-    """:func:`error_of` for many: delays and spans, int64[n] each, to errors int64[n]."""
-    if isinstance(levels, BinaryLevels):
-        return np.zeros(len(delay_ms), np.int64)
-    # An entry with a level has a positive delay, so the difference fits.
-    return np.where(level_ms == NO_LEVEL, 0, level_ms - np.maximum(delay_ms, 0))
-
-
-def _powers(levels: BinaryLevels) -> NDArray[np.int64]:
-    most = (2**63 - 1) // levels.tick_ms
-    return np.array([levels.tick_ms << k for k in range(most.bit_length())], np.int64)

@@ -1,0 +1,223 @@
+"""What a step leaves to others, as protocols; :func:`wheel_udf.wheel.step.advance` is given what implements them.
+
+::
+
+    policy    the question                                                   implemented by
+    Admit     which new entries find room?                                   back-pressure (policies.shard_limits)
+    Hold      which entries leave ahead of their due time, and which of      a sender (policies.in_flight)
+              those that left have fired?
+    Report    what has become of entries that wait elsewhere?                a slot store (policies.store_reports)
+
+A policy is a value: it reads nothing but its arguments and what it was made of, so that a repeated batch decides alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from wheel_udf.common.arrays import Int64s
+from wheel_udf.shard import chunk_sizes
+from wheel_udf.shard.chunks import Chunk
+from wheel_udf.shard.rows import ENTRY_SCHEMA
+from wheel_udf.shard.state import ShardState
+from wheel_udf.wheel.known import Known
+from wheel_udf.wheel.version_order import Rows
+
+# ---- admit ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Before:
+    """What a shard holds before the new entries of a batch are added.
+
+    Attributes:
+        state: The shard before the batch.
+        removed: For each index into its entry chunks, the rows that the batch removes.
+        now_ms: The clock of the batch.
+        released: Most entries released in the batch; None for no bound.
+        flight: What has left ahead of its due time.
+    """
+
+    state: ShardState
+    removed: Mapping[int, Int64s]
+    now_ms: int
+    released: int | None
+    flight: Flight
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which new entries are admitted.
+
+    Attributes:
+        refused_by: int8[n]: -1 for an admitted entry, else the place in :attr:`Admit.bounds` of the bound that refused
+            it.
+        fullest: For each applied bound, how many entries the fullest group holds, of the groups that new entries came
+            to.
+    """
+
+    refused_by: npt.NDArray[np.int8]
+    fullest: Mapping[str, int]
+
+
+class Admit(Protocol):
+    """Which new entries find room."""
+
+    @property
+    def bounds(self) -> Sequence[str]:
+        """Names of the bounds."""
+
+    def judge(self, new: pa.Table, staying: pa.Table, before: Before) -> Verdict:
+        """Decides on the new entries of a batch.
+
+        Args:
+            new: New entries, ``COMMAND_SCHEMA``.
+            staying: Entries of the batch that replace others, likewise.
+            before: What the shard holds.
+        """
+
+
+# ---- hold ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Flight:
+    """Entries that left ahead of their due time and count as pending, after the news of a batch.
+
+    Attributes:
+        chunks: The chunks that stay closed.
+        loose: Chunks of entries that nobody holds, not opened yet.
+        again: Entries that are to be split once more (``ENTRY_SCHEMA``).
+        confirmed: How many entries have fired.
+    """
+
+    chunks: tuple[Chunk, ...] = ()
+    loose: tuple[Chunk, ...] = ()
+    again: pa.Table = field(default_factory=ENTRY_SCHEMA.empty_table)
+    confirmed: int = 0
+
+    def opened(self, horizon_ms: int, latest_ms: int) -> tuple[list[Chunk], pa.Table]:
+        """The chunks that stay closed, and all entries that may leave with a batch.
+
+        Args:
+            horizon_ms: Up to which due time the batch looks.
+            latest_ms: The due time after which nothing can leave with it.
+        """
+        wanted = [
+            chunk.low_ms <= horizon_ms
+            and (chunk.low_ms <= latest_ms or 2 * chunk.rows < chunk_sizes.SIZES.backlog)
+            for chunk in self.loose
+        ]
+        pairs = list(zip(self.loose, wanted, strict=True))
+        opened = [chunk.table() for chunk, is_wanted in pairs if is_wanted]
+        closed = [chunk for chunk, is_wanted in pairs if not is_wanted]
+        return [*self.chunks, *closed], pa.concat_tables([self.again, *opened])
+
+
+@dataclass(frozen=True)
+class Handed:
+    """What a batch hands over.
+
+    Attributes:
+        entries: The entries, oldest first (``ENTRY_SCHEMA``).
+        new: Those of them that had not been handed over before.
+        waiting: What stays in the buckets.
+        chunks: Chunks to add: what has left and is not confirmed.
+    """
+
+    entries: pa.Table
+    new: pa.Table
+    waiting: pa.Table
+    chunks: list[Chunk]
+
+
+class Hold(Protocol):
+    """Which entries leave ahead of their due time, and which of those that left have fired."""
+
+    def horizon_ms(self, clock_ms: int) -> int:
+        """Up to which due time a batch looks into its buckets: the clock, or later."""
+
+    def has_no_work(self, state: ShardState, clock_ms: int) -> bool:
+        """Whether a batch without commands changes nothing."""
+
+    def flight(self, state: ShardState) -> Flight:
+        """Decides what has become of the entries of a state that left ahead of their due time."""
+
+    def hand_over(self, again: pa.Table, waiting: pa.Table, clock_ms: int, room: int | None) -> Handed:
+        """Chooses what a batch hands over, oldest first.
+
+        Args:
+            again: Entries that left before, and are not due, or over the limit of the batch.
+            waiting: Entries of opened buckets, likewise.
+            clock_ms: The clock of the batch.
+            room: How many entries the limit of the batch leaves; None for no bound.
+        """
+
+
+class NoHold:
+    """Nothing leaves ahead of its due time."""
+
+    def horizon_ms(self, clock_ms: int) -> int:
+        """The clock."""
+        return clock_ms
+
+    def has_no_work(self, state: ShardState, clock_ms: int) -> bool:
+        """Whether nothing is due."""
+        return state.next_due_ms is None or state.next_due_ms > clock_ms
+
+    def flight(self, state: ShardState) -> Flight:
+        """What left under another policy stays as it is."""
+        return Flight(state.in_flight_chunks)
+
+    def hand_over(self, again: pa.Table, waiting: pa.Table, clock_ms: int, room: int | None) -> Handed:  # noqa: ARG002
+        """Nothing."""
+        return Handed(again, again, waiting, [])
+
+
+# ---- report --------------------------------------------------------------------------------------
+
+
+class Report(Protocol):
+    """What has become of entries that wait elsewhere; the rows of a batch say so (column ``act``)."""
+
+    def count_ended(self, commands: pa.Table, counts: Counter[str]) -> tuple[pa.Table, int]:
+        """Counts entries that ended elsewhere.
+
+        Returns:
+            The rows that are left to fold, and how many more entries wait elsewhere.
+        """
+
+    def drop_met(self, rows: Rows, known: Known, now_ms: int) -> tuple[Rows, pa.Table]:
+        """Drops the rows of CANCELs that ended an entry elsewhere.
+
+        Returns:
+            The rows that are left, and memory records (:func:`~wheel_udf.wheel.outcomes.records_of`).
+        """
+
+    def apply_waiting(self, state: ShardState, ended: int, counts: Counter[str]) -> None:
+        """Turns waiting CANCELs into applied ones, for so many entries that CANCELs ended elsewhere."""
+
+
+@dataclass(frozen=True)
+class Policies:
+    """The policies of a step.
+
+    Attributes:
+        admit: None: every new entry is admitted.
+        hold: By default, nothing leaves ahead of its due time.
+        report: None: entries wait here alone.
+    """
+
+    admit: Admit | None = None
+    hold: Hold = NoHold()  # noqa: RUF009  # it has no state
+    report: Report | None = None
+
+
+NO_POLICIES = Policies()
