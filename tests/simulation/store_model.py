@@ -7,7 +7,7 @@ writes.
     begin_transaction, Transaction, commits_after, snapshots          here: actions as Delta's log has them, in JSON's fields
     rows of a frame                                                   :class:`~tests.simulation.frames.Rows`, a list
 
-Conflicts are Delta's: a transaction that was read has been set since, or a file to remove is gone.
+A commit that another one was before is a conflict.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delta.exceptions import ConcurrentDeleteDeleteException, ConcurrentTransactionException
-
 from tests.simulation.disk import Crash
 from tests.simulation.frames import Rows
 from wheel_udf.store.head import CURSOR
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tables.delta_files import File
-from wheel_udf.tables.delta_transaction import NewFiles
+from wheel_udf.tables.delta_transaction import ConflictError, NewFiles
 
 if TYPE_CHECKING:
     from tests.simulation.tier_rows import StoredRow
@@ -93,7 +91,7 @@ class StoreTable:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A version of the table, as :class:`wheel_udf.tables.delta_log.Snapshot`."""
+    """A version of the table, as :class:`wheel_udf.tables.table_state.TableState`."""
 
     table: StoreTable
     version: int
@@ -104,15 +102,12 @@ class Snapshot:
         found = self.table.transactions(self.version)
         return {name: at for name, at in found.items() if not self.hidden or not name.endswith(self.hidden)}
 
-    def listed_files(self) -> None:
-        """Not listed beside the commit: :class:`wheel_udf.tables.delta_files.FileList` reads the log."""
-
 
 class Log:
     """The functions of :mod:`wheel_udf.tables.delta_log`; ``spark`` is the table itself."""
 
     @staticmethod
-    def log_snapshot(spark: StoreTable, _place: str) -> Snapshot:
+    def snapshot(spark: StoreTable, _place: str) -> Snapshot:
         return Snapshot(spark, spark.version, "-acts" if spark.world.fault == _ACT_AGAIN else None)
 
     @staticmethod
@@ -123,6 +118,12 @@ class Log:
     def commits_after(spark: StoreTable, _place: str, version: int) -> list[tuple[int, list[Action]]]:
         return list(enumerate(spark.commits))[version + 1 :]
 
+    @staticmethod
+    def files_of(spark: StoreTable, _place: str) -> tuple[int, list[Action]]:
+        there = spark.paths(spark.version)
+        added = {a["path"]: a for commit in spark.commits for a in commit if "modificationTime" in a}
+        return spark.version, [added[path] for path in there]
+
 
 class Transaction:
     """A transaction, as :class:`wheel_udf.tables.delta_transaction.Transaction`."""
@@ -130,14 +131,6 @@ class Transaction:
     def __init__(self, table: StoreTable, _place: str, *, keeps_log: bool) -> None:  # noqa: ARG002  # the log keeps everything
         table.world.point("store begins")
         self.table, self.before = table, Snapshot(table, table.version, _HIDDEN.get(table.world.fault or ""))
-        self._read: set[str] = set()
-
-    def depend_on(self, app_ids: Iterable[str]) -> None:
-        fault = self.table.world.fault
-        self._read.update(name for name in app_ids if not _overlooks(fault, name))
-
-    def no_files(self) -> NewFiles:
-        return NewFiles([], [])
 
     def commit_append(
         self,
@@ -149,16 +142,16 @@ class Transaction:
     ) -> int:
         marks = dict(marks)
         if self.table.world.fault == "hand-over without its cursor" and app_id.endswith("-cascade"):
-            marks = {} if files.listed else marks
+            marks = {} if files else marks
         transactions = [_mark(name, value) for name, value in {app_id: batch_id, **marks}.items()]
-        return self._commit([*files.listed, *transactions])
+        return self._commit([*files, *transactions])
 
     def commit_deletion(self, files: Sequence[tuple[str, File]], *, app_id: str) -> None:
         mark = _mark(app_id, self.before.version + 1)
         self._commit([*(_removal(path, file, changes=True) for path, file in files), mark])
 
     def commit_rewrite(self, removed: Sequence[tuple[str, File]], added: NewFiles) -> None:
-        new = [{**action, "dataChange": False} for action in added.listed]
+        new = [{**action, "dataChange": False} for action in added]
         self._commit([*new, *(_removal(path, file, changes=False) for path, file in removed)])
 
     def _commit(self, actions: list[Action]) -> int:
@@ -171,12 +164,8 @@ class Transaction:
         return self._land(actions)
 
     def _land(self, actions: list[Action]) -> int:
-        since = [action for version in self.table.commits[self.before.version + 1 :] for action in version]
-        if any(action.get("appId") in self._read for action in since):
-            raise ConcurrentTransactionException("a transaction that was read was set")
-        gone = {action["path"] for action in since if "deletionTimestamp" in action}
-        if any(action["path"] in gone for action in actions if "deletionTimestamp" in action):
-            raise ConcurrentDeleteDeleteException("a file that is removed is gone")
+        if self.table.version > self.before.version:
+            raise ConflictError("another commit was first")
         self.table.commits.append(actions)
         return self.table.version
 
@@ -205,7 +194,7 @@ class SimulatedStore(SlotStore):
 
     def _write(self, _transaction: Any, frame: Any, *, in_one_place: bool = False) -> NewFiles:  # noqa: ARG002  # for Spark
         if frame is None:
-            return NewFiles([], [])
+            return []
         places: dict[tuple[int, int], list[StoredRow]] = {}
         for row in frame.rows:
             places.setdefault((row.level, row.slot), []).append(row)
@@ -214,7 +203,7 @@ class SimulatedStore(SlotStore):
             path = self.spark.world.new_name(f"level={level}/slot={slot}/part")
             self.spark.files[path] = tuple(rows)
             listed.append(_addition(path, level, slot, rows))
-        return NewFiles(listed, listed)
+        return listed
 
     def rows(self, *, version: int | None = None) -> Any:
         at = self.spark.version if version is None else version

@@ -32,17 +32,12 @@ from wheel_udf.spark.jvm import (
     java_class,
     java_context,
     java_gateway,
-    java_session,
-    scala_map,
-    scala_none,
     scala_seq,
-    scala_some,
 )
 from wheel_udf.spark.private_api import PRIVATE_APIS, PrivateApi
 from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.worker import batch_of_task
-from wheel_udf.tables import delta_log, log_checkpoints
-from wheel_udf.tables.delta_files import File, FileList, rows_of_files
+from wheel_udf.tables import delta_log
 from wheel_udf.tables.delta_transaction import begin_transaction
 
 Canary = Callable[[SparkSession, str], None]
@@ -75,7 +70,6 @@ def table(_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> s
 
 def append(spark: SparkSession, place: str, batch_id: int) -> int:
     transaction = begin_transaction(spark, place)
-    transaction.depend_on(["canary", "cursor"])
     rows = spark.createDataFrame([(0, 1, "a"), (2, 5, "b")], COLUMNS).coalesce(1)
     files = transaction.write_files(rows, {"compression": "zstd"})
     return transaction.commit_append(files, app_id="canary", batch_id=batch_id, marks={"cursor": 7})
@@ -106,15 +100,11 @@ def the_gateway(spark: SparkSession, _: str) -> None:
     assert has_class(spark, "java.util.Properties")
     assert not has_class(spark, "java.util.NoSuchProperties")
     assert java_context(spark).hadoopConfiguration().get("fs.defaultFS") == "file:///"
-    assert java_session(spark).sessionState().conf() is not None
 
 
 @canary(api.SCALA_VALUES)
 def scala_values(spark: SparkSession, _: str) -> None:
-    assert scala_none(spark).isEmpty()
-    assert scala_some(spark, "a").get() == "a"
     assert scala_seq(spark, ["a", "b"]).appended("c").mkString("-") == "a-b-c"
-    assert scala_map(spark, {"a": "b"}).get("a").get() == "b"
 
 
 @canary(api.CHECKPOINT_FILES)
@@ -270,73 +260,6 @@ def ivy(spark: SparkSession, _: str) -> None:
     assert list((jars.pyspark_folder() / "jars").glob("ivy-*.jar"))
 
 
-@canary(api.DELTA_SNAPSHOT)
-def delta_snapshot(spark: SparkSession, table: str) -> None:
-    now = delta_log.log_snapshot(spark, table)
-    assert now.version >= 1
-    assert now.properties()["made.by"] == "a canary"
-    assert [column["name"] for column in now.columns()] == ["level", "slot", "value"]
-    assert now.partition_columns() == ("level", "slot")
-    assert now.transactions().keys() >= {"canary", "cursor"}
-    assert now._computed_transactions().keys() >= {"canary", "cursor"}
-    assert {file["partitionValues"]["slot"] for file in now.all_files()} == {"1", "5"}
-    first = delta_log.snapshot_at(spark, table, 0)
-    assert (first.version, first.transactions()) == (0, {})
-
-
-@canary(api.DELTA_CHECKSUM)
-def delta_checksum(spark: SparkSession, table: str) -> None:
-    now = delta_log.log_snapshot(spark, table)
-    known, files = now.known_transactions(), now.listed_files()
-    assert known is not None
-    assert known["cursor"] == 7
-    assert files is not None
-    assert json.loads(files[0]["stats"])["numRecords"] == 1
-
-
-@canary(api.DELTA_CHANGES)
-def delta_changes(spark: SparkSession, table: str) -> None:
-    (version, actions), *_ = delta_log.commits_after(spark, table, 0)
-    assert version == 1
-    marks = {action["appId"]: action["version"] for action in actions if "appId" in action}
-    assert marks == {"canary": 1, "cursor": 7}
-    assert sum("modificationTime" in action and action["dataChange"] for action in actions) == 2
-
-
-@canary(api.DELTA_ROWS)
-def delta_rows(spark: SparkSession, table: str) -> None:
-    files = FileList(spark, table).current()
-    assert sorted(map(tuple, rows_of_files(spark, table, files).collect())) == [(0, 1, "a"), (2, 5, "b")]
-    one = {path: file for path, file in files.items() if file.place == (2, 5)}
-    assert [tuple(row) for row in rows_of_files(spark, table, one).collect()] == [(2, 5, "b")]
-    assert rows_of_files(spark, table, {}).collect() == []
-
-
-@canary(api.DELTA_APPEND)
-def delta_append(spark: SparkSession, table: str) -> None:
-    version = delta_log.log_snapshot(spark, table).version
-    transaction = begin_transaction(spark, table)
-    assert transaction.before.version == version
-    transaction.depend_on(["canary"])
-    late = begin_transaction(spark, table)
-    late.depend_on(["canary"])
-    transaction.append_rows(spark.createDataFrame([], COLUMNS), app_id="canary", batch_id=100)
-    assert delta_log.log_snapshot(spark, table).transactions()["canary"] == 100
-    with pytest.raises(Exception, match="ConcurrentTransactionException"):
-        late.append_rows(spark.createDataFrame([], COLUMNS), app_id="canary", batch_id=100)
-
-
-@canary(api.DELTA_LOG_CHECKPOINTS)
-def delta_log_checkpoints(spark: SparkSession, table: str) -> None:
-    place = f"{table}-rarely"
-    begin_transaction(spark, place).commit_creation(COLUMNS, (), {"delta.checkpointInterval": "1000"})
-    assert append(spark, place, 1) == 1
-    log_checkpoints._write(spark, delta_log.delta_log(spark, place), keeps_log=False)
-    assert [file.name for file in Path(place, "_delta_log").glob("[0-9]*.checkpoint.parquet")] == [
-        f"{1:020}.checkpoint.parquet"
-    ]
-
-
 @canary(api.DELTA_OFFSETS)
 def delta_offsets(spark: SparkSession, table: str) -> None:
     checkpoint = f"{table}-reader"
@@ -347,28 +270,6 @@ def delta_offsets(spark: SparkSession, table: str) -> None:
         .start()
         .awaitTermination(120)
     )
-    now, offsets = delta_log.log_snapshot(spark, table), committed_offsets(checkpoint)
+    now, offsets = delta_log.snapshot(spark, table), committed_offsets(checkpoint)
     assert delta_log.tables_read(offsets or ()) == {now.table_id}
     assert offsets == [delta_log.position_after(now.table_id, now.version)]
-
-
-@canary(api.DELTA_COMMITS)
-def delta_commits(spark: SparkSession, table: str) -> None:
-    files = FileList(spark, table)
-    (path, file), *_ = sorted(files.current().items())
-    rewrite = begin_transaction(spark, table)
-    rows = spark.createDataFrame([(*file.place, "a")], COLUMNS).coalesce(1)
-    rewrite.commit_rewrite([(path, file)], rewrite.write_files(rows, {"compression": "zstd"}))
-    (path, file) = next((path, now) for path, now in files.current().items() if now.place == file.place)
-    assert isinstance(file, File)
-    begin_transaction(spark, table).commit_deletion([(path, file)], app_id="drop")
-    assert file.place not in {now.place for now in files.current().values()}
-    assert delta_log.log_snapshot(spark, table).known_transactions() is not None, "there is a checksum"
-    assert commit_of(table)["operationMetrics"]["numDeletedRows"] == "1"
-    append(spark, table, 200)  # the other canaries find two partitions
-
-
-def commit_of(table: str) -> dict[str, Any]:
-    newest = max(Path(table, "_delta_log").glob("*.json"))
-    found: dict[str, Any] = json.loads(newest.read_text(encoding="utf-8").splitlines()[0])["commitInfo"]
-    return found

@@ -49,8 +49,7 @@ from wheel_udf.spark.files import local_folder, open_folder
 from wheel_udf.spark.places import place_of
 from wheel_udf.store.lease import store_lease
 from wheel_udf.tables import delta_log
-from wheel_udf.tables.delta_public import FORGETS
-from wheel_udf.tables.table_state import TableState
+from wheel_udf.tables.table_state import FORGETS, TableState
 from wheel_udf.tiered.keeper import intake_app_id
 
 DAMAGED: Final = 1

@@ -12,7 +12,7 @@ not raise on data.
 Two queries may create one table in the same moment. Delta lets one of them commit; the other then appends to the table
 that is there.
 
-Cost: a commit is mostly bookkeeping of the driver and of Delta (:mod:`wheel_udf.tables.delta_log`). A table that was
+Cost: a commit is mostly the job that writes its file (:mod:`wheel_udf.tables.delta_transaction`). A table that was
 checked once is only checked for existence afterwards.
 
 Caveats: a batch writes one file into each of its tables (more above half a million rows), so a table that is written
@@ -33,14 +33,13 @@ from wheel_udf.sinks.destinations import FIRED, REJECT_SCHEMA, Shape, fields
 from wheel_udf.spark.places import place_of
 from wheel_udf.tables import delta_log as tables
 from wheel_udf.tables.delta_transaction import append_once
-from wheel_udf.tables.log_checkpoints import log_checkpoint_properties
 from wheel_udf.tables.table_state import has_batch
 
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
     # A commit per second makes 86,400 log files a day. A consumer may be offline for a week; the table stays readable.
     "delta.logRetentionDuration": "interval 7 days",
 }
-"""Properties of new tables, beside those for checkpoints of their logs; existing tables are not changed."""
+"""Properties of new tables; existing tables are not changed."""
 
 # Only columns that are searched have statistics; those on payloads would cost time in every commit.
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
@@ -105,8 +104,7 @@ class DeltaSink:
         if not stands:
             transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
             statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
-            properties = {**TABLE_PROPERTIES, **log_checkpoint_properties(spark)}
-            options = {**transaction, **properties, _STATISTICS: statistics}
+            options = {**transaction, **TABLE_PROPERTIES, _STATISTICS: statistics}
             try:
                 frame.write.format("delta").mode("append").options(**options).save(place)
             except Exception:

@@ -7,7 +7,7 @@ its full name, and keeps it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
@@ -33,12 +33,6 @@ _known: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 def java_gateway(spark: SparkSession) -> Any:
     """The py4j view of the session's JVM; another one after the JVM was started again."""
     return spark._jvm  # noqa: SLF001
-
-
-@required(GATEWAY)
-def java_session(spark: SparkSession) -> Any:
-    """The session as the JVM's object."""
-    return spark._jsparkSession  # noqa: SLF001
 
 
 @required(GATEWAY)
@@ -78,24 +72,6 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 @required(SCALA_VALUES)
-def scala_none(spark: SparkSession) -> Any:
-    """Scala's ``None``."""
-    return java_class(spark, "scala.Option").empty()
-
-
-@required(SCALA_VALUES)
-def scala_some(spark: SparkSession, value: Any) -> Any:
-    """Scala's ``Some(value)``."""
-    return java_class(spark, "scala.Option").apply(value)
-
-
-@required(SCALA_VALUES)
 def scala_seq(spark: SparkSession, items: Iterable[Any]) -> Any:
     """A Scala ``Seq``."""
     return java_class(spark, _PYTHON_UTILS).toSeq(items if isinstance(items, JavaList) else list(items))
-
-
-@required(SCALA_VALUES)
-def scala_map(spark: SparkSession, items: Mapping[str, Any]) -> Any:
-    """An immutable Scala ``Map``."""
-    return java_class(spark, _PYTHON_UTILS).toScalaMap(dict(items))

@@ -54,7 +54,7 @@ GATEWAY: Final = PrivateApi(
     read_in=SPARK,
 )
 SCALA_VALUES: Final = PrivateApi(
-    name="PythonUtils.toSeq, PythonUtils.toScalaMap, scala.Option",
+    name="PythonUtils.toSeq",
     used_in="spark/jvm",
     why="arguments of Scala methods",
     risk="as for the methods that they are passed to",
@@ -149,64 +149,6 @@ IVY: Final = PrivateApi(
     instead="spark.jars.packages, set by the user",
     read_in=SPARK,
 )
-DELTA_SNAPSHOT: Final = PrivateApi(
-    name="DeltaLog.forTable, update, getSnapshotAt; Snapshot.metadata, transactions, allFiles",
-    used_in="tables/delta_log",
-    why="version, columns, properties and transactions of a table without a Spark job",
-    risk="the slot store cannot be opened; sinks look at a table by several Spark jobs",
-    instead="sinks and sources: DeltaTable.history, the files of its log",
-    read_in=DELTA,
-)
-DELTA_CHECKSUM: Final = PrivateApi(
-    name="Snapshot.checksumOpt",
-    used_in="tables/delta_log",
-    why="transactions and files from the file beside the last commit",
-    risk="three Spark jobs for each commit",
-    instead="as for DeltaLog.forTable",
-    read_in=DELTA,
-)
-DELTA_CHANGES: Final = PrivateApi(
-    name="DeltaLog.getChanges, util.JsonUtils",
-    used_in="tables/delta_log",
-    why="files that later commits have added and removed",
-    risk="the slot store cannot be opened",
-    instead=None,
-    read_in=DELTA,
-)
-DELTA_ROWS: Final = PrivateApi(
-    name="DeltaLog.createDataFrame, unsafeVolatileSnapshot; util.JsonUtils, actions.AddFile",
-    used_in="tables/delta_files",
-    why="rows of known files without the jobs that compute and filter the files of a version",
-    risk="the slot store cannot hand over",
-    instead=None,
-    read_in=DELTA,
-)
-DELTA_APPEND: Final = PrivateApi(
-    name="DeltaLog.startTransaction; OptimisticTransaction.readTxn, writeFiles, commit; actions.SetTransaction; "
-    "DeltaOperations.StreamingUpdate",
-    used_in="tables/delta_transaction",
-    why="an append without the writer's search for its last transaction: 120 ms of CPU time, not 665",
-    risk="the slot store cannot be written; appends of sinks are slower",
-    instead="sinks: DataFrameWriter with txnAppId and txnVersion, also exactly once",
-    read_in=DELTA,
-)
-DELTA_COMMITS: Final = PrivateApi(
-    name="OptimisticTransaction.updateMetadata, registerSQLMetrics; DeltaOptions; actions.Action, Metadata; "
-    "DeltaOperations.Delete, Optimize, CreateTable; SQLMetrics",
-    used_in="tables/delta_transaction",
-    why="commits of the slot store that carry several transactions, or replace files without changing data",
-    risk="the slot store cannot be written: the public writer has no such conflict checks",
-    instead=None,
-    read_in=DELTA,
-)
-DELTA_LOG_CHECKPOINTS: Final = PrivateApi(
-    name="DeltaLog.checkpointInterval, doLogCleanup, newDeltaHadoopConf, unsafeVolatileSnapshot",
-    used_in="tables/log_checkpoints",
-    why="no batch waits for a checkpoint of a table's log",
-    risk="new readers replay up to 10,000 commits",
-    instead="Delta's own checkpoint, within each 10,000th commit",
-    read_in=DELTA,
-)
 DELTA_OFFSETS: Final = PrivateApi(
     name="the offsets of a Delta source",
     used_in="tables/delta_log",
@@ -230,13 +172,6 @@ PRIVATE_APIS: Final = (
     BATCH_PROPERTIES,
     SHARD_PLACEMENT,
     IVY,
-    DELTA_SNAPSHOT,
-    DELTA_CHECKSUM,
-    DELTA_CHANGES,
-    DELTA_ROWS,
-    DELTA_APPEND,
-    DELTA_COMMITS,
-    DELTA_LOG_CHECKPOINTS,
     DELTA_OFFSETS,
 )
 """All uses of private API."""

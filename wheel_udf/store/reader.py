@@ -2,7 +2,7 @@
 
 ::
 
-    head          version, cursor, clock, last batches    from the log's listing and its last checksum, no Spark job
+    head          version, cursor, clock, last batches    from the log, no Spark job
     rows          all rows, now or at a version           filters on level and slot read only their partitions
     added_since   rows added after a version              reads only the files that were added
     near_stream   near rows as a stream                   each row once
@@ -30,9 +30,10 @@ from wheel_udf.store.head import (
     partitions_of,
 )
 from wheel_udf.store.layout import NEAR, StoreLayout
+from wheel_udf.store.table import STORE_SCHEMA
 from wheel_udf.tables import delta_log as tables
 from wheel_udf.tables.delta_files import File, FileList, file_of, is_addition, rows_of_files
-from wheel_udf.tables.delta_log import Snapshot
+from wheel_udf.tables.table_state import TableState
 
 _ALL_FILES: Final = "1000000000"  # Delta's default of 1,000 files a batch would split a large hand-over
 
@@ -121,9 +122,14 @@ class StoreReader:
             head = self.head(version=listing.version)
         return Contents(head, listing.files)
 
-    def rows_of_files(self, files: Mapping[str, File]) -> DataFrame:
-        """Returns the rows of data files (:class:`Contents`); planned without a Spark job, unlike :meth:`rows`."""
-        return rows_of_files(self.spark, self.path, files)
+    def rows_of_files(self, files: Mapping[str, File], *, named: str | None = None) -> DataFrame:
+        """Returns the rows of data files (:class:`Contents`); planned without a Spark job, unlike :meth:`rows`.
+
+        Args:
+            files: The files.
+            named: A further column, for the name of a row's file.
+        """
+        return rows_of_files(self.spark, self.path, STORE_SCHEMA, files, named=named)
 
     def require_untouched(self, owner: str) -> None:
         """Checks that no other writer has changed rows since this object first read the list of files.
@@ -160,5 +166,5 @@ class StoreReader:
                 found.setdefault(file.place, []).append(path)
         return found
 
-    def _snapshot(self) -> Snapshot:
-        return tables.log_snapshot(self.spark, self.path)
+    def _snapshot(self) -> TableState:
+        return tables.snapshot(self.spark, self.path)

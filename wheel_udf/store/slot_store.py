@@ -13,8 +13,8 @@ commits, each of them atomic::
 
 * **Exactly once**: a commit carries ``(app_id, batch_id)``; a batch that the table has is not written again.
 * **Cursor and clock are part of the log** (transactions named ``cursor``, ``clock`` and ``clock-before``), so they
-  belong to exactly the rows of that version. Both only rise: a writer of one has read it in the same transaction, so
-  of two concurrent writers one gets a conflict, reads again and takes the larger value.
+  belong to exactly the rows of that version. Both only rise: of two concurrent writers one gets a conflict, reads
+  again and takes the larger value.
 * **Expectations** (``expect``): a writer whose rows depend on something in the log names it. If that has changed,
   nothing is written and :class:`~wheel_udf.common.errors.StoreMovedError` is raised, so that the rows are computed
   again. Rows that are placed expect their cursor, so no row is added to a partition that has been handed over, not even
@@ -33,9 +33,7 @@ append is mostly its files. ``coalesce(1)`` costs as little, but the frame would
 Cost: an append is one write job and one commit. drop() knows the files from :mod:`wheel_udf.tables.delta_files`:
 O(changes since the last call), without a Spark job except for the first call.
 
-Caveats: see :mod:`wheel_udf.tables` for the Delta classes behind this. ``largest_event_ms`` is read from the
-statistics of a commit's files, so ``spark.databricks.delta.stats.collect`` must stay on. Files of an append that was
-refused late stay in the folder until a VACUUM.
+Caveat: files of an append that was refused late stay in the folder until a VACUUM.
 """
 
 from __future__ import annotations
@@ -43,15 +41,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Final
 
-from delta.exceptions import (
-    ConcurrentAppendException,
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-)
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
@@ -80,17 +70,14 @@ from wheel_udf.store.table import (
 )
 from wheel_udf.tables import delta_log as tables
 from wheel_udf.tables.delta_files import File, is_addition, partition_of
-from wheel_udf.tables.delta_transaction import NewFiles, Transaction, begin_transaction
-from wheel_udf.tables.table_state import has_batch
-
-_MOST_TRIES: Final = 20
-# The conflicts in which another writer was first. In Python these classes have no common base class.
-_OTHER_REMOVAL: Final = (
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
-    ConcurrentAppendException,
-    ConcurrentWriteException,
+from wheel_udf.tables.delta_transaction import (
+    MOST_TRIES,
+    ConflictError,
+    NewFiles,
+    Transaction,
+    begin_transaction,
 )
+from wheel_udf.tables.table_state import has_batch
 
 
 class SlotStore(StoreReader):
@@ -163,26 +150,25 @@ class SlotStore(StoreReader):
         """
         if app_id in {CURSOR, CLOCK, CLOCK_BEFORE, DROP}:
             raise StoreError("the app id is reserved", field="app_id", value=app_id)
-        asked = {*expect, *[CURSOR] * (cursor_ms is not None), *[CLOCK] * (clock_ms is not None)}
         written: NewFiles | None = None
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             transaction = self._begin()
             before = transaction.before
             marks = before.transactions()
             if has_batch(marks, app_id, batch_id):
                 return appended([], before.version, marks, written=False)
             self._require(marks, expect)
-            transaction.depend_on([app_id, *asked])
-            written = written or self._write(transaction, frame, in_one_place=in_one_place)
-            clock = clock_ms(largest_event_ms(written.listed)) if callable(clock_ms) else clock_ms
+            if written is None:
+                written = self._write(transaction, frame, in_one_place=in_one_place)
+            clock = clock_ms(largest_event_ms(written)) if callable(clock_ms) else clock_ms
             clock_before = marks.get(CLOCK) if clock_ms is not None else None
             news = moved_marks(marks, {CURSOR: cursor_ms, CLOCK: clock, CLOCK_BEFORE: clock_before})
             # Files are not bound to the transaction that wrote them: another try does not write them again.
-            with suppress(ConcurrentTransactionException):
+            with suppress(ConflictError):
                 version = transaction.commit_append(written, app_id=app_id, batch_id=batch_id, marks=news)
-                return appended(written.listed, version, {**marks, **news})
+                return appended(written, version, {**marks, **news})
         raise StoreError(
-            f"gave up after {_MOST_TRIES} conflicting commits that moved the cursor or the clock",
+            f"gave up after {MOST_TRIES} conflicting commits that moved the cursor or the clock",
             field=self.path,
         )
 
@@ -204,8 +190,8 @@ class SlotStore(StoreReader):
         self, transaction: Transaction, frame: DataFrame | None, *, in_one_place: bool = False
     ) -> NewFiles:
         if frame is None:
-            return transaction.no_files()
-        # Delta's public writer checks this, its transaction does not.
+            return []
+        # Spark's writer of files takes any columns.
         there = {column.name: column.dataType for column in frame.schema}
         if there != {column.name: column.dataType for column in STORE_SCHEMA}:
             raise StoreError(
@@ -255,7 +241,8 @@ class SlotStore(StoreReader):
 
         def commit(transaction: Transaction, gone: Sequence[tuple[str, File]]) -> None:
             nonlocal written
-            written = written or self._write(transaction, frame)
+            if written is None:
+                written = self._write(transaction, frame)
             transaction.commit_rewrite(gone, written)
 
         return self._remove_from(partitions, read_version, commit)
@@ -268,19 +255,19 @@ class SlotStore(StoreReader):
     ) -> int:
         """Commits a removal of the files of partitions, again after a conflict; returns the number of files removed."""
         wanted = frozenset(partitions)
-        for _ in range(_MOST_TRIES if wanted else 0):
+        for _ in range(MOST_TRIES if wanted else 0):
             transaction = self._begin()
-            # Listed after the transaction began, so that a file that is removed since then is a conflict.
+            # Listed after the transaction began: what a later commit removes, or adds, is a conflict.
             gone = self._removable(wanted, read_version)
             if not gone:
                 return 0
-            # After a conflict with a compaction the rows are in another file, which the next try removes.
-            with suppress(*_OTHER_REMOVAL):
+            # After a compaction the rows are in another file, which the next try removes.
+            with suppress(ConflictError):
                 commit(transaction, gone)
                 return len(gone)
         if wanted:
             raise StoreError(
-                f"gave up after {_MOST_TRIES} conflicting changes of the same partitions", field=self.path
+                f"gave up after {MOST_TRIES} conflicting changes of the same partitions", field=self.path
             )
         return 0
 
@@ -293,13 +280,17 @@ class SlotStore(StoreReader):
         Returns:
             The number of files emptied; 0 if one of them was joined or dropped by another commit meanwhile.
         """
-        transaction, there = self._begin(), self._files.current()
-        gone = [(path, there[path]) for path in paths if path in there]
-        if len(gone) < len(paths):
-            return 0
-        with suppress(*_OTHER_REMOVAL):
-            transaction.commit_rewrite(gone, self._write(transaction, self.rows_of_files(dict(gone))))
-            return len(gone)
+        joined: NewFiles | None = None
+        for _ in range(MOST_TRIES):
+            transaction, there = self._begin(), self._files.current()
+            gone = [(path, there[path]) for path in paths if path in there]
+            if len(gone) < len(paths):
+                return 0
+            if joined is None:
+                joined = self._write(transaction, self.rows_of_files(dict(gone)))
+            with suppress(ConflictError):
+                transaction.commit_rewrite(gone, joined)
+                return len(gone)
         return 0
 
     def vacuum(self) -> None:

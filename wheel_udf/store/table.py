@@ -11,19 +11,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from delta.exceptions import (
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    MetadataChangedException,
-    ProtocolChangedException,
-)
 from pyspark.sql import SparkSession, types as T
 
 from wheel_udf.common.errors import GeometryChangedError, StoreError
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.tables import delta_log as tables
-from wheel_udf.tables.delta_transaction import begin_transaction
-from wheel_udf.tables.log_checkpoints import log_checkpoint_properties
+from wheel_udf.tables.delta_transaction import ConflictError, begin_transaction
 from wheel_udf.tables.table_state import bare_type
 
 FORMAT_VERSION: Final = 2
@@ -75,16 +68,9 @@ TABLE_PROPERTIES: Final[Mapping[str, str]] = {
     # Some code reads files by their paths, so a file must hold all of its rows (no deletion vectors).
     "delta.enableDeletionVectors": "false",
 }
-"""Properties of a new table, beside its layout, its format version, its retention and the checkpoints of its log."""
+"""Properties of a new table, beside its layout, its format version and its retention."""
 
 DEFAULT_KEEP_MS: Final = 86_400_000
-
-_OTHER_CREATION: Final = (
-    ProtocolChangedException,
-    MetadataChangedException,
-    ConcurrentWriteException,
-    ConcurrentTransactionException,
-)
 
 
 def open_table(
@@ -120,7 +106,7 @@ def layout_of(spark: SparkSession, path: str) -> StoreLayout:
         StoreError: There is no slot store at the place.
         GeometryChangedError: It was made in another format.
     """
-    made = tables.has_log(spark, path) and (table := tables.log_snapshot(spark, path)).version >= 0
+    made = tables.has_log(spark, path) and (table := tables.snapshot(spark, path)).version >= 0
     properties = table.properties() if made else {}
     if _LAYOUT not in properties or _FORMAT not in properties:
         hint = "run the job once, or correct the path"
@@ -143,7 +129,7 @@ def is_made(spark: SparkSession, path: str, layout: StoreLayout) -> bool:
         GeometryChangedError: It was created with another layout or in another format.
         StoreError: Something else is at the place.
     """
-    if tables.has_log(spark, path) and tables.log_snapshot(spark, path).version >= 0:
+    if tables.has_log(spark, path) and tables.snapshot(spark, path).version >= 0:
         _require_ours(spark, path, layout)
         return True
     _require_nothing(spark, path)
@@ -166,10 +152,9 @@ def _create(spark: SparkSession, path: str, layout: StoreLayout, keep_ms: int) -
     transaction = begin_transaction(spark, path)
     if transaction.before.version >= 0:
         return
-    properties = {**log_checkpoint_properties(spark), **_properties(layout, keep_ms)}
     # Of two creations at a time one gets a conflict; a table is there either way, and is checked next.
-    with suppress(*_OTHER_CREATION):
-        transaction.commit_creation(STORE_SCHEMA, PARTITIONED_BY, properties)
+    with suppress(ConflictError):
+        transaction.commit_creation(STORE_SCHEMA, PARTITIONED_BY, _properties(layout, keep_ms))
 
 
 def _properties(layout: StoreLayout, keep_ms: int) -> dict[str, str]:
@@ -178,7 +163,7 @@ def _properties(layout: StoreLayout, keep_ms: int) -> dict[str, str]:
 
 
 def _require_ours(spark: SparkSession, path: str, layout: StoreLayout) -> None:
-    table = tables.log_snapshot(spark, path)
+    table = tables.snapshot(spark, path)
     properties = table.properties()
     if _LAYOUT not in properties or _FORMAT not in properties:
         raise StoreError(
@@ -186,6 +171,10 @@ def _require_ours(spark: SparkSession, path: str, layout: StoreLayout) -> None:
         )
     _require_same(path, "format", properties[_FORMAT], str(FORMAT_VERSION))
     _require_same(path, "layout", properties[_LAYOUT], layout.fingerprint())
+    if (beyond := table.beyond_plain()) is not None:
+        raise StoreError(
+            "the slot store asks more of its writers than it was made with", field=path, value=beyond
+        )
     columns = table.columns()
     same = bare_type(columns) == bare_type(STORE_SCHEMA.jsonValue()["fields"])
     if not same or table.partition_columns() != PARTITIONED_BY:

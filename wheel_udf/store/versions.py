@@ -52,8 +52,8 @@ FILE: Final = "file"
 """Column of a row's data file, by its name."""
 
 OtherRows = Callable[[AbstractSet[str] | None], DataFrame]
-"""Returns the rows of the store that stay and have a version (:func:`with_version`), with the column :data:`FILE`
-(:func:`with_file`). If names of data files are passed, rows of other files may be missing."""
+"""Returns the rows of the store that stay and have a version (:func:`with_version`), with the column :data:`FILE`.
+If names of data files are passed, rows of other files may be missing."""
 
 
 def verdicts(leaving: DataFrame, others: OtherRows) -> DataFrame | None:
@@ -126,11 +126,6 @@ def _verdicts_of(known: DataFrame) -> DataFrame:
 def with_version(rows: DataFrame) -> DataFrame:
     """Returns the rows of a store that have a version of their own."""
     return rows.where(F.col("act").isin(*_HAS_VERSION) & F.col("reject").isNull())
-
-
-def with_file(rows: DataFrame) -> DataFrame:
-    """Returns rows read from data files, with the column :data:`FILE`."""
-    return rows.withColumn(FILE, F.col("_metadata.file_name"))
 
 
 def _slim(rows: DataFrame, place: Column, uid: Column) -> DataFrame:

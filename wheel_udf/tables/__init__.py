@@ -1,12 +1,13 @@
-"""Tables: Delta tables without a Spark job for each look at them: read, followed, committed.
+"""Tables: Delta tables by the public format of their log, without a Spark job for each look: read, followed, committed.
 
 In: the place of a table. Out: its version, columns, files, transactions; frames of known files; a commit::
 
     delta_log           version, columns, properties, transactions of a table
-    delta_files         rows of known files as a frame
+    delta_files         the files of a slot store; rows of known files as a frame
+    data_files          rows to Parquet files, written by Spark, with the statistics of their footers
     delta_transaction   one commit: rows, transaction identifiers, removed files
-    log_checkpoints     checkpoints of logs, beside the batches
-    table_state         what is known of a table;  delta_public: the same by public API, slower
+    log_checkpoints     checkpoints of logs, beside the batches, by delta-rs
+    table_state         what is known of a table, and whether a plain append honours its protocol
 
-May import: common, spark; pyspark, delta, py4j.
+May import: common, control (its wall clock), spark; pyspark, delta, pyarrow, deltalake.
 """

@@ -8,10 +8,9 @@ log specifies::
     current()   commit 8 adds c             {a, b, c}                                      read: one small JSON file
     current()   commit 9 removes a, b       {c}                                            read: one small JSON file
 
-Cost: the first call takes what Delta lists beside its last commit (up to 50 files), else reads a short log from its
-beginning, else runs one job, O(files). Each further call is O(actions of the new commits), and a copy of
-the dict. About 300 bytes for a file. Where the log was cleaned up since the last call (it is kept for
-days), the table is read in full again.
+Cost: the first call reads the last checkpoint of the log and the commits since, O(files). Each further call is
+O(actions of the new commits), and a copy of the dict. About 300 bytes for a file. Where the log was cleaned up since
+the last call (it is kept for days), the table is read in full again.
 """
 
 from __future__ import annotations
@@ -20,19 +19,16 @@ import json
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from py4j.java_gateway import get_java_class
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
 
-from wheel_udf.spark.jvm import java_class, scala_none, scala_seq
-from wheel_udf.spark.private_api import DELTA_ROWS, required
+from wheel_udf.common.errors import StoreError
+from wheel_udf.common.paths import as_pattern
 from wheel_udf.tables import delta_log
+from wheel_udf.tables.data_files import path_of
 
-_SHORT_LOG = 200  # commits: reading so many small files takes less than a job over them
+_PARTITIONED_BY: Final = ("level", "slot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +44,6 @@ class File:
     place: tuple[int, int]
     rows: int
     bytes: int
-
-    def as_add(self, path: str) -> dict[str, Any]:
-        """The file as an addition of Delta's log, with the fields that a removal or a scan needs."""
-        values = {name: str(value) for name, value in zip(("level", "slot"), self.place, strict=True)}
-        return {
-            "path": path,
-            "partitionValues": values,
-            "size": self.bytes,
-            "modificationTime": 0,
-            "dataChange": True,
-            "stats": json.dumps({"numRecords": self.rows}),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,35 +84,28 @@ class FileList:
     def listing(self) -> Listing:
         """The files as they are now, and the version that has them."""
         with self._turn:
-            found = None if self._known is None else self._followed(self._known, news=True)
+            found = None if self._known is None else self._followed(self._known)
             self._known = found or self._read_all()
             return self._known
 
-    def _followed(self, known: Listing, *, news: bool) -> Listing | None:
-        """A listing after later commits; None if the log no longer has them. With `news`, unsigned ones are noted."""
+    def _followed(self, known: Listing) -> Listing | None:
+        """A listing after later commits; None if the log no longer has them. Unsigned ones are noted."""
         try:
             commits = delta_log.commits_after(self._spark, self._path, known.version)
-        except (Py4JJavaError, PySparkException):
+        except StoreError:
             return None
         if not commits:
             return known
         files = dict(known.files)
         for number, actions in commits:
             _apply(files, actions)
-            if news and _changes_data(actions) and not any("appId" in action for action in actions):
+            if _changes_data(actions) and not any("appId" in action for action in actions):
                 self.unsigned.append(number)
         return Listing(commits[-1][0], files)
 
     def _read_all(self) -> Listing:
-        table = delta_log.log_snapshot(self._spark, self._path)
-        listed = table.listed_files()
-        if listed is None and table.version <= _SHORT_LOG:
-            found = self._followed(Listing(-1, {}), news=False)
-            if found is not None:
-                return found
-        if listed is None:
-            listed = table.all_files()
-        return Listing(table.version, {str(file["path"]): file_of(file) for file in listed})
+        version, added = delta_log.files_of(self._spark, self._path)
+        return Listing(version, {str(file["path"]): file_of(file) for file in added})
 
 
 def _apply(files: dict[str, File], actions: Iterable[Mapping[str, Any]]) -> None:
@@ -139,9 +116,10 @@ def _apply(files: dict[str, File], actions: Iterable[Mapping[str, Any]]) -> None
             files[str(action["path"])] = file_of(action)
 
 
-@required(DELTA_ROWS)
-def rows_of_files(spark: SparkSession, path: str, files: Mapping[str, File]) -> DataFrame:
-    """The rows of some files of a table, with all its columns; made as Delta makes the batches of a stream.
+def rows_of_files(
+    spark: SparkSession, path: str, columns: T.StructType, files: Iterable[str], *, named: str | None = None
+) -> DataFrame:
+    """The rows of some files of a table, with all its columns, in no order.
 
     A read of a version computes the table's state for it in a Spark job, and each scan filters its files in another
     one. Here neither is needed.
@@ -149,17 +127,23 @@ def rows_of_files(spark: SparkSession, path: str, files: Mapping[str, File]) -> 
     Args:
         spark: The session.
         path: Place of the table.
+        columns: Its columns.
         files: The files, by their path in its log.
+        named: A further column, for the name of a row's file.
     """
-    log, mapper = delta_log.delta_log(spark, path), delta_log.delta_class(spark, "util.JsonUtils").mapper()
-    of_list, of_add = map(
-        get_java_class,
-        (java_class(spark, "java.util.ArrayList"), delta_log.delta_class(spark, "actions.AddFile")),
-    )
-    kind = mapper.getTypeFactory().constructCollectionType(of_list, of_add)
-    listed = mapper.readValue(json.dumps([file.as_add(name) for name, file in files.items()]), kind)
-    arguments = (log.unsafeVolatileSnapshot(), scala_seq(spark, listed), False, scala_none(spark))
-    return ClassicDataFrame(log.createDataFrame(*arguments), spark)
+    places = [as_pattern(path_of(path, name)) for name in files]
+    if not places:
+        return spark.createDataFrame(
+            [], columns if named is None else T.StructType([*columns, T.StructField(named, T.StringType())])
+        )
+    stored = T.StructType([column for column in columns if column.name not in _PARTITIONED_BY])
+    rows = spark.read.schema(stored).option("recursiveFileLookup", "true").parquet(*places)
+    found = {name: F.col(name) for name in stored.names}
+    for name in _PARTITIONED_BY:
+        place = F.regexp_extract("_metadata.file_path", rf".*/{name}=(-?\d+)/", 1)
+        found[name] = place.cast(columns[name].dataType).alias(name)
+    file = [] if named is None else [F.col("_metadata.file_name").alias(named)]
+    return rows.select(*(found[name] for name in columns.names), *file)
 
 
 def is_addition(action: Mapping[str, Any]) -> bool:

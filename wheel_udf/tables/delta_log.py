@@ -1,39 +1,45 @@
-"""Reads Delta tables through Delta's own log: what is at a path, what a version of a table holds, which commits came
-later.
+"""Reads Delta tables through their log: what is at a path, what a version of a table holds, which commits came later.
 
-Every batch calls these functions, so they take a few milliseconds and, where the last commit has a checksum beside it,
-no Spark job::
+The format of the log is public (PROTOCOL.md of Delta). Every batch calls these functions; no Spark job runs. A first
+look at a table reads its newest checkpoint and the commits since. A later one reads the new commits alone::
 
-    0007.json   the actions of version 7
-    0007.crc    its checksum: all transactions, and the files if few    Snapshot.transactions(), .listed_files()
-    snapshot    the whole state as Delta computes it, three Spark jobs      used if there is no checksum
+    0100.checkpoint.parquet   protocol, metadata, transactions, files of version 100    read once
+    0101.json, 0102.json      the actions of these versions                             each read once
+    0103.json                 not there: version 102 is the newest
 
-Two functions return a state. :func:`snapshot` is for sinks and sources: where Delta's classes are missing, it returns
-a state that is read through public API (:mod:`wheel_udf.tables.delta_public`). :func:`log_snapshot` is for the slot
-store, which needs them.
-
-Caveat: the classes are not public API of Delta; see :mod:`wheel_udf.spark.private_api`.
+The last commit that is known is read again by each look. If it is gone or another one, the log was cleaned up or the
+table was created anew, and is read like an unknown one.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession, functions as F
 
-from wheel_udf.common.errors import StoreError, UnsupportedVersionError
-from wheel_udf.spark.jvm import hadoop_configuration, java_class, java_session, scala_none, scala_seq
-from wheel_udf.spark.private_api import DELTA_CHANGES, DELTA_CHECKSUM, DELTA_SNAPSHOT, required
-from wheel_udf.tables.delta_public import PublicState, report_fallback
+from wheel_udf.common.errors import StoreError
+from wheel_udf.spark.files import local_folder, open_folder
+from wheel_udf.spark.folder import Folder
+from wheel_udf.spark.jvm import hadoop_configuration, java_class
 from wheel_udf.tables.table_state import TableState
 
 _LOG: Final = "_delta_log"
 _LEFTOVERS: Final = re.compile(r"_delta_log|(?:\w\w/)?(?:part-.*\.parquet|\..*)")
-_DELTA: Final = "org.apache.spark.sql.delta"
+_CHECKPOINT: Final = re.compile(
+    r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-f-]{36})?\.(parquet|json)"
+)
+
+Action = dict[str, Any]
+"""An action of the log: its kind, and its fields."""
 
 
 def exists(spark: SparkSession, path: str) -> bool:
@@ -74,120 +80,43 @@ def _names(system: Any, folder: Any) -> Iterator[str]:
             yield name
 
 
-def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    place = java_class(spark, "org.apache.hadoop.fs.Path")(path)
-    return place, place.getFileSystem(hadoop_configuration(spark))
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A state, and the content of the commit that made it."""
+
+    state: TableState
+    commit: bytes
 
 
-class Snapshot(TableState):
-    """A version of a table in Delta's log.
-
-    Args:
-        spark: The session.
-        table: Delta's object.
-    """
-
-    def __init__(self, spark: SparkSession, table: Any) -> None:
-        self._spark, self._table = spark, table
-
-    @property
-    @required(DELTA_SNAPSHOT)
-    def version(self) -> int:
-        """Its number; -1 while the log holds no commit."""
-        return int(self._table.version())
-
-    @property
-    @required(DELTA_SNAPSHOT)
-    def table_id(self) -> str:
-        """Delta's id of the table: another one after the table was deleted and created again."""
-        return str(self._table.metadata().id())
-
-    def transactions(self) -> dict[str, int]:
-        """The version of the last transaction of each app id; computed by Spark jobs if there is no checksum."""
-        known = self.known_transactions()
-        return known if known is not None else self._computed_transactions()
-
-    @required(DELTA_SNAPSHOT)
-    def _computed_transactions(self) -> dict[str, int]:
-        computed: dict[str, int] = as_json(self._spark, self._table.transactions())
-        return computed
-
-    @required(DELTA_CHECKSUM)
-    def known_transactions(self) -> dict[str, int] | None:
-        """All last transactions by app id, if the checksum of this version lists them."""
-        checksum = self._table.checksumOpt()
-        listed = checksum.get().setTransactions() if checksum.isDefined() else checksum
-        if listed.isEmpty():
-            return None
-        return {entry["appId"]: entry["version"] for entry in as_json(self._spark, listed.get())}
-
-    @required(DELTA_SNAPSHOT)
-    def properties(self) -> dict[str, str]:
-        """The table's properties."""
-        properties: dict[str, str] = as_json(self._spark, self._table.metadata().configuration())
-        return properties
-
-    @required(DELTA_SNAPSHOT)
-    def columns(self) -> list[dict[str, Any]]:
-        """The columns as the JSON of Spark's schemas has them."""
-        columns: list[dict[str, Any]] = json.loads(self._table.metadata().schemaString())["fields"]
-        return columns
-
-    @required(DELTA_SNAPSHOT)
-    def partition_columns(self) -> tuple[str, ...]:
-        """The names of the partition columns, in order."""
-        return tuple(as_json(self._spark, self._table.metadata().partitionColumns()))
-
-    @required(DELTA_CHECKSUM)
-    def listed_files(self) -> list[dict[str, Any]] | None:
-        """The files, if the checksum lists them (Delta lists up to 50); else None."""
-        checksum = self._table.checksumOpt()
-        listed = checksum.get().allFiles() if checksum.isDefined() else checksum
-        if listed.isEmpty():
-            return None
-        files: list[dict[str, Any]] = as_json(self._spark, listed.get())
-        return files
-
-    @required(DELTA_SNAPSHOT)
-    def all_files(self) -> list[dict[str, Any]]:
-        """The files, listed by a Spark job."""
-        listed = scala_seq(self._spark, self._table.allFiles().collectAsList())
-        files: list[dict[str, Any]] = as_json(self._spark, listed)
-        return files
+_known: Final[dict[str, _Known]] = {}
+"""By place, the newest state that was read. Reading one twice does no harm: no lock is held meanwhile."""
 
 
-def snapshot(spark: SparkSession, place: str) -> TableState:
-    """The newest version of a table, through public API where Delta's classes are missing."""
-    try:
-        return log_snapshot(spark, place)
-    except UnsupportedVersionError as fault:
-        report_fallback(fault)
-        return PublicState(spark, place)
+def snapshot(spark: SparkSession, place: str) -> TableState:  # noqa: ARG001  # a simulated log has it for the table
+    """The newest version of a table."""
+    log = _folder(place)
+    known = _known.get(place)
+    if known is None or (log.read(_name_of(known.state.version)) or b"") != known.commit:
+        known = _read(log)
+    else:
+        known = _replayed(log, known, None)
+    if known is None:
+        _known.pop(place, None)
+        return TableState()
+    _known[place] = known
+    return known.state
 
 
-@required(DELTA_SNAPSHOT)
-def log_snapshot(spark: SparkSession, place: str) -> Snapshot:
-    """The newest version of a table.
-
-    Raises:
-        UnsupportedVersionError: Delta's classes are missing.
-    """
-    none = scala_none(spark)
-    # The first argument allows a stale state.
-    return Snapshot(spark, delta_log(spark, place).update(False, none, none))  # noqa: FBT003  # py4j knows no keywords
-
-
-@required(DELTA_SNAPSHOT)
-def snapshot_at(spark: SparkSession, place: str, version: int) -> Snapshot:
+def snapshot_at(spark: SparkSession, place: str, version: int) -> TableState:  # noqa: ARG001  # as above
     """A table as it was at a version.
 
     Raises:
-        UnsupportedVersionError: Delta's classes are missing.
+        StoreError: The log does not have it.
     """
-    log = delta_log(spark, place)
-    # Scala's default arguments, by the names that Scala gives them.
-    others = [getattr(log, f"getSnapshotAt$default${number}")() for number in (2, 3, 4)]
-    return Snapshot(spark, log.getSnapshotAt(version, *others))
+    found = _read(_folder(place), version)
+    if found is None or found.state.version != version:
+        raise StoreError("the table's log does not have this version", field=place, value=version)
+    return found.state
 
 
 def version_at(spark: SparkSession, place: str, instant_ms: int) -> int | None:
@@ -233,30 +162,134 @@ def position_after(table_id: str, version: int) -> dict[str, Any]:
     }
 
 
-@required(DELTA_CHANGES)
-def commits_after(spark: SparkSession, place: str, version: int) -> list[tuple[int, list[dict[str, Any]]]]:
-    """The commits after a version, by rising version: all their actions, as JSON has their fields."""
-    # The last argument fails on a gap in the log.
-    commits = delta_log(spark, place).getChanges(version + 1, scala_none(spark), True)  # noqa: FBT003  # as above
-    found = []
-    while commits.hasNext():
-        commit = commits.next()
-        found.append((int(commit.productElement(0)), as_json(spark, commit.productElement(1))))
+def commits_after(spark: SparkSession, place: str, version: int) -> list[tuple[int, list[Action]]]:  # noqa: ARG001  # as above
+    """The commits after a version, by rising version: the fields of all their actions.
+
+    Raises:
+        StoreError: The log no longer has them.
+    """
+    log = _folder(place)
+    found = [(number, [*_fields(content)]) for number, content in _commits(log, version)]
+    if not found and log.read(_name_of(max(version, 0))) is None:
+        raise StoreError("the table's log no longer has these commits", field=place, value=version + 1)
     return found
 
 
-@required(DELTA_CHANGES)
-def as_json(spark: SparkSession, values: Any) -> Any:
-    """Scala values (a Seq of Delta's actions, a Map) as JSON has them, by one call over py4j."""
-    return json.loads(delta_class(spark, "util.JsonUtils").mapper().writeValueAsString(values))
+def files_of(spark: SparkSession, place: str) -> tuple[int, list[Action]]:  # noqa: ARG001  # as above
+    """The newest version of a table, and the fields of the ``add`` action of each of its files."""
+    log = _folder(place)
+    version, rows = _checkpoint(log, ("add",))
+    files = {str(action["path"]): action for kind, action in rows if kind == "add"}
+    for number, content in _commits(log, version):
+        version = number
+        for kind, action in _actions(content):
+            if kind == "add":
+                files[str(action["path"])] = action
+            elif kind == "remove":
+                files.pop(str(action["path"]), None)
+    return version, list(files.values())
 
 
-@required(DELTA_SNAPSHOT)
-def delta_log(spark: SparkSession, place: str) -> Any:
-    """Delta's object for the log of a table."""
-    return delta_class(spark, "DeltaLog").forTable(java_session(spark), place)
+def commit(place: str, version: int, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
+    """Writes a commit as a whole. Returns False, and writes nothing, if the table has that version."""
+    lines = [
+        json.dumps({kind: fields}, separators=(",", ":"), ensure_ascii=False) for kind, fields in actions
+    ]
+    content, name = ("\n".join(lines) + "\n").encode(), _name_of(version)
+    folder = local_folder(f"{place}/{_LOG}")
+    if folder is None:
+        return _folder(place).create(name, content)
+    # Not flushed to the disk, as the data files are not.
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{name}.{uuid.uuid4().hex}"
+    try:
+        draft.write_bytes(content)
+        os.link(draft, folder / name)  # unlike a rename, it replaces nothing
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink(missing_ok=True)
+    return True
 
 
-def delta_class(spark: SparkSession, name: str) -> Any:
-    """A class of Delta, by its name in Delta's package."""
-    return java_class(spark, f"{_DELTA}.{name}")
+def _folder(place: str) -> Folder:
+    return open_folder(f"{place}/{_LOG}")
+
+
+def _name_of(version: int) -> str:
+    return f"{version:020}.json"
+
+
+def _read(log: Folder, version: int | None = None) -> _Known | None:
+    """A version of a table from its last checkpoint on; None if there is none."""
+    start, rows = _checkpoint(log, ("protocol", "metaData", "txn"), version)
+    state = _changed(TableState(start), start, rows)
+    return _replayed(log, _Known(state, log.read(_name_of(start)) or b""), version)
+
+
+def _replayed(log: Folder, known: _Known, version: int | None) -> _Known | None:
+    for number, content in _commits(log, known.state.version, version):
+        known = _Known(_changed(known.state, number, _actions(content)), content)
+    return None if known.state.version < 0 else known
+
+
+def _changed(state: TableState, version: int, actions: Iterable[tuple[str, Action]]) -> TableState:
+    marks, changes = dict(state.marks), {}
+    for kind, fields in actions:
+        if kind == "txn":
+            marks[fields["appId"]] = fields["version"]
+        elif kind in {"protocol", "metaData"}:
+            changes["metadata" if kind == "metaData" else kind] = fields
+    return replace(state, version=version, marks=marks, **changes)
+
+
+def _commits(log: Folder, after: int, to: int | None = None) -> Iterator[tuple[int, bytes]]:
+    number = after + 1
+    while (to is None or number <= to) and (content := log.read(_name_of(number))) is not None:
+        yield number, content
+        number += 1
+
+
+def _actions(content: bytes) -> Iterator[tuple[str, Action]]:
+    for line in content.splitlines():
+        yield from json.loads(line).items()
+
+
+def _fields(content: bytes) -> Iterator[Action]:
+    return (fields for _, fields in _actions(content))
+
+
+def _checkpoint(
+    log: Folder, kinds: Iterable[str], to: int | None = None
+) -> tuple[int, Iterable[tuple[str, Action]]]:
+    """The newest checkpoint whose files are all there, up to a version: its version, and its actions of some kinds.
+
+    -1 and no actions if there is none.
+    """
+    found: dict[tuple[int, str], list[str]] = {}
+    for name in log.names():
+        part = _CHECKPOINT.fullmatch(name)
+        if part is not None and (to is None or int(part[1]) <= to):
+            found.setdefault((int(part[1]), part[2] or name), []).append(name)
+    for (version, parts), names in sorted(found.items(), reverse=True):
+        if not parts.isdigit() or int(parts) == len(names):
+            return version, (action for name in sorted(names) for action in _saved(log, name, kinds))
+    return -1, ()
+
+
+def _saved(log: Folder, name: str, kinds: Iterable[str]) -> Iterator[tuple[str, Action]]:
+    content = log.read(name) or b""
+    if name.endswith(".json"):
+        yield from ((kind, fields) for kind, fields in _actions(content) if kind in kinds)
+        return
+    file = pq.ParquetFile(pa.BufferReader(content))
+    there = [kind for kind in kinds if kind in file.schema_arrow.names]
+    table = file.read(columns=there)
+    for kind in there:
+        for fields in table.column(kind).drop_null().to_pylist(maps_as_pydicts="strict"):
+            yield kind, fields
+
+
+def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    place = java_class(spark, "org.apache.hadoop.fs.Path")(path)
+    return place, place.getFileSystem(hadoop_configuration(spark))

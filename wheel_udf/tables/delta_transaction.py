@@ -1,104 +1,62 @@
-"""Commits to Delta tables through Delta's own transactions: appends of the sinks, and the commits of the slot store.
+"""Commits to Delta tables: appends of the sinks, and the commits of the slot store.
 
-Decision: an append to a table that exists is a transaction of Delta's own classes and no ``DataFrameWriter``. Both
-make the same commit. But the writer looks for the last transaction (options ``txnAppId`` and ``txnVersion``) by
-computing the table's whole state, three Spark jobs for each commit, where the checksum beside the last commit already
-lists it. The guarantee is the same: the id is part of what the transaction has read, so of two writers of one batch,
-one fails. Without a checksum (another writer left none) Delta computes the state here too.
+A transaction reads a version and commits the next one, or is told that another commit was first. So nothing that it
+has read can have changed, whatever a commit depends on: its own last batch, a cursor, a file to remove::
 
-::
-
-    transaction = begin_transaction(spark, place)                   what it reads: transaction.before
-    transaction.depend_on([app_id, "cursor"])           a commit of another that sets one of these is a conflict
+    transaction = begin_transaction(spark, place)                   what it reads: transaction.before, version 7
     files = transaction.write_files(frame)              in the table's folder, in no commit yet
-    transaction.commit_append(files, ...)               one atomic commit, or a conflict: nothing was added
+    transaction.commit_append(files, ...)               version 8 as a whole, or ConflictError: nothing was added
 
-Where Delta's classes are missing, :func:`append_once` takes the public writer; :func:`begin_transaction` raises, since
-the slot store needs the conflicts.
+After a conflict the writer begins again, checks again, and commits the same files. Appends to tables whose features
+only Delta's own writer honours (:meth:`~wheel_udf.tables.table_state.TableState.beyond_plain`), or with a log store of
+the user's, go through ``DataFrameWriter`` with ``txnAppId`` and ``txnVersion``: also exactly once, by three more Spark
+jobs.
 
-Caveat: the classes are not public API of Delta; see :mod:`wheel_udf.spark.private_api`.
+Decision: commits are written by the format of the log, not by the library delta-rs. That one reads the list of all
+files for each commit, and a table that is written every second has a hundred thousand of them.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession, types as T
 
-from wheel_udf.common.errors import SinkError, UnsupportedVersionError
-from wheel_udf.spark.jvm import (
-    java_class,
-    java_context,
-    java_session,
-    scala_map,
-    scala_none,
-    scala_seq,
-    scala_some,
-)
-from wheel_udf.spark.private_api import DELTA_APPEND, DELTA_COMMITS, required
-from wheel_udf.tables import delta_public, log_checkpoints
+from wheel_udf import __version__
+from wheel_udf.common.errors import SinkError
+from wheel_udf.control.wall import wall_clock_ms
+from wheel_udf.tables import delta_log, log_checkpoints
+from wheel_udf.tables.data_files import write_files
 from wheel_udf.tables.delta_files import File
-from wheel_udf.tables.delta_log import Snapshot, as_json, delta_class, delta_log
-from wheel_udf.tables.table_state import TableState, has_batch
+from wheel_udf.tables.table_state import FORGETS, TableState, has_batch
 
-_SQL_METRICS: Final = "org.apache.spark.sql.execution.metric.SQLMetrics"
-_OUTPUT_MODE: Final = "org.apache.spark.sql.streaming.OutputMode"
+NewFiles = list[dict[str, Any]]
+"""Data files that no commit contains yet: the fields of their ``add`` actions."""
+
+MOST_TRIES: Final = 20
+"""How often a commit is tried that comes second to another one each time."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewFiles:
-    """Data files that no commit contains yet. They are not bound to the transaction that wrote them.
-
-    Attributes:
-        actions: Delta's entries for them, a Scala Seq.
-        listed: The same entries as JSON has them.
-    """
-
-    actions: Any
-    listed: list[dict[str, Any]]
+class ConflictError(Exception):
+    """Another commit was first. Nothing was committed; begin again."""
 
 
 class Transaction:
     """A transaction on a table: what it has read, and one commit. Made by :func:`begin_transaction`."""
 
-    def __init__(self, spark: SparkSession, place: str, log: Any, *, keeps_log: bool) -> None:
-        self._spark, self._place, self._log, self._keeps_log = spark, place, log, keeps_log
-        self._transaction = log.startTransaction()
-
-    @property
-    @required(DELTA_APPEND)
-    def before(self) -> Snapshot:
+    def __init__(self, spark: SparkSession, place: str, *, keeps_log: bool) -> None:
+        self._place, self._keeps_log = place, keeps_log
+        self.before: TableState = delta_log.snapshot(spark, place)
         """The version that the transaction reads."""
-        return Snapshot(self._spark, self._transaction.snapshot())
 
-    @required(DELTA_APPEND)
-    def depend_on(self, app_ids: Iterable[str]) -> None:
-        """Adds app ids to what the transaction has read: a commit of another that sets one of them is a conflict."""
-        for app_id in app_ids:
-            getattr(self._transaction.readTxn(), "$plus$eq")(app_id)
-
-    @required(DELTA_COMMITS)
     def write_files(self, frame: DataFrame, options: Mapping[str, str]) -> NewFiles:
-        """Writes rows into files of the table's folder.
+        """Writes rows, with the table's columns, into files of its folder; see :mod:`wheel_udf.tables.data_files`."""
+        return write_files(frame, self._place, self.before, options)
 
-        Args:
-            frame: The rows, with the columns of the table.
-            options: Of Delta's writer, ``compression`` for example.
-        """
-        settings = java_session(self._spark).sessionState().conf()
-        delta_options = delta_class(self._spark, "DeltaOptions")(scala_map(self._spark, options), settings)
-        some = scala_some(self._spark, delta_options)
-        actions = self._transaction.writeFiles(frame._jdf, some)  # noqa: SLF001
-        return NewFiles(actions, as_json(self._spark, actions))
-
-    def no_files(self) -> NewFiles:
-        """No files, for a commit that sets transactions alone."""
-        return NewFiles(scala_seq(self._spark, []), [])
-
-    @required(DELTA_APPEND)
     def commit_append(
         self,
         files: NewFiles,
@@ -120,100 +78,90 @@ class Transaction:
         Returns:
             The version of the commit.
         """
-        actions = files.actions
-        for name, version in {app_id: batch_id, **(marks or {})}.items():
-            actions = actions.appended(self._mark(name, version))
-        mode = java_class(self._spark, _OUTPUT_MODE).Append()
-        operation = self._delta("DeltaOperations$StreamingUpdate")
-        noted = scala_none(self._spark) if note is None else scala_some(self._spark, note)
-        described = operation(mode, app_id, batch_id, noted)
-        return self._commit(actions, described)
+        actions: list[tuple[str, Mapping[str, Any]]] = [("add", file) for file in files]
+        actions += [_mark(name, version) for name, version in {app_id: batch_id, **(marks or {})}.items()]
+        described = {"outputMode": "Append", "queryId": app_id, "epochId": str(batch_id)}
+        return self._commit(actions, "STREAMING UPDATE", described, note, is_blind=True)
 
-    @required(DELTA_COMMITS)
     def commit_deletion(self, files: Sequence[tuple[str, File]], *, app_id: str) -> None:
-        """Removes files, path and description each, with a transaction whose version is about that of the table.
+        """Removes files, path and description each, with a transaction whose version is that of the commit."""
+        actions = [_removal(path, file, changes=True) for path, file in files]
+        counts = {"numRemovedFiles": len(files), "numDeletedRows": sum(file.rows for _, file in files)}
+        mark = _mark(app_id, self.before.version + 1)
+        self._commit([*actions, mark], "DELETE", {"predicate": "[]"}, counts=counts)
 
-        As a DELETE and with its counts: after an operation of another name Delta writes no checksum, and the next
-        reader has to compute the table's state.
-        """
-        self._count(
-            {
-                "numRemovedFiles": len(files),
-                "numDeletedRows": sum(file.rows for _, file in files),
-                "numCopiedRows": 0,
-            }
-        )
-        operation = self._delta("DeltaOperations$Delete")(self._seq([]))
-        actions = [self._add(file.as_add(path)).remove() for path, file in files]
-        mark = self._mark(app_id, int(self._transaction.readVersion()) + 1)
-        self._commit(self._seq([*actions, mark]), operation)
-
-    @required(DELTA_COMMITS)
     def commit_rewrite(self, removed: Sequence[tuple[str, File]], added: NewFiles) -> None:
         """Replaces files by others with the same rows. The commit changes no data: no stream reads it."""
-        new = [self._add({**file, "dataChange": False}) for file in added.listed]
-        now_ms = int(self._transaction.clock().getTimeMillis())
-        old = [
-            self._add(file.as_add(path)).removeWithTimestamp(now_ms, False)  # noqa: FBT003  # py4j knows no keywords
-            for path, file in removed
-        ]
-        none, empty = scala_none(self._spark), self._seq([])
-        operation = self._delta("DeltaOperations$Optimize")(empty, empty, False, none, False)  # noqa: FBT003
-        self._commit(self._seq([*new, *old]), operation)
+        new = [("add", {**file, "dataChange": False}) for file in added]
+        old = [_removal(path, file, changes=False) for path, file in removed]
+        self._commit([*new, *old], "OPTIMIZE", {"predicate": "[]"})
 
-    @required(DELTA_COMMITS)
     def commit_creation(
         self, columns: T.StructType, partitioned_by: Sequence[str], properties: Mapping[str, str]
     ) -> None:
         """Creates the table, without rows."""
-        kind = self._delta("actions.Metadata")
-        # By position: id, name, description, format, schema, partition columns, properties, time of creation.
-        default = {number: getattr(kind, f"apply$default${number}")() for number in (1, 2, 3, 4, 8)}
-        own = (columns.json(), self._seq(partitioned_by), scala_map(self._spark, properties))
-        metadata = kind(*(default[number] for number in (1, 2, 3, 4)), *own, default[8])
-        # Without the session's defaults for new tables: column mapping, for example, would give columns and folders
-        # other names.
-        self._transaction.updateMetadata(metadata, True)  # noqa: FBT003  # py4j knows no keywords
-        operation = self._delta("DeltaOperations$CreateTable")
-        described = operation(metadata, False, False, scala_none(self._spark))  # noqa: FBT003  # as above
-        self._commit(self._seq([]), described)
+        metadata = {
+            "id": str(uuid.uuid4()),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": columns.json(),
+            "partitionColumns": list(partitioned_by),
+            "configuration": dict(properties),
+            "createdTime": wall_clock_ms(),
+        }
+        described = {
+            "partitionBy": json.dumps(list(partitioned_by)),
+            "properties": json.dumps(dict(properties)),
+        }
+        protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+        self._commit([("protocol", protocol), ("metaData", metadata)], "CREATE TABLE", described)
 
-    @required(DELTA_APPEND)
-    def append_rows(self, frame: DataFrame, *, app_id: str, batch_id: int) -> None:
-        """Writes rows and adds them to the table, with a transaction."""
-        files = self._transaction.writeFiles(frame._jdf)  # noqa: SLF001
-        self.commit_append(NewFiles(files, []), app_id=app_id, batch_id=batch_id)
-
-    def _commit(self, actions: Any, operation: Any) -> int:
-        version = int(self._transaction.commit(actions, operation))
-        log_checkpoints.after_commit(self._spark, self._place, self._log, version, keeps_log=self._keeps_log)
+    def _commit(
+        self,
+        actions: Iterable[tuple[str, Mapping[str, Any]]],
+        operation: str,
+        described: Mapping[str, str],
+        note: str | None = None,
+        *,
+        counts: Mapping[str, int] = MappingProxyType({}),
+        is_blind: bool = False,
+    ) -> int:
+        version = self.before.version + 1
+        information = {
+            "timestamp": wall_clock_ms(),
+            "operation": operation,
+            "operationParameters": described,
+            "isolationLevel": "Serializable",
+            "isBlindAppend": is_blind,
+            "operationMetrics": {name: str(count) for name, count in counts.items()},
+            "engineInfo": f"wheel-udf/{__version__}",
+            "txnId": str(uuid.uuid4()),
+        }
+        noted = {} if note is None else {"userMetadata": note}
+        if not delta_log.commit(self._place, version, [("commitInfo", {**information, **noted}), *actions]):
+            raise ConflictError(f"{self._place}: version {version} was committed by another writer")
+        log_checkpoints.after_commit(self._place, version, keeps_log=self._keeps_log)
         return version
 
-    def _mark(self, app_id: str, version: int) -> Any:
-        # Without a time: a table may forget old transactions (delta.setTransactionRetentionDuration), and must not
-        # forget these.
-        return self._delta("actions.SetTransaction")(app_id, version, scala_none(self._spark))
 
-    def _count(self, counts: Mapping[str, int]) -> None:
-        """Sets the counts that Delta's history shows; no job of the transaction has counted them."""
-        context = java_context(self._spark).sc()
-        metrics = {}
-        for name, count in counts.items():
-            metrics[name] = java_class(self._spark, _SQL_METRICS).createMetric(context, name)
-            metrics[name].set(count)
-        self._transaction.registerSQLMetrics(java_session(self._spark), scala_map(self._spark, metrics))
-
-    def _add(self, fields: Mapping[str, Any]) -> Any:
-        return self._delta("actions.Action").fromJson(json.dumps({"add": fields}))
-
-    def _delta(self, name: str) -> Any:
-        return delta_class(self._spark, name)
-
-    def _seq(self, items: Iterable[Any]) -> Any:
-        return scala_seq(self._spark, items)
+def _mark(app_id: str, version: int) -> tuple[str, Mapping[str, Any]]:
+    # Without a time: a table may forget old transactions (FORGETS), and must not forget these.
+    return "txn", {"appId": app_id, "version": version}
 
 
-@required(DELTA_APPEND)
+def _removal(path: str, file: File, *, changes: bool) -> tuple[str, Mapping[str, Any]]:
+    fields = {
+        "path": path,
+        "deletionTimestamp": wall_clock_ms(),
+        "dataChange": changes,
+        "extendedFileMetadata": True,
+        "partitionValues": {
+            name: str(value) for name, value in zip(("level", "slot"), file.place, strict=True)
+        },
+        "size": file.bytes,
+    }
+    return "remove", fields
+
+
 def begin_transaction(spark: SparkSession, place: str, *, keeps_log: bool = False) -> Transaction:
     """Begins a transaction on the table at a place.
 
@@ -221,11 +169,8 @@ def begin_transaction(spark: SparkSession, place: str, *, keeps_log: bool = Fals
         spark: The session.
         place: Path or URI of the table.
         keeps_log: Whether commits that have expired stay in its log (:mod:`wheel_udf.tables.log_checkpoints`).
-
-    Raises:
-        UnsupportedVersionError: Delta's classes are missing.
     """
-    return Transaction(spark, place, delta_log(spark, place), keeps_log=keeps_log)
+    return Transaction(spark, place, keeps_log=keeps_log)
 
 
 def append_once(
@@ -252,24 +197,50 @@ def append_once(
     Raises:
         SinkError: The table does not fit.
     """
-
-    def is_wanted(state: TableState) -> bool:
+    files: NewFiles | None = None
+    for _ in range(MOST_TRIES):
+        transaction = begin_transaction(frame.sparkSession, place)
+        state = transaction.before
         if has_batch(state.transactions(), app_id, batch_id):
-            return False
-        # Delta's writer would check this. A change of the table between here and the commit is a conflict, and fails
-        # it.
+            return
         misfit = state.contradiction(columns, never_null, short)
         if misfit is not None:
             raise SinkError(f"the table does not fit: {misfit}", field=place)
-        return True
+        if state.beyond_plain() is not None or _has_log_store(frame.sparkSession, place):
+            _append_by_delta(frame, place, state, app_id=app_id, batch_id=batch_id)
+            return
+        if files is None:
+            files = transaction.write_files(frame.select(*_as_named(frame, state)), {})
+        try:
+            transaction.commit_append(files, app_id=app_id, batch_id=batch_id)
+        except ConflictError:
+            continue
+        return
+    raise SinkError(f"gave up after {MOST_TRIES} conflicting commits", field=place)
 
-    try:
-        transaction = begin_transaction(frame.sparkSession, place)
-        transaction.depend_on([app_id])
-        if is_wanted(transaction.before):
-            transaction.append_rows(frame, app_id=app_id, batch_id=batch_id)
-    except UnsupportedVersionError as fault:
-        # Also safe after a commit: the writer skips a transaction that the table has.
-        delta_public.report_fallback(fault)
-        if is_wanted(delta_public.PublicState(frame.sparkSession, place)):
-            delta_public.append_once(frame, place, app_id=app_id, batch_id=batch_id)
+
+def _as_named(frame: DataFrame, state: TableState) -> list[Any]:
+    """The columns of the rows under the table's own names: capitals make no difference."""
+    there = {column["name"].lower(): column["name"] for column in state.columns()}
+    return [frame[name].alias(there[name.lower()]) for name in frame.columns]
+
+
+def _has_log_store(spark: SparkSession, place: str) -> bool:
+    """Whether Delta's commits to a place go through a log store that the user has chosen, a DynamoDB for example."""
+    scheme = place.partition(":")[0]
+    names = ("class", f"{scheme}.impl") if ":" in place else ("class",)
+    return any(spark.conf.get(f"spark.delta.logStore.{name}", None) for name in names)
+
+
+def _append_by_delta(frame: DataFrame, place: str, state: TableState, *, app_id: str, batch_id: int) -> None:
+    keeps = state.properties().get(FORGETS)
+    if keeps is not None:
+        raise SinkError(
+            "the table forgets transactions, so a repeated batch could be written twice",
+            field=f"{place}: {FORGETS}",
+            value=keeps,
+            rule=f"not set, where Delta's own writer is needed ({state.beyond_plain() or 'for its log store'})",
+            hint=f"ALTER TABLE ... UNSET TBLPROPERTIES ({FORGETS})",
+        )
+    options = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
+    frame.write.format("delta").mode("append").options(**options).save(place)

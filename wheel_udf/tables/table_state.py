@@ -1,9 +1,10 @@
-"""The state of a Delta table that a sink needs before an append, by either API: :class:`TableState`."""
+"""The state of a Delta table at a version, and what an append to it has to consider: :class:`TableState`."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import json
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyspark.sql import types as T
@@ -14,6 +15,35 @@ _GENERATED: Final = "delta.generationExpression"
 _DEFAULT: Final = "CURRENT_DEFAULT"
 _IDENTITY: Final = "delta.identity.start"
 _FILLED: Final = {_GENERATED, _DEFAULT, _IDENTITY}
+FORGETS: Final = "delta.setTransactionRetentionDuration"
+"""The property of a table that forgets transactions after a time."""
+
+_PLAIN_WRITER: Final = 6
+"""The last protocol of writers without a list of features; what it allows shows in the columns and properties."""
+_HARMLESS: Final = frozenset(
+    {
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "columnMapping",
+        "deletionVectors",
+        "generatedColumns",
+        "identityColumns",
+        "invariants",
+        "timestampNtz",
+        "vacuumProtocolCheck",
+    }
+)
+"""Features of writers that ask nothing of an append, or only if a property or column uses them."""
+_HOOKS: Final = (
+    "delta.autoOptimize",
+    "delta.autoOptimize.autoCompact",
+    "delta.autoOptimize.optimizeWrite",
+    "delta.compatibility.symlinkFormatManifest.enabled",
+)
+"""Properties by which Delta does more with a commit than add files."""
+_PARTITION_TYPES: Final = ("string", "byte", "short", "integer", "long", "date", "boolean")
+"""Types whose partition values are the same text in the name of a folder and in the log."""
 
 
 def has_batch(transactions: Mapping[str, int], app_id: str, batch_id: int) -> bool:
@@ -43,29 +73,68 @@ def bare_type(kind: Any) -> Any:
     return kind
 
 
-class TableState(ABC):
-    """A version of a Delta table."""
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A version of a Delta table.
+
+    Attributes:
+        version: Its number; -1 while the log holds no commit.
+        metadata: The last ``metaData`` action of its log.
+        protocol: The last ``protocol`` action.
+        marks: The version of the last transaction of each app id.
+    """
+
+    version: int = -1
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    marks: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    @abstractmethod
-    def version(self) -> int:
-        """Its number; -1 while the log holds no commit."""
+    def table_id(self) -> str:
+        """Delta's id of the table: another one after the table was deleted and created again."""
+        return str(self.metadata["id"])
 
-    @abstractmethod
     def transactions(self) -> dict[str, int]:
         """The version of the last transaction of each app id."""
+        return dict(self.marks)
 
-    @abstractmethod
     def properties(self) -> dict[str, str]:
         """The table's properties."""
+        return dict(self.metadata.get("configuration") or {})
 
-    @abstractmethod
     def columns(self) -> list[dict[str, Any]]:
         """The columns as the JSON of Spark's schemas has them, with Delta's metadata."""
+        columns: list[dict[str, Any]] = json.loads(self.metadata["schemaString"])["fields"]
+        return columns
 
-    @abstractmethod
     def partition_columns(self) -> tuple[str, ...]:
         """The names of the partition columns, in order."""
+        return tuple(self.metadata["partitionColumns"])
+
+    def beyond_plain(self) -> str | None:
+        """What only Delta's own writer honours in an append to this table; None if nothing."""
+        writer = self.protocol["minWriterVersion"]
+        features = {
+            *(self.protocol.get("writerFeatures") or ()),
+            *(self.protocol.get("readerFeatures") or ()),
+        }
+        if writer > _PLAIN_WRITER and not features <= _HARMLESS:
+            return f"the table features {', '.join(sorted(features - _HARMLESS))}"
+        properties = self.properties()
+        used = [name for name in _HOOKS if properties.get(name, "false").lower() != "false"]
+        if properties.get("delta.columnMapping.mode", "none") != "none":
+            used.append("delta.columnMapping.mode")
+        used += [name for name in properties if name.startswith("delta.constraints.")]
+        if used:
+            return f"the property {used[0]}"
+        columns = {column["name"]: column for column in self.columns()}
+        for name, column in columns.items():
+            if _FILLED & column["metadata"].keys() or "delta.invariants" in column["metadata"]:
+                return f"a value or a rule of the column {name}"
+        kinds = (columns[name]["type"] for name in self.partition_columns())
+        return next(
+            (f"partitions of the type {kind}" for kind in kinds if kind not in _PARTITION_TYPES), None
+        )
 
     def contradiction(
         self, columns: T.StructType, never_null: Collection[str], short: Collection[str] = ()

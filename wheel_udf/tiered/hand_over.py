@@ -41,7 +41,7 @@ from wheel_udf.store.head import Contents, Head, Partition
 from wheel_udf.store.layout import MARKS, NEAR, StoreLayout
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.table import STORE_SCHEMA
-from wheel_udf.store.versions import verdicts, with_file, with_version
+from wheel_udf.store.versions import FILE, verdicts, with_version
 from wheel_udf.tables.delta_files import File
 from wheel_udf.tiered.rows import version_rows
 
@@ -95,8 +95,8 @@ def prepare(store: SlotStore, now: Contents, reached: Sequence[Partition], curso
         return None
     layout, places = store.layout, {(p.level, p.slot) for p in reached}
     here, elsewhere = _divided(now.files, lambda file: file.place in places)
-    rows, near = store.rows_of_files(here), F.col("deliver_at_ms") < cursor_ms
-    leaving = rows.where(near).withColumn("uid", F.monotonically_increasing_id()).persist()
+    rows, near = store.rows_of_files(here, named=FILE), F.col("deliver_at_ms") < cursor_ms
+    leaving = rows.where(near).drop(FILE).withColumn("uid", F.monotonically_increasing_id()).persist()
     staying = None
     if any((p.slot + 1) * layout.width_ms(p.level) > cursor_ms for p in reached):
         staying = rows.where(~near)
@@ -108,7 +108,7 @@ def prepare(store: SlotStore, now: Contents, reached: Sequence[Partition], curso
         parts = [_named(store, far, names), with_version(_named(store, near_side, names))]
         if staying is not None:
             # An entry that stays in a reached slot can be a higher version of one that leaves.
-            parts.append(with_file(staying))
+            parts.append(staying)
         return reduce(DataFrame.unionByName, parts)
 
     ended = verdicts(leaving, others)
@@ -130,7 +130,7 @@ def _named(store: SlotStore, files: Files, names: AbstractSet[str] | None) -> Da
     """Returns the rows of files with the names of their files; only those with these names, if given."""
     if names is not None:
         files = {path: file for path, file in files.items() if _name_of(path) in names}
-    return with_file(store.rows_of_files(files))
+    return store.rows_of_files(files, named=FILE)
 
 
 def to_lower_levels(layout: StoreLayout, later: DataFrame, cursor_ms: int) -> DataFrame:

@@ -38,7 +38,7 @@ from wheel_udf.shard.rows import (
 )
 from wheel_udf.store.layout import is_far_column
 from wheel_udf.store.slot_store import SlotStore
-from wheel_udf.store.versions import no_verdicts, verdicts, with_file, with_version
+from wheel_udf.store.versions import FILE, no_verdicts, verdicts, with_version
 from wheel_udf.stream.sharding import shard_keys, shard_of_id
 from wheel_udf.transfer.content import FINISH
 from wheel_udf.transfer.ranks import amend_of, op_of, rank_of
@@ -167,7 +167,8 @@ def _far_and_others(store: SlotStore) -> tuple[DataFrame, DataFrame]:
         # Leaves out what was handed over and is not dropped yet.
         is_far &= F.col("deliver_at_ms") >= head.cursor_ms
     far = rows.where(is_far).withColumn("uid", F.monotonically_increasing_id()).persist()
-    return far, with_version(with_file(rows.where(~is_far_column(F.col("level")))))
+    near = rows.where(~is_far_column(F.col("level"))).withColumn(FILE, F.col("_metadata.file_name"))
+    return far, with_version(near)
 
 
 def _entries(rows: DataFrame) -> DataFrame:

@@ -167,13 +167,11 @@ def test_the_data_the_transaction_and_the_new_table_are_one_commit(batches: Batc
     kinds = {kind: action[kind] for action in actions for kind in action}
     assert kinds.keys() >= {"txn", "metaData", "add"}
     assert (kinds["txn"]["appId"], kinds["txn"]["version"]) == (APP, 7)
-    assert kinds["metaData"]["configuration"]["delta.checkpointInterval"] == "10000"
+    assert kinds["metaData"]["configuration"]["delta.logRetentionDuration"] == "interval 7 days"
     assert "value" not in json.loads(kinds["add"]["stats"])["minValues"]
 
 
-def test_an_append_is_one_spark_job_because_the_last_commit_tells_the_transactions(
-    spark: SparkSession, batches: Batches
-) -> None:
+def test_an_append_is_one_spark_job(spark: SparkSession, batches: Batches) -> None:
     batches.write(0, fired_row("a", "EWR"))
     spark.sparkContext.setJobGroup("one append", "", interruptOnCancel=False)
     try:
@@ -183,20 +181,7 @@ def test_an_append_is_one_spark_job_because_the_last_commit_tells_the_transactio
     assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("one append")) == 1
 
 
-def test_a_batch_is_repeated_safely_on_a_table_whose_checksums_are_gone(
-    spark: SparkSession, batches: Batches, tmp_path: Path
-) -> None:
-    for batch_id in (0, 1):
-        batches.write(batch_id, fired_row(f"a{batch_id}", "EWR"))
-    for checksum in (tmp_path / "tables/EWR/_delta_log").glob("*.crc"):
-        checksum.unlink()
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-    batches.write(1, fired_row("a1", "EWR"))
-    batches.write(2, fired_row("a2", "EWR"))
-    assert ids(spark, tmp_path / "tables/EWR") == ["a0", "a1", "a2"]
-
-
-def test_of_two_writers_of_one_batch_one_fails(
+def test_of_two_writers_of_one_batch_the_second_adds_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = DeltaSink(str(tmp_path), create=True)
@@ -210,8 +195,7 @@ def test_of_two_writers_of_one_batch_one_fails(
         return look(*args)
 
     monkeypatch.setattr(TableState, "contradiction", meanwhile)
-    with pytest.raises(Exception, match="ConcurrentTransactionException"):
-        sink.write(rows, "EWR", app_id=APP, batch_id=1)
+    sink.write(rows, "EWR", app_id=APP, batch_id=1)
     assert ids(spark, tmp_path / "EWR") == ["a", "a"]
 
 
@@ -600,10 +584,6 @@ def test_what_a_killed_first_write_left_does_not_keep_the_table_from_being_made(
     (tmp_path / "tables/EWR" / folder / "part-00000-5e1f52bf-c000.parquet").touch()
     assert batches.write(0, fired_row("a", "EWR")) == 0
     assert ids(spark, tmp_path / "tables/EWR") == ["a"]
-    assert (
-        commits(tmp_path / "tables/EWR")[0][1]["metaData"]["configuration"]["delta.checkpointInterval"]
-        == "10000"
-    )
 
 
 def test_tables_are_not_put_inside_a_table(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ import pytest
 from pyspark.sql import SparkSession, types as T
 
 from wheel_udf.tables import log_checkpoints
-from wheel_udf.tables.delta_log import log_snapshot
+from wheel_udf.tables.delta_log import snapshot
 from wheel_udf.tables.delta_transaction import append_once, begin_transaction
-from wheel_udf.tables.log_checkpoints import log_checkpoint_properties
 
 COLUMNS = T.StructType([T.StructField("id", T.StringType())])
 
@@ -27,7 +26,7 @@ def _after_each_second_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> str:
     """An empty table, as this package makes them."""
-    return made(spark, tmp_path, log_checkpoint_properties(spark))
+    return made(spark, tmp_path, {})
 
 
 def made(spark: SparkSession, folder: Path, properties: Mapping[str, str]) -> str:
@@ -39,7 +38,7 @@ def made(spark: SparkSession, folder: Path, properties: Mapping[str, str]) -> st
 def with_an_old_log(spark: SparkSession, folder: Path) -> tuple[str, Path]:
     """A table whose log is kept for a week, with four batches of 1970; and its log."""
     for_a_week = {"delta.logRetentionDuration": "interval 7 days"}
-    table = made(spark, folder, {**log_checkpoint_properties(spark), **for_a_week})
+    table = made(spark, folder, for_a_week)
     log = Path(table, "_delta_log")
     for batch_id in range(1, 5):
         append(spark, table, batch_id)
@@ -76,7 +75,7 @@ def test_a_commit_does_not_wait_for_the_checkpoint_that_is_due(spark: SparkSessi
         append(spark, table, 1)
         append(spark, table, 2)
         append(spark, table, 3)
-        assert log_snapshot(spark, table).version == 3
+        assert snapshot(spark, table).version == 3
         assert checkpoints(table) == []
     log_checkpoints.finish()
 
@@ -118,7 +117,7 @@ def test_a_checkpoint_that_fails_is_said_and_the_next_one_is_written(
     spark: SparkSession, table: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(log_checkpoints, "java_class", lambda *_: 1 / 0)
+        broken.setattr(log_checkpoints, "local_folder", lambda *_: 1 / 0)
         append(spark, table, 1)
         append(spark, table, 2)
         log_checkpoints.finish()
@@ -175,8 +174,7 @@ def test_what_has_expired_is_deleted_from_the_log(spark: SparkSession, tmp_path:
     log_checkpoints.finish()
 
     assert checkpoints(table) == [4, 6]
-    for kind in ("json", "crc"):
-        assert sorted(file.name for file in log.glob(f"0*.{kind}")) == [f"{n:020}.{kind}" for n in (4, 5, 6)]
+    assert sorted(file.name for file in log.glob("0*.json")) == [f"{n:020}.json" for n in (4, 5, 6)]
     assert len(read(spark, table)) == 6
 
 
@@ -188,29 +186,7 @@ def test_a_writer_that_knows_a_slow_reader_keeps_what_has_expired(
         for _ in range(2):
             transaction = begin_transaction(spark, table, keeps_log=keeps_log)
             version = transaction.before.version + 1
-            transaction.commit_append(transaction.no_files(), app_id="store", batch_id=version)
+            transaction.commit_append([], app_id="store", batch_id=version)
         log_checkpoints.finish()
         assert checkpoints(table)[-1] == version, "a checkpoint deletes nothing by itself"
         assert len(list(log.glob("0*.json"))) == left
-
-
-def test_a_table_with_a_short_interval_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
-    table = made(spark, tmp_path, {"delta.checkpointInterval": "2"})
-    with another_at_work():
-        append(spark, table, 1)
-        append(spark, table, 2)
-        assert checkpoints(table) == [2], "written within the commit"
-        Path(table, "_delta_log", f"{2:020}.checkpoint.parquet").unlink()
-    log_checkpoints.finish()
-
-    assert checkpoints(table) == [], "not written again"
-
-
-def test_where_the_jvm_has_no_delta_kernel_new_tables_are_left_to_delta(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert log_checkpoint_properties(spark) == {"delta.checkpointInterval": "10000"}
-
-    monkeypatch.setattr(log_checkpoints, "_ENGINES", "io.delta.kernel.missing.Engine")
-
-    assert log_checkpoint_properties(spark) == {}

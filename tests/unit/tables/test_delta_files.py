@@ -37,15 +37,17 @@ class Log:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.commits: list[list[dict[str, Any]]] = [[]]
-        patch.setattr(delta_files.delta_log, "log_snapshot", lambda *_: self)
+        patch.setattr(delta_files.delta_log, "files_of", self.files_of)
         patch.setattr(delta_files.delta_log, "commits_after", self.commits_after)
 
-    @property
-    def version(self) -> int:
-        return len(self.commits) - 1
-
-    def listed_files(self) -> None:
-        """Not beside the commit, so the log is read from its beginning."""
+    def files_of(self, *_: object) -> tuple[int, list[dict[str, Any]]]:
+        there: dict[str, dict[str, Any]] = {}
+        for action in (action for commit in self.commits for action in commit if "path" in action):
+            if "size" in action:
+                there[action["path"]] = action
+            else:
+                del there[action["path"]]
+        return len(self.commits) - 1, list(there.values())
 
     def commits_after(self, _spark: object, _place: str, version: int) -> list[Any]:
         return list(enumerate(self.commits))[version + 1 :]

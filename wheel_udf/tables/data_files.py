@@ -1,0 +1,183 @@
+r"""Writes rows into data files of a Delta table that no commit contains yet, and describes them as its log does.
+
+Spark's executors write plain Parquet files, in a folder of their own for each write. The statistics are those that
+the Parquet files themselves have in their footers::
+
+    <table>/rows-6f1c.../level=0/slot=181/part-00000-....parquet
+    {"path": "rows-6f1c.../level=0/slot=181/part-00000-....parquet", "partitionValues": {"level": "0", "slot": "181"},
+     "size": 4711, "stats": "{\"numRecords\": 100, \"minValues\": {\"seq\": 1}, ...}", ...}
+
+A killed write leaves files that a VACUUM of the table deletes.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from wheel_udf.spark.files import local_folder
+from wheel_udf.spark.jvm import hadoop_configuration, java_class
+from wheel_udf.tables.table_state import TableState
+
+_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+_STATISTICS: Final = "delta.dataSkippingStatsColumns"
+_LONGEST_TEXT: Final = 200  # characters; Delta cuts texts in statistics, and may leave them out
+_FOOTER: Final = 65_536  # bytes
+_NO_MARKER: Final = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+
+
+def write_files(
+    frame: DataFrame, place: str, state: TableState, options: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Writes rows into new files in the folder of a table.
+
+    Args:
+        frame: The rows, with the columns of the table.
+        place: Path or URI of the table.
+        state: Its state.
+        options: Of Spark's Parquet writer, ``compression`` for example.
+
+    Returns:
+        The fields of an ``add`` action for each file that has rows.
+    """
+    name = f"rows-{uuid.uuid4().hex}"
+    writer = frame.write.options(**_NO_MARKER, **options)
+    partitioned_by = state.partition_columns()
+    (writer.partitionBy(*partitioned_by) if partitioned_by else writer).parquet(f"{place}/{name}")
+    columns = _with_statistics(state)
+    files = _local_files(place, name) or _hadoop_files(frame.sparkSession, place, name)
+    added = (_addition(*file, partitioned_by, columns) for file in files)
+    return [file for file, rows in added if rows]
+
+
+def path_of(place: str, path: str) -> str:
+    """The path or URI of a data file, from its path in the log."""
+    return f"{place}/{unquote(path)}"
+
+
+def _addition(
+    name: str,
+    size: int,
+    modified_ms: int,
+    footer: pq.FileMetaData,
+    partitioned_by: Sequence[str],
+    columns: Collection[str],
+) -> tuple[dict[str, Any], int]:
+    """The fields of an addition, and how many rows it has."""
+    folders = (folder.partition("=") for folder in name.split("/")[1:-1])
+    values = {column: None if value == _NO_VALUE else unquote(value) for column, _, value in folders}
+    fields = {
+        "path": quote(name, safe="/="),
+        "partitionValues": {column: values[column] for column in partitioned_by},
+        "size": size,
+        "modificationTime": modified_ms,
+        "dataChange": True,
+        "stats": json.dumps(_statistics(footer, columns)),
+    }
+    return fields, footer.num_rows
+
+
+def _with_statistics(state: TableState) -> frozenset[str]:
+    """The columns whose smallest and largest values the log is to have, in lower case."""
+    listed = state.properties().get(_STATISTICS)
+    if listed is not None:
+        return frozenset(name.strip(" `").lower() for name in listed.split(","))
+    return frozenset(column["name"].lower() for column in state.columns()[:32])
+
+
+def _statistics(footer: pq.FileMetaData, columns: Collection[str]) -> dict[str, Any]:
+    smallest: dict[str, list[Any]] = {}
+    largest: dict[str, list[Any]] = {}
+    nulls: dict[str, list[int | None]] = {}
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            found, name = column.statistics, column.path_in_schema
+            if found is None or name.lower() not in columns:
+                continue
+            nulls.setdefault(name, []).append(found.null_count if found.has_null_count else None)
+            if found.has_min_max:
+                smallest.setdefault(name, []).append(found.min)
+                largest.setdefault(name, []).append(found.max)
+            elif found.null_count != column.num_values:
+                smallest.setdefault(name, []).append(None)
+                largest.setdefault(name, []).append(None)
+    return {
+        "numRecords": footer.num_rows,
+        "minValues": {
+            name: value for name, all_ in smallest.items() if (value := _smallest(all_)) is not None
+        },
+        "maxValues": {name: value for name, all_ in largest.items() if (value := _largest(all_)) is not None},
+        "nullCount": {name: sum(all_) for name, all_ in nulls.items() if None not in all_},
+    }
+
+
+def _smallest(values: Sequence[Any]) -> Any:
+    return None if None in values else _as_json(min(values), up=False)
+
+
+def _largest(values: Sequence[Any]) -> Any:
+    return None if None in values else _as_json(max(values), up=True)
+
+
+def _as_json(value: Any, *, up: bool) -> Any:
+    """A value as statistics have it; None if they do not."""
+    if isinstance(value, datetime):
+        at = value.replace(tzinfo=UTC) if value.tzinfo is None else value
+        whole = at + timedelta(microseconds=-at.microsecond % 1_000) if up else at
+        return whole.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_TEXT else None
+    return value if type(value) is int else None
+
+
+_File = tuple[str, int, int, pq.FileMetaData]
+"""A data file: path below the table, size, time of its last change (epoch ms), footer."""
+
+
+def _local_files(place: str, name: str) -> list[_File] | None:
+    """The files of a write; None if they are not on the local file system."""
+    root = local_folder(place)
+    if root is None:
+        return None
+    found = sorted((root / name).rglob("*.parquet"))
+    return [
+        (
+            str(file.relative_to(root)),
+            (status := file.stat()).st_size,
+            status.st_mtime_ns // 1_000_000,
+            pq.read_metadata(file),
+        )
+        for file in found
+    ]
+
+
+def _hadoop_files(spark: SparkSession, place: str, name: str) -> Iterator[_File]:
+    path = java_class(spark, "org.apache.hadoop.fs.Path")
+    folder, io = path(f"{place}/{name}"), java_class(spark, "org.apache.commons.io.IOUtils")
+    system = folder.getFileSystem(hadoop_configuration(spark))
+    if not system.exists(folder):
+        return
+    root, files = system.makeQualified(path(place)).toString(), system.listFiles(folder, True)  # noqa: FBT003
+    while files.hasNext():
+        file = files.next()
+        at, size = file.getPath(), int(file.getLen())
+        if not at.getName().endswith(".parquet"):
+            continue
+        stream = system.open(at)
+        try:
+            stream.seek(max(0, size - _FOOTER))
+            footer = pq.read_metadata(pa.BufferReader(bytes(io.toByteArray(stream))))
+        finally:
+            stream.close()
+        relative = at.toString()[len(root) :].lstrip("/")
+        yield relative, size, int(file.getModificationTime()), footer
