@@ -93,7 +93,7 @@ class World:
         return set(self.store.rows().where(f"level > {NEAR}").inputFiles())
 
     def files_on_disk(self) -> list[Path]:
-        return list(Path(self.store.path).rglob("*.parquet"))
+        return [file for file in Path(self.store.path).rglob("*.parquet") if "_delta_log" not in file.parts]
 
     def near(self) -> list[tuple[Any, ...]]:
         """What the stream of the near rows has brought, from the beginning."""
