@@ -39,7 +39,7 @@ CAUGHT_BY = {
     ("tiered", "placed by an old cursor"): 1780,
     ("tiered", "late files are dropped"): 673,
     ("tiered", "no look at news"): 505,
-    ("tiered", "no marks are kept"): 868,
+    ("tiered", "no marks are kept"): 873,
     ("tiered", "the clock passes the cursor"): 0,
     ("tiered", "a batch of the intake is stored again"): 0,
     ("tiered", "an act is taken again after a restart"): 1,
