@@ -51,13 +51,13 @@ PICTURE = "reminders_per_hour.png"
 _LAST_LINES = 200
 
 
-def main(argv: Sequence[str], root: Path, *, say: Callable[[str], None]) -> int:
+def main(argv: Sequence[str], root: Path, *, print_line: Callable[[str], None]) -> int:
     """Runs the demo.
 
     Args:
         argv: Arguments without the program's name.
         root: The project's root, where `conf`, `jobs` and `data` are.
-        say: Receives each line for the user.
+        print_line: Receives each line for the user.
 
     Returns:
         Exit code: 0 if the account agrees, 1 if it does not or a step failed, 130 after Ctrl-C.
@@ -67,12 +67,12 @@ def main(argv: Sequence[str], root: Path, *, say: Callable[[str], None]) -> int:
 
     def work() -> int:
         with exclusive(root / FOLDER) as lock:
-            agrees = _steps(root, lock, say, tiered=tiered)
+            agrees = _steps(root, lock, print_line, tiered=tiered)
         verdict = "the account agrees" if agrees else "the account does NOT agree, see MISMATCH above"
-        say(f"{verdict}; {perf_counter() - began_s:.0f} s in all")
+        print_line(f"{verdict}; {perf_counter() - began_s:.0f} s in all")
         return 0 if agrees else 1
 
-    return outcome_of(work, say)
+    return outcome_of(work, print_line)
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -89,26 +89,26 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _steps(root: Path, lock: IO[str], say: Callable[[str], None], *, tiered: bool) -> bool:
+def _steps(root: Path, lock: IO[str], print_line: Callable[[str], None], *, tiered: bool) -> bool:
     folder = root / FOLDER
-    say(f"1 prepare: the departures as commands, in {FOLDER}/commands")
+    print_line(f"1 prepare: the departures as commands, in {FOLDER}/commands")
     prepared = departures_data.prepare(folder / "commands")
-    say(f"  {prepared.commands:,} commands in {len(prepared.files)} files, in order of event time")
+    print_line(f"  {prepared.commands:,} commands in {len(prepared.files)} files, in order of event time")
     clear_outputs(folder)
     command = job_command(root, tiered=tiered)
-    say(f"2 run: SPARK_CONF_DIR=conf {' '.join(short(root, command))}")
+    print_line(f"2 run: SPARK_CONF_DIR=conf {' '.join(short(root, command))}")
     with Progress("run", sys.stderr, elapsed_ms, unit="files", lines=False) as progress:
         batches = _Batches(progress, len(prepared.files))
-        last_lines = run_job(root, command, lock, batches.around(say))
-    say("3 account: reading the tables back")
+        last_lines = run_job(root, command, lock, batches.around(print_line))
+    print_line("3 account: reading the tables back")
     flights = departures_data.read_flights(departures_data.flights_path())
     fired, rejects = read_outputs(folder)
     lines = take_account(
         flights, read_commands(folder / "commands"), fired, rejects, summary_counts(last_lines)
     )
-    say(render(lines))
+    print_line(render(lines))
     picture = draw(per_hour(fired), folder / PICTURE)
-    say(f"4 picture: {picture.relative_to(root)}")
+    print_line(f"4 picture: {picture.relative_to(root)}")
     return all(line.agrees for line in lines)
 
 
@@ -118,9 +118,9 @@ class _Batches:
     def __init__(self, progress: Progress, files: int) -> None:
         self._progress, self._files, self._read = progress, files, 0
 
-    def around(self, say: Callable[[str], None]) -> Callable[[str], None]:
-        """Returns `say`, with each line looked at."""
-        shown = self._progress.around(say)
+    def around(self, print_line: Callable[[str], None]) -> Callable[[str], None]:
+        """Returns `print_line`, with each line looked at."""
+        shown = self._progress.around(print_line)
 
         def said(line: str) -> None:
             shown(line)
@@ -143,7 +143,9 @@ def job_command(root: Path, *, tiered: bool = False) -> list[str]:
     return submit_command(root, arguments)
 
 
-def run_job(root: Path, command: Sequence[str], lock: IO[str], say: Callable[[str], None]) -> list[str]:
+def run_job(
+    root: Path, command: Sequence[str], lock: IO[str], print_line: Callable[[str], None]
+) -> list[str]:
     """Runs the job at the root and passes its output on line by line.
 
     Returns:
@@ -165,10 +167,10 @@ def run_job(root: Path, command: Sequence[str], lock: IO[str], say: Callable[[st
     ) as job:
         assert job.stdout is not None, "it was asked for"
         try:
-            _pass_on(job.stdout, kept, say)
+            _pass_on(job.stdout, kept, print_line)
         except KeyboardInterrupt:
             # Ctrl-C reaches the job as well; it finishes its batch and prints its summary.
-            _pass_on(job.stdout, kept, say)
+            _pass_on(job.stdout, kept, print_line)
             raise
     if job.returncode != 0:
         raise SessionError(
@@ -177,10 +179,10 @@ def run_job(root: Path, command: Sequence[str], lock: IO[str], say: Callable[[st
     return list(kept)
 
 
-def _pass_on(stream: IO[str], kept: deque[str], say: Callable[[str], None]) -> None:
+def _pass_on(stream: IO[str], kept: deque[str], print_line: Callable[[str], None]) -> None:
     for line in stream:
         kept.append(line.rstrip())
-        say(f"  {kept[-1]}")
+        print_line(f"  {kept[-1]}")
 
 
 def read_commands(folder: Path) -> pd.DataFrame:
@@ -236,4 +238,4 @@ def _read_table(spark: SparkSession, path: Path) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], Path(__file__).resolve().parents[2], say=partial(print, flush=True)))
+    sys.exit(main(sys.argv[1:], Path(__file__).resolve().parents[2], print_line=partial(print, flush=True)))

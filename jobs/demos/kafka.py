@@ -64,16 +64,16 @@ _QUIET_MS = 3_000
 _TOLD_EVERY_MS = 5_000
 _WARM_UP = 20
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
-def main(arguments: Sequence[str], root: Path, *, say: Say) -> int:
+def main(arguments: Sequence[str], root: Path, *, print_line: PrintLine) -> int:
     """Runs the demo.
 
     Args:
         arguments: Of the command line.
         root: The project's root, where `conf`, `jobs` and `data` are.
-        say: Receives each line for the user.
+        print_line: Receives each line for the user.
 
     Returns:
         Exit code: 0 if the account agrees, 1 if it does not or a step failed, 130 after Ctrl-C.
@@ -83,12 +83,12 @@ def main(arguments: Sequence[str], root: Path, *, say: Say) -> int:
     def work() -> int:
         with _terminated_as_interrupted(), exclusive(root / FOLDER) as lock:
             clear_outputs(root / FOLDER, (CHECKPOINT, PICTURE, LOG, "broker"))
-            faults = _Demo(root, lock, chosen, say).run()
+            faults = _Demo(root, lock, chosen, print_line).run()
         told = ", ".join(f"{name}: {count:,}" for name, count in faults.items())
-        say(f"the account does NOT agree: {told}" if faults else "the account agrees")
+        print_line(f"the account does NOT agree: {told}" if faults else "the account agrees")
         return 1 if faults else 0
 
-    return outcome_of(work, say)
+    return outcome_of(work, print_line)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -127,8 +127,8 @@ def _terminated_as_interrupted() -> Iterator[None]:
 class _Demo:
     """One run: what its steps share."""
 
-    def __init__(self, root: Path, lock: IO[str], chosen: argparse.Namespace, say: Say) -> None:
-        self._root, self._lock, self._chosen, self._say = root, lock, chosen, say
+    def __init__(self, root: Path, lock: IO[str], chosen: argparse.Namespace, print_line: PrintLine) -> None:
+        self._root, self._lock, self._chosen, self._print_line = root, lock, chosen, print_line
         self._folder = root / FOLDER
         self._command = submit_command(root, ["run", "--config", CONFIG])
         self._job: SubmittedJob | None = None
@@ -137,10 +137,10 @@ class _Demo:
 
     def run(self) -> dict[str, int]:
         """All steps; what is wrong with the account."""
-        self._say("1 broker: a Kafka broker and the demo's topics")
+        self._print_line("1 broker: a Kafka broker and the demo's topics")
         with LocalKafka(self._folder / "broker") as broker:
             external = broker.pid is None
-            self._say(
+            self._print_line(
                 f"  {broker.bootstrap}, {'external' if external else f'process {broker.pid}'}; {', '.join(TOPICS)}"
             )
             if external:
@@ -159,13 +159,13 @@ class _Demo:
     def _with_clients(self, bootstrap: str, receiver: Receiver, rejects: Receiver) -> dict[str, int]:
         sender = Sender(bootstrap, COMMANDS)
         try:
-            self._say(
+            self._print_line(
                 f"2 job: {EXTERNAL_VARIABLE}={bootstrap} SPARK_CONF_DIR=conf {' '.join(short(self._root, self._command))}"
             )
             self._start(bootstrap)
             self._warm_up(sender, receiver)
             self._traffic(bootstrap, sender, receiver)
-            self._say("4 account: what the consumer received, compared with what was sent")
+            self._print_line("4 account: what the consumer received, compared with what was sent")
             account = take_account(
                 sender.sent, list(receiver.received), shards=SHARDS, rejects=len(rejects.received)
             )
@@ -192,12 +192,12 @@ class _Demo:
     def _stop(self) -> None:
         if self._job is None:
             return
-        self._say("5 stop: the job after its batch, then consumer and broker")
+        self._print_line("5 stop: the job after its batch, then consumer and broker")
         code = self._job.stop(self._folder / CHECKPOINT)
         for line in self._summary(self._job.lines):
-            self._say(f"  {line}")
+            self._print_line(f"  {line}")
         if code != 0:
-            self._say(f"  the job has ended with exit code {code}; its lines: {FOLDER / LOG}")
+            self._print_line(f"  the job has ended with exit code {code}; its lines: {FOLDER / LOG}")
 
     @staticmethod
     def _summary(lines: Sequence[str]) -> Sequence[str]:
@@ -210,7 +210,7 @@ class _Demo:
         began_ms = now_ms()
         for number in range(_WARM_UP):
             target = TARGETS[number % len(TARGETS)]
-            sender.say(Command(0, f"warm-up-{number:05}", 1, "SCHEDULE", 0, target, says_delay=True))
+            sender.print_line(Command(0, f"warm-up-{number:05}", 1, "SCHEDULE", 0, target, says_delay=True))
         sender.flush()
         tick = threading.Event()
         while len(receiver.received) < _WARM_UP:
@@ -224,7 +224,7 @@ class _Demo:
                     hint=f"see {FOLDER / LOG}",
                 )
             tick.wait(0.1)
-        self._say(
+        self._print_line(
             f"  ready after {(now_ms() - began_ms) / 1000:.0f} s: {_WARM_UP} first commands have been delivered"
         )
 
@@ -232,7 +232,7 @@ class _Demo:
 
     def _traffic(self, bootstrap: str, sender: Sender, receiver: Receiver) -> None:
         count, span_ms = self._chosen.commands, self._chosen.seconds * 1000
-        self._say(f"3 traffic: {count:,} commands over {span_ms // 1000} s, due 1 to 30 s later")
+        self._print_line(f"3 traffic: {count:,} commands over {span_ms // 1000} s, due 1 to 30 s later")
 
         with Progress("traffic", sys.stderr, elapsed_ms, unit="commands", lines=False) as self._bar:
             self._send_and_wait(bootstrap, sender, receiver)
@@ -253,7 +253,7 @@ class _Demo:
     def _kill_and_restart(self, bootstrap: str) -> None:
         self._killed_ms = now_ms()
         self._running().kill()
-        self._say(
+        self._print_line(
             "  kill -9 of the job; the same command line again; it takes over the lease and continues the checkpoint"
         )
         self._start(bootstrap)
@@ -262,7 +262,7 @@ class _Demo:
         self._bar.show(len(sender.sent), self._chosen.commands + _WARM_UP)
         if since_ms >= self._next_word_ms:
             self._next_word_ms = since_ms + _TOLD_EVERY_MS
-            self._bar.around(self._say)(
+            self._bar.around(self._print_line)(
                 f"  {since_ms // 1000:>3} s: {len(sender.sent):>7,} sent, {len(receiver.received):>7,} received"
             )
 
@@ -288,16 +288,16 @@ class _Demo:
     # --- the account ----------------------------------------------------------------------------------
 
     def _tell(self, account: Account, *, measured_from_ms: int) -> None:
-        self._say(render(account))
+        self._print_line(render(account))
         # The first commands have waited for the job to come up.
         account.lateness = [(due, ms) for due, ms in account.lateness if due >= measured_from_ms]
         lateness_ms = [ms for _, ms in account.lateness]
-        self._say(f"{lateness_line(lateness_ms)}   (consumer's receipt minus due time)")
+        self._print_line(f"{lateness_line(lateness_ms)}   (consumer's receipt minus due time)")
         if self._killed_ms is not None:
             self._tell_around(self._killed_ms, account)
-        self._say(histogram(lateness_ms))
+        self._print_line(histogram(lateness_ms))
         if lateness_ms:
-            self._say(f"picture: {draw(lateness_ms, self._folder / PICTURE).relative_to(self._root)}")
+            self._print_line(f"picture: {draw(lateness_ms, self._folder / PICTURE).relative_to(self._root)}")
 
     def _tell_around(self, killed_ms: int, account: Account) -> None:
         back_ms = min(
@@ -305,11 +305,11 @@ class _Demo:
         )
         meanwhile = [ms for due, ms in account.lateness if killed_ms <= due < back_ms]
         others = [ms for due, ms in account.lateness if not killed_ms <= due < back_ms]
-        self._say(
+        self._print_line(
             f"  down for {(back_ms - killed_ms) / 1000:.0f} s; due meanwhile: {len(meanwhile):,}, {lateness_line(meanwhile)}"
         )
-        self._say(f"  the other {len(others):,}: {lateness_line(others)}")
+        self._print_line(f"  the other {len(others):,}: {lateness_line(others)}")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], Path(__file__).resolve().parents[2], say=partial(print, flush=True)))
+    sys.exit(main(sys.argv[1:], Path(__file__).resolve().parents[2], print_line=partial(print, flush=True)))

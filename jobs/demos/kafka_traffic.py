@@ -45,7 +45,7 @@ class Sender:
         )
         self.sent: list[Sent] = []
 
-    def say(self, command: Command) -> Sent:
+    def print_line(self, command: Command) -> Sent:
         """Sends one command, now."""
         sent = Sent(command, now_ms())
         self.sent.append(sent)
@@ -82,7 +82,7 @@ class Sender:
                 self._producer.poll(0)
                 meanwhile(now_ms() - start_ms)
             self._producer.poll(0)
-            self.say(command)
+            self.print_line(command)
         self.flush()
 
     def flush(self) -> None:

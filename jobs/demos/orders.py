@@ -49,7 +49,7 @@ SCALE = 120  # on the wall clock 30 minutes are 15 seconds
 SEED = 20_260_101
 PAID, CANCELLED = 0.92, 0.05
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 Int64s = npt.NDArray[np.int64]
 
 
@@ -192,7 +192,7 @@ def take_account(must: Mapping[str, str], found: Sequence[tuple[str, str]]) -> A
     )
 
 
-def main(arguments: Sequence[str], root: Path, *, say: Say) -> int:
+def main(arguments: Sequence[str], root: Path, *, print_line: PrintLine) -> int:
     """Runs the demo; exit code 0 if both accounts close, 1 if not, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="python -m jobs.demos.orders", description="Unpaid orders through Kafka and the purgatory."
@@ -220,13 +220,13 @@ def main(arguments: Sequence[str], root: Path, *, say: Say) -> int:
             with LocalKafka(root / FOLDER / "broker") as broker, session("orders demo") as spark:
                 if broker.pid is None:  # not ours: what an earlier run has left there
                     delete_topics(broker.bootstrap, (*_names("day"), *_names("wall")))
-                closes = _day(spark, root / FOLDER, broker.bootstrap, chosen.orders, say)
+                closes = _day(spark, root / FOLDER, broker.bootstrap, chosen.orders, print_line)
                 if chosen.seconds:
-                    closes &= _wall(spark, root / FOLDER, broker.bootstrap, chosen.seconds, say)
-        say("the accounts close" if closes else "an account does NOT close")
+                    closes &= _wall(spark, root / FOLDER, broker.bootstrap, chosen.seconds, print_line)
+        print_line("the accounts close" if closes else "an account does NOT close")
         return 0 if closes else 1
 
-    return outcome_of(work, say)
+    return outcome_of(work, print_line)
 
 
 def _topics(bootstrap: str, prefix: str) -> None:
@@ -259,8 +259,8 @@ def _produce_all(producer: Producer, prefix: str, said: Sequence[tuple[int, str,
         producer.flush()
 
 
-def _day(spark: SparkSession, folder: Path, bootstrap: str, count: int, say: Say) -> bool:
-    say(f"a day: {count:,} orders from {instant_text(DAY_MS)}, time-out 30 minutes, simulated clock")
+def _day(spark: SparkSession, folder: Path, bootstrap: str, count: int, print_line: PrintLine) -> bool:
+    print_line(f"a day: {count:,} orders from {instant_text(DAY_MS)}, time-out 30 minutes, simulated clock")
     _topics(bootstrap, "day")
     orders = draw(count, DAY_MS, 24 * HOUR_MS, 30 * MINUTE_MS)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 2})
@@ -269,14 +269,14 @@ def _day(spark: SparkSession, folder: Path, bootstrap: str, count: int, say: Say
     step_ms = 24 * HOUR_MS * 20_000 // max(count, 20_000) * 8 // 10
     clock = {"kind": "simulated", "start": instant_text(DAY_MS), "step": f"{step_ms} ms"}
     job = config.check(settings(folder, bootstrap, "day", orders.timeout_ms, clock, "available-now"))
-    run(job, DAY_MS + 48 * HOUR_MS, say)
+    run(job, DAY_MS + 48 * HOUR_MS, print_line)
     account = take_account(expected(orders), outcomes(spark, bootstrap, _names("day")[2]))
-    return _told(account, count, say, exact=True)
+    return _told(account, count, print_line, exact=True)
 
 
-def _wall(spark: SparkSession, folder: Path, bootstrap: str, seconds: int, say: Say) -> bool:
+def _wall(spark: SparkSession, folder: Path, bootstrap: str, seconds: int, print_line: PrintLine) -> bool:
     timeout_ms, count = 30 * MINUTE_MS // SCALE, seconds * 200
-    say(f"the wall clock: {count:,} orders over {seconds} s, time-out {timeout_ms / 1000:.0f} s")
+    print_line(f"the wall clock: {count:,} orders over {seconds} s, time-out {timeout_ms / 1000:.0f} s")
     _topics(bootstrap, "wall")
     start_ms = now_ms() + 15_000  # the job comes up meanwhile
     orders = draw(count, start_ms, seconds * 1_000, timeout_ms)
@@ -286,10 +286,10 @@ def _wall(spark: SparkSession, folder: Path, bootstrap: str, seconds: int, say: 
     sender.start()
     clock = {"kind": "processing", "heartbeat": "5 seconds"}  # the demo's end is not to wait for a minute's
     job = config.check(settings(folder, bootstrap, "wall", timeout_ms, clock, "1 second"))
-    run(job, last_ms + 5_000, say)
+    run(job, last_ms + 5_000, print_line)
     sender.join(60)
     account = take_account(expected(orders), outcomes(spark, bootstrap, _names("wall")[2]))
-    return _told(account, count, say, exact=False)
+    return _told(account, count, print_line, exact=False)
 
 
 def _say_in_time(bootstrap: str, said: Sequence[tuple[int, str, bytes]]) -> None:
@@ -305,16 +305,16 @@ def _say_in_time(bootstrap: str, said: Sequence[tuple[int, str, bytes]]) -> None
     producer.flush()
 
 
-def _told(account: Account, count: int, say: Say, *, exact: bool) -> bool:
+def _told(account: Account, count: int, print_line: PrintLine, *, exact: bool) -> bool:
     ends = " + ".join(
         f"{account.counts.get(end, 0):,} {end}" for end in ("completed", "expired", "cancelled")
     )
     closes = not account.missing and not account.twice and not (exact and account.other)
-    say(f"account: {count:,} orders = {ends}; missing {account.missing:,}, twice {account.twice:,}")
+    print_line(f"account: {count:,} orders = {ends}; missing {account.missing:,}, twice {account.twice:,}")
     word = "with another outcome than their times require" if exact else "sent in time, read too late"
-    say(f"         {word}: {account.other:,}")
+    print_line(f"         {word}: {account.other:,}")
     return closes
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], Path(__file__).resolve().parents[2], say=partial(print, flush=True)))
+    sys.exit(main(sys.argv[1:], Path(__file__).resolve().parents[2], print_line=partial(print, flush=True)))

@@ -56,17 +56,17 @@ def exclusive(folder: Path) -> Iterator[IO[str]]:
         yield lock
 
 
-def outcome_of(work: Callable[[], int], say: Callable[[str], None]) -> int:
+def outcome_of(work: Callable[[], int], print_line: Callable[[str], None]) -> int:
     """Runs a demo and returns its exit code; an error is reported in one line, Ctrl-C gives :data:`INTERRUPTED`."""
     os.environ.pop("SPARK_HOME", None)  # another Spark on this machine would win over the pinned one
     try:
         java.find_java()  # before any work
         return work()
     except (WheelError, OSError) as error:
-        say(f"demo: {error}")
+        print_line(f"demo: {error}")
         return 1
     except KeyboardInterrupt:
-        say("demo: stopped")
+        print_line("demo: stopped")
         return INTERRUPTED
 
 

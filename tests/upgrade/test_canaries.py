@@ -25,7 +25,6 @@ from wheel_udf.checkpoint.source_logs import source_log
 from wheel_udf.checkpoint.spark_logs import batch_at, committed_offsets, input_moved, planned_batch
 from wheel_udf.checkpoint.state_files import StateDamage
 from wheel_udf.spark import arrow_groups, jars, private_api as api, session
-from wheel_udf.spark.cached_columns import Prepared
 from wheel_udf.spark.failures import explain, quiet_sql
 from wheel_udf.spark.hadoop_files import hadoop_folder
 from wheel_udf.spark.jvm import (
@@ -40,6 +39,8 @@ from wheel_udf.spark.jvm import (
     scala_some,
 )
 from wheel_udf.spark.private_api import PRIVATE_APIS, PrivateApi
+from wheel_udf.stream.sharding import shard_keys
+from wheel_udf.stream.worker import batch_of_task
 from wheel_udf.tables import delta_log, log_checkpoints
 from wheel_udf.tables.delta_files import File, FileList, rows_of_files
 from wheel_udf.tables.delta_transaction import begin_transaction
@@ -104,10 +105,6 @@ def the_gateway(spark: SparkSession, _: str) -> None:
     assert java_class(spark, "java.lang.Math").max(3, 4) == 4
     assert has_class(spark, "java.util.Properties")
     assert not has_class(spark, "java.util.NoSuchProperties")
-
-
-@canary(api.JAVA_SESSION)
-def java_objects(spark: SparkSession, _: str) -> None:
     assert java_context(spark).hadoopConfiguration().get("fs.defaultFS") == "file:///"
     assert java_session(spark).sessionState().conf() is not None
 
@@ -118,24 +115,6 @@ def scala_values(spark: SparkSession, _: str) -> None:
     assert scala_some(spark, "a").get() == "a"
     assert scala_seq(spark, ["a", "b"]).appended("c").mkString("-") == "a-b-c"
     assert scala_map(spark, {"a": "b"}).get("a").get() == "b"
-
-
-@canary(api.COLUMN_PLANS)
-def column_plans(spark: SparkSession, _: str) -> None:
-    doubled = Prepared(lambda: [(F.col("id") * 2).alias("twice")])
-    frame = spark.range(3, numPartitions=1)
-    assert [row.twice for row in doubled._apply(frame, "select").collect()] == [0, 2, 4]
-    down = Prepared(lambda: [F.col("id").desc()])
-    assert [row.id for row in down._apply(frame, "sortWithinPartitions").collect()] == [2, 1, 0]
-
-
-@canary(api.RUNNING_SESSION)
-def a_running_session(spark: SparkSession, _: str) -> None:
-    assert session.running_session() is spark
-    from pyspark import SparkContext
-
-    SparkContext._ensure_initialized()
-    session._require_delta_on_class_path()
 
 
 @canary(api.CHECKPOINT_FILES)
@@ -219,13 +198,6 @@ def error_texts(spark: SparkSession, _: str) -> None:
     assert re.match(r"A column.*`nosuch` cannot be resolved", explain(failure.value).sentence)
 
 
-@canary(api.JAVA_SIGNALS)
-def java_signals(spark: SparkSession, _: str) -> None:
-    session.let_jvm_ignore_sigterm(spark)
-    signals, ignores = (java_class(spark, name) for name in ("sun.misc.Signal", "sun.misc.SignalHandler"))
-    assert signals.handle(signals("TERM"), ignores.SIG_IGN).equals(ignores.SIG_IGN)
-
-
 @canary(api.LOADED_STATES)
 def loaded_states(spark: SparkSession, _: str) -> None:
     session.close_states(spark)
@@ -266,16 +238,36 @@ def groups_as_arrow(spark: SparkSession, table: str) -> None:
     assert found == {"level": "NumpyExtensionArray", "slot": "NumpyExtensionArray", "value": "ArrowColumn"}
 
 
+class _Batch:
+    """Yields the batch and the query of its task."""
+
+    def __call__(self, _: tuple[int], frames: Iterator[pd.DataFrame], group: Any) -> Iterator[pd.DataFrame]:
+        group.update((sum(map(len, frames)),))
+        batch_id, query_id = batch_of_task()
+        yield pd.DataFrame({"batch": [batch_id], "query": [query_id]})
+
+
+@canary(api.BATCH_PROPERTIES)
+def batch_properties(spark: SparkSession, table: str) -> None:
+    rows = spark.readStream.format("delta").load(table)
+    found = rows.groupBy("level").applyInPandasWithState(
+        _Batch(), "batch long, query string", "n int", "append", "NoTimeout"
+    )
+    query = found.writeStream.format("memory").queryName("batches").trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    assert {tuple(row) for row in spark.table("batches").collect()} == {(0, query.id)}
+
+
+@canary(api.SHARD_PLACEMENT)
+def shard_placement(spark: SparkSession, _: str) -> None:
+    keys = spark.createDataFrame([(key,) for key in shard_keys(6)], "key int")
+    placed = keys.repartition(3, "key").withColumn("place", F.spark_partition_id())
+    assert dict(placed.collect()) == {key: number % 3 for number, key in enumerate(shard_keys(6))}
+
+
 @canary(api.IVY)
 def ivy(spark: SparkSession, _: str) -> None:
-    assert jars._ivy_jar().is_file()
-
-
-@canary(api.JDBC_DRIVER)
-def _jdbc_driver(spark: SparkSession, _: str) -> None:
-    driver = java_class(spark, "org.postgresql.Driver")()
-    assert driver.acceptsURL("jdbc:postgresql://127.0.0.1/orders")
-    assert driver.connect("jdbc:other:x", java_class(spark, "java.util.Properties")()) is None
+    assert list((jars.pyspark_folder() / "jars").glob("ivy-*.jar"))
 
 
 @canary(api.DELTA_SNAPSHOT)

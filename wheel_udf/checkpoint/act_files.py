@@ -25,7 +25,8 @@ from typing import Any, Final
 
 from wheel_udf.checkpoint.spark_logs import committed_offsets, planned_offsets
 from wheel_udf.common.errors import CheckpointError
-from wheel_udf.spark.files import Folder, json_bytes, open_folder, parsed_json
+from wheel_udf.spark.files import json_bytes, open_folder, parsed_json
+from wheel_udf.spark.folder import Folder
 
 _FOLDER: Final = "acts"
 _EARLIER: Final = f"{_FOLDER}/earlier.json"

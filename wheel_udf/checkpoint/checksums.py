@@ -21,7 +21,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from wheel_udf.spark.files import Folder, parsed_json
+from wheel_udf.spark.files import parsed_json
+from wheel_udf.spark.folder import Folder
 
 _HADOOP_HEAD: Final = b"crc\x00"
 _LANE: Final = 256

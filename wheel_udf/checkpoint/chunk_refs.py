@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 
 from wheel_udf.checkpoint.state_files import StateDamage
 from wheel_udf.shard.chunk_files import CHUNKS_FOLDER, REFS_FOLDER, is_sound
-from wheel_udf.spark.files import Folder, parsed_json
+from wheel_udf.spark.files import parsed_json
+from wheel_udf.spark.folder import Folder
 
 
 @dataclass

@@ -39,7 +39,8 @@ from wheel_udf.checkpoint.move_marks import IMPORTED, require_startable
 from wheel_udf.checkpoint.spark_logs import RESTORE, clear_leftovers, require_sound_logs
 from wheel_udf.common.errors import CheckpointError, GeometryChangedError
 from wheel_udf.shard.formats import FORMAT_VERSION
-from wheel_udf.spark.files import Folder, json_bytes, open_folder, parsed_json
+from wheel_udf.spark.files import json_bytes, open_folder, parsed_json
+from wheel_udf.spark.folder import Folder
 
 TIERED_PARTS: Final = ("intake", "wheel")
 """The folders of the two queries of a tiered run, in the folder of its checkpoint."""

@@ -6,7 +6,7 @@
     wheel-import.json     an import is under way, or done         written first by an import, and again as its last step
 
 A checkpoint that is written anew in its own place (:func:`empty_for_import`) has the first mark until it is empty, and
-then the second one.
+the second one from then on.
 
 A start, a dry run and a second import look at both (:mod:`wheel_udf.checkpoint.identity`). Without the first mark, a
 job that is started by habit would deliver a second time what its successor delivers; without the second, a killed
@@ -20,7 +20,8 @@ from typing import Final
 
 from wheel_udf.checkpoint.lease import LEASE_FILE
 from wheel_udf.common.errors import CheckpointError
-from wheel_udf.spark.files import Folder, json_bytes, open_folder, parsed_json
+from wheel_udf.spark.files import json_bytes, open_folder, parsed_json
+from wheel_udf.spark.folder import Folder
 
 EXPORTED: Final = "wheel-exported.json"
 IMPORTED: Final = "wheel-import.json"
@@ -35,8 +36,7 @@ class Mark:
     Attributes:
         export_id: The export.
         place: Where it is.
-        done: Of an import, whether it is complete; of an export False if the checkpoint is being emptied, to be
-            written anew in its place.
+        done: Of an import, whether it is complete.
     """
 
     export_id: str
@@ -50,8 +50,8 @@ def mark_exported(path: str, export_id: str, place: str) -> None:
 
 
 def empty_for_import(path: str, export_id: str, place: str) -> None:
-    """Empties an exported checkpoint, so that the export can be imported into the same place. All the time, a start is
-    refused.
+    """Empties an exported checkpoint, so that the export can be imported into the same place. A start is refused all
+    the time.
 
     Call it while holding the lease. One that was killed is done again.
 
@@ -60,13 +60,19 @@ def empty_for_import(path: str, export_id: str, place: str) -> None:
         export_id: The export, which is complete.
         place: Where it is.
     """
+    mark_exported(path, export_id, place)
+    mark_import(path, export_id, place, done=False)
     files = open_folder(path)
-    files.replace(EXPORTED, json_bytes(asdict(Mark(export_id, place, done=False))))
     for name in files.names():
         if not any(kept in name for kept in (LEASE_FILE, EXPORTED, IMPORTED)):
             files.remove(name)
-    mark_import(path, export_id, place, done=False)
     files.remove(EXPORTED)
+
+
+def is_emptied(path: str, export_id: str) -> bool:
+    """Whether :func:`empty_for_import` has finished."""
+    coming = import_mark(path)
+    return coming is not None and coming.export_id == export_id and export_mark(path) is None
 
 
 def mark_import(path: str, export_id: str, place: str, *, done: bool) -> None:
@@ -102,36 +108,29 @@ def require_startable(files: Folder, importing: str | None = None) -> None:
     Raises:
         CheckpointError: It is one of them.
     """
-    left = _mark(files, EXPORTED)
-    coming = _mark(files, IMPORTED)
-    _require_not_forgetting(files, left, coming, importing)
-    if left is not None:
-        raise CheckpointError(
-            f"the content of this checkpoint was exported to {left.place}",
-            field=files.name(EXPORTED),
-            hint="run the job that has imported it; if none has, or ever will, delete this file to go on here",
-        )
-    if coming is not None and not coming.done and coming.export_id != importing:
-        raise CheckpointError(
-            f"the import of {coming.place} has not finished",
-            field=files.name(IMPORTED),
-            hint="run the same import again, which goes on where it stopped; "
-            "or delete the checkpoint folder (and the store) and begin anew",
-        )
-
-
-def _require_not_forgetting(
-    files: Folder, left: Mark | None, coming: Mark | None, importing: str | None
-) -> None:
-    """Refuses a checkpoint that is written anew without some ids (:mod:`wheel_udf.transfer.forgetting`)."""
-    emptied = left is not None and not left.done
-    begun = coming is not None and not coming.done and coming.place.endswith(FORGETTING)
-    if emptied or (begun and coming is not None and coming.export_id != importing):
+    left, coming = _mark(files, EXPORTED), _mark(files, IMPORTED)
+    is_coming = coming is not None and not coming.done and coming.export_id != importing
+    mark = coming if is_coming else left
+    if mark is None:
+        return
+    if mark.place.endswith(FORGETTING):
         raise CheckpointError(
             "ids are being forgotten: the checkpoint is written anew, and that has not finished",
             field=files.name(),
             hint="run the same wheel-udf forget again, which goes on where it stopped",
         )
+    if is_coming:
+        raise CheckpointError(
+            f"the import of {mark.place} has not finished",
+            field=files.name(IMPORTED),
+            hint="run the same import again, which goes on where it stopped; "
+            "or delete the checkpoint folder (and the store) and begin anew",
+        )
+    raise CheckpointError(
+        f"the content of this checkpoint was exported to {mark.place}",
+        field=files.name(EXPORTED),
+        hint="run the job that has imported it; if none has, or ever will, delete this file to go on here",
+    )
 
 
 def _mark(files: Folder, name: str) -> Mark | None:

@@ -34,7 +34,8 @@ from wheel_udf.checkpoint.inspection import Finding, Inspection, Resume
 from wheel_udf.checkpoint.move_marks import IMPORTED
 from wheel_udf.checkpoint.spark_logs import RESTORE
 from wheel_udf.common.errors import CheckpointError
-from wheel_udf.spark.files import Folder, local_folder, open_folder
+from wheel_udf.spark.files import local_folder, open_folder
+from wheel_udf.spark.folder import Folder
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from wheel_udf.common.errors import REPAIR, CheckpointError
-from wheel_udf.spark.files import Folder, local_folder, open_folder, parsed_json
+from wheel_udf.spark.files import local_folder, open_folder, parsed_json
+from wheel_udf.spark.folder import Folder
 
 RESTORE: Final = (
     "restore the folder from a copy; a new checkpoint folder reads the input again and delivers it again"

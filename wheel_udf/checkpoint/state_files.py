@@ -29,7 +29,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from wheel_udf.checkpoint.checksums import Check, check_file
-from wheel_udf.spark.files import Folder, parsed_json
+from wheel_udf.spark.files import parsed_json
+from wheel_udf.spark.folder import Folder
 
 _NAME: Final = re.compile(r"(\d+)(?:_(.+))?\.(changelog|delta|zip|snapshot)")
 _LZ4: Final = b"LZ4Block"

@@ -15,8 +15,9 @@ code; no row is dropped, and no data raises an error. All in the JVM: no UDF, no
                                                        operation_rules
 
 Other files: ``json_objects`` (records of JSON, byte for byte), ``contract`` (limits and allow-list), ``records`` (the
-original row of a reject as JSON), ``tier_columns`` (level, slot and delay level of a due time as Column),
-``generated_code`` (keeps Spark's generated methods small enough to be compiled, and the same in each batch).
+original row of a reject as JSON), ``delay_levels`` (5s 10s 30s ...: rounds due times; no levels of the wheel),
+``tier_columns`` (level, slot and delay level of a due time as Column), ``generated_code`` (keeps Spark's generated
+methods small enough to be compiled, and the same in each batch).
 
 May import: the rooms ``common``, ``wheel`` and ``purgatory``; pyspark.
 """

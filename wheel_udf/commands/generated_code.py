@@ -16,19 +16,19 @@ from collections.abc import Callable
 from pyspark.sql import Column, functions as F
 
 
-def through(column: Column, use: Callable[[Column], Column]) -> Column:
+def evaluate_once(column: Column, use: Callable[[Column], Column]) -> Column:
     """An expression of a column that is computed once, however often the expression names it; Spark interprets it."""
     return F.get(F.transform(F.array(column), use), F.lit(0))
 
 
 def interpreted(column: Column, needed: Column) -> Column:
     """A long expression that few rows need, in a form that Spark interprets; null where it is not needed."""
-    return F.when(needed, through(F.lit(0), lambda _: column))
+    return F.when(needed, evaluate_once(F.lit(0), lambda _: column))
 
 
 def uncompiled(column: Column) -> Column:
     """The same column, in a form that makes Spark compile its projection in pieces: slower, never too big."""
-    return F.coalesce(column, through(column, lambda same: same))
+    return F.coalesce(column, evaluate_once(column, lambda same: same))
 
 
 def of_batch(column: Column) -> Column:

@@ -26,7 +26,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.commands.generated_code import interpreted, through
+from wheel_udf.commands.generated_code import evaluate_once, interpreted
 from wheel_udf.commands.readers import HEADERS, LONG_JSON
 from wheel_udf.commands.records import readable
 from wheel_udf.commands.rules import UNREADABLE
@@ -85,7 +85,7 @@ def with_json_object(frame: DataFrame, record: Column, names: Sequence[str] = CO
         is_no_text = F.lit(name == "headers") | text.rlike(rf'{_name_of(name)}[^" \t\r\n]')
         rewritten[name] = maybe & is_no_text & ~_is_as_written(text, name, fields[name])
         is_cut |= rewritten[name]
-    exact = through(
+    exact = evaluate_once(
         _pieces(text, _RUNS),
         lambda pieces: F.struct(
             *(F.when(maybe, _text_of(_member(pieces, name))).alias(name) for name, maybe in rewritten.items())
@@ -118,7 +118,7 @@ def exact_texts(array: Column) -> Column:
 def _pairs(headers: Column) -> Column:
     """Names and values of headers, as ``from_json`` writes them; null if they are not headers."""
     array = F.from_json(headers, _PAIRS, _STRICT)
-    named = through(
+    named = evaluate_once(
         array, lambda all_: F.when(~F.exists(all_, lambda each: each.getField("key").isNull()), all_)
     )
     of_array = interpreted(named, F.startswith(_trimmed(headers), F.lit("[")))
@@ -137,7 +137,7 @@ def _exact_pairs(pairs: Column, headers: Column) -> Column:
 
     return F.zip_with(
         pairs,
-        through(_pieces(headers, _TOKENS), values),
+        evaluate_once(_pieces(headers, _TOKENS), values),
         lambda pair, json: F.struct(
             pair.getField("key").alias("key"),
             F.coalesce(_text_of(json), pair.getField("value")).alias("value"),
@@ -176,7 +176,7 @@ def _json_of(piece: Column) -> Column:
         inside = F.concat(F.lit('["'), inside, F.lit('"]'))
         return F.when(F.startswith(each, F.lit('["')), F.get(_array(inside), F.lit(0))).otherwise(each)
 
-    return through(piece, joined)
+    return evaluate_once(piece, joined)
 
 
 def _text_of(json: Column) -> Column:
@@ -186,7 +186,7 @@ def _text_of(json: Column) -> Column:
         text = F.get(_array(F.concat(F.lit("["), each, F.lit("]"))), F.lit(0))
         return F.when(F.startswith(each, F.lit('"')), text).otherwise(F.nullif(each, F.lit("null")))
 
-    return through(json, read)
+    return evaluate_once(json, read)
 
 
 def _member(pieces: Column, name: str) -> Column:
@@ -199,7 +199,7 @@ def _member(pieces: Column, name: str) -> Column:
         return F.when(place > 1, F.coalesce(F.nullif(scalar, F.lit("")), inner))
 
     has_name = F.transform(pieces, lambda each: each.rlike(_name_of(name)))
-    return through(F.array_position(F.reverse(has_name), F.lit(True)).cast("int"), found)
+    return evaluate_once(F.array_position(F.reverse(has_name), F.lit(True)).cast("int"), found)
 
 
 def _is_as_written(text: Column, name: str, json: Column) -> Column:

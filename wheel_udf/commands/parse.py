@@ -62,7 +62,7 @@ from pyspark.sql import Column, DataFrame, functions as F, types as T
 from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.delay_levels import NO_LEVEL
-from wheel_udf.commands.generated_code import interpreted, through, uncompiled
+from wheel_udf.commands.generated_code import evaluate_once, interpreted, uncompiled
 from wheel_udf.commands.inputs import (
     SOURCE_DELIVER_AT,
     SOURCE_EVENT_TIME,
@@ -280,7 +280,7 @@ def _rejection(given: Inputs, original: list[Input], message: Column, contract: 
         record = record_of(original, *_NOT_RECORDED)
     else:
         # Each copy of a row of many MiB counts: the columns of the reject keep the payload, so the record need not.
-        record = through(
+        record = evaluate_once(
             payload_bytes(given) <= contract.max_value_bytes,
             lambda is_small: record_of([_with_payload(each, is_small) for each in original], *_NOT_RECORDED),
         )

@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql import Column, functions as F, types as T
 
-from wheel_udf.commands.generated_code import through
+from wheel_udf.commands.generated_code import evaluate_once
 from wheel_udf.commands.inputs import Input
 
 _RECORD_OPTIONS: Final = {
@@ -28,7 +28,7 @@ def record_of(original: list[Input], *left_out: str) -> Column:
     texts = [each for each in kept if isinstance(each.kind, _TEXTS)]
     # All texts go through one lambda: an expression for each would be most of the plan of a batch.
     octets = F.array(*(each.column.cast("binary") for each in texts)).cast("array<binary>")
-    return through(F.transform(octets, readable), lambda words: _json_of(kept, texts, words))
+    return evaluate_once(F.transform(octets, readable), lambda words: _json_of(kept, texts, words))
 
 
 def _json_of(kept: list[Input], texts: list[Input], words: Column) -> Column:

@@ -22,6 +22,9 @@ from typing import Any, Final, Self, TextIO
 
 from wheel_udf.common.secrets import hide
 
+PrintLine = Callable[[str], None]
+"""Takes a line of output."""
+
 Step = Callable[[str, int, int], None]
 """(name, number from 1, number of steps): called when a step of some work begins."""
 

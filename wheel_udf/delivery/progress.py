@@ -17,7 +17,7 @@ def progress_line(report: BatchReport) -> str:
     ``data time after due p50   6.0 d p99  11.9 d``.
 
     Unusual counts (rejected, missed, undeliverable rows, a backlog over the limit) are added only if they are not 0,
-    the use of limits only if there are limits, and the pending entries of each delay level only if there are levels.
+    the use of limits only if there are limits, and the sampled entries of each delay level only if there are levels.
     With punctual delivery the line includes the number of pending entries that were handed to the sender.
     """
     span = "data time after due" if report.in_data_time else "lateness"

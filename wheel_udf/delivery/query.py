@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import DataFrame, functions as F
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -43,7 +43,6 @@ from wheel_udf.policies.punctual import NOTED_PROPERTY
 from wheel_udf.punctual.delivery import PunctualDelivery, noted
 from wheel_udf.sinks.batch_writer import write_batch
 from wheel_udf.sinks.destinations import Destinations, LeftOut, Sink, require_apart, shape_of
-from wheel_udf.spark.cached_columns import Prepared
 from wheel_udf.stream.frame_facts import FrameFacts, facts_of
 from wheel_udf.stream.outputs import leaving, refused, status_class
 from wheel_udf.stream.status_row import ShardStatus, leaving_to
@@ -52,8 +51,6 @@ AVAILABLE_NOW = "available-now"
 ONCE = "once"
 
 _log = logging.getLogger(__name__)
-
-_STATUS = Prepared(lambda: [F.col("status")])
 
 
 def deliver(
@@ -162,7 +159,7 @@ def _call(on_batch: Callable[[BatchReport], None], report: BatchReport) -> None:
 
 def _statuses(frame: DataFrame, facts: FrameFacts) -> list[ShardStatus]:
     # Read as JSON text: with thirty columns Spark would plan a larger projection in every batch.
-    rows = _STATUS.select(frame.where("kind = 'status'")).collect()
+    rows = frame.where("kind = 'status'").select("status").collect()
     return [status_class(facts).from_json(row.status) for row in rows]
 
 

@@ -78,8 +78,8 @@ class BatchReport:
         full: Used part of each limit (1 is full), by its name; for slots and destinations, the fullest of those that
             received entries last.
         paused: Whether the intake is paused because a limit is reached.
-        levels: Number of pending entries by the name of their delay level (``30s``), shortest first; levels without
-            entries are left out.
+        levels: Entries in Spark's state by the name of their delay level (``30s``), shortest first; levels without
+            entries are left out. A sample that each shard takes about once a minute.
         purgatory: Whether this is the report of a purgatory; ``fired`` then counts delivered outcomes.
         decided: Operations, or generations of them, that this batch has ended, delivered or only counted; 0 for a
             wheel.

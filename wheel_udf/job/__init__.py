@@ -3,9 +3,9 @@
 ::
 
     config file --> loader --> models --> begin --> attempts --> compose --> supervise --> progress, summary, exit code
-                    YAML,      settings,  leases,   again if     source,     --until,
-                    --set,     rules      Spark     it failed    operator,   signals
-                    secrets      |                               sinks         |--> metering: metrics, health, batch log
+                    YAML,      settings,  leases,   one start    source,     --until, signals,
+                    --set,     rules      Spark     of the       operator,   again if it failed
+                    secrets      |                  query        sinks         |--> metering: metrics, health, batch log
                                  +--> replay: a planned batch keeps its settings
                                  +--> dry_run: everything that can be checked before a run
                                  +--> verbs: pending, forecast, history, acts; cancel, move, reroute

@@ -3,13 +3,12 @@ clock, after a planned batch.
 
 ::
 
-    begin --> run_held --> restarts --> attempt: compose, compare, start --> supervise --> end of input, until, signal
-                              ^                                                 |
-                              '---- a failure that may be over, wall clock -----'
+    begin --> run_held --> attempt: compose, compare, start --> supervise --> end of input, until, signal
+                              ^                                    |
+                              '- a transient failure, wall clock --'
 
-After a failure that may be over a moment later, the query starts again: :mod:`wheel_udf.job.restarts`. How a run ends:
-:mod:`wheel_udf.job.supervise`. What a topic has lost is found before each start, meanwhile, and after a failure:
-:mod:`wheel_udf.job.source_topics`.
+How a run ends, and after which failures it starts again: :mod:`wheel_udf.job.supervise`. What a topic has lost is
+found before each start, meanwhile, and after a failure: :mod:`wheel_udf.job.source_topics`.
 """
 
 from __future__ import annotations
@@ -23,30 +22,37 @@ from wheel_udf.checkpoint.identity import TIERED_PARTS
 from wheel_udf.checkpoint.lease import Leases
 from wheel_udf.checkpoint.spark_logs import planned_batch
 from wheel_udf.common.errors import WheelError
+from wheel_udf.common.progress import PrintLine
 from wheel_udf.delivery.query import ONCE
-from wheel_udf.job.compose import SUCCESS, Say, check_config_checkpoint, compose
+from wheel_udf.job.compose import SUCCESS, check_config_checkpoint, compose
 from wheel_udf.job.metering import metering
 from wheel_udf.job.models.scheduler import AVAILABLE_NOW, JobConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.phases import Phases
 from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
-from wheel_udf.job.restarts import with_restarts
 from wheel_udf.job.sessions import session
 from wheel_udf.job.source_topics import SourceTopics
-from wheel_udf.job.supervise import StepsBack, Supervisor, graceful_signals, supervise
+from wheel_udf.job.supervise import (
+    ClockRewindDetector,
+    Supervisor,
+    graceful_signals,
+    supervise,
+    with_restarts,
+)
 from wheel_udf.metrics.listener import listening
 from wheel_udf.spark.failures import explain, is_jvm_end
-from wheel_udf.spark.session import let_jvm_ignore_sigterm
 
 
-def run_held(config: JobConfig, until_ms: int | None, say: Say, leases: Leases, phases: Phases) -> int:
+def run_held(
+    config: JobConfig, until_ms: int | None, print_line: PrintLine, leases: Leases, phases: Phases
+) -> int:
     """Runs the job of a start that :mod:`wheel_udf.job.begin` has begun.
 
     Args:
         config: The checked config.
         until_ms: The instant to which the clock runs (UTC epoch ms), or None.
-        say: Takes the progress lines and the summary.
+        print_line: Takes the progress lines and the summary.
         leases: Those of the checkpoint, held.
-        phases: Says what the start is doing, until the first batch.
+        phases: Phases of the start, until the first batch.
 
     Returns:
         0; after a signal that cut a batch off 128 + its number.
@@ -55,30 +61,29 @@ def run_held(config: JobConfig, until_ms: int | None, say: Say, leases: Leases, 
         WheelError: Config, source, checkpoint or lease do not allow the start.
         StreamingQueryException: The query failed, and new starts did not help.
     """
-    with metering(config, say) as meter, session(config.name, config.checkpoint) as spark:
+    with metering(config, print_line) as meter, session(config.name, config.checkpoint) as spark:
         bounded = config.trigger == AVAILABLE_NOW
         supervisor = Supervisor(
-            say, None if bounded else until_ms, meter, prints=config.log == "text", phases=phases
+            print_line, None if bounded else until_ms, meter, prints=config.log == "text", phases=phases
         )
-        let_jvm_ignore_sigterm(spark)
-        with graceful_signals(supervisor, say):
+        with graceful_signals(supervisor, print_line):
             try:
                 with listening(spark, config.name, meter):
-                    topics = SourceTopics(config, say)
-                    attempt = _Attempt(spark, config, until_ms, supervisor, say, leases, topics)
-                    with_restarts(attempt.run, config.restarts, supervisor, say)
+                    topics = SourceTopics(config, print_line)
+                    attempt = _Attempt(spark, config, until_ms, supervisor, print_line, leases, topics)
+                    with_restarts(attempt.run, config.restarts, supervisor, print_line)
             except Exception as error:
                 # The signal may have ended the JVM or workers of it.
                 if supervisor.signal is None or not (is_jvm_end(error) or explain(error).transient):
                     raise
                 supervisor.cut_off = True
             finally:
-                phases.end()
+                phases.close()
                 if supervisor.has_started:
-                    say(supervisor.summary.render())
+                    print_line(supervisor.summary.render())
         if supervisor.signal is None or not supervisor.cut_off:
             return SUCCESS
-        return _after_a_cut(supervisor.signal, config, say)
+        return _after_a_cut(supervisor.signal, config, print_line)
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class _Attempt:
     config: JobConfig
     until_ms: int | None
     supervisor: Supervisor
-    say: Say
+    print_line: PrintLine
     leases: Leases
     topics: SourceTopics
 
@@ -101,7 +106,7 @@ class _Attempt:
         """
         try:
             while back_ms := self._run_once():
-                self.say(
+                self.print_line(
                     f"the wall clock was set back by {back_ms / 1_000:,.0f} s: "
                     "the query starts again from its checkpoint"
                 )
@@ -125,7 +130,7 @@ class _Attempt:
             self._finish_planned_batch(recorded)
         if supervisor.wants_end:
             return 0
-        steps = None if config.trigger == AVAILABLE_NOW else StepsBack()
+        steps = None if config.trigger == AVAILABLE_NOW else ClockRewindDetector()
         supervisor.begin("starting the query")
         query = start(config.trigger, supervisor.on_batch)
         supervisor.begin("the first batch")
@@ -133,7 +138,7 @@ class _Attempt:
 
     def _finish_planned_batch(self, recorded: RowSettings) -> None:
         """Runs the one batch that an earlier run planned and did not commit, with the settings of that run."""
-        self.say(
+        self.print_line(
             "the last run left a planned batch: it runs first, with the settings that it was planned with"
         )
         assert isinstance(self.config, SchedulerConfig), (
@@ -144,8 +149,8 @@ class _Attempt:
         supervise(start(ONCE, self.supervisor.on_batch), self.supervisor)
 
 
-def _after_a_cut(number: signal.Signals, config: JobConfig, say: Say) -> int:
-    """Says which batch was cut off, and returns the exit code."""
+def _after_a_cut(number: signal.Signals, config: JobConfig, print_line: PrintLine) -> int:
+    """Prints which batch was cut off, and returns the exit code."""
     parts = [config.checkpoint]
     if isinstance(config, TieredConfig):
         parts = [f"{config.checkpoint}/{part}" for part in TIERED_PARTS]
@@ -154,9 +159,11 @@ def _after_a_cut(number: signal.Signals, config: JobConfig, say: Say) -> int:
     except Exception as error:
         if not is_jvm_end(error):  # a checkpoint that only the JVM can read
             raise
-        say(f"stopped by {number.name}: the next start repeats the batch that was cut off, if there was one")
+        print_line(
+            f"stopped by {number.name}: the next start repeats the batch that was cut off, if there was one"
+        )
         return 128 + number
     if not cut_off:
         return SUCCESS
-    say(f"stopped by {number.name}: the next start repeats batch {max(cut_off)}")
+    print_line(f"stopped by {number.name}: the next start repeats batch {max(cut_off)}")
     return 128 + number

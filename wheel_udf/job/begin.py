@@ -16,18 +16,21 @@ opened or made: a folder without a table must stay empty until then. A start tha
 made for its leases.
 
 On file systems other than the local one there is no lease (:mod:`wheel_udf.checkpoint.lease`).
+
+A phase that takes longer than 5 s has a line that names it (:mod:`wheel_udf.job.phases`).
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from wheel_udf.checkpoint.lease import Leases
-from wheel_udf.job.phases import Phases, Say
+from wheel_udf.common.progress import PrintLine
+from wheel_udf.job.phases import Phases
 from wheel_udf.job.sessions import session
 from wheel_udf.spark.files import local_folder
 from wheel_udf.store.lease import store_lease
@@ -38,13 +41,13 @@ if TYPE_CHECKING:
 _PROGRAM: Final = "wheel_udf.job.attempts"
 
 
-def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
+def run(config: JobConfig, until_ms: int | None, print_line: PrintLine) -> int:
     """Runs the job until its input ends, ``until`` is reached, or a signal comes.
 
     Args:
         config: The checked config.
         until_ms: The instant to which the clock runs (UTC epoch ms), or None.
-        say: Takes the progress lines and the summary.
+        print_line: Takes the progress lines and the summary.
 
     Returns:
         0; after a signal that cut a batch off 128 + its number.
@@ -53,7 +56,7 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
         WheelError: Config, source, checkpoint or lease do not allow the start.
         StreamingQueryException: The query failed, and new starts did not help.
     """
-    with leases_of(config) as leases, phased(say) as phases:
+    with leases_of(config) as leases, closing(Phases(print_line)) as phases:
         _check_port(config)
         phases.begin("starting Spark")
         import_module("pyspark.sql")  # before the other thread, which imports more of it
@@ -61,7 +64,7 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
             phases.begin("loading the program")
             from wheel_udf.job import attempts
 
-            return attempts.run_held(config, until_ms, say, leases, phases)
+            return attempts.run_held(config, until_ms, print_line, leases, phases)
 
 
 def leases_of(config: JobConfig) -> Leases:
@@ -80,16 +83,6 @@ def leases_of(config: JobConfig) -> Leases:
         check_tiered_folder(config.checkpoint)
     store_lease(store.path).require_free()
     return Leases([f"{config.checkpoint}/{part}" for part in TIERED_PARTS])
-
-
-@contextmanager
-def phased(say: Say) -> Iterator[Phases]:
-    """Provides the phases of a start, the last of which ends with the block."""
-    phases = Phases(say)
-    try:
-        yield phases
-    finally:
-        phases.end()
 
 
 @contextmanager

@@ -25,12 +25,12 @@ from wheel_udf.testing.topics import create_topics
 SUCCESS = 0
 
 
-def execute(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
+def execute(asked: argparse.Namespace, print_line: Callable[[str], None]) -> int:
     """Runs a broker until the process is interrupted.
 
     Args:
         asked: The arguments: ``port``, ``folder``, ``topic``, ``partitions``.
-        say: Takes the lines.
+        print_line: Takes the lines.
 
     Returns:
         0.
@@ -51,13 +51,13 @@ def execute(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: ended.set())
-    say("starting a broker, about 5 seconds (the first time also some downloads)")
+    print_line("starting a broker, about 5 seconds (the first time also some downloads)")
     with LocalKafka(asked.folder, port=asked.port) as kafka:
         if asked.topic:
             create_topics(kafka.bootstrap, asked.topic, partitions=asked.partitions)
-            say(f"topics: {', '.join(asked.topic)}")
-        say(f"kafka.bootstrap.servers: {kafka.bootstrap}")
-        say("Ctrl-C stops it")
+            print_line(f"topics: {', '.join(asked.topic)}")
+        print_line(f"kafka.bootstrap.servers: {kafka.bootstrap}")
+        print_line("Ctrl-C stops it")
         with suppress(KeyboardInterrupt):
             while not ended.wait(1):
                 if not kafka.is_running:
@@ -66,5 +66,5 @@ def execute(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
                         field="broker",
                         hint="see its log: --folder keeps it",
                     )
-    say("stopped")
+    print_line("stopped")
     return SUCCESS

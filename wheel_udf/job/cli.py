@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from wheel_udf.common.errors import ConfigErrors
 from wheel_udf.common.interrupts import INTERRUPTED, is_interrupt
+from wheel_udf.common.progress import PrintLine
 from wheel_udf.common.secrets import hide
 from wheel_udf.job.arguments import FORGET_VERB, MOVE_VERBS, PENDING_VERBS, REPAIR_VERB, parse
 
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
 SUCCESS = 0
 USAGE = 2
 
-Say = Callable[[str], None]
-Verb = Callable[["JobConfig", int | None, Say], int]
+Verb = Callable[["JobConfig", int | None, PrintLine], int]
 """The action of a verb: (config, until in UTC epoch ms, where lines go) -> exit code."""
 
 
@@ -55,9 +55,9 @@ _MODULES = {
     **dict.fromkeys(REPAIR_VERB, "repair"),
     **dict.fromkeys(FORGET_VERB, "forget"),
 }
-"""Verbs with a function ``execute(config, arguments, say)``, and the modules of this room that have it."""
+"""Verbs with a function ``execute(config, arguments, print_line)``, and the modules of this room that have it."""
 _WITHOUT_CONFIG = {"broker": "broker", "init": "starters"}
-"""Likewise, with a function ``execute(arguments, say)``."""
+"""Likewise, with a function ``execute(arguments, print_line)``."""
 
 _RECORDED = "an act is done completely or not at all: `wheel-udf acts` shows whether it was"
 _AFTER_INTERRUPT = {
@@ -78,16 +78,16 @@ class Verbs:
     dry_run: Verb
 
 
-def _run(config: JobConfig, until_ms: int | None, say: Say) -> int:
+def _run(config: JobConfig, until_ms: int | None, print_line: PrintLine) -> int:
     from wheel_udf.job import begin
 
-    return begin.run(config, until_ms, say)
+    return begin.run(config, until_ms, print_line)
 
 
-def _dry_run(config: JobConfig, until_ms: int | None, say: Say) -> int:
+def _dry_run(config: JobConfig, until_ms: int | None, print_line: PrintLine) -> int:
     from wheel_udf.job import dry_run
 
-    return dry_run.run(config, until_ms, say)
+    return dry_run.run(config, until_ms, print_line)
 
 
 _VERBS = Verbs(_run, _dry_run)
@@ -131,7 +131,7 @@ def console() -> int:
     return main(sys.argv[1:])
 
 
-def line_printer(stream: TextIO) -> Say:
+def line_printer(stream: TextIO) -> PrintLine:
     """Returns a function that writes a line, its secrets hidden, and flushes it. A closed pipe does not end the run."""
     closed = False
 
@@ -154,24 +154,26 @@ def _has_reader(stream: TextIO, text: str = "") -> bool:
     return True
 
 
-def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn: Say) -> int:
+def _execute(
+    arguments: argparse.Namespace, verbs: Verbs | None, print_line: PrintLine, warn: PrintLine
+) -> int:
     # Each verb imports what it needs: --help needs no pydantic, the errors of a config need neither Spark nor Java.
     if arguments.verb == "conf":
         from wheel_udf.job import examples
 
-        return examples.show(arguments.name, arguments.copy, say)
+        return examples.show(arguments.name, arguments.copy, print_line)
     if arguments.verb in _WITHOUT_CONFIG:
-        return int(import_module(f"wheel_udf.job.{_WITHOUT_CONFIG[arguments.verb]}").execute(arguments, say))
+        return int(
+            import_module(f"wheel_udf.job.{_WITHOUT_CONFIG[arguments.verb]}").execute(arguments, print_line)
+        )
     from wheel_udf.job import loader
-    from wheel_udf.job.restarts import patiently
 
     trigger = getattr(arguments, "trigger", None)
     overrides = [*arguments.set, *([f"trigger={trigger}"] if trigger else [])]
     config = loader.load(arguments.config, overrides)
     if arguments.verb in _MODULES:
-        verb_of = import_module(f"wheel_udf.job.{_MODULES[arguments.verb]}")
-        return patiently(
-            lambda said: int(verb_of.execute(config, arguments, said)), config.restarts, say, warn
+        return int(
+            import_module(f"wheel_udf.job.{_MODULES[arguments.verb]}").execute(config, arguments, print_line)
         )
     chosen = verbs or _VERBS
     if arguments.until is not None:
@@ -179,9 +181,8 @@ def _execute(arguments: argparse.Namespace, verbs: Verbs | None, say: Say, warn:
 
         if (warning := until.warning_of(config, arguments.until)) is not None:
             warn(f"warning: {warning}")
-    if arguments.verb == "run":
-        return chosen.run(config, arguments.until, say)
-    return patiently(lambda said: chosen.dry_run(config, arguments.until, said), config.restarts, say, warn)
+    start = chosen.run if arguments.verb == "run" else chosen.dry_run
+    return start(config, arguments.until, print_line)
 
 
 def _interrupt_text(verb: str, *, dry_run: bool) -> str:
@@ -190,7 +191,7 @@ def _interrupt_text(verb: str, *, dry_run: bool) -> str:
     return f"{verb}: interrupted" if after is None else f"{verb}: interrupted; {after}"
 
 
-def _report(error: BaseException, warn: Say, *, debug: bool) -> int:
+def _report(error: BaseException, warn: PrintLine, *, debug: bool) -> int:
     from wheel_udf.spark.failures import explain
 
     failure = explain(error)

@@ -64,8 +64,6 @@ from wheel_udf.tiered.start import Outlet, start_tiered
 
 SUCCESS = 0
 
-Say = Callable[[str], None]
-
 
 class Query(Protocol):
     """The part of Spark's query that the job uses; tests have their own."""

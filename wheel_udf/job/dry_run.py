@@ -20,11 +20,11 @@ from wheel_udf.common.errors import ConfigError, ConfigErrors, SinkError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.instants import instant_text
 from wheel_udf.common.names import KAFKA_SERVERS
+from wheel_udf.common.progress import PrintLine
 from wheel_udf.delivery.progress import duration_text
 from wheel_udf.job import kafka_options
 from wheel_udf.job.compose import (
     SUCCESS,
-    Say,
     check_config_checkpoint,
     columns_of,
     frame_of,
@@ -55,13 +55,13 @@ _LEAST_WINDOW_MS = 60_000
 _WILDCARDS = str.maketrans("*?", "xx")
 
 
-def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
+def run(config: JobConfig, until_ms: int | None, print_line: PrintLine) -> int:
     """Checks and reports; see the module.
 
     Args:
         config: The checked config.
         until_ms: The instant to which the clock would run (UTC epoch ms), or None.
-        say: Takes the lines.
+        print_line: Takes the lines.
 
     Returns:
         0.
@@ -78,7 +78,7 @@ def run(config: JobConfig, until_ms: int | None, say: Say) -> int:
         require_columns(config, columns_of(config, sources))
         batches = _batches_text(config)
         for line in report(config, until_ms, source_lines(config, sources), batches):
-            say(line)
+            print_line(line)
     return SUCCESS
 
 

@@ -20,13 +20,13 @@ from wheel_udf.spark import jars
 SUCCESS = 0
 
 
-def show(name: str | None, copy: Path | None, say: Callable[[str], None]) -> int:
+def show(name: str | None, copy: Path | None, print_line: Callable[[str], None]) -> int:
     """Lists the example configs, or prints one, or copies all files.
 
     Args:
         name: The file to print, with or without its suffix; None: none.
         copy: The folder to copy all files to; None: none is copied.
-        say: Takes the lines.
+        print_line: Takes the lines.
 
     Returns:
         0.
@@ -36,12 +36,12 @@ def show(name: str | None, copy: Path | None, say: Callable[[str], None]) -> int
     """
     folder = examples_folder()
     if copy is not None:
-        _copy(folder, copy, say)
+        _copy(folder, copy, print_line)
     elif name is not None:
-        say(_file(folder, name).read_text(encoding="utf-8").rstrip("\n"))
+        print_line(_file(folder, name).read_text(encoding="utf-8").rstrip("\n"))
     else:
         for path in sorted(folder.glob("*.yml")):
-            say(f"{path.stem:<15} {title_of(path)}")
+            print_line(f"{path.stem:<15} {title_of(path)}")
     return SUCCESS
 
 
@@ -84,21 +84,21 @@ def _entry_points(folder: Path) -> list[Path]:
     return [path for path in paths if path.is_file()][:1]
 
 
-def _copy(folder: Path, to: Path, say: Callable[[str], None]) -> None:
+def _copy(folder: Path, to: Path, print_line: Callable[[str], None]) -> None:
     targets = {
         path: to / (path.relative_to(folder) if path.is_relative_to(folder) else path.name)
         for path in _files(folder)
     }
-    copy_new(targets, "--copy", say)
+    copy_new(targets, "--copy", print_line)
 
 
-def copy_new(targets: Mapping[Path, Path], option: str, say: Callable[[str], None]) -> None:
+def copy_new(targets: Mapping[Path, Path], option: str, print_line: Callable[[str], None]) -> None:
     """Copies files, and names each target.
 
     Args:
         targets: The target of each file.
         option: The option that chose the folder, for the error.
-        say: Takes the lines.
+        print_line: Takes the lines.
 
     Raises:
         ConfigError: A file would be overwritten; none is copied.
@@ -113,4 +113,4 @@ def copy_new(targets: Mapping[Path, Path], option: str, say: Callable[[str], Non
     for path, target in targets.items():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-        say(str(target))
+        print_line(str(target))

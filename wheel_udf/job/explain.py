@@ -78,13 +78,13 @@ class Level:
     entries: float
 
 
-def execute(config: JobConfig, asked: argparse.Namespace, say: Callable[[str], None]) -> int:
+def execute(config: JobConfig, asked: argparse.Namespace, print_line: Callable[[str], None]) -> int:
     """Prints the wheel and what it will cost, as text or as a mermaid diagram.
 
     Args:
         config: The checked config.
         asked: The arguments: ``rate``, ``horizon``, ``bytes``, ``mermaid``.
-        say: Takes the lines.
+        print_line: Takes the lines.
 
     Returns:
         0.
@@ -95,7 +95,7 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Callable[[str], N
     traffic = traffic_of(asked.rate, asked.horizon, asked.bytes)
     levels = levels_of(config, traffic)
     for line in mermaid(levels) if asked.mermaid else report(config, traffic, levels):
-        say(line)
+        print_line(line)
     return SUCCESS
 
 

@@ -107,8 +107,8 @@ def _value_annotation(annotation: Any) -> Any:
 
 def _values_of(model: type[Section]) -> tuple[str, ...]:
     """The values of the key that chooses this variant."""
-    assert model.told_by is not None, "it is a variant"
-    return model.kinds or get_args(model.model_fields[model.told_by].annotation)
+    assert model.discriminator is not None, "it is a variant"
+    return model.kinds or get_args(model.model_fields[model.discriminator].annotation)
 
 
 def _walk(annotation: Any, location: Location) -> _Spot:
@@ -119,7 +119,7 @@ def _walk(annotation: Any, location: Location) -> _Spot:
             rest = rest[1:]
             continue
         if len(models) > 1 and (chosen := [each for each in models if rest[0] in _values_of(each)]):
-            choice = _Choice(len(spot.path), models, chosen[0].told_by or "", str(rest[0]))
+            choice = _Choice(len(spot.path), models, chosen[0].discriminator or "", str(rest[0]))
             spot = replace(spot, choices=(*spot.choices, choice))
             annotation, rest = chosen[0], rest[1:]
             continue
@@ -208,7 +208,7 @@ def _choices_of(variants: Iterable[type[Section]]) -> list[str]:
 
 def _wrong_choice(spot: _Spot, given: Any) -> ConfigError:
     """The key that chooses a variant is missing, or has a value of no variant."""
-    key = spot.sections[0].told_by or ""
+    key = spot.sections[0].discriminator or ""
     value = given.get(key) if isinstance(given, Mapping) else None
     field, rule = path_text((*spot.path, key)), f"one of {', '.join(_choices_of(spot.sections))}"
     if value is None:
@@ -223,7 +223,7 @@ def _wrong_choice(spot: _Spot, given: Any) -> ConfigError:
 
 def _allows(model: type[Section], path: Location, key: str, value: object) -> bool:
     sections = _walk(model, path).sections
-    return any(each.told_by == key and value in _values_of(each) for each in sections)
+    return any(each.discriminator == key and value in _values_of(each) for each in sections)
 
 
 def _unknown_key(spot: _Spot, value: object) -> ConfigError:
@@ -270,6 +270,6 @@ def _faults_of_variant(
     model: type[Section], given: Mapping[str, Any]
 ) -> Iterator[tuple[Location, ConfigError]]:
     try:
-        model.model_validate({**given, model.told_by: _values_of(model)[0]})
+        model.model_validate({**given, model.discriminator: _values_of(model)[0]})
     except ValidationError as error:
         yield from faults_of(error, model)

@@ -19,8 +19,10 @@ Contract
 
 1. The checkpoint and the store of a stopped job: :mod:`wheel_udf.transfer.forgetting`. If the job runs, they are left,
    the other places are done, and the exit code is 1.
-2. Delta tables of the destinations and the rejects that the config names: their rows are removed by one commit each
-   (:mod:`wheel_udf.sinks.row_removal`), also while the job runs.
+2. Delta tables of the destinations and the rejects that the config names: their rows are removed by one commit each,
+   also while the job runs. Appends of the job do not conflict with it. The files of older versions hold the rows until
+   VACUUM; a table with deletion vectors keeps them even in the files of the newest version, until REORG TABLE ... APPLY
+   (PURGE).
 3. All other places are named and left: files of sinks, topics, databases, webhooks, own sinks, sources, copies.
 4. ``--dry-run`` counts and changes nothing. Repeating it is safe, also after a kill.
 
@@ -34,21 +36,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.common.errors import LeaseError, TransferError
+from wheel_udf.common.errors import LeaseError
 from wheel_udf.common.paths import as_pattern
-from wheel_udf.job.compose import (
-    SUCCESS,
-    Say,
-    check_config_checkpoint,
-    identity_of,
-    pending_work_of,
-    tiered_wheel_of,
-)
+from wheel_udf.common.progress import PrintLine
+from wheel_udf.job.compose import SUCCESS, check_config_checkpoint, pending_work_of
 from wheel_udf.job.models.purgatory import PurgatoryConfig, StreamConfig
 from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.models.sink import AnySink
@@ -56,25 +54,17 @@ from wheel_udf.job.models.source import SourceConfig
 from wheel_udf.job.moves import imported
 from wheel_udf.job.repair import tables_of
 from wheel_udf.job.sessions import session
-from wheel_udf.sinks.row_removal import (
-    count_rows,
-    count_texts,
-    frame_of_ids,
-    has_deletion_vectors,
-    remove_rows,
-)
 from wheel_udf.spark.failures import quiet_sql
 from wheel_udf.spark.files import local_folder, open_folder
 from wheel_udf.tables import delta_log
-from wheel_udf.tiered.checks import wheel_settings
 from wheel_udf.transfer.content import ACTS
-from wheel_udf.transfer.forgetting import STORED, forget_ids, held_of, is_begun
-from wheel_udf.transfer.manifest import Manifest, read_manifest
+from wheel_udf.transfer.forgetting import STORED, finish_forgetting, forget_ids, held_of
+from wheel_udf.transfer.id_rows import ID, frame_of_ids, rows_of_ids
 
 LEFT: Final = 1
 """The exit code if the checkpoint was left because the job runs."""
 
-_FILES: Final = ("parquet", "json", "csv")
+_FOLDERS: Final = ("delta", "parquet", "json", "csv")
 _REMOTE: Final[Mapping[str, str]] = {
     "kafka": "all, until the topic's retention is over; a compacted topic: until its key gets a null value",
     "jdbc": "all: delete the rows with this schedule_id in the database",
@@ -82,7 +72,7 @@ _REMOTE: Final[Mapping[str, str]] = {
 }
 _OWN_SINK: Final = "all: this sink is one of your own"
 _VERSIONS: Final = "older versions, until VACUUM and the log's retention (delta.logRetentionDuration)"
-_VECTORS: Final = f"its files, until REORG ... APPLY (PURGE); {_VERSIONS}"
+_VECTORS: Final = "delta.enableDeletionVectors"
 _ELSEWHERE: Final = "exports, backups, logs, temporary folders of processes that were killed"
 
 
@@ -103,13 +93,13 @@ class Line:
     then: tuple[str, ...] = ()
 
 
-def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
+def execute(config: JobConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
     """Executes the verb.
 
     Args:
         config: The checked config of the job.
         asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
-        say: Takes the lines.
+        print_line: Takes the lines.
 
     Returns:
         0; 1 if the job runs, so that its checkpoint is left.
@@ -126,11 +116,11 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
         lines += _of_sinks(spark, config, ids, dry_run=asked.dry_run)
         lines += [*_of_sources(config), *_of_copies(config)]
     for text in report(lines):
-        say(text)
+        print_line(text)
     if asked.dry_run:
-        say("dry run: nothing was changed")
+        print_line("dry run: nothing was changed")
     elif runs:
-        say("not all is removed: stop the job, and run this again")
+        print_line("not all is removed: stop the job, and run this again")
     return LEFT if runs and not asked.dry_run else SUCCESS
 
 
@@ -154,41 +144,18 @@ def _of_job(spark: SparkSession, config: JobConfig, asked: argparse.Namespace) -
     if not open_folder(config.checkpoint).names():
         return [Line(f"checkpoint {config.checkpoint}", 0, "nothing: there is none")], False
     store = config.store.path if isinstance(config, TieredConfig) else None
-    if asked.dry_run or not is_begun(config.checkpoint, store=store):
-        check_config_checkpoint(spark, config)
-    if asked.dry_run:
-        held = held_of(spark, pending_work_of(spark, config), asked.id)
-        return _job_lines(config, held, "nothing: it is to be written anew, while the job is stopped"), False
+    begin = partial(imported, spark, config)
     try:
-        done = forget_ids(
-            spark, config.checkpoint, asked.id, lambda folder: _begun(spark, config, folder), store=store
-        )
+        if not asked.dry_run:
+            finish_forgetting(config.checkpoint, begin, store=store)
+        check_config_checkpoint(spark, config)
+        if not asked.dry_run:
+            rows = forget_ids(spark, config.checkpoint, asked.id, begin, store=store)
+            return _job_lines(config, rows, "nothing: written anew"), False
+        left, runs = "nothing: it is to be written anew, while the job is stopped", False
     except LeaseError:
-        held = held_of(spark, pending_work_of(spark, config), asked.id)
-        return _job_lines(config, held, "all: the job runs"), True
-    resumed = ", after an earlier call that was killed" if done.resumed else ""
-    return _job_lines(config, done.rows, f"nothing: written anew{resumed}"), False
-
-
-def _begun(spark: SparkSession, config: JobConfig, folder: str) -> Manifest:
-    """Begins the checkpoint anew, with the settings that it had."""
-    there = read_manifest(folder)
-    if isinstance(config, TieredConfig):
-        mode, wheel = "tiered", wheel_settings(tiered_wheel_of(config, until_ms=None))["wheel_fingerprint"]
-    else:
-        mode = "purgatory" if isinstance(config, PurgatoryConfig) else "direct"
-        wheel = identity_of(config)["wheel_fingerprint"]
-    had = (there.mode, there.wheel, there.shards, there.clock)
-    asked = (mode, wheel, config.wheel.shards, config.clock.kind)
-    if had != asked:
-        raise TransferError(
-            "the job has other settings now than when ids began to be forgotten",
-            field=folder,
-            value=", ".join(map(str, asked)),
-            rule=", ".join(map(str, had)),
-            hint="run forget with the old settings",
-        )
-    return imported(spark, config, folder)
+        left, runs = "all: the job runs", True
+    return _job_lines(config, held_of(spark, pending_work_of(spark, config), asked.id), left), runs
 
 
 def _job_lines(config: JobConfig, rows: Mapping[str, int], left: str) -> list[Line]:
@@ -205,43 +172,59 @@ def _job_lines(config: JobConfig, rows: Mapping[str, int], left: str) -> list[Li
 
 def _of_sinks(spark: SparkSession, config: JobConfig, ids: DataFrame, *, dry_run: bool) -> list[Line]:
     column = "op_id" if isinstance(config, PurgatoryConfig) else "schedule_id"
+    sinks: list[tuple[str | None, AnySink, str]] = [
+        *((pattern, sink, column) for pattern, sink in config.destinations.items()),
+        (None, config.rejects, "schedule_id"),
+    ]
     lines: dict[str, Line] = {}
-    for pattern, sink in config.destinations.items():
-        for line in _of_sink(spark, sink, pattern, ids, column, dry_run=dry_run):
+    for pattern, sink, id_column in sinks:
+        for line in _of_sink(spark, sink, pattern, ids, id_column, dry_run=dry_run):
             lines.setdefault(line.place, line)
-    for line in _of_sink(spark, config.rejects, None, ids, "schedule_id", dry_run=dry_run):
-        lines.setdefault(line.place, line)
     return list(lines.values())
 
 
 def _of_sink(
     spark: SparkSession, sink: AnySink, pattern: str | None, ids: DataFrame, column: str, *, dry_run: bool
 ) -> Iterator[Line]:
-    if sink.sink in _FILES or sink.sink == "delta":
-        assert sink.place is not None, "it has a path"
-        for place in tables_of(pattern, sink.place):
-            if sink.sink == "delta":
-                yield from _of_table(spark, place, ids, column, dry_run=dry_run)
-            else:
-                yield from _of_files(spark, sink.sink, place, ids, column)
+    if sink.sink not in _FOLDERS:
+        of = f"destination {pattern}: " if pattern is not None else "rejects: "
+        yield Line(f"{of}{sink.sink} {sink.shown}", None, _REMOTE.get(sink.sink, _OWN_SINK))
         return
-    of = f"destination {pattern}: " if pattern is not None else "rejects: "
-    yield Line(f"{of}{sink.sink} {sink.shown}", None, _REMOTE.get(sink.sink, _OWN_SINK))
+    assert sink.place is not None, "it has a path"
+    is_delta = sink.sink == "delta"
+    for place in tables_of(pattern, sink.place):
+        rows = _table(spark, place) if is_delta else _files(spark, sink.sink, place)
+        if rows is None:
+            continue
+        count = rows_of_ids(rows, ids, column).count() if column in rows.columns else None
+        unread = _without_id(rows, ids, column)
+        if not is_delta:
+            left = "all: files are not changed" if count or count is None else "nothing"
+            line = Line(f"{sink.sink} {place}", count, left)
+        else:
+            if count and not dry_run:
+                same = F.col(f"kept.{column}") == F.col(f"forgotten.{ID}")
+                table = DeltaTable.forPath(spark, place).alias("kept")
+                table.merge(ids.alias("forgotten"), same).whenMatchedDelete().execute()
+            properties = delta_log.snapshot(spark, place).properties()
+            line = _table_line(place, count, vectors=properties.get(_VECTORS, "").lower() == "true")
+        yield line
+        if unread:
+            yield Line(f"{line.place}, rows without an id", unread, "all: their texts contain one of the ids")
 
 
-def _of_table(
-    spark: SparkSession, place: str, ids: DataFrame, column: str, *, dry_run: bool
-) -> Iterator[Line]:
+def _table(spark: SparkSession, place: str) -> DataFrame | None:
     if not delta_log.has_log(spark, place) or delta_log.snapshot(spark, place).version < 0:
-        return
-    rows = spark.read.format("delta").load(place)
-    count = count_rows(rows, ids, column)
-    unread = _without_id(rows, ids, column)
-    if count and not dry_run:
-        remove_rows(spark, place, ids, column)
-    yield _table_line(place, count, vectors=has_deletion_vectors(spark, place))
-    if unread:
-        yield Line(f"table {place}, rows without an id", unread, "all: their texts contain one of the ids")
+        return None
+    return spark.read.format("delta").load(place)
+
+
+def _files(spark: SparkSession, kind: str, place: str) -> DataFrame | None:
+    options = {"header": "true", "recursiveFileLookup": "true"}
+    try:
+        return spark.read.options(**options).format(kind).load(as_pattern(place))
+    except AnalysisException:  # a folder without files has no columns
+        return None
 
 
 def _table_line(place: str, count: int | None, *, vectors: bool) -> Line:
@@ -251,33 +234,23 @@ def _table_line(place: str, count: int | None, *, vectors: bool) -> Line:
     if not count:
         return Line(name, 0, "nothing in its newest version")
     quoted = f"delta.`{place.replace('`', '``')}`"
-    purge = (f"REORG TABLE {quoted} APPLY (PURGE)",) if vectors else ()
-    return Line(
-        name, count, _VECTORS if vectors else _VERSIONS, (*purge, f"VACUUM {quoted} RETAIN 168 HOURS")
-    )
-
-
-def _of_files(spark: SparkSession, kind: str, place: str, ids: DataFrame, column: str) -> Iterator[Line]:
-    try:
-        rows = (
-            spark.read.options(header="true", recursiveFileLookup="true").format(kind).load(as_pattern(place))
-        )
-        count, unread = count_rows(rows, ids, column), _without_id(rows, ids, column)
-    except AnalysisException:  # a folder without files has no columns
-        return
-    yield Line(
-        f"{kind} {place}", count, "all: files are not changed" if count or count is None else "nothing"
-    )
-    if unread:
-        yield Line(f"{kind} {place}, rows without an id", unread, "all: their texts contain one of the ids")
+    vacuum = f"VACUUM {quoted} RETAIN 168 HOURS"
+    if not vectors:
+        return Line(name, count, _VERSIONS, (vacuum,))
+    left = f"its files, until REORG ... APPLY (PURGE); {_VERSIONS}"
+    return Line(name, count, left, (f"REORG TABLE {quoted} APPLY (PURGE)", vacuum))
 
 
 def _without_id(rows: DataFrame, ids: DataFrame, column: str) -> int:
-    """Number of rejects that have no id, but a text that contains one."""
+    """Number of rejects that have no id, but a text that contains one, as it is or as JSON writes it."""
     columns = [name for name in ("record", "key", "value", "headers") if name in rows.columns]
     if column not in rows.columns or "record" not in columns:
         return 0
-    return count_texts(rows.where(F.col(column).isNull()), ids, columns)
+    text = F.concat_ws("\n", *(rows[name].cast("string") for name in columns))
+    as_json = F.to_json(F.struct(ids[ID].alias("i")))  # {"i":"..."}
+    escaped = F.substring(as_json, F.lit(7), F.length(as_json) - 8)
+    same = F.contains(text, ids[ID]) | F.contains(text, escaped)
+    return rows.where(F.col(column).isNull()).join(F.broadcast(ids), same, "left_semi").count()
 
 
 # --- what is left ---------------------------------------------------------------------------------

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import wheel_udf
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.progress import PrintLine
 from wheel_udf.common.secrets import hide
 from wheel_udf.job.models.metrics import MetricsConfig
 from wheel_udf.job.models.purgatory import PurgatoryConfig
@@ -23,28 +24,26 @@ if TYPE_CHECKING:
 STOPPED = "the query has stopped"
 _DEFAULT_UNHEALTHY_AFTER_MS = 300_000
 
-Say = Callable[[str], None]
-
 
 @contextlib.contextmanager
-def metering(config: JobConfig, say: Say) -> Iterator[Meter]:
+def metering(config: JobConfig, print_line: PrintLine) -> Iterator[Meter]:
     """Provides the meter of a run, and serves it over HTTP if the config says so.
 
     Args:
         config: The config of the job.
-        say: Takes the lines of the batches, if they are to be JSON, and a line with the address of the exporter.
+        print_line: Takes the lines of the batches, if they are to be JSON, and a line with the address of the exporter.
 
     Raises:
         ConfigError: The port is in use, or the package for it is missing.
     """
     exporter = exporter_of(config.metrics)
-    meter = _meter_of(config, say)
+    meter = _meter_of(config, print_line)
     if exporter is None:
         yield meter
         return
     try:
         exporter.serve(meter)
-        say(f"metrics at {exporter.url}/metrics, health at {exporter.url}/healthz")
+        print_line(f"metrics at {exporter.url}/metrics, health at {exporter.url}/healthz")
         yield meter
     finally:
         exporter.close()
@@ -95,9 +94,9 @@ def check_port(config: JobConfig) -> None:
         exporter.close()
 
 
-def _meter_of(config: JobConfig, say: Say) -> Meter:
+def _meter_of(config: JobConfig, print_line: PrintLine) -> Meter:
     def say_line(line: Mapping[str, Any]) -> None:
-        say(line_text(line))
+        print_line(line_text(line))
 
     mode = "purgatory" if isinstance(config, PurgatoryConfig) else "direct"
     mode = "tiered" if isinstance(config, TieredConfig) else mode

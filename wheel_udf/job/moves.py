@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from wheel_udf.common.errors import TransferError
 from wheel_udf.common.instants import instant_text
 from wheel_udf.common.paths import require_path
-from wheel_udf.common.progress import Step, no_steps
-from wheel_udf.job.compose import Say, clock_of, pending_work_of, tiered_wheel_of
+from wheel_udf.common.progress import PrintLine, Step, no_steps
+from wheel_udf.job.compose import clock_of, pending_work_of, tiered_wheel_of
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.progress import progress_of
@@ -33,13 +33,13 @@ from wheel_udf.transfer.into_store import import_tiered
 from wheel_udf.transfer.manifest import Manifest, read_manifest
 
 
-def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
+def execute(config: JobConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
     """Executes ``export`` or ``import``.
 
     Args:
         config: The checked config of the job.
         asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
-        say: Takes the lines.
+        print_line: Takes the lines.
 
     Returns:
         0.
@@ -50,25 +50,25 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
     require_path(asked.folder, field="--to" if asked.verb == "export" else "--from")
     # With the session that a run has: the first batch of a checkpoint fixes some of its settings.
     with session(config.name, config.checkpoint) as spark, progress_of(spark, asked.verb) as progress:
-        say = progress.around(say)
+        print_line = progress.around(print_line)
         if asked.verb == "export":
             work = pending_work_of(spark, config)
             manifest = export_job(spark, work, asked.folder, keep=asked.keep, on_step=progress.step)
-            _say_export(manifest, asked.folder, say, keep=asked.keep)
+            _say_export(manifest, asked.folder, print_line, keep=asked.keep)
         else:
             there = read_manifest(asked.folder)
             _require_same_sources(config, there, asked.folder)
             positions = begun_anew(config, there.positions, asked.anew)
             manifest = imported(spark, config, asked.folder, progress.step, positions)
-            say(f"imported {asked.folder} into {config.checkpoint}")
-            _say_content(manifest, say)
+            print_line(f"imported {asked.folder} into {config.checkpoint}")
+            _say_content(manifest, print_line)
     return 0
 
 
-def _say_export(manifest: Manifest, folder: str, say: Say, *, keep: bool) -> None:
-    say(f"exported {folder}")
-    _say_content(manifest, say)
-    say(
+def _say_export(manifest: Manifest, folder: str, print_line: PrintLine, *, keep: bool) -> None:
+    print_line(f"exported {folder}")
+    _say_content(manifest, print_line)
+    print_line(
         "the old checkpoint is left as it is: do not run both jobs"
         if keep
         else "the old checkpoint does not start any more"
@@ -130,12 +130,12 @@ def _sources(config: JobConfig) -> int:
     return 1 + (0 if config.levels is None else len(config.levels.topics))
 
 
-def _say_content(manifest: Manifest, say: Say) -> None:
+def _say_content(manifest: Manifest, print_line: PrintLine) -> None:
     ended = {name: count for name, count in manifest.counts.items() if count}
     counted = ", ".join(f"{count:,} {name}" for name, count in ended.items()) or "nothing"
     tables = ", ".join(f"{count:,} {name}" for name, count in manifest.rows.items())
-    say(f"  account   {manifest.pending:,} pending; counted so far: {counted}")
-    say(f"  rows      {tables}")
-    say(f"  clock     {instant_text(manifest.clock_ms)}")
+    print_line(f"  account   {manifest.pending:,} pending; counted so far: {counted}")
+    print_line(f"  rows      {tables}")
+    print_line(f"  clock     {instant_text(manifest.clock_ms)}")
     for position in manifest.positions:
-        say(f"  source    goes on at {position}")
+        print_line(f"  source    goes on at {position}")

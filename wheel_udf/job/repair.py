@@ -36,8 +36,9 @@ from wheel_udf.checkpoint.repair import Decision, Evidence, apply_repair, decide
 from wheel_udf.checkpoint.spark_logs import last_committed, last_planned
 from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.common.names import AllowList
+from wheel_udf.common.progress import PrintLine
 from wheel_udf.control.wall import wall_clock_ms
-from wheel_udf.job.compose import SUCCESS, Say
+from wheel_udf.job.compose import SUCCESS
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
@@ -71,13 +72,13 @@ class Part:
     decision: Decision
 
 
-def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
+def execute(config: JobConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
     """Executes the verb.
 
     Args:
         config: The checked config of the job.
         asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
-        say: Takes the lines.
+        print_line: Takes the lines.
 
     Returns:
         0 if nothing was damaged or all was repaired (dry run: can be repaired), 1 if something cannot be repaired.
@@ -97,8 +98,8 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
         parts = [_part(spark, config, path) for path in paths]
         for part in parts:
             for line in lines_of(part):
-                say(line)
-        return _finish(parts, say, dry_run=asked.dry_run)
+                print_line(line)
+        return _finish(parts, print_line, dry_run=asked.dry_run)
 
 
 def _paths(config: JobConfig) -> list[str]:
@@ -231,16 +232,16 @@ def _batches(found: Inspection) -> str:
     return f"batch {first} is the newest planned one, {second} the newest committed one"
 
 
-def _finish(parts: list[Part], say: Say, *, dry_run: bool) -> int:
+def _finish(parts: list[Part], print_line: PrintLine, *, dry_run: bool) -> int:
     decisions = [part.decision for part in parts]
     if any(each.refusals for each in decisions):
-        say("not repaired: nothing was changed")
+        print_line("not repaired: nothing was changed")
         return DAMAGED
     if all(each.is_sound for each in decisions):
-        say("nothing to repair")
+        print_line("nothing to repair")
         return SUCCESS
     if dry_run:
-        say("dry run: nothing was changed; without --dry-run it is repaired as described")
+        print_line("dry run: nothing was changed; without --dry-run it is repaired as described")
         return SUCCESS
     stamp = instant_text_ms(wall_clock_ms()).replace(":", "-")
     for part in parts:
@@ -248,5 +249,7 @@ def _finish(parts: list[Part], say: Say, *, dry_run: bool) -> int:
             folder = local_folder(part.path)
             aside = Path(f"{folder or part.path}-repaired-{stamp}")
             count = apply_repair(part.path, part.decision, aside)
-            say(f"repaired: start the job again. A copy of what was taken out ({count} files) is in {aside}")
+            print_line(
+                f"repaired: start the job again. A copy of what was taken out ({count} files) is in {aside}"
+            )
     return SUCCESS

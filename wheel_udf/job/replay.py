@@ -220,23 +220,29 @@ def note_settings(
         CheckpointError: The checkpoint is damaged or not one of this package.
         LeaseError: The checkpoint is in use.
     """
-    columns, folder = columns or {}, _folder_of(config)
+    folder, identity = _folder_of(config), identity_of(config)
     if isinstance(config, PurgatoryConfig):
-        settings = purgatory_settings(config, until_ms)
-        with (lease_of or Lease)(folder):
-            _record_or_refuse(config, config.clock.kind, settings, columns)
-        return None
-    assert isinstance(config, SchedulerConfig), "there are two kinds"
-    now = RowSettings.of(config, until_ms).record()
+        now = purgatory_settings(config, until_ms)
+    else:
+        assert isinstance(config, SchedulerConfig), "there are two kinds"
+        now = RowSettings.of(config, until_ms).record()
     if isinstance(config, TieredConfig):
-        with (lease_of or Lease)(folder):
-            _record_or_refuse(config, StoreClock.kind, now, columns)
-        return None
+        identity["clock_kind"] = StoreClock.kind
     with (lease_of or Lease)(folder):
-        open_checkpoint(folder, name=config.name, **identity_of(config))
-        recorded = _of_planned_batch(PlannedSettings(folder), folder)
-        _record(config, now, columns)
-    return RowSettings.read(recorded) if recorded not in (None, now) else None
+        # Also before the first batch: the first run may be the one that leaves a planned batch.
+        open_checkpoint(folder, name=config.name, **identity)
+        planned = _of_planned_batch(PlannedSettings(folder), folder)
+        is_other = planned not in (None, now)
+        if is_other and isinstance(config, PurgatoryConfig | TieredConfig):
+            raise ConfigError(
+                "the last run left a planned batch under other settings",
+                field="checkpoint",
+                value=folder,
+                rule="that batch is done with the settings that it was planned with",
+                hint="start once with the old settings, then change them",
+            )
+        _record(config, now, columns or {})
+    return RowSettings.read(planned or {}) if is_other else None
 
 
 def _of_planned_batch(journal: PlannedSettings, checkpoint: str) -> dict[str, Any] | None:
@@ -246,24 +252,6 @@ def _of_planned_batch(journal: PlannedSettings, checkpoint: str) -> dict[str, An
     if recorded is not None and "meaning" in recorded:  # of a purgatory
         return {name: value for name, value in recorded.items() if name != _COLUMNS}
     return None if recorded is None else RowSettings.read(recorded).record()
-
-
-def _record_or_refuse(
-    config: JobConfig, clock_kind: str, now: dict[str, Any], columns: Mapping[str, Sequence[str]]
-) -> None:
-    """As :func:`note_settings`, where a batch that was planned under other settings is refused."""
-    checkpoint = _folder_of(config)
-    # Also before the first batch: the first run may be the one that leaves a planned batch.
-    open_checkpoint(checkpoint, name=config.name, **identity_of(config) | {"clock_kind": clock_kind})
-    if _of_planned_batch(PlannedSettings(checkpoint), checkpoint) not in (None, now):
-        raise ConfigError(
-            "the last run left a planned batch under other settings",
-            field="checkpoint",
-            value=checkpoint,
-            rule="that batch is done with the settings that it was planned with",
-            hint="start once with the old settings, then change them",
-        )
-    _record(config, now, columns)
 
 
 def _record(config: JobConfig, now: dict[str, Any], columns: Mapping[str, Sequence[str]]) -> None:

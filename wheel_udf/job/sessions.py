@@ -15,7 +15,8 @@ def session(name: str, checkpoint: str | None = None) -> Iterator[SparkSession]:
     """Provides the session of a job: the running one, left running, or a new one, stopped at the end."""
     from wheel_udf.kafka import admin as kafka_admin
     from wheel_udf.spark.interrupts import at_end, ending_on_interrupt
-    from wheel_udf.spark.session import build_session, running_session, stop_session
+    from wheel_udf.spark.running import running_session
+    from wheel_udf.spark.session import build_session, stop_session
 
     running = running_session()
     spark = build_session(name, checkpoint=checkpoint)

@@ -102,14 +102,14 @@ class SourceTopics:
 
     Args:
         config: The checked config; without a Kafka source there is nothing to compare.
-        say: Takes the warning at the beginning and a line for each loss with ``failOnDataLoss: false``.
+        print_line: Takes the warning at the beginning and a line for each loss with ``failOnDataLoss: false``.
 
     Attributes:
         lost: How many offsets are known to be lost so far.
     """
 
-    def __init__(self, config: JobConfig, say: Callable[[str], None]) -> None:
-        self._say, self.lost = say, 0
+    def __init__(self, config: JobConfig, print_line: Callable[[str], None]) -> None:
+        self._print_line, self.lost = print_line, 0
         part = f"/{TIERED_PARTS[0]}" if isinstance(config, TieredConfig) else ""
         self._path = config.checkpoint + part
         self._sources = _topic_sources(config)
@@ -118,7 +118,9 @@ class SourceTopics:
         for name, source in self._sources.items():
             if not _is_strict(source):
                 what = "records deleted before they are read, or a topic created again, do not end the job"
-                say(f"warning: {name}.options.failOnDataLoss: false: {what}; the commands in them are lost")
+                print_line(
+                    f"warning: {name}.options.failOnDataLoss: false: {what}; the commands in them are lost"
+                )
 
     def check(self, error: Exception | None = None) -> None:
         """Compares the places in the checkpoint with the topics, before a start or after a failure.
@@ -185,7 +187,7 @@ class SourceTopics:
                 if not is_strict:
                     self.lost += loss.offsets
                     count = f": {loss.offsets:,} offsets are lost" if loss.offsets else ""
-                    self._say(f"warning: {loss.what}{count}")
+                    self._print_line(f"warning: {loss.what}{count}")
                 elif loss.anew:  # the others may have been read before they were deleted
                     fatal.append(loss)
         if fatal:

@@ -23,12 +23,12 @@ SUCCESS = 0
 FOLDER = "init"
 
 
-def execute(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
+def execute(asked: argparse.Namespace, print_line: Callable[[str], None]) -> int:
     """Lists the uses, or writes the files of one.
 
     Args:
         asked: The arguments: ``use`` (None: list), ``into``.
-        say: Takes the lines.
+        print_line: Takes the lines.
 
     Returns:
         0.
@@ -39,23 +39,23 @@ def execute(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     configs = {path.stem: path for path in sorted((examples_folder() / FOLDER).glob("*.yml"))}
     if asked.use is None:
         for name, path in configs.items():
-            say(f"{name:<10} {title_of(path)}")
-        say("wheel-udf init NAME writes the config, and a script that makes sample input for it")
+            print_line(f"{name:<10} {title_of(path)}")
+        print_line("wheel-udf init NAME writes the config, and a script that makes sample input for it")
         return SUCCESS
     if asked.use not in configs:
         raise ConfigError("no such use", field="NAME", value=asked.use, rule=f"one of {', '.join(configs)}")
-    _write(configs[asked.use], asked.into, say)
+    _write(configs[asked.use], asked.into, print_line)
     return SUCCESS
 
 
-def _write(config: Path, into: Path, say: Callable[[str], None]) -> None:
+def _write(config: Path, into: Path, print_line: Callable[[str], None]) -> None:
     files = (config, config.with_name(f"{config.stem}_sample.py"))
-    copy_new({path: into / path.name for path in files}, "--into", say)
+    copy_new({path: into / path.name for path in files}, "--into", print_line)
     if into != Path():
-        say(f"next, in {into}:")
+        print_line(f"next, in {into}:")
     # The commands stand at the top of the config, between its first line and the first empty one.
     for line in config.read_text(encoding="utf-8").splitlines()[1:]:
         if line.startswith("#   "):
-            say(f"  {line[4:]}")
+            print_line(f"  {line[4:]}")
         elif not line.startswith("#"):
             break

@@ -1,4 +1,5 @@
-"""Watches a running query: prints progress, ends it at ``--until`` or at a signal, and sums up.
+"""Watches a running query: prints progress, ends it at ``--until`` or at a signal, starts it again after a failure
+that may be over a moment later, and sums up.
 
 A signal (SIGINT, SIGTERM) lets the running batch finish, stops the query, prints the summary and ends with exit code
 0; a second one ends at once. A batch that does not end within 20 s is cut off.
@@ -11,6 +12,10 @@ twice either way.
 Spark waits for the next trigger until the wall clock has reached it. If the wall clock is set back, by a day for
 example, no batch would run for a day. So the query then starts again, from its checkpoint; the clock of the wheel
 stands meanwhile (:mod:`wheel_udf.control.source`).
+
+After a transient failure (:class:`~wheel_udf.spark.failures.Cause`) the query starts again in the same session, which
+takes a second or two; a process that a service manager starts again has to start Spark first. All else is for the
+service manager: a JVM that has ended, a start that failed, the tries after ``restarts.most``.
 """
 
 from __future__ import annotations
@@ -23,20 +28,24 @@ from itertools import count
 from types import FrameType
 
 from wheel_udf.common.errors import SourceLostError
+from wheel_udf.common.progress import PrintLine
 from wheel_udf.control.wall import wall_clock_ahead_ms
 from wheel_udf.delivery.progress import progress_line
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.delivery.summary import Summary
-from wheel_udf.job.compose import Query, Say
+from wheel_udf.job.compose import Query
 from wheel_udf.job.metering import running
+from wheel_udf.job.models.bounds import RestartsConfig
 from wheel_udf.job.phases import Phases
 from wheel_udf.metrics.meter import Meter
+from wheel_udf.spark.failures import explain
 
 _POLL_S = 0.2
 _MOST_POLLS = 100
 """How long a batch may take to finish after a signal: 20 s."""
 _POLLS_PER_LOOK = 25
 """The source is looked at every 5 s."""
+_LONGEST_WAIT_MS = 60_000
 _LEAST_STEP_BACK_MS = 5_000
 """After a smaller step back of the wall clock, the query waits until time has passed it: a new start takes as long."""
 
@@ -45,7 +54,7 @@ class Supervisor:
     """Takes the reports of a run, prints a line for each, and decides when the run ends.
 
     Args:
-        say: Takes the lines.
+        print_line: Takes the lines.
         until_ms: The run ends after the batch whose clock (or watermark) has reached this instant with nothing due
             left; None: never.
         meter: The meter of the run, which takes each report, too; None without one.
@@ -63,7 +72,7 @@ class Supervisor:
 
     def __init__(
         self,
-        say: Say,
+        print_line: PrintLine,
         until_ms: int | None,
         meter: Meter | None = None,
         *,
@@ -72,7 +81,7 @@ class Supervisor:
     ) -> None:
         self.summary, self.meter = Summary(), meter
         self._phases = phases
-        self._say, self._until_ms, self._prints = say, until_ms, prints
+        self._print_line, self._until_ms, self._prints = print_line, until_ms, prints
         self.has_started = False
         self.signal: signal.Signals | None = None
         self.cut_off = False
@@ -83,7 +92,7 @@ class Supervisor:
     def on_batch(self, report: BatchReport) -> None:
         """Takes a report (on Spark's thread)."""
         if self._phases is not None:
-            self._phases.end()
+            self._phases.close()
         self.summary.add(report)
         self.newest_batch = max(self.newest_batch, report.batch_id)
         if self._last_batch is None and self._has_reached_until(report):
@@ -92,7 +101,7 @@ class Supervisor:
             self.meter.on_batch(report)
         # Last: a closed output (`... | head`) fails here, which is logged and must not keep the run from its end.
         if self._prints:
-            self._say(progress_line(report))
+            self._print_line(progress_line(report))
 
     def _has_reached_until(self, report: BatchReport) -> bool:
         # The clock of an event-time batch is the watermark before it. The watermark after it is known too, and may be
@@ -136,7 +145,7 @@ class Supervisor:
         return committed or not query.status["isTriggerActive"]
 
 
-class StepsBack:
+class ClockRewindDetector:
     """Sums up by how much the wall clock is set back.
 
     Args:
@@ -161,7 +170,7 @@ class StepsBack:
 def supervise(
     query: Query,
     supervisor: Supervisor,
-    steps: StepsBack | None = None,
+    steps: ClockRewindDetector | None = None,
     look: Callable[[], None] | None = None,
 ) -> int:
     """Waits for the end of a query, and stops it when the supervisor ends the run.
@@ -193,7 +202,7 @@ def supervise(
 
 
 def _until_over(
-    query: Query, supervisor: Supervisor, steps: StepsBack | None, look: Callable[[], None]
+    query: Query, supervisor: Supervisor, steps: ClockRewindDetector | None, look: Callable[[], None]
 ) -> int:
     since_signal = 0
     for number in count(1):
@@ -214,15 +223,52 @@ def _until_over(
     return 0
 
 
+def with_restarts(
+    run_once: Callable[[], None], settings: RestartsConfig, supervisor: Supervisor, print_line: PrintLine
+) -> None:
+    """Runs a query to its end, starting it again after transient failures.
+
+    Args:
+        run_once: Starts the query and waits for its end.
+        settings: How often without a new batch in between, and how long to wait before the first try; each further
+            wait is twice as long, up to a minute.
+        supervisor: Has the newest batch, whether a query was started, and whether the run is to end.
+        print_line: Takes a line for each failure that is tried again.
+
+    Raises:
+        Exception: The last failure, as `run_once` has raised it.
+    """
+    failures, reached = 0, supervisor.newest_batch
+    while True:
+        try:
+            return run_once()
+        except Exception as error:
+            failure = explain(error)
+            if supervisor.newest_batch > reached:
+                failures, reached = 0, supervisor.newest_batch
+            failures += 1
+            is_passing = failure.transient and supervisor.has_started
+            if not is_passing or failures > settings.most or supervisor.wants_end:
+                raise
+            wait_ms = min(settings.wait_ms * 2 ** (failures - 1), _LONGEST_WAIT_MS)
+            print_line(
+                f"{failure.sentence}; it starts again from its checkpoint in {wait_ms / 1_000:g} s "
+                f"({failures} of {settings.most})"
+            )
+            supervisor.pause(wait_ms)
+            if supervisor.wants_end:
+                raise
+
+
 @contextmanager
-def graceful_signals(supervisor: Supervisor, say: Say) -> Iterator[None]:
+def graceful_signals(supervisor: Supervisor, print_line: PrintLine) -> Iterator[None]:
     """Inside, the first SIGINT or SIGTERM ends the run after the running batch; a second one has its default action."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def first(number: int, _frame: FrameType | None) -> None:
-        say(f"{signal.Signals(number).name}: stopping after this batch; a second signal stops at once")
+        print_line(f"{signal.Signals(number).name}: stopping after this batch; a second signal stops at once")
         for each in before:
             signal.signal(each, signal.SIG_DFL)
         supervisor.end_by(signal.Signals(number))

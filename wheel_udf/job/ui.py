@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.progress import PrintLine
 from wheel_udf.common.secrets import resolve
-from wheel_udf.job.compose import Say, destinations_of, pending_work_of, sink_of
+from wheel_udf.job.compose import destinations_of, pending_work_of, sink_of
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import JobConfig, TieredConfig
 from wheel_udf.job.sessions import session
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from wheel_udf.page.subject import Subject
 
 
-def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
+def execute(config: JobConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
     """Serves the page until the process is interrupted.
 
     Args:
         config: The checked config of the job.
         asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
-        say: Takes the lines.
+        print_line: Takes the lines.
 
     Returns:
         0.
@@ -47,7 +48,7 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     with quiet_sql(), session(config.name) as spark:
-        serve(subject_of(spark, config), access, say)
+        serve(subject_of(spark, config), access, print_line)
     return 0
 
 

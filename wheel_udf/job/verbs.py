@@ -27,7 +27,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from wheel_udf.common.errors import ActError, ConfigError
 from wheel_udf.common.instants import instant_text_ms
-from wheel_udf.job.compose import Say, destinations_of, pending_work_of, sink_of
+from wheel_udf.common.progress import PrintLine
+from wheel_udf.job.compose import destinations_of, pending_work_of, sink_of
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig
 from wheel_udf.job.progress import progress_of
@@ -46,13 +47,13 @@ _PLURAL = {"entry": "entries", "operation": "operations"}
 _DONE = {"cancel": "cancelled", "move": "moved", "reroute": "rerouted"}
 
 
-def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
+def execute(config: JobConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
     """Executes a verb.
 
     Args:
         config: The checked config of the job.
         asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
-        say: Takes the lines.
+        print_line: Takes the lines.
 
     Returns:
         0.
@@ -70,54 +71,58 @@ def execute(config: JobConfig, asked: argparse.Namespace, say: Say) -> int:
             hint="an operation cannot be changed: cancel it, and send a new one",
         )
     with quiet_sql(), session(config.name) as spark, progress_of(spark, asked.verb) as progress:
-        say = progress.around(say)
+        print_line = progress.around(print_line)
         if isinstance(config, PurgatoryConfig):
-            _of_purgatory(spark, config, asked, say)
+            _of_purgatory(spark, config, asked, print_line)
         else:
             assert isinstance(config, SchedulerConfig), "there are two kinds"
-            _of_scheduler(spark, config, asked, say)
+            _of_scheduler(spark, config, asked, print_line)
     return 0
 
 
-def _of_scheduler(spark: SparkSession, config: SchedulerConfig, asked: argparse.Namespace, say: Say) -> None:
+def _of_scheduler(
+    spark: SparkSession, config: SchedulerConfig, asked: argparse.Namespace, print_line: PrintLine
+) -> None:
     work = pending_work_of(spark, config)
     match asked.verb:
         case "pending":
-            _list(spark, work, asked, say)
+            _list(spark, work, asked, print_line)
         case "forecast":
-            _forecast(spark, work, asked, say)
+            _forecast(spark, work, asked, print_line)
         case "history":
-            _history(spark, work, config, asked.id, say)
+            _history(spark, work, config, asked.id, print_line)
         case "acts":
-            _acts(spark, work, say)
+            _acts(spark, work, print_line)
         case _:
-            _act(spark, work, asked, say)
+            _act(spark, work, asked, print_line)
 
 
-def _of_purgatory(spark: SparkSession, config: PurgatoryConfig, asked: argparse.Namespace, say: Say) -> None:
+def _of_purgatory(
+    spark: SparkSession, config: PurgatoryConfig, asked: argparse.Namespace, print_line: PrintLine
+) -> None:
     work = PendingWork(config.checkpoint)
     match asked.verb:
         case "pending":
-            _list_operations(spark, config, asked, say)
+            _list_operations(spark, config, asked, print_line)
         case "acts":
-            _acts(spark, work, say)
+            _acts(spark, work, print_line)
         case _:
-            _act(spark, work, asked, say, noun="operation")
+            _act(spark, work, asked, print_line, noun="operation")
 
 
 def _list_operations(
-    spark: SparkSession, config: PurgatoryConfig, asked: argparse.Namespace, say: Say
+    spark: SparkSession, config: PurgatoryConfig, asked: argparse.Namespace, print_line: PrintLine
 ) -> None:
     rows = operations_pending(spark, config.checkpoint, as_of_ms=asked.as_of)
     if asked.id is not None or asked.where is not None:
         rows = _picked(asked).of(rows, "op_id")
     if asked.count:
-        say(f"pending {rows.count()}")
+        print_line(f"pending {rows.count()}")
         return
     shown = rows.orderBy("deadline", "group", "op_id").limit(asked.limit)
     payload = {"key", "value", "headers"}
     named = [F.col(name) for name in shown.columns if name not in payload]
-    _say_rows(shown.select(*named, *_payload(asked)), say, _none(asked, "operations"))
+    _say_rows(shown.select(*named, *_payload(asked)), print_line, _none(asked, "operations"))
 
 
 def _none(asked: argparse.Namespace, noun: str) -> str:
@@ -140,13 +145,13 @@ def _rows(spark: SparkSession, work: PendingWork, asked: argparse.Namespace) -> 
     return rows if asked.id is None and asked.where is None else _picked(asked).of(rows)
 
 
-def _list(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, say: Say) -> None:
+def _list(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, print_line: PrintLine) -> None:
     if asked.count:
         everything = asked.id is None and asked.where is None and asked.as_of is None
         count = count_pending(spark, work) if everything else _rows(spark, work, asked).count()
-        say(f"pending {count}")
+        print_line(f"pending {count}")
         if work.store is not None:
-            say(f"stored {count_far(work.store)}")
+            print_line(f"stored {count_far(work.store)}")
         return
     shown = _rows(spark, work, asked).orderBy("deliver_at", "schedule_id").limit(asked.limit)
     # JSON leaves nulls out: the line of an entry without a delay level has no columns of levels.
@@ -154,20 +159,22 @@ def _list(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, say
     kept = ("delay_level_ms", "destination", "max_lateness_ms", "source", "place")
     _say_rows(
         shown.select("schedule_id", "seq", "deliver_at", scheduled, *kept, *_payload(asked)),
-        say,
+        print_line,
         _none(asked, "entries"),
     )
 
 
-def _forecast(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, say: Say) -> None:
+def _forecast(
+    spark: SparkSession, work: PendingWork, asked: argparse.Namespace, print_line: PrintLine
+) -> None:
     steps = forecast(_rows(spark, work, asked), asked.every).persist()
     try:
-        _say_rows(steps, say, _none(asked, "entries"))
+        _say_rows(steps, print_line, _none(asked, "entries"))
         if asked.png is not None and steps.isEmpty():
-            say("no picture was drawn")
+            print_line("no picture was drawn")
         elif asked.png is not None:
             draw(steps, asked.png)
-            say(f"drawn: {asked.png}")
+            print_line(f"drawn: {asked.png}")
     finally:
         steps.unpersist()
 
@@ -211,7 +218,12 @@ def draw(steps: DataFrame, file: Path) -> None:
 
 
 def _act(
-    spark: SparkSession, work: PendingWork, asked: argparse.Namespace, say: Say, *, noun: str = "entry"
+    spark: SparkSession,
+    work: PendingWork,
+    asked: argparse.Namespace,
+    print_line: PrintLine,
+    *,
+    noun: str = "entry",
 ) -> None:
     picked = _picked(asked)
     if asked.verb == "cancel":
@@ -219,7 +231,7 @@ def _act(
     else:
         act = acts.move if asked.verb == "move" else acts.reroute
         count = act(spark, work, picked, to=asked.to, dry_run=asked.dry_run)
-    say(_act_text(asked.verb, count, noun, dry_run=asked.dry_run))
+    print_line(_act_text(asked.verb, count, noun, dry_run=asked.dry_run))
 
 
 def _act_text(verb: str, count: int, noun: str, *, dry_run: bool) -> str:
@@ -227,12 +239,12 @@ def _act_text(verb: str, count: int, noun: str, *, dry_run: bool) -> str:
     return f"would {verb} {count} {noun} (dry run)" if dry_run else f"{_DONE[verb]} {count} {noun}"
 
 
-def _acts(spark: SparkSession, work: PendingWork, say: Say) -> None:
-    _say_rows(acts.audit(spark, work.query).orderBy("at", "batch"), say, "0 acts")
+def _acts(spark: SparkSession, work: PendingWork, print_line: PrintLine) -> None:
+    _say_rows(acts.audit(spark, work.query).orderBy("at", "batch"), print_line, "0 acts")
 
 
 def _history(
-    spark: SparkSession, work: PendingWork, config: SchedulerConfig, schedule_id: str, say: Say
+    spark: SparkSession, work: PendingWork, config: SchedulerConfig, schedule_id: str, print_line: PrintLine
 ) -> None:
     events = history_of(
         spark,
@@ -249,16 +261,16 @@ def _history(
             for name in ("at_ms", "deliver_at_ms", "acted_at_ms")
             if name in named
         }
-        say(json.dumps({name.removesuffix("_ms"): value for name, value in named.items()}))
+        print_line(json.dumps({name.removesuffix("_ms"): value for name, value in named.items()}))
     if not events:
-        say(
+        print_line(
             "nothing is known of this id: it never arrived, or ended long ago (see contract.memory), or went to files"
         )
 
 
-def _say_rows(rows: DataFrame, say: Say, none: str) -> None:
+def _say_rows(rows: DataFrame, print_line: PrintLine, none: str) -> None:
     lines = rows.select(F.to_json(F.struct("*")).alias("line")).collect()
     for row in lines:
-        say(row.line)
+        print_line(row.line)
     if none and not lines:
-        say(none)
+        print_line(none)

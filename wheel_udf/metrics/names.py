@@ -118,7 +118,10 @@ PENDING_BY_LEVEL: Final = _gauge(
     "level",
 )
 PENDING_BY_DELAY_LEVEL: Final = _gauge(
-    "wheel_pending_by_delay_level", "rows", "Entries that wait, by delay level.", "delay"
+    "wheel_pending_by_delay_level",
+    "rows",
+    "Entries that wait in Spark's state, by delay level: a sample of at most 4 MB of a shard, about once a minute.",
+    "delay",
 )
 PENDING_BY_DESTINATION: Final = _gauge(
     "wheel_pending_by_destination",

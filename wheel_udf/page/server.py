@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,6 +10,7 @@ from waitress.server import create_server
 from waitress.trigger import trigger
 
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.progress import PrintLine
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.page.app import Page, make_app
 from wheel_udf.page.guard import Access, is_loopback
@@ -18,8 +18,6 @@ from wheel_udf.page.reader import Reader
 from wheel_udf.page.readings import readings_of
 from wheel_udf.page.subject import Subject
 from wheel_udf.page.tasks import Tasks
-
-Say = Callable[[str], None]
 
 
 class PageServer:
@@ -93,13 +91,13 @@ class PageServer:
         self._thread.join()
 
 
-def serve(subject: Subject, access: Access, say: Say) -> None:
+def serve(subject: Subject, access: Access, print_line: PrintLine) -> None:
     """Serves a page until the process is interrupted (SIGINT, SIGTERM).
 
     Args:
         subject: The job.
         access: Where to listen, and who may do what.
-        say: Takes the lines.
+        print_line: Takes the lines.
 
     Raises:
         ConfigError: As :class:`PageServer`.
@@ -107,10 +105,12 @@ def serve(subject: Subject, access: Access, say: Say) -> None:
     with PageServer(subject, access) as server:
         acts = "cancel, move and reroute are on" if access.allow_acts else "for looking only"
         token = ", asks for the token" if access.token is not None else ""
-        say(f"{server.url} ({acts}{token}); Ctrl-C ends it")
+        print_line(f"{server.url} ({acts}{token}); Ctrl-C ends it")
         if access.token is not None and not is_loopback(access.address):
-            say("the page speaks plain HTTP: put a proxy with TLS in front of it where others can listen")
+            print_line(
+                "the page speaks plain HTTP: put a proxy with TLS in front of it where others can listen"
+            )
         try:
             server.wait()
         except KeyboardInterrupt:
-            say("stopping after the readings that run")
+            print_line("stopping after the readings that run")

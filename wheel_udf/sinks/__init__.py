@@ -16,7 +16,6 @@ databases, HTTP endpoints::
                           `-- rows that Kafka would refuse -> rejects: undeliverable
     rejects --------------------------------------------> one write, last           batch_writer
 
-    row_removal          removes the rows of ids from what sinks have written
     kafka_search         finds records of an id in topics
 
 Where would I add a sink?

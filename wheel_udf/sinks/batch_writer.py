@@ -175,7 +175,7 @@ def _table_tasks(
     fired: DataFrame, sinks: Mapping[str, Sink], waiting: Mapping[str, int], batch: _Batch
 ) -> list[_Task]:
     def task(name: str, sink: Sink) -> _Task:
-        rows = batch.shape.projection.select(fired.where(F.col("destination") == name))
+        rows = fired.where(F.col("destination") == name).select(*batch.shape.names)
         rows = _in_order(rows, waiting[name], batch.shape)
         return _Task([name], partial(_write_table, sink, rows, name, batch))
 
@@ -207,7 +207,7 @@ def _in_order(frame: DataFrame, rows: int, shape: Shape) -> DataFrame:
     """Sorts rows for one file; a large batch goes to several files, each a range of the order."""
     files = -(-rows // ROWS_PER_FILE)
     spread = frame.coalesce(1) if files <= 1 else frame.repartitionByRange(files, *shape.order)
-    return shape.oldest_first.sort_within_partitions(spread)
+    return spread.sortWithinPartitions(*shape.order)
 
 
 def _write_table(sink: Sink, rows: DataFrame, name: str, batch: _Batch) -> LeftOut:

@@ -27,7 +27,6 @@ from wheel_udf.common.names import (
     shares_a_folder,
 )
 from wheel_udf.common.secrets import hide
-from wheel_udf.spark.cached_columns import Prepared
 from wheel_udf.stream.frame_facts import FrameFacts
 
 _HEADERS: Final = "headers array<struct<key: string, value: binary>>"
@@ -80,21 +79,14 @@ class Shape:
     headers: tuple[tuple[str, str, HeaderForm], ...]
 
     @cached_property
-    def projection(self) -> Prepared:
-        """Projection to its columns."""
-        return Prepared(lambda: [F.col(name) for name in fields(self.columns).fieldNames()])
-
-    @cached_property
-    def oldest_first(self) -> Prepared:
-        """Its order."""
-        return Prepared(lambda: [F.col(name) for name in self.order])
+    def names(self) -> tuple[str, ...]:
+        """Names of its columns."""
+        return tuple(fields(self.columns).fieldNames())
 
     @property
     def record(self) -> tuple[str, ...]:
         """Its columns without the payload."""
-        return tuple(
-            name for name in fields(self.columns).fieldNames() if name not in ("key", "value", "headers")
-        )
+        return tuple(name for name in self.names if name not in ("key", "value", "headers"))
 
 
 FIRED: Final = Shape(
@@ -193,6 +185,14 @@ class Sink(Protocol):
 
     def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:
         """Whether the destination has all of the batch already."""
+
+
+class WithoutRecord:
+    """A sink whose destinations have no record of their batches."""
+
+    def holds(self, *_destination: object, **_batch: object) -> bool:
+        """Returns False."""
+        return False
 
 
 @dataclass(frozen=True)

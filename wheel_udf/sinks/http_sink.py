@@ -42,7 +42,7 @@ from wheel_udf.common.extras import missing_package
 from wheel_udf.common.instants import LONGEST_WAIT_MS
 from wheel_udf.common.secrets import hide, hide_from_now_on, is_secret_name
 from wheel_udf.control.wall import wall_clock_ms
-from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, fields
+from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord, fields
 from wheel_udf.sinks.http_endpoint import Patience
 from wheel_udf.sinks.http_sender import REPORT, Plan, is_header_name, send_partition
 from wheel_udf.sinks.kafka_record import delivery_headers
@@ -53,7 +53,7 @@ _JSON: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "
 
 
 @dataclass(frozen=True)
-class HttpSink:
+class HttpSink(WithoutRecord):
     """A webhook for each destination. At least once.
 
     Attributes:
@@ -153,17 +153,6 @@ class HttpSink:
         left_out = self.write_all(rows, {destination: 1}, shape=shape)
         left_out.require_none(destination, "{rows} rows were refused")
 
-    def holds(  # of the protocol
-        self,
-        spark: SparkSession,  # noqa: ARG002
-        destination: str | None,  # noqa: ARG002
-        *,
-        app_id: str,  # noqa: ARG002
-        batch_id: int,  # noqa: ARG002
-    ) -> bool:
-        """Returns False: a webhook does not report which batches it has."""
-        return False
-
     def write_all(
         self,
         frame: DataFrame,
@@ -183,7 +172,7 @@ class HttpSink:
     def _sent(self, rows: DataFrame, shape: Shape) -> list[Any]:
         # No more tasks than run at the same time: a waiting one would begin when others have used up their budget.
         together = rows.coalesce(rows.sparkSession.sparkContext.defaultParallelism)
-        ordered = shape.oldest_first.sort_within_partitions(together)
+        ordered = together.sortWithinPartitions(*shape.order)
         plan = self._plan()
         requests = ordered.select("destination", "fire_id", *self._request(shape))
         return requests.mapInArrow(partial(send_partition, plan=plan), REPORT).collect()

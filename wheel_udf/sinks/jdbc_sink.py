@@ -35,7 +35,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F, types a
 from wheel_udf.common.errors import ConfigError, ConfigErrors, SinkError
 from wheel_udf.common.instants import LONGEST_WAIT_MS
 from wheel_udf.common.secrets import hide, remember_options
-from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, fields
+from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord, fields
 from wheel_udf.sinks.jdbc_tables import Move, Table, create_staging, quoted, table_of
 from wheel_udf.spark.jdbc import Database, SqlFault
 
@@ -46,7 +46,7 @@ _NOT_ALLOWED: Final = "42501"
 
 
 @dataclass(frozen=True)
-class JdbcSink:
+class JdbcSink(WithoutRecord):
     """A table of PostgreSQL for each destination, with a unique ``fire_id``. Each delivery is there once.
 
     Attributes:
@@ -121,17 +121,6 @@ class JdbcSink:
         assert destination is not None, "missing_reason() was asked"
         left_out = self.write_all(frame, {destination: 1}, shape=shape)
         left_out.require_none(destination, "the table refuses {rows} rows")
-
-    def holds(  # of the protocol
-        self,
-        spark: SparkSession,  # noqa: ARG002
-        destination: str | None,  # noqa: ARG002
-        *,
-        app_id: str,  # noqa: ARG002
-        batch_id: int,  # noqa: ARG002
-    ) -> bool:
-        """Returns False: a table has no record of its batches."""
-        return False
 
     def write_all(
         self,

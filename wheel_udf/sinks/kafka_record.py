@@ -81,7 +81,7 @@ def delivery_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
     Returns:
         ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value).
     """
-    return _delivery(shape).select(fired)
+    return fired.select(*_delivery(shape).columns(fired))
 
 
 def timed_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
@@ -98,7 +98,7 @@ def timed_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
         null; ``due_ms`` bigint, when each is due (UTC epoch ms); and our headers in their order, each a column with
         its name: a string, or the UTC epoch ms of an instant.
     """
-    return _timed(shape).select(fired)
+    return fired.select(*_timed(shape).columns(fired))
 
 
 def delivery_headers(shape: Shape = FIRED) -> Column:

@@ -45,7 +45,7 @@ from wheel_udf.common.names import KAFKA_SERVERS, NAME_RULE, is_destination_name
 from wheel_udf.common.secrets import remember_options
 from wheel_udf.kafka import admin as kafka_admin
 from wheel_udf.kafka.admin import TopicInfo
-from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape
+from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord
 from wheel_udf.sinks.kafka_record import (
     OWN_BYTES_OF_DELIVERY,
     SMALLEST_REJECTS_TOPIC,
@@ -84,7 +84,7 @@ class Sendable:
 
 
 @dataclass(frozen=True)
-class KafkaSink:
+class KafkaSink(WithoutRecord):
     """A topic of one cluster for each destination, named as the destination. At least once.
 
     Attributes:
@@ -166,17 +166,6 @@ class KafkaSink:
         left_out = self.write_all(rows, {destination: 1}, shape=shape)
         left_out.require_none(destination, "the topic takes all rows but {rows}")
 
-    def holds(  # of the protocol
-        self,
-        spark: SparkSession,  # noqa: ARG002
-        destination: str | None,  # noqa: ARG002
-        *,
-        app_id: str,  # noqa: ARG002
-        batch_id: int,  # noqa: ARG002
-    ) -> bool:
-        """Returns False: a topic has no record of its batches."""
-        return False
-
     def write_all(
         self,
         frame: DataFrame,
@@ -225,7 +214,7 @@ class KafkaSink:
         rows, left_out = self._checked(frame, check, largest_to, shape)
         if check.infos:
             # Sorted by due time: a partition of the frame holds several shards, one after the other.
-            ordered = shape.oldest_first.sort_within_partitions(rows)
+            ordered = rows.sortWithinPartitions(*shape.order)
             self._produce(delivery_records(ordered, shape), check.infos.values())
         return left_out
 

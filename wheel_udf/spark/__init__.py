@@ -7,10 +7,11 @@ test holds this)::
 
       tables   checkpoint   stream   sinks   delivery   job            other rooms
     ---------------------------------------------------------------------------------------------------------------
-      session  local_mode  memory_settings  fast_start                 the session, and what makes its start fast
-      java  jars  downloads                                            Java, the jars
+      session  running  local_mode  memory_settings                    the session
+      fast_start  recorded_run                                         what makes its start fast
+      java  jars                                                       Java, the jars
       worker_python  arrow_groups                                      Spark's Python workers, their rows as Arrow
-      files  hadoop_files  places                                      folders on any file system
+      folder  files  hadoop_files  places                              folders on any file system
       failures  job_progress  interrupts                               errors in one sentence, progress, Ctrl-C
       cached_columns  jdbc                                             columns built once, statements to a database
       jvm  private_api                                                 access to the JVM, the list of private API

@@ -31,8 +31,6 @@ from wheel_udf.common.secrets import hide
 
 RUN_FAILED = 1
 USER_FAULT = 2
-BUSY = "the machine is busy, or the workers' Python cannot import pyspark"
-"""Why a worker may not start."""
 
 
 class Cause(Enum):
@@ -57,7 +55,6 @@ class Cause(Enum):
     STATE = "Spark's state store reports an error", RUN_FAILED, False
     JVM = "the JVM has ended", RUN_FAILED, False
     OTHER = "any other error of this package or of Python, an own sink for example", RUN_FAILED, False
-    WORKER = "a Python worker did not start in time", RUN_FAILED, True
     AWAY = "a Kafka cluster or another destination does not answer, or cannot be written", RUN_FAILED, True
     TASK = "a task failed four times, or Spark reports an error that is not listed here", RUN_FAILED, True
 
@@ -147,9 +144,6 @@ _DAMAGED_FILE = re.compile(
 )
 _UNREADABLE_STATE = re.compile(r"\[CANNOT_LOAD_STATE_STORE\.(?!\w*OUT_OF_MEMORY|UNRELEASED)")
 _OF_A_CHECKPOINT = re.compile(r"/(?:metadata|(?:offsets|commits|sources|state)/\d+(?:/.+)?)$")
-_NO_WORKER = re.compile(
-    r"Python worker failed to connect back|Python daemon failed to launch worker|while reading the port number from"
-)
 _SPARK_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: ([^\n]+)", re.MULTILINE)
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*")
@@ -196,15 +190,6 @@ def is_jvm_end(error: BaseException) -> bool:
         return True
 
 
-def is_slow_worker(error: BaseException) -> bool:
-    """Whether an error means that a Python worker of Spark did not start in time, so that nothing was done.
-
-    Spark waits 10 s for the process beside the driver that plans a Python source
-    (``PythonWorkerFactory.createSimpleWorker``; there is no setting). On a busy machine it may take longer.
-    """
-    return _is_of_spark(error) and not is_jvm_end(error) and _NO_WORKER.search(str(error)) is not None
-
-
 def _is_of_spark(error: BaseException) -> bool:
     return type(error).__module__.startswith(("pyspark.", "py4j."))
 
@@ -222,9 +207,6 @@ def _explained(error: BaseException) -> Failure:
         return _failure(errors.SessionError("the JVM of Spark has ended", hint=hint), Cause.JVM)
     if not _is_of_spark(error):
         return Failure(f"{type(error).__name__}: {first_line(str(error))}", Cause.OTHER)
-    if is_slow_worker(error):
-        fault = errors.SessionError("a Python worker of Spark did not start in time", hint=BUSY)
-        return _failure(fault, Cause.WORKER)
     text, _, plan = str(error).partition("=== Streaming Query ===")
     return (
         _of_another_driver(text, plan)

@@ -4,8 +4,8 @@
 ::
 
     make setup  --> byte code   for pyspark's zips, which Python cannot write to: else each worker compiles its imports
-                --> archive     of the JVM's classes, Java 17 and 18: a short run is recorded (jars/spark.jsa, 190 MB)
-    a session   --> jvm_options the archive; from Java 19 on, the JVM makes it by itself when the first session ends
+                --> archive     of the JVM's classes: a short run is recorded (jars/spark.jsa, 190 MB)
+    a session   --> jvm_options the archive, if it is there
                                 the second compiler (C2) starts later: most code of a start runs a few thousand times
 
 Java does without the archive if its version or the class path differs; a folder that holds files is such a difference.
@@ -19,28 +19,23 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from wheel_udf.common.errors import SessionError
 from wheel_udf.common.interrupts import INTERRUPTED
-from wheel_udf.spark import jars, java
-
-if TYPE_CHECKING:
-    import pandas as pd
+from wheel_udf.spark import jars
 
 _QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 """An archive that does not fit is not used, and nothing is printed about it."""
 
 LATE_C2: Final = (
-    "-XX:Tier4InvocationThreshold=150000 -XX:Tier4MinInvocationThreshold=18000 "
-    "-XX:Tier4CompileThreshold=450000 -XX:Tier4BackEdgeThreshold=1200000"
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=150000 "
+    "-XX:Tier4MinInvocationThreshold=18000 -XX:Tier4CompileThreshold=450000 -XX:Tier4BackEdgeThreshold=1200000"
 )
-"""Thirty times the thresholds at which HotSpot gives a method to its second compiler."""
-
-_KNOWN, _MAKES_ARCHIVE = range(17, 26), range(19, 26)
-"""The versions of HotSpot that have these options. A JVM does not start with an unknown option."""
+"""Thirty times the thresholds at which HotSpot gives a method to its second compiler. A JVM without these options
+ignores them.
+"""
 _LONGEST_S: Final = 300
 
 
@@ -49,32 +44,27 @@ def archive_file() -> Path:
     return jars.jars_folder().parent / "spark.jsa"
 
 
-def jvm_options(given: str, java_version: int | None) -> str:
-    """The given options of a HotSpot JVM of this version (None: unknown), and those of this module that fit them."""
+def jvm_options(given: str) -> str:
+    """The given options of a JVM, and those of this module that they do not have."""
     made = [given]
-    if java_version in _KNOWN and "-XX:Tier" not in given:
+    if "-XX:Tier" not in given:
         made.append(LATE_C2)
-    if "SharedArchiveFile" not in given and "ArchiveClassesAtExit" not in given:
-        makes_it = java_version in _MAKES_ARCHIVE
-        if makes_it or archive_file().is_file():
-            create = "-XX:+AutoCreateSharedArchive " if makes_it else ""
-            made.append(f'{create}"-XX:SharedArchiveFile={archive_file()}" {_QUIET}')
+    if "SharedArchiveFile" not in given and "ArchiveClassesAtExit" not in given and archive_file().is_file():
+        made.append(f'"-XX:SharedArchiveFile={archive_file()}" {_QUIET}')
     return " ".join(filter(None, made))
 
 
 def build_archive() -> None:
-    """Makes the archive, replacing an earlier one; nothing where the JVM makes it by itself.
+    """Makes the archive, replacing an earlier one.
 
     Raises:
         SessionError: The run that loads the classes failed; an earlier archive is gone.
     """
     file = archive_file()
     file.unlink(missing_ok=True)  # the run would use it
-    if java.stated_version(java.find_java()) in _MAKES_ARCHIVE:
-        return
     fresh = file.with_suffix(".new")
     options = f'"-XX:ArchiveClassesAtExit={fresh}" {_QUIET}'
-    command = [sys.executable, "-m", "wheel_udf.spark.fast_start", options]
+    command = [sys.executable, "-m", "wheel_udf.spark.recorded_run", options]
     # Java writes the archive when it ends, which is later than its Python; until then it holds the pipe.
     run = subprocess.run(
         command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=_LONGEST_S
@@ -94,47 +84,8 @@ def add_byte_code(file: Path) -> None:
         Path(shutil.make_archive(f"{folder}/new", "zip", f"{folder}/zip")).replace(file)
 
 
-def _train(options: str) -> None:
-    """Runs a small job so that its classes are loaded: a stateful function, a Delta table written and read."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.streaming.state import GroupStateTimeout
-
-    from wheel_udf.spark.session import build_session, stop_session
-
-    def counted(_key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        state.update((sum(len(frame) for frame in frames),))
-        yield from ()
-
-    settings = {"spark.driver.extraJavaOptions": options, "spark.log.level": "OFF"}
-    spark = build_session("class archive", master="local[2]", conf=settings)
-    with tempfile.TemporaryDirectory() as folder:
-        made = (
-            "string(id) AS id",
-            "current_timestamp() AS at",
-            "id % 2 AS part",
-            "to_json(struct(id)) AS text",
-        )
-        spark.range(100).selectExpr(*made).write.parquet(f"{folder}/rows")
-        columns = "id string, at timestamp, part long, text string"
-        source = spark.readStream.schema(columns).parquet(f"{folder}/rows")
-        grouped = source.unionByName(source.where("part = 0")).groupBy("part")
-        held = grouped.applyInPandasWithState(
-            counted, columns, "n long", "append", GroupStateTimeout.NoTimeout
-        )
-        for name, frame in (("held", held), ("passed", source)):
-            writer = frame.writeStream.format("delta").trigger(availableNow=True)
-            writer = writer.option("checkpointLocation", f"{folder}/{name}-log")
-            writer.start(f"{folder}/{name}").awaitTermination()
-        table = spark.read.format("delta").load(f"{folder}/passed")
-        table.groupBy("part").agg(F.count("*"), F.max_by("id", "at")).orderBy("part").toPandas()
-    stop_session(spark)
-
-
-def main(arguments: list[str]) -> int:
-    """Without arguments: makes byte code and archive (``make setup``). With JVM options: the recorded run."""
-    if arguments:
-        _train(*arguments)
-        return 0
+def main() -> int:
+    """Makes byte code and archive (``make setup``)."""
     try:
         for file in sorted((jars.pyspark_folder() / "python" / "lib").glob("*.zip")):
             add_byte_code(file)
@@ -147,4 +98,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JJavaError
 
 from wheel_udf.common.errors import CheckpointError
-from wheel_udf.spark.files import PROBE, Folder, probe_name
+from wheel_udf.spark.folder import PROBE, Folder, probe_name
 from wheel_udf.spark.jvm import hadoop_configuration, java_class
 from wheel_udf.spark.private_api import CHECKPOINT_FILES, required
-from wheel_udf.spark.session import running_session
+from wheel_udf.spark.running import running_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,48 +1,47 @@
-"""Downloads the JVM jars that Spark lacks: Delta, the Kafka connector, a broker and a database driver for tests.
+"""The JVM jars that Spark lacks: Delta and the Kafka connector.
 
-pyspark ships Ivy, so Java and pip are the only prerequisites. ``conf/ivy.xml`` pins the jars and their versions.
-``make setup`` runs ``python -m wheel_udf.spark.jars spark database broker``, which puts the configurations beside
-the Python packages of the environment::
+A session takes the jars of its Python environment, if ``make setup`` has put them there; else Spark itself downloads
+them (:data:`PACKAGES`, the public setting ``spark.jars.packages``), unless ``spark.jars`` is set.
 
+::
+
+    python -m wheel_udf.spark.jars spark database broker     as make setup runs it
     <environment>/jars/spark/*.jar     on Spark's class path: see wheel_udf.spark.session
     <environment>/jars/database/*.jar  a JDBC driver, for the tests of the database sink
     <environment>/jars/broker/*.jar    a Kafka broker, in a JVM of its own: see wheel_udf.testing.broker
 
-Invariants: a folder of jars is complete or absent (it is filled beside its place, then renamed). A SIGINT or SIGTERM
-ends the downloads too: a Java that still runs would share its cache with the next try. Ivy's cache is inside the
-environment, so the cache of another project cannot make a build pass or fail. The environment variable
+``conf/ivy.xml`` pins the jars of each configuration, for the Ivy that pyspark contains. A folder of jars is complete or
+absent: it is filled beside its place, then renamed. Ivy's cache is inside the environment. The environment variable
 ``WHEEL_UDF_IVY_SETTINGS`` names a file of Ivy settings (a mirror, a proxy with a password).
 
-Cost: 23 MB and 15 seconds for Spark, 43 MB and 40 seconds for the broker, once for each environment. Ivy requests one
-small file after the other, so the latency of the answers takes the time. The configurations are therefore resolved in
-parallel, each with its own cache (Ivy does not lock a cache).
+Standard library only: it runs before the packages are installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 from wheel_udf.common.errors import SessionError, WheelError
 from wheel_udf.common.interrupts import INTERRUPTED
-from wheel_udf.spark.downloads import Downloads
-from wheel_udf.spark.java import find_java
+from wheel_udf.spark.java import check_java, find_java
 
-CONFIGURATIONS = ("spark", "database", "broker")
+CONFIGURATIONS: Final = ("spark", "database", "broker")
 """The configurations of ``conf/ivy.xml``."""
 
-SETTINGS_VARIABLE = "WHEEL_UDF_IVY_SETTINGS"
-"""Environment variable that names a file of Ivy settings, for jars from another place than Maven Central."""
+PACKAGES: Final = "io.delta:delta-spark_4.2_2.13:4.4.0,org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+"""``spark.jars.packages`` of a session whose environment has no jars."""
 
-_ATTEMPTS = 3
+SETTINGS_VARIABLE: Final = "WHEEL_UDF_IVY_SETTINGS"
+"""Environment variable that names a file of Ivy settings, for jars from another place than Maven Central."""
 
 
 def conf_folder() -> Path | None:
@@ -63,83 +62,6 @@ def jars_folder(configuration: str = "spark") -> Path:
     return Path(sys.prefix) / "jars" / configuration
 
 
-def resolve(
-    configuration: str = "spark",
-    *,
-    ivy_file: Path | None = None,
-    into: Path | None = None,
-    downloads: Downloads | None = None,
-) -> Path:
-    """Downloads the pinned jars of a configuration. The folder is replaced when all of them are there.
-
-    Args:
-        configuration: One of :data:`CONFIGURATIONS`.
-        ivy_file: The list of jars; default is the project's ``conf/ivy.xml``.
-        into: The folder to fill; default is :func:`jars_folder`.
-        downloads: Runs Ivy; default one of its own.
-
-    Returns:
-        The folder with the jars.
-
-    Raises:
-        SessionError: There is no Java or no list of jars, or the download failed three times.
-    """
-    java, ivy_file = find_java(), ivy_file or _default_ivy_file()
-    into = into or jars_folder(configuration)
-    into.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".resolving-", dir=into.parent) as scratch:
-        fresh = Path(scratch) / configuration
-        cache = into.parent / ".ivy" / configuration
-        command = _ivy_command(java, ivy_file, configuration, Path(scratch), cache)
-        _run_ivy(command, downloads or Downloads())
-        _replace(into, fresh)
-    return into
-
-
-def _default_ivy_file() -> Path:
-    folder = conf_folder()
-    if folder is None or not (folder / "ivy.xml").is_file():
-        raise SessionError(
-            "the list of jars is missing",
-            field="conf/ivy.xml",
-            hint="run this from the project, or name a file with --ivy",
-        )
-    return folder / "ivy.xml"
-
-
-def _ivy_command(java: Path, ivy_file: Path, configuration: str, scratch: Path, cache: Path) -> list[str]:
-    settings = os.environ.get(SETTINGS_VARIABLE)
-    return [
-        str(java),
-        f"-Divy.default.ivy.user.dir={cache}",
-        # Jars of sources and documentation are not needed, and a request for each of them takes a fifth of the time.
-        *("-Divy.maven.lookup.sources=false", "-Divy.maven.lookup.javadoc=false"),
-        *("-jar", str(_ivy_jar())),
-        *(("-settings", settings) if settings else ("-m2compatible",)),
-        *(
-            "-ivy",
-            str(ivy_file),
-            "-confs",
-            configuration,
-            "-cache",
-            str(cache / "cache"),
-            "-types",
-            "jar",
-            "bundle",
-        ),
-        *("-retrieve", f"{scratch}/[conf]/[artifact]-[revision].[ext]", "-warn"),
-    ]
-
-
-def _ivy_jar() -> Path:
-    found = sorted((pyspark_folder() / "jars").glob("ivy-*.jar"))
-    if not found:
-        raise SessionError(
-            "this pyspark ships no Ivy", field="pyspark/jars/ivy-*.jar", hint="pip install pyspark==4.2.0"
-        )
-    return found[-1]
-
-
 def pyspark_folder() -> Path:
     """The folder of the installed pyspark. It is not imported, which would take a second.
 
@@ -152,39 +74,64 @@ def pyspark_folder() -> Path:
     return Path(spec.origin).parent
 
 
-def _run_ivy(command: Sequence[str], downloads: Downloads) -> None:
-    output = ""
-    for attempt in range(1, _ATTEMPTS + 1):
-        code, output = downloads.run(command)
-        if code == 0:
-            return
-        _say(f"downloading the jars failed ({attempt} of {_ATTEMPTS} attempts)")
-    raise SessionError(
-        "the JVM jars cannot be downloaded",
-        field="ivy",
-        value=_reason(output),
-        hint=f"check the network and run it again; behind a mirror, name a file of Ivy settings in {SETTINGS_VARIABLE}",
-    )
+def resolve(configurations: Sequence[str], into: Path | None = None) -> list[Path]:
+    """Downloads the pinned jars of configurations. A folder is replaced when all jars are there.
 
+    Args:
+        configurations: Some of :data:`CONFIGURATIONS`.
+        into: The folder that gets a folder for each; default is that of :func:`jars_folder`.
 
-def _reason(output: str) -> str:
-    """The lines of Ivy's log that name the error; Ivy repeats them at the end, after a hundred others."""
-    telling = [
-        line.strip()
-        for line in output.splitlines()
-        if re.search(r"not found|FAILED|rror|xception|refused|timed out", line)
-    ]
-    return "; ".join(dict.fromkeys(telling[-3:])) or output.strip()[-200:]
+    Returns:
+        The folders with the jars.
 
-
-def _replace(into: Path, fresh: Path) -> None:
-    if not any(fresh.glob("*.jar")):
-        raise SessionError(
-            "Ivy found no jars", field=str(fresh.name), rule="a configuration of ivy.xml with jars in it"
+    Raises:
+        SessionError: There is no Java, no Ivy or no list of jars, or the download failed.
+    """
+    into = into or jars_folder().parent
+    into.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".resolving-", dir=into) as scratch:
+        command = _ivy_command(configurations, Path(scratch), into / ".ivy")
+        run = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
         )
-    if into.exists():
-        into.rename(fresh.with_name("old"))
-    fresh.rename(into)
+        if run.returncode:
+            raise SessionError(
+                "the JVM jars cannot be downloaded",
+                field="ivy",
+                value=run.stdout.decode(errors="replace").strip()[-500:],
+                hint="check the network and run it again; behind a mirror, name a file of Ivy settings in "
+                f"{SETTINGS_VARIABLE}",
+            )
+        for each in configurations:
+            folder = into / each
+            if folder.exists():
+                folder.rename(Path(scratch) / f"{each}.old")
+            (Path(scratch) / each).rename(folder)
+    return [into / each for each in configurations]
+
+
+def _ivy_command(configurations: Sequence[str], scratch: Path, cache: Path) -> list[str]:
+    found, folder = sorted((pyspark_folder() / "jars").glob("ivy-*.jar")), conf_folder()
+    if not found:
+        raise SessionError(
+            "this pyspark ships no Ivy", field="pyspark/jars/ivy-*.jar", hint="pip install pyspark==4.2.0"
+        )
+    if folder is None or not (folder / "ivy.xml").is_file():
+        raise SessionError(
+            "the list of jars is missing", field="conf/ivy.xml", hint="run this from the project"
+        )
+    settings = os.environ.get(SETTINGS_VARIABLE)
+    return [
+        str(find_java()),
+        f"-Divy.default.ivy.user.dir={cache}",
+        # Jars of sources and documentation are not needed, and a request for each of them takes a fifth of the time.
+        *("-Divy.maven.lookup.sources=false", "-Divy.maven.lookup.javadoc=false"),
+        *("-jar", str(found[-1])),
+        *(("-settings", settings) if settings else ("-m2compatible",)),
+        *("-ivy", str(folder / "ivy.xml"), "-cache", str(cache / "cache"), "-types", "jar", "bundle"),
+        *("-confs", *configurations),
+        *("-retrieve", f"{scratch}/[conf]/[artifact]-[revision].[ext]", "-error"),
+    ]
 
 
 def link_spark_home() -> Path | None:
@@ -206,11 +153,7 @@ def link_spark_home() -> Path | None:
     return link
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-
-
-def _parser() -> argparse.ArgumentParser:
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m wheel_udf.spark.jars",
         description="Download the JVM jars that Spark lacks into this Python environment.",
@@ -221,62 +164,34 @@ def _parser() -> argparse.ArgumentParser:
         metavar="configuration",
         help=f"which jars, one or more of {', '.join(CONFIGURATIONS)} (default: spark)",
     )
-    parser.add_argument("--ivy", type=Path, metavar="FILE", help="the list of jars (default: conf/ivy.xml)")
     parser.add_argument(
-        "--into",
-        type=Path,
-        metavar="FOLDER",
-        help="where to put them (default: the environment's jars folder)",
+        "--into", type=Path, metavar="FOLDER", help="where to put them (default: jars in the environment)"
     )
     parser.add_argument(
         "--check-java", action="store_true", help="only check that there is a Java which Spark can use"
     )
-    return parser
-
-
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = _parser()
     chosen = parser.parse_args(arguments)
     chosen.configurations = list(dict.fromkeys(chosen.configurations)) or ["spark"]
-    for each in chosen.configurations:
-        if each not in CONFIGURATIONS:
-            parser.error(f"no such configuration: {each!r}; one of {', '.join(CONFIGURATIONS)}")
-    if chosen.into and len(chosen.configurations) > 1:
-        parser.error("--into takes one configuration")
+    if unknown := set(chosen.configurations) - set(CONFIGURATIONS):
+        parser.error(f"no such configuration: {', '.join(unknown)}; one of {', '.join(CONFIGURATIONS)}")
     return chosen
-
-
-def _resolve_all(chosen: argparse.Namespace) -> None:
-    """Fills the folders in parallel, and reports each when it is complete."""
-    downloads, count = Downloads(), len(chosen.configurations)
-    with ThreadPoolExecutor() as pool:
-        waiting = [
-            pool.submit(resolve, each, ivy_file=chosen.ivy, into=chosen.into, downloads=downloads)
-            for each in chosen.configurations
-        ]
-        try:
-            for number, each in enumerate(as_completed(waiting), 1):
-                folder = each.result()
-                _say(f"{len(list(folder.glob('*.jar')))} jars in {folder} ({number} of {count})")
-        except BaseException:
-            downloads.end()
-            raise
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. Returns 0 if the jars are in place, else 1 (after Ctrl-C 130) and prints one line."""
     chosen = _parse(arguments)
     try:
+        check_java()
         if chosen.check_java:
-            find_java()
             return 0
-        _resolve_all(chosen)
+        for folder in resolve(chosen.configurations, chosen.into):
+            sys.stderr.write(f"{len(list(folder.glob('*.jar')))} jars in {folder}\n")
         link_spark_home()
     except KeyboardInterrupt:
-        _say("interrupted: a folder of jars is complete or as it was before")
+        sys.stderr.write("interrupted: a folder of jars is complete or as it was before\n")
         return INTERRUPTED
     except WheelError as fault:
-        _say(f"error: {fault}")
+        sys.stderr.write(f"error: {fault}\n")
         return 1
     return 0
 

@@ -16,7 +16,7 @@ from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from wheel_udf.spark.private_api import GATEWAY, JAVA_SESSION, SCALA_VALUES, required, unsupported
+from wheel_udf.spark.private_api import GATEWAY, SCALA_VALUES, required, unsupported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,13 +35,13 @@ def java_gateway(spark: SparkSession) -> Any:
     return spark._jvm  # noqa: SLF001
 
 
-@required(JAVA_SESSION)
+@required(GATEWAY)
 def java_session(spark: SparkSession) -> Any:
     """The session as the JVM's object."""
     return spark._jsparkSession  # noqa: SLF001
 
 
-@required(JAVA_SESSION)
+@required(GATEWAY)
 def java_context(spark: SparkSession) -> Any:
     """The session's ``JavaSparkContext``."""
     return spark._jsc  # noqa: SLF001

@@ -27,26 +27,32 @@ METRICS: Final = "spark.metrics.conf"
 _JARS: Final = "spark.jars"
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 _HEARTBEAT_TIMEOUT: Final = "spark.storage.blockManagerHeartbeatTimeoutMs"
+"""In local mode the driver is the executor, and never too long without a heartbeat of itself. Spark measures heartbeats
+by the wall clock: if that steps more than two minutes forward (a laptop that has slept, a clock that is set right),
+Spark may take its only executor for lost, does not take it back, and the JVM ends 10 minutes later.
+"""
 _WORKERS_PATH: Final = "spark.executorEnv.PYTHONPATH"
 
 
-def settings_of(
-    settings: Mapping[str, str], *, project_jars: str, java_version: int | None
-) -> dict[str, str]:
-    """The settings of a session in local mode, with what makes its start shorter. Other sessions keep theirs.
+def settings_of(settings: Mapping[str, str], *, project_jars: str | None) -> dict[str, str]:
+    """The settings of a session, with what makes the start of one JVM shorter. Other sessions keep theirs.
 
     Args:
         settings: Those of project and user.
-        project_jars: The value of ``spark.jars`` that is the project's own.
-        java_version: The version of the HotSpot JVM that will run; None if that is not known.
+        project_jars: The value of ``spark.jars`` that is the project's own; None without one.
     """
-    if not settings["spark.master"].startswith("local"):
+    if not is_one_jvm(settings):
         return dict(settings)
-    made = {**settings, **_paths(settings), **of_one_jvm(settings)}
-    made[JVM_OPTIONS] = fast_start.jvm_options(settings.get(JVM_OPTIONS, ""), java_version)
-    if is_one_jvm(settings):
-        made[_WORKERS_PATH] = with_package_folder(settings.get(_WORKERS_PATH))
-        if settings[_JARS] and settings[_JARS] == project_jars and _CLASS_PATH not in settings:
+    made = {_HEARTBEAT_TIMEOUT: "3650d", **settings}
+    made[JVM_OPTIONS] = fast_start.jvm_options(settings.get(JVM_OPTIONS, ""))
+    made[_WORKERS_PATH] = with_package_folder(settings.get(_WORKERS_PATH))
+    folder, given_jars = jars.conf_folder(), settings.get(_JARS)
+    if folder is not None:
+        made.setdefault(METRICS, str(folder / "metrics.properties"))
+    if given_jars and _CLASS_PATH not in settings:
+        # On the class path of the JVM itself, Delta's classes are in the archive too.
+        made[_CLASS_PATH] = given_jars.replace(",", os.pathsep)
+        if given_jars == project_jars:
             del made[_JARS]
     return made
 
@@ -59,28 +65,6 @@ def executors_are_here(spark: SparkSession) -> bool:
 def is_one_jvm(settings: Mapping[str, str]) -> bool:
     """Whether the driver is the only executor; ``local-cluster`` starts further JVMs."""
     return re.match(r"local(?!-cluster)", settings.get("spark.master", "")) is not None
-
-
-def of_one_jvm(settings: Mapping[str, str]) -> dict[str, str]:
-    """In local mode the driver is the executor, and never too long without a heartbeat of itself.
-
-    Spark measures heartbeats by the wall clock. If that steps more than two minutes forward (a laptop that has slept,
-    a clock that is set right), Spark may take its only executor for lost, and does not take it back: the JVM ends
-    after 60 failed heartbeats, which is 10 minutes later.
-    """
-    return (
-        {_HEARTBEAT_TIMEOUT: "3650d"} if is_one_jvm(settings) and _HEARTBEAT_TIMEOUT not in settings else {}
-    )
-
-
-def _paths(settings: Mapping[str, str]) -> dict[str, str]:
-    """Where the one JVM finds its metrics' file and its jars, unless that is set."""
-    folder = jars.conf_folder()
-    found = {} if folder is None or METRICS in settings else {METRICS: str(folder / "metrics.properties")}
-    if settings[_JARS] and _CLASS_PATH not in settings:
-        # On the class path of the JVM itself, Delta's classes are in the archive too.
-        found[_CLASS_PATH] = settings[_JARS].replace(",", os.pathsep)
-    return found
 
 
 def with_package_folder(given: str | None) -> str:

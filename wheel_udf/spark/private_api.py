@@ -46,18 +46,10 @@ class PrivateApi:
 
 
 GATEWAY: Final = PrivateApi(
-    name="SparkSession._jvm",
+    name="SparkSession._jvm, _jsparkSession, _jsc",
     used_in="spark/jvm",
-    why="JVM classes that have no Python API",
+    why="JVM classes that have no Python API, the JVM's session, Hadoop's configuration",
     risk="the package needs a classic session; Spark Connect has no _jvm",
-    instead=None,
-    read_in=SPARK,
-)
-JAVA_SESSION: Final = PrivateApi(
-    name="SparkSession._jsparkSession, SparkSession._jsc",
-    used_in="spark/jvm",
-    why="the JVM's session for Delta's classes, its Hadoop configuration for file systems",
-    risk="no look at tables and folders before a write",
     instead=None,
     read_in=SPARK,
 )
@@ -66,23 +58,6 @@ SCALA_VALUES: Final = PrivateApi(
     used_in="spark/jvm",
     why="arguments of Scala methods",
     risk="as for the methods that they are passed to",
-    instead=None,
-    read_in=SPARK,
-)
-COLUMN_PLANS: Final = PrivateApi(
-    name="Column._jc, DataFrame._jdf, classic.dataframe.DataFrame",
-    used_in="spark/cached_columns",
-    why="columns are built once and not in each batch",
-    risk="a batch takes about 0.1 s longer",
-    instead="DataFrame.select with new columns in each batch",
-    read_in=SPARK,
-)
-RUNNING_SESSION: Final = PrivateApi(
-    name="SparkContext._active_spark_context, SparkContext._ensure_initialized, SparkContext._jvm, "
-    "SparkSession._instantiatedSession",
-    used_in="spark/session",
-    why="finds a running session from any thread, and what spark-submit was given",
-    risk="build_session cannot tell whether Spark runs",
     instead=None,
     read_in=SPARK,
 )
@@ -134,14 +109,6 @@ ERROR_TEXTS: Final = PrivateApi(
     instead="the first line of the text",
     read_in=SPARK,
 )
-JAVA_SIGNALS: Final = PrivateApi(
-    name="sun.misc.Signal",
-    used_in="spark/session",
-    why="a SIGTERM to all processes of a job lets the running batch finish",
-    risk="the JVM ends and cuts the batch off",
-    instead="the next start repeats the batch",
-    read_in="Java 17",
-)
 LOADED_STATES: Final = PrivateApi(
     name="StateStore.stop",
     used_in="spark/session",
@@ -158,6 +125,22 @@ GROUPS_AS_ARROW: Final = PrivateApi(
     instead="pandas frames of objects",
     read_in=SPARK,
 )
+BATCH_PROPERTIES: Final = PrivateApi(
+    name="local properties streaming.sql.batchId, sql.streaming.queryId",
+    used_in="stream/worker",
+    why="which batch of which query a task of the operator belongs to",
+    risk="a repeated batch is not told from a new one by the shards' reports and hand-overs",
+    instead=None,
+    read_in=SPARK,
+)
+SHARD_PLACEMENT: Final = PrivateApi(
+    name="groups go to partition pmod(hash(key), partitions)",
+    used_in="stream/sharding",
+    why="grouping keys that spread the shards evenly over the tasks",
+    risk="some tasks have several shards while others have none",
+    instead="any keys",
+    read_in=SPARK,
+)
 IVY: Final = PrivateApi(
     name="pyspark/jars/ivy-*.jar",
     used_in="spark/jars",
@@ -165,14 +148,6 @@ IVY: Final = PrivateApi(
     risk="make setup fails",
     instead="spark.jars.packages, set by the user",
     read_in=SPARK,
-)
-JDBC_DRIVER: Final = PrivateApi(
-    name="java.sql.Driver, through py4j",
-    used_in="spark/jdbc",
-    why="statements that Spark's JDBC writer does not write: inserts that ignore what is there",
-    risk="no database sink",
-    instead=None,
-    read_in="Java 17",
 )
 DELTA_SNAPSHOT: Final = PrivateApi(
     name="DeltaLog.forTable, update, getSnapshotAt; Snapshot.metadata, transactions, allFiles",
@@ -243,21 +218,18 @@ DELTA_OFFSETS: Final = PrivateApi(
 
 PRIVATE_APIS: Final = (
     GATEWAY,
-    JAVA_SESSION,
     SCALA_VALUES,
-    COLUMN_PLANS,
-    RUNNING_SESSION,
     CHECKPOINT_FILES,
     PLAIN_RENAMES,
     CHECKPOINT_FORMAT,
     SOURCE_LOGS,
     STATE_FILES,
     ERROR_TEXTS,
-    JAVA_SIGNALS,
     LOADED_STATES,
     GROUPS_AS_ARROW,
+    BATCH_PROPERTIES,
+    SHARD_PLACEMENT,
     IVY,
-    JDBC_DRIVER,
     DELTA_SNAPSHOT,
     DELTA_CHECKSUM,
     DELTA_CHANGES,

@@ -9,20 +9,22 @@ adds the settings that are not set elsewhere. Precedence, highest first::
     4  the project's conf/spark-defaults.conf
 
 So ``python jobs/x.py`` has the settings of ``spark-submit --properties-file conf/spark-defaults.conf jobs/x.py``.
+Under spark-submit, what is fixed at the start of Spark comes from 2 alone.
 Relative paths in the file start at the project's root; they are made absolute here, so that a notebook may run in any
 folder.
 
 Caveats: settings of the JVM (jars, memory) are fixed when it starts, and a process starts it once. If a session is
 already running (a managed notebook), :func:`build_session` returns it and changes only the settings that are
-arguments. If spark-submit has started the JVM without Delta, it is too late to add it, and :func:`build_session`
-raises an error.
+arguments. If spark-submit was not given Delta, it is too late to add it, and :func:`build_session` raises an error.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,7 +38,8 @@ from wheel_udf.spark.interrupts import at_end
 from wheel_udf.spark.jvm import hadoop_configuration, has_class, java_class
 from wheel_udf.spark.local_mode import JVM_OPTIONS, METRICS
 from wheel_udf.spark.memory_settings import MALLOC_SETTINGS
-from wheel_udf.spark.private_api import JAVA_SIGNALS, LOADED_STATES, RUNNING_SESSION, required
+from wheel_udf.spark.private_api import LOADED_STATES, required
+from wheel_udf.spark.running import note_built, running_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +49,7 @@ _PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSys
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
 _PATIENCE_S = 10.0
 """Longest wait at shutdown for optional background work."""
-_SETUP_HINT = "run `make setup`, or `python -m wheel_udf.spark.jars` in this environment"
+_PACKAGES = "spark.jars.packages"
 _SUBMIT_HINT = "give spark-submit --properties-file conf/spark-defaults.conf, or SPARK_CONF_DIR=conf"
 
 
@@ -72,7 +75,7 @@ def build_session(
         The session. Stop it with :func:`stop_session`.
 
     Raises:
-        SessionError: Java is missing or too old, the jars are missing, or the JVM did not start.
+        SessionError: Java is missing, or the JVM did not start.
     """
     given = {key: _text(value) for key, value in (conf or {}).items()}
     running = running_session()
@@ -82,8 +85,8 @@ def build_session(
         return running
     if master is not None:
         given["spark.master"] = master
-    settings = _submitted(given) if _is_submitted() else _local(given)
-    spark = _start(app_name, settings)
+    spark = _submitted(app_name, given) if _is_submitted() else _start(app_name, _local(given))
+    note_built(spark)
     if checkpoint is not None:
         use_plain_renames(spark, checkpoint)
     return spark
@@ -114,18 +117,21 @@ def _stop(spark: SparkSession) -> None:
             raise
 
 
-def let_jvm_ignore_sigterm(spark: SparkSession) -> None:
-    """Lets SIGTERM not end the JVM that this process has started; of SIGINT, pyspark itself does this. It cannot be
-    undone.
+_starting_jvm = threading.Event()
 
-    ``timeout`` and service managers send the signal to all processes of a job. The JVM would end at once and cut the
-    running batch off; the process that has started it can end the run properly. Under spark-submit the JVM is the
-    process that others signal, and nothing changes. The JVM ends in any case when the process that has started it does.
+
+def _ignore_sigterm() -> None:
+    """In a process that this one has forked: the JVM keeps the signals ignored that it was started with.
+
+    ``timeout`` and service managers send SIGTERM to all processes of a job. The JVM would end at once and cut the
+    running batch off; the process that has started it can end the run properly (of SIGINT, pyspark does the same). The
+    JVM ends in any case when that process does. Under spark-submit the JVM is the process that others signal.
     """
-    if not _is_submitted():
-        with suppress(UnsupportedVersionError), required(JAVA_SIGNALS):
-            signals = java_class(spark, "sun.misc.Signal")
-            signals.handle(signals("TERM"), java_class(spark, "sun.misc.SignalHandler").SIG_IGN)
+    if _starting_jvm.is_set():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+os.register_at_fork(after_in_child=_ignore_sigterm)
 
 
 def close_states(spark: SparkSession) -> None:
@@ -188,73 +194,40 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@required(RUNNING_SESSION)
-def running_session() -> SparkSession | None:
-    """The session that ``SparkSession.builder.getOrCreate()`` returns, from any thread; None if Spark does not run.
-
-    Not the active one: other threads than its creator's have none, and after a batch function has called
-    ``createDataFrame`` pyspark calls the copy active that Spark made for the query, in all threads that have one.
-    """
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    # Python may still hold a session whose context has stopped.
-    return None if SparkContext._active_spark_context is None else SparkSession._instantiatedSession
-
-
 def _is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _submitted(given: Mapping[str, str]) -> dict[str, str]:
-    """Settings under spark-submit: those that it was not given, without those that are fixed when the JVM starts."""
-    from pyspark import SparkConf, SparkContext
-
-    with required(RUNNING_SESSION):
-        SparkContext._ensure_initialized()
-    _require_delta_on_class_path()
-    told = dict(SparkConf().getAll())
-    ours = {
-        key: value
-        for key, value in _project_settings().items()
-        if key not in told and key not in _FIXED_AT_JVM_START
-    }
-    return {**local_mode.of_one_jvm({**ours, **told, **given}), **ours, **given}
-
-
-_FIXED_AT_JVM_START = frozenset({"spark.jars", "spark.driver.memory", JVM_OPTIONS, "spark.pyspark.python"})
-
-
-def _require_delta_on_class_path() -> None:
-    from py4j.protocol import Py4JError
-    from pyspark import SparkContext
-
-    jvm = SparkContext._jvm
-    assert jvm is not None, "the gateway was just started"
-    try:
-        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_DELTA_CLASS)
-    except Py4JError:
-        # The first line of the Java stack is enough: class not found.
+def _submitted(app_name: str, given: Mapping[str, str]) -> SparkSession:
+    """Starts Spark with what spark-submit was given, and then sets what it was not given and can still be set."""
+    spark = _start(app_name, given)
+    told = dict(spark.sparkContext.getConf().getAll())
+    if _DELTA_CLASS not in told.get("spark.sql.extensions", "") or not has_class(spark, _DELTA_CLASS):
+        spark.stop()
         raise SessionError(
             "Spark was started without Delta",
-            field="spark.jars",
-            rule=f"holds {_DELTA_CLASS}",
+            field="spark.jars, spark.sql.extensions",
+            rule=f"have {_DELTA_CLASS}",
             hint=_SUBMIT_HINT,
-        ) from None
+        )
+    for key, value in _project_settings().items():
+        if key not in told and spark.conf.isModifiable(key):
+            spark.conf.set(key, value)
+    return spark
 
 
 def _local(given: Mapping[str, str]) -> dict[str, str]:
     """Settings for a JVM that this process starts, or has started for an earlier session."""
-    theirs = os.environ.get("SPARK_CONF_DIR")
-    java_version = java.stated_version(java.find_java())
-    ours = _project_settings()
-    settings = {
-        "spark.master": "local[*]",
-        **ours,
-        **(read_defaults(Path(theirs)) if theirs and not _is_ours(Path(theirs)) else {}),
-        **given,
-    }
-    return local_mode.settings_of(settings, project_jars=ours["spark.jars"], java_version=java_version)
+    java.find_java()
+    folder = os.environ.get("SPARK_CONF_DIR")
+    theirs = read_defaults(Path(folder)) if folder and not _is_ours(Path(folder)) else {}
+    ours, of_user = _project_settings(), {**theirs, **given}
+    if _PACKAGES in ours and "spark.jars" in of_user:
+        del ours[_PACKAGES]
+    elif _PACKAGES in ours and _PACKAGES in of_user:
+        of_user[_PACKAGES] += f",{ours[_PACKAGES]}"
+    settings = {"spark.master": "local[*]", **ours, **of_user}
+    return local_mode.settings_of(settings, project_jars=ours.get("spark.jars"))
 
 
 def _is_ours(folder: Path) -> bool:
@@ -263,10 +236,14 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _project_settings() -> dict[str, str]:
-    """The project's file with its relative paths made absolute, and the jars of the running Python environment."""
+    """The project's file with its relative paths made absolute, and the jars of the running Python environment, or what
+    Spark is to download.
+    """
     folder = jars.conf_folder()
     settings = read_defaults(folder)
-    settings["spark.jars"] = ",".join(_jar_files(folder, settings.get("spark.jars", "")))
+    settings.pop("spark.jars", None)
+    found = sorted(jars.jars_folder().glob("*.jar"))
+    settings |= {"spark.jars": ",".join(map(str, found))} if found else {_PACKAGES: jars.PACKAGES}
     if folder is not None:
         # The path in the file starts at the project's root; the JVM would start it at the current folder.
         logging = (folder / "log4j2.properties").as_uri()
@@ -275,25 +252,10 @@ def _project_settings() -> dict[str, str]:
     return settings
 
 
-def _jar_files(folder: Path | None, pattern: str) -> list[str]:
-    found = sorted(jars.jars_folder().glob("*.jar"))
-    if not found and folder is not None and pattern:
-        found = sorted(folder.parent.glob(pattern))
-    return [str(jar) for jar in found]
-
-
 def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    # Without the key, they are on the class path.
-    if not (_is_submitted() or settings.get("spark.jars", "there") or "spark.jars.packages" in settings):
-        raise SessionError(
-            "the JVM jars are missing",
-            field=str(jars.jars_folder()),
-            rule="holds Delta's jars",
-            hint=_SETUP_HINT,
-        )
     builder = SparkSession.builder.appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -305,7 +267,7 @@ def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
             "the JVM of Spark did not start",
             field="spark",
             value=str(fault),
-            hint="its messages are above",
+            hint=f"its messages are above; Spark 4 needs Java {java.OLDEST_JAVA} or newer",
         ) from fault
 
 
@@ -325,9 +287,11 @@ def _environment(settings: Mapping[str, str]) -> Iterator[None]:
         added["LC_ALL"] = "C.UTF-8"
     before = {key: os.environ[key] for key in added if key in os.environ}
     os.environ.update(added)
+    _starting_jvm.set()
     try:
         yield
     finally:
+        _starting_jvm.clear()
         for key in added:
             os.environ.pop(key, None)
         os.environ.update(before)

@@ -95,7 +95,6 @@ def stored_rows(
         if "was_due_ms" in parsed.columns
         else F.col("seq_given"),
         "deliver_at_ms": F.col("deliver_at_ms"),
-        # FAR rows also have the delay level, because the wheel counts the entries of each level.
         **{name: F.col(name) if name in parsed.columns else F.lit(None).cast("long") for name in _LEVEL},
         "max_lateness_ms": F.when(here, F.col("max_lateness_ms")),
         "destination": F.col("destination"),

@@ -64,8 +64,8 @@ def verdicts(leaving: DataFrame, others: OtherRows) -> DataFrame | None:
         others: All other rows.
 
     Returns:
-        One row per entry that has ended, computed: ``uid``, ``schedule_id``, ``id_hash``, ``delay_level_ms``, ``act``
-        (GONE_...), its own version ``own_seq, own_amend``, and ``seq, amend, op`` for the wheel: the CANCEL's for
+        One row per entry that has ended, computed: ``uid``, ``schedule_id``, ``id_hash``, ``act`` (GONE_...),
+        its own version ``own_seq, own_amend``, and ``seq, amend, op`` for the wheel: the CANCEL's for
         GONE_CANCELLED, otherwise its own. None if no hash of a leaving entry occurs again, so that none has ended.
     """
     # Computed now: otherwise the broadcast and the search for duplicates would each compute the entries.
@@ -116,7 +116,6 @@ def _verdicts_of(known: DataFrame) -> DataFrame:
     return ended.select(
         "uid",
         *_ID,
-        "delay_level_ms",
         "act",
         F.col("seq").alias("own_seq"),
         F.col("amend").alias("own_amend"),
@@ -141,7 +140,6 @@ def _slim(rows: DataFrame, place: Column, uid: Column) -> DataFrame:
     )
     return rows.select(
         *_ID,
-        "delay_level_ms",
         "seq",
         amend,
         op,

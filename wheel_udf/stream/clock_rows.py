@@ -6,24 +6,19 @@
                                                                 union, with the watermark under the event clock
     clock source --> (shard, tick) ----------------------------'       tick: a wheel_udf.control.tick.Tick as text
 
-Decision: the package's folder is passed to Spark with the registered clock source alone. The process that
-plans a streaming Python source gets no ``--py-files`` (Spark 4.2), unlike the workers on executors, and takes
-its ``PYTHONPATH`` from the context's environment at the moment of registration. Changing that environment,
-even for a moment, would also reach the functions and sources that another thread registers meanwhile. So the
-registration sees the context through :class:`_ContextWithPath`, whose environment is a copy. A local session of
-``build_session`` has the folder in its environment from the start: Spark starts other Python processes for each
-environment, and so the source and the operator share theirs.
+The process that plans a streaming Python source gets no ``--py-files`` (Spark 4.2), unlike the workers on executors,
+and takes its ``PYTHONPATH`` from the context's environment at the moment of registration. So the folder of the package
+is added to that environment, behind what is in it. Spark starts other Python processes for each environment: in a local
+session of ``build_session``, which has the folder from the start, all share theirs.
 """
 
 from __future__ import annotations
 
-from typing import Any
 from weakref import WeakKeyDictionary
 
-from pyspark import SparkContext
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
-from pyspark.sql.datasource import DataSource, DataSourceRegistration
+from pyspark.sql.datasource import DataSource
 
 from wheel_udf.control.board import ShardBoard
 from wheel_udf.control.clocks import Clock, EventClock, StoreClock, clock_options
@@ -106,16 +101,17 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
     known = _registered.setdefault(spark, set())
     if source.name() in known:
         return
-    registration = DataSourceRegistration(_SessionWithPath(spark))  # type: ignore[arg-type]  # has all that it uses
+    environment = spark.sparkContext.environment
+    environment["PYTHONPATH"] = with_package_folder(environment.get("PYTHONPATH"))
     try:
-        registration.register(source)
+        spark.dataSource.register(source)
     except AnalysisException as fault:
         if fault.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
         # Spark 4.2 looks for the name in this thread's active session, which may be another one than ours.
         spark.createDataFrame([], "nothing int")  # makes ours the active one
         _search(spark, source.name())
-        registration.register(source)
+        spark.dataSource.register(source)
     known.add(source.name())
 
 
@@ -130,26 +126,3 @@ def _search(spark: SparkSession, name: str) -> None:
     except Exception as fault:  # pyspark has no class of its own for this error
         if "DATA_SOURCE_NOT_FOUND" not in str(fault):
             raise
-
-
-class _ContextWithPath:
-    """A Spark context with a copied environment, in which Python processes find this package as the driver does."""
-
-    def __init__(self, context: SparkContext) -> None:
-        path = with_package_folder(context.environment.get("PYTHONPATH"))
-        self.environment = {**context.environment, "PYTHONPATH": path}
-        self._context = context
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
-
-
-class _SessionWithPath:
-    """A session, for the registration of a source, with a :class:`_ContextWithPath`."""
-
-    def __init__(self, session: SparkSession) -> None:
-        self.sparkContext = _ContextWithPath(session.sparkContext)
-        self._session = session
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.common.errors import ContractError
-from wheel_udf.spark.cached_columns import Prepared
 from wheel_udf.stream.frame_facts import FrameFacts, facts_of
 from wheel_udf.stream.status_row import WatchStatus, WheelStatus
 
@@ -105,34 +104,24 @@ def _fired_columns(facts: FrameFacts) -> tuple[str, ...]:
 def leaving(frame: DataFrame, facts: FrameFacts) -> DataFrame:
     """The rows for the destinations: firings, or the outcomes that have a destination; plus their ``source``."""
     if facts.is_purgatory:
-        return _OUTCOMES.select(frame.where("kind = 'outcome' AND destination IS NOT NULL"))
-    rows = _LEVELED_ROWS if facts.leveled else _FIRED_ROWS
-    return rows.select(frame.where("kind = 'fired'"))
+        found = frame.where("kind = 'outcome' AND destination IS NOT NULL")
+        return found.select(*OUTCOME_COLUMNS, "source")
+    return frame.where("kind = 'fired'").select(*_fired_columns(facts), "source")
 
 
 def leaving_ahead(frame: DataFrame, facts: FrameFacts) -> DataFrame:
     """The rows for the sender, with the columns of :func:`leaving`; ``fired_at`` is when the batch hands them over."""
-    rows = _LEVELED_ROWS if facts.leveled else _FIRED_ROWS
-    return rows.select(frame.where("kind = 'ahead'"))
+    return frame.where("kind = 'ahead'").select(*_fired_columns(facts), "source")
 
 
 def refused(frame: DataFrame, facts: FrameFacts) -> DataFrame:
     """The rejects of either operator, with :data:`REJECT_COLUMNS`; ``schedule_id`` of an operation is its ``op_id``."""
-    rows = _WATCH_REJECTS if facts.is_purgatory else _REJECTS
-    return rows.select(frame.where("kind IN ('rejected', 'missed')"))
-
-
-_FIRED_ROWS = Prepared(lambda: [F.col(name) for name in (*FIRED_COLUMNS, "source")])
-_LEVELED_ROWS = Prepared(lambda: [F.col(name) for name in (*FIRED_COLUMNS, *LEVEL_COLUMNS, "source")])
-_OUTCOMES = Prepared(lambda: [F.col(name) for name in (*OUTCOME_COLUMNS, "source")])
-_REJECTS = Prepared(lambda: [F.col(name) for name in REJECT_COLUMNS])
-_WATCH_REJECTS = Prepared(
-    lambda: [
-        *(F.col(name) for name in ("error_code", "error_message", "record", "source")),
-        F.col("op_id").alias("schedule_id"),
-        F.lit(None).cast("long").alias("seq"),
-        *(F.col(name) for name in ("destination", "key", "value", "headers")),
-        F.lit(None).cast("timestamp").alias("deliver_at"),
-        F.col("rejected_at"),
-    ]
-)
+    rows = frame.where("kind IN ('rejected', 'missed')")
+    if not facts.is_purgatory:
+        return rows.select(*REJECT_COLUMNS)
+    others = {
+        "schedule_id": "op_id AS schedule_id",
+        "seq": "CAST(NULL AS BIGINT) AS seq",
+        "deliver_at": "CAST(NULL AS TIMESTAMP) AS deliver_at",
+    }
+    return rows.selectExpr(*(others.get(name, name) for name in REJECT_COLUMNS))

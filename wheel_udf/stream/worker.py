@@ -268,7 +268,8 @@ class ShardWorker(ABC):
         """
         batch_id, query_id = batch_of_task()
         held = holdings_of(state.text, clock_ms, self.wheel.levels)
-        sampled = is_time_to_sample(query_id, shard, int(group.getCurrentProcessingTimeMs()))
+        batch_ms = int(group.getCurrentProcessingTimeMs())
+        samples = not state.pending or is_time_to_sample(query_id, shard, batch_ms)
         return {
             "shard": shard,
             "batch_id": batch_id,
@@ -286,7 +287,7 @@ class ShardWorker(ABC):
             "by_level": {str(level): count for level, count in held.by_level.items()},
             "due_within": held.due_within,
             "counts": state.counts,
-            **(self.sample(state) if sampled or not state.pending else {}),
+            **(self.sample(state) if samples else {}),
         }
 
     @abstractmethod

@@ -236,7 +236,7 @@ def free_ports() -> tuple[int, int]:
 def _class_path() -> str:
     folder = jars.jars_folder("broker")
     if not any(folder.glob("*.jar")):
-        jars.resolve("broker")
+        jars.resolve(["broker"])
     # The broker's jars bring no logging backend and log nothing without one; Spark's jars have one.
     shipped = jars.pyspark_folder() / "jars"
     loggers = [

@@ -38,8 +38,6 @@ def version_rows(
         "level": F.lit(level),
         "slot": F.lit(slot),
         "act": act,
-        # The wheel subtracts the entry from the count of its delay level.
-        **({"delay_level_ms": F.col("delay_level_ms")} if "delay_level_ms" in rows.columns else {}),
         "schedule_id": F.col("schedule_id"),
         "id_hash": F.col("id_hash"),
         "seq": F.col(seq),

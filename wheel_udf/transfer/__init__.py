@@ -39,7 +39,8 @@ Design
     seeds        the scalars of the new shards
     importing    import_direct, import_watch
     into_store   import_tiered
-    forgetting   forget_ids: all that a job at rest holds about ids is removed; id_rows: which rows these are
+    id_rows      the rows of ids
+    forgetting   forget_ids: an export without ids, and its import in the same place
 
 May import: common, wheel, purgatory, platform, clock, stream, delivery, store, pending, tiered; pyspark, pyarrow.
 """

@@ -16,6 +16,7 @@ counted as one that a cancel has ended.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,8 +49,8 @@ from wheel_udf.transfer.content import (
     sources_of,
     tables_of,
 )
-from wheel_udf.transfer.id_rows import ended_by_cancel, split
-from wheel_udf.transfer.manifest import Manifest, find_manifest, write_manifest
+from wheel_udf.transfer.id_rows import ID_COLUMNS, count_ids, frame_of_ids, rows_of_ids
+from wheel_udf.transfer.manifest import WAITS, Manifest, find_manifest, write_manifest
 from wheel_udf.transfer.settled import Settled, settle
 
 
@@ -136,7 +137,11 @@ def _write(
         tables[MEMORY] = tables[MEMORY].unionByName(settled.ended)
     ended = 0
     if without:
-        tables, ended = split(spark, tables, without)
+        ids = frame_of_ids(spark, without)
+        ended = sum(count_ids({name: tables[name] for name in WAITS if name in tables}, ids).values())
+        tables = {
+            name: rows_of_ids(table, ids, *ID_COLUMNS[name], others=True) for name, table in tables.items()
+        }
         tables[ACTS] = records_without(spark, work.query, without, ended)
     elif acts_of(work.query) or earlier_records(work.query):
         tables[ACTS] = acts.audit(spark, work.query)
@@ -152,7 +157,7 @@ def _write(
         app_id=identity.app_id,
         batch=batch,
         clock_ms=_clock_ms(heads, work),
-        counts=ended_by_cancel(_counts(heads, settled, WATCH_COUNTS if purgatory else WHEEL_COUNTS), ended),
+        counts=_counts(heads, settled, WATCH_COUNTS if purgatory else WHEEL_COUNTS, ended),
         rows=rows,
         positions=[source.position for source in sources],
     )
@@ -187,10 +192,12 @@ def _written(table: DataFrame, place: str) -> int:
 
 
 def _counts(
-    heads: Sequence[Mapping[str, Any]], settled: Settled | None, names: Sequence[str]
+    heads: Sequence[Mapping[str, Any]], settled: Settled | None, names: Sequence[str], ended: int
 ) -> dict[str, int]:
-    more = {} if settled is None else settled.counts
-    return {name: sum(int(head[name]) for head in heads) + more.get(name, 0) for name in names}
+    """The account: of the shards, what has ended in the store, and what a cancel of this export ends."""
+    more = Counter({} if settled is None else settled.counts)
+    more.update({"cancelled": ended, "applied": ended})
+    return {name: sum(int(head[name]) for head in heads) + more[name] for name in names}
 
 
 def _require_unused(folder: str) -> None:

@@ -1,4 +1,4 @@
-"""The rows of ids in the tables of a job: which they are, and the account without them.
+"""The rows of ids in the tables of a job. :func:`rows_of_ids`, :func:`count_ids`.
 
 ::
 
@@ -7,18 +7,25 @@
     memory, ended, resting              its own             a command for the id is new from then on
     events, ahead (of a purgatory)      name: the key,      operations that look back no longer find the event
                                         or its group
+
+The ids are a frame and are joined: as literals they would be written into the history of a table, Spark's event log
+and its page, and an id with quotes would have to be escaped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.sinks.row_removal import frame_of_ids, rows_of_ids, rows_without_ids
+from wheel_udf.common.errors import ActError
 from wheel_udf.transfer.content import ENTRIES, MEMORY
-from wheel_udf.transfer.manifest import WAITS
+
+ID: Final = "forgotten_id"
+"""The column of a frame of ids."""
 
 ID_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     ENTRIES: ("schedule_id",),
@@ -29,18 +36,30 @@ ID_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 """By table: the columns that hold the id; an operation is often in a group of its own name."""
 
 
-def split(
-    spark: SparkSession, tables: Mapping[str, DataFrame], ids: Sequence[str]
-) -> tuple[dict[str, DataFrame], int]:
-    """Returns the tables without the rows of the ids, and how many of these rows are pending."""
-    frame = frame_of_ids(spark, ids)
-    left = {name: rows_without_ids(table, frame, *ID_COLUMNS[name]) for name, table in tables.items()}
-    return left, sum(
-        rows_of_ids(tables[name], frame, *ID_COLUMNS[name]).count() for name in WAITS if name in tables
-    )
+def frame_of_ids(spark: SparkSession, ids: Sequence[str]) -> DataFrame:
+    """Returns the ids as a frame, each once.
+
+    Raises:
+        ActError: There is none, or one is empty or not UTF-8.
+    """
+    if not ids:
+        raise ActError("no id is given", field="id", rule="at least one")
+    for each in ids:
+        try:
+            each.encode()
+        except UnicodeEncodeError:
+            raise ActError("not a text", field="id", value=each, rule="UTF-8") from None
+        if not each:
+            raise ActError("an empty id", field="id", value=each, rule="at least one character")
+    return spark.createDataFrame([(each,) for each in dict.fromkeys(ids)], f"{ID} string")
 
 
-def ended_by_cancel(counts: Mapping[str, int], ended: int) -> dict[str, int]:
-    """Returns the counts with so many more entries that a cancel has ended; of a wheel, with these cancels too."""
-    more = {"cancelled": ended, "applied": ended}
-    return {name: count + more.get(name, 0) for name, count in counts.items()}
+def rows_of_ids(rows: DataFrame, ids: DataFrame, *columns: str, others: bool = False) -> DataFrame:
+    """Returns the rows in which one of the columns holds one of the ids; or the others, also those without an id."""
+    same = reduce(or_, (rows[name] == ids[ID] for name in columns))
+    return rows.join(F.broadcast(ids), same, "left_anti" if others else "left_semi")
+
+
+def count_ids(tables: Mapping[str, DataFrame], ids: DataFrame) -> dict[str, int]:
+    """Returns the number of rows of the ids in each table."""
+    return {name: rows_of_ids(table, ids, *ID_COLUMNS[name]).count() for name, table in tables.items()}

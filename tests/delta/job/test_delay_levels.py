@@ -193,8 +193,10 @@ def test_far_entries_keep_what_was_asked_and_their_level_through_the_store_and_t
     world = World(spark, tmp_path)
     add_files(tmp_path / "in", *TIERED)
     world.tiered().awaitTermination()
-    # `b` and the old `c` count until the store has ended them, as in `pending`.
-    assert world.reports[-1].levels == {"30s": 2, "10m": 5}
+    # All of them are far, so none is in the state, whose levels the report has; `pending` counts far entries, too.
+    report = world.reports[-1]
+    assert (report.pending, report.far, report.levels) == (7, 7, {})
+    assert world.say("pending", "--where", "delay_level_ms = 600000", "--count")[0] == {"said": "pending 3"}
     shown = [
         (row["schedule_id"], row["deliver_at"][14:19], row["scheduled_at"][14:19], row["delay_level_ms"])
         for row in world.say("pending")

@@ -215,9 +215,9 @@ def test_of_a_tiered_job_the_store_and_its_history_are_written_anew_and_a_killed
     code, lines = wheel.forget()
     assert code == 0
     assert lines[1:4] == [
-        "checkpoint checkpoint 0 nothing: written anew, after an earlier call that was killed",
-        "store store 0 nothing: written anew, after an earlier call that was killed",
-        "record of acts 0 nothing: written anew, after an earlier call that was killed",
+        "checkpoint checkpoint 0 nothing: written anew",
+        "store store 0 nothing: written anew",
+        "record of acts 0 nothing: written anew",
     ]
     assert holders(tmp_path, "checkpoint") == holders(tmp_path, "store") == set()
     assert not (tmp_path / "checkpoint-forgetting").exists()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -90,6 +92,13 @@ def test_the_running_session_is_found_from_a_thread_that_has_no_active_one(spark
 
 def test_what_one_test_sets_the_next_does_not_see(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def test_the_jvm_of_a_session_ignores_sigterm_so_that_a_job_can_finish_its_batch(spark: SparkSession) -> None:
+    pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+    (ignored,) = re.findall(r"^SigIgn:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+
+    assert int(ignored, 16) & 1 << (signal.SIGTERM - 1)
 
 
 def test_the_jvm_of_a_session_uses_the_class_archive(spark: SparkSession) -> None:

@@ -17,7 +17,7 @@ from wheel_udf.store.layout import NEAR
 from wheel_udf.store.versions import FILE, no_verdicts, verdicts
 
 COLUMNS = (
-    "uid long, file string, level int, schedule_id string, id_hash long, delay_level_ms long, seq long, amend int, op byte, "
+    "uid long, file string, level int, schedule_id string, id_hash long, seq long, amend int, op byte, "
     "deliver_at_ms long, arrived long"
 )
 FAR = 2
@@ -47,7 +47,6 @@ def frame(spark: SparkSession, rows: list[tuple[int | None, str, StoredRow]]) ->
                 row.level,
                 row.id,
                 int(row.id[-1]),
-                None,
                 row.seq,
                 row.amend,
                 row.op,

@@ -175,6 +175,7 @@ def test_a_moved_checkpoint_is_refused_although_its_mark_says_odd_things(tmp_pat
     mark_import(path, "\0", "../x\n\x1b[2J", done=False)
     with pytest.raises(CheckpointError, match="has not finished"):
         start(tmp_path)
+    mark_import(path, "e-1", "some/export", done=True)
     mark_exported(path, "e-1", "\ud83d\ude00")
     with pytest.raises(CheckpointError, match="was exported"):
         start(tmp_path)

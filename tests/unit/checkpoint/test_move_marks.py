@@ -9,7 +9,13 @@ import pytest
 
 from tests.unit.checkpoint.test_checkpoint import WHEEL, start
 from wheel_udf.checkpoint.identity import check_checkpoint, identity_of
-from wheel_udf.checkpoint.move_marks import empty_for_import, import_mark, mark_exported, mark_import
+from wheel_udf.checkpoint.move_marks import (
+    empty_for_import,
+    import_mark,
+    is_emptied,
+    mark_exported,
+    mark_import,
+)
 from wheel_udf.checkpoint.source_logs import source_log, write_source_log
 from wheel_udf.common.errors import CheckpointError, GeometryChangedError
 
@@ -61,6 +67,7 @@ def test_a_checkpoint_that_is_emptied_refuses_to_start_until_its_own_import_has_
     empty_for_import(str(place), "e-1", folder)
 
     assert sorted(each.name for each in place.iterdir()) == ["wheel-import.json", "wheel.lease"]
+    assert is_emptied(str(place), "e-1")
     with pytest.raises(CheckpointError, match=r"being forgotten.*run the same wheel-udf forget again"):
         start(place)
     assert start(place, importing="e-1").shards == 4
@@ -68,8 +75,10 @@ def test_a_checkpoint_that_is_emptied_refuses_to_start_until_its_own_import_has_
 
 def test_a_checkpoint_that_was_being_emptied_when_it_was_killed_refuses_every_start(tmp_path: Path) -> None:
     start(tmp_path)
-    (tmp_path / "wheel-exported.json").write_text('{"export_id": "e-1", "place": "p", "done": false}')
+    mark_exported(str(tmp_path), "e-1", "job-forgetting")
+    mark_import(str(tmp_path), "e-1", "job-forgetting", done=False)
 
+    assert not is_emptied(str(tmp_path), "e-1")
     for importing in (None, "e-1"):
         with pytest.raises(CheckpointError, match="run the same wheel-udf forget again"):
             start(tmp_path, importing=importing)
@@ -86,13 +95,13 @@ def test_another_format_names_the_release_and_the_way_out(tmp_path: Path) -> Non
     start(tmp_path)
     file = tmp_path / "wheel.json"
     file.write_text(
-        file.read_text().replace('"format_version": 9', '"format_version": 4').replace("0.3.0", "0.2.9")
+        file.read_text().replace('"format_version": 10', '"format_version": 4').replace("0.3.0", "0.2.9")
     )
 
     for refused in (lambda: start(tmp_path), lambda: identity_of(str(tmp_path))):
         with pytest.raises(
             GeometryChangedError,
-            match=r"format version 4 there, 9 here.*wheel-udf export of release 0\.2\.9, then import",
+            match=r"format version 4 there, 10 here.*wheel-udf export of release 0\.2\.9, then import",
         ):
             refused()
 

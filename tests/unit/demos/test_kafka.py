@@ -70,7 +70,7 @@ def test_arguments_that_cannot_be_are_refused(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:
-        demo_kafka.main(arguments, ROOT, say=print)
+        demo_kafka.main(arguments, ROOT, print_line=print)
     assert end.value.code == 2
     assert "error: " in capsys.readouterr().err
 

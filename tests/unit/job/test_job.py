@@ -22,7 +22,7 @@ from wheel_udf.job.dry_run import geometry_table, lateness_text, levels_text, li
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig
 from wheel_udf.job.replay import RowSettings, note_settings, require_columns, with_row_settings
-from wheel_udf.job.supervise import StepsBack, Supervisor, graceful_signals, supervise
+from wheel_udf.job.supervise import ClockRewindDetector, Supervisor, graceful_signals, supervise
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.file_sink import FileSink
 from wheel_udf.sinks.kafka_sink import KafkaSink
@@ -189,14 +189,19 @@ def test_a_query_is_stopped_after_its_batch_when_the_wall_clock_was_set_back() -
 
     ahead = iter([0, 0, -3_600_000, -3_600_000, -3_600_000])
     query = Query([nothing, nothing, nothing, pause, nothing])
-    assert supervise(query, Supervisor(lambda _line: None, None), StepsBack(lambda: next(ahead))) == 3_600_000
+    assert (
+        supervise(query, Supervisor(lambda _line: None, None), ClockRewindDetector(lambda: next(ahead)))
+        == 3_600_000
+    )
     assert query.stopped_at == 4
 
 
 def test_a_step_forward_or_a_small_one_back_does_not_stop_the_query() -> None:
     ahead = iter([0, 7_200_000, 7_195_001, 7_190_002, 7_190_002])
     query = Query([*[nothing] * 4, end], status={"isTriggerActive": False})
-    assert supervise(query, Supervisor(lambda _line: None, None), StepsBack(lambda: next(ahead))) == 0
+    assert (
+        supervise(query, Supervisor(lambda _line: None, None), ClockRewindDetector(lambda: next(ahead))) == 0
+    )
     assert query.stopped_at is None
 
 

@@ -12,8 +12,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 
 from wheel_udf.common.errors import CheckpointError, ConfigError, LeaseError, SinkError
 from wheel_udf.job.models.bounds import RestartsConfig
-from wheel_udf.job.restarts import patiently, with_restarts
-from wheel_udf.job.supervise import Supervisor
+from wheel_udf.job.supervise import Supervisor, with_restarts
 from wheel_udf.spark.failures import explain, is_jvm_end
 
 DEAD_WORKER = "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure: Task 0 failed 4 times"
@@ -136,94 +135,6 @@ def test_a_run_that_is_asked_to_end_while_it_waits_ends_with_its_failure() -> No
     assert run.starts == 1
 
 
-# --- a Python worker that did not start in time ---------------------------------------------------
-
-SLOW_WORKER = (
-    "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back.\n"
-    "Caused by: java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back"
-)
-SENTENCE = "a Python worker of Spark did not start in time: hint: the machine is busy, or the workers' Python cannot import pyspark"
-
-
-def test_a_worker_that_did_not_start_is_explained_and_transient() -> None:
-    failure = explain(failed(SLOW_WORKER))
-    assert (failure.sentence, failure.exit_code, failure.transient) == (SENTENCE, 1, True)
-
-
-def test_a_start_that_waits_for_a_worker_in_vain_is_tried_again_with_one_line() -> None:
-    run = Run([failed(SLOW_WORKER), failed(SLOW_WORKER), None], has_started=False)
-    run.play()
-    assert run.waits_ms == [5_000, 10_000]
-    assert run.lines == [f"{SENTENCE}; trying again in {wait} s ({n} of 3)" for n, wait in ((1, 5), (2, 10))]
-
-
-def test_a_query_whose_worker_did_not_start_is_started_again() -> None:
-    run = Run([failed(SLOW_WORKER), None], newest_batch=4)
-    run.play()
-    assert run.lines == [f"{SENTENCE}; it starts again from its checkpoint in 5 s (1 of 3)"]
-
-
-def test_the_tries_of_a_start_are_bounded() -> None:
-    run = Run([failed(SLOW_WORKER)] * 4, has_started=False)
-    with pytest.raises(StreamingQueryException, match="connect back"):
-        run.play()
-    assert run.starts == 4
-
-
-@dataclass
-class Verb:
-    """A verb whose tries end as scripted: with an error, or well (None), after the lines of the try."""
-
-    ends: list[Exception | None]
-    says: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    warned: list[str] = field(default_factory=list)
-    waits_ms: list[int] = field(default_factory=list)
-
-    def once(self, say: Callable[[str], None]) -> int:
-        for line in self.says:
-            say(line)
-        if (end := self.ends.pop(0)) is not None:
-            raise end
-        return 0
-
-    def play(self, most: int = 3) -> int:
-        return patiently(
-            self.once, settings(most), self.said.append, self.warned.append, self.waits_ms.append
-        )
-
-
-def test_a_verb_is_tried_again_after_a_worker_that_did_not_start() -> None:
-    verb = Verb([failed(SLOW_WORKER), Py4JError(SLOW_WORKER), None])
-    assert verb.play() == 0
-    assert verb.waits_ms == [5_000, 10_000]
-    assert verb.warned == [
-        f"{SENTENCE}; trying again in {wait} s ({n} of 3)" for n, wait in ((1, 5), (2, 10))
-    ]
-
-
-def test_a_verb_that_has_printed_something_is_not_tried_again() -> None:
-    verb = Verb([failed(SLOW_WORKER), None], says=["a row"])
-    with pytest.raises(StreamingQueryException):
-        verb.play()
-    assert (verb.said, verb.warned) == (["a row"], [])
-
-
-@pytest.mark.parametrize("fault", [failed(), ConfigError("wrong"), Py4JNetworkError(SLOW_WORKER)])
-def test_a_verb_that_fails_for_another_reason_is_not_tried_again(fault: Exception) -> None:
-    verb = Verb([fault, None])
-    with pytest.raises(type(fault)):
-        verb.play()
-    assert verb.waits_ms == []
-
-
-def test_the_tries_of_a_verb_are_bounded() -> None:
-    verb = Verb([failed(SLOW_WORKER)] * 2)
-    with pytest.raises(StreamingQueryException):
-        verb.play(most=1)
-    assert verb.waits_ms == [5_000]
-
-
 DATA_LOSS = (
     "[STREAM_FAILED] Query terminated with exception: Some data may have been lost because they are not available in Kafka any more;\n"
     "either the data was aged out by Kafka or the topic may have been deleted before all the data in the\ntopic was processed.\n"
@@ -237,6 +148,10 @@ KAFKA = "[STREAM_FAILED] Caused by: org.apache.kafka.common.errors.{}: said\n"
     ("error", "transient"),
     [
         (failed(), True),
+        (
+            failed("[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back."),
+            True,
+        ),
         (SinkError("the destination does not answer"), True),
         (failed(OURS.format("SinkError")), True),
         (failed(KAFKA.format("TimeoutException")), True),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import stat
-import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +12,6 @@ import pytest
 
 from wheel_udf.common.errors import SessionError
 from wheel_udf.spark import jars, java as java_program, session
-from wheel_udf.spark.downloads import Downloads
 from wheel_udf.spark.memory_settings import MALLOC_SETTINGS
 
 ROOT = Path(__file__).parents[3]
@@ -86,7 +83,7 @@ def test_a_java_that_is_too_old_is_an_error_with_both_versions(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     with pytest.raises(SessionError, match=r"too old for Spark 4: .* = 11; rule: 17 or newer"):
-        java_program.find_java()
+        java_program.check_java()
 
 
 def test_a_java_that_only_apologises_is_an_error_with_its_words(
@@ -96,7 +93,7 @@ def test_a_java_that_only_apologises_is_an_error_with_its_words(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     with pytest.raises(SessionError, match=r"Java does not run.*Unable to locate a Java Runtime"):
-        java_program.find_java()
+        java_program.check_java()
 
 
 def test_the_session_checks_java_before_it_starts_a_jvm(
@@ -108,14 +105,47 @@ def test_the_session_checks_java_before_it_starts_a_jvm(
         session.build_session("never started")
 
 
-def test_the_session_says_that_the_jars_are_missing_and_how_to_get_them(
+DELTA_AND_KAFKA = "io.delta:delta-spark_4.2_2.13:4.4.0,org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+POSTGRES = "org.postgresql:postgresql:42.7.7"
+
+
+@pytest.mark.parametrize(
+    ("given", "jar_files", "packages"),
+    [
+        ({}, None, DELTA_AND_KAFKA),
+        ({"spark.jars.packages": POSTGRES}, None, f"{POSTGRES},{DELTA_AND_KAFKA}"),
+        ({"spark.jars": "mine.jar"}, "mine.jar", None),
+    ],
+)
+def test_without_jars_in_the_environment_spark_downloads_them(
+    given: dict[str, str],
+    jar_files: str | None,
+    packages: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    monkeypatch.setattr(java_program, "find_java", lambda: Path("java"))
+
+    settings = session._local(given)
+
+    assert (settings.get("spark.jars"), settings.get("spark.jars.packages")) == (jar_files, packages)
+
+
+def test_the_jars_of_the_environment_are_taken_before_a_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     monkeypatch.setattr("sys.prefix", str(tmp_path))
-    monkeypatch.setattr(jars, "conf_folder", lambda: None)
+    monkeypatch.setattr(java_program, "find_java", lambda: Path("java"))
+    (tmp_path / "jars" / "spark").mkdir(parents=True)
+    (tmp_path / "jars" / "spark" / "delta.jar").touch()
 
-    with pytest.raises(SessionError, match=r"JVM jars are missing.*make setup"):
-        session.build_session("never started")
+    settings = session._local({"spark.jars.packages": POSTGRES})
+
+    assert settings["spark.driver.extraClassPath"] == f"{tmp_path}/jars/spark/delta.jar"
+    assert settings["spark.jars.packages"] == POSTGRES
 
 
 def test_settings_are_read_in_each_of_sparks_spellings(tmp_path: Path) -> None:
@@ -239,72 +269,39 @@ def test_python_and_library_pin_the_same_delta() -> None:
     spark_jar = re.search(r'name="delta-spark_([\d.]+)_2\.13" rev="([\d.]+)"', ivy)
 
     assert spark_jar is not None
+    assert jars.PACKAGES == DELTA_AND_KAFKA
+    assert f"delta-spark_{spark_jar.group(1)}_2.13:{spark_jar.group(2)}," in DELTA_AND_KAFKA
     assert f"delta-spark=={spark_jar.group(2)}" in constraints.split()
     assert f"\npyspark=={spark_jar.group(1)}." in constraints
     assert f'"delta-spark>={spark_jar.group(2).rpartition(".")[0]},<' in project
     assert f'"pyspark>={spark_jar.group(1)},<' in project
 
 
-def test_a_download_is_tried_three_times_and_then_explained(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+IVY = """#!/bin/sh
+while [ $# -gt 0 ]; do [ "$1" = -retrieve ] && place="${2%%/\\[conf*}"; shift; done
+mkdir "$place/spark" && touch "$place/spark/new.jar"
+"""
+
+
+@pytest.mark.parametrize(
+    ("ivy", "left"), [(IVY, ["spark", "new.jar"]), ("#!/bin/sh\nexit 1\n", ["spark", "old.jar"])]
+)
+def test_a_folder_of_jars_is_complete_or_as_it_was_before(
+    ivy: str, left: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = tmp_path / "ivy"
-    broken.write_text(
-        "#!/bin/sh\necho x >> \"$(dirname $0)/calls\"\necho '  download FAILED: connection refused'\nexit 1\n"
-    )
-    broken.chmod(0o755)
+    java, into = tmp_path / "java", tmp_path / "jars"
+    java.write_text(ivy)
+    java.chmod(0o755)
+    (into / "spark").mkdir(parents=True)
+    (into / "spark" / "old.jar").touch()
+    monkeypatch.setattr(jars, "find_java", lambda: java)
 
-    with pytest.raises(SessionError, match=r"cannot be downloaded.*connection refused.*check the network"):
-        jars._run_ivy([str(broken)], Downloads())
-
-    assert (tmp_path / "calls").read_text() == "x\nx\nx\n"
-    assert "3 of 3 attempts" in capsys.readouterr().err
-
-
-def test_a_failed_download_leaves_the_jars_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    into = tmp_path / "jars" / "spark"
-    into.mkdir(parents=True)
-    (into / "old.jar").touch()
-    monkeypatch.setattr(jars, "find_java", lambda: Path("false"))
-
-    with pytest.raises(SessionError, match="cannot be downloaded"):
-        jars.resolve("spark", ivy_file=ROOT / "conf" / "ivy.xml", into=into)
-
-    assert [path.name for path in sorted((tmp_path / "jars").rglob("*"))] == ["spark", "old.jar"]
-
-
-def test_a_good_download_replaces_the_jars_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    into = tmp_path / "jars" / "spark"
-    into.mkdir(parents=True)
-    (into / "old.jar").touch()
-
-    def pretend(command: list[str], _downloads: Downloads) -> None:
-        target = Path(command[command.index("-retrieve") + 1].partition("[conf]")[0]) / "spark"
-        target.mkdir()
-        (target / "new.jar").touch()
-
-    monkeypatch.setattr(java_program, "find_java", lambda: Path("java"))
-    monkeypatch.setattr(jars, "_run_ivy", pretend)
-
-    assert jars.resolve("spark", ivy_file=ROOT / "conf" / "ivy.xml", into=into) == into
-    assert [path.name for path in sorted((tmp_path / "jars").rglob("*"))] == ["spark", "new.jar"]
-
-
-def test_downloads_that_are_ended_stop_what_runs_and_begin_nothing_more() -> None:
-    downloads, codes = Downloads(), []
-    running = threading.Thread(
-        target=lambda: codes.append(downloads.run(["tail", "-f", os.devnull])[0]), daemon=True
-    )
-    running.start()
-    tick = threading.Event()
-    while not downloads._running:
-        tick.wait(0.01)
-    downloads.end()
-    running.join()
-
-    assert codes == [-signal.SIGKILL]
-    with pytest.raises(SessionError, match="interrupted"):
-        downloads.run(["true"])
+    if "exit 1" in ivy:
+        with pytest.raises(SessionError, match=r"cannot be downloaded.*check the network"):
+            jars.resolve(["spark"], into)
+    else:
+        assert jars.resolve(["spark"], into) == [into / "spark"]
+    assert [path.name for path in sorted(into.rglob("*"))] == left
 
 
 def test_an_interrupt_of_the_command_line_is_one_line_and_code_130(

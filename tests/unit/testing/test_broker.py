@@ -123,8 +123,8 @@ def test_jars_that_are_missing_are_fetched_and_a_failure_is_told(
 ) -> None:
     asked = []
 
-    def resolve(configuration: str) -> None:
-        asked.append(configuration)
+    def resolve(configurations: list[str]) -> None:
+        asked.extend(configurations)
         raise SessionError("the JVM jars cannot be downloaded", hint="check the network")
 
     monkeypatch.delenv(EXTERNAL_VARIABLE, raising=False)

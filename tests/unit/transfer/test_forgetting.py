@@ -1,9 +1,8 @@
-"""Forgetting: what a killed call leaves, the account without an id, the texts that have one. Files and numbers, no
-Spark.
-"""
+"""Forgetting: what a killed call leaves, and the texts that have an id. Files, no Spark."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ from tests.unit.checkpoint.test_checkpoint import start
 from tests.unit.transfer.test_at_rest import MANIFEST
 from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.checkpoint.move_marks import import_mark, mark_exported, mark_import
-from wheel_udf.common.errors import ActError, LeaseError
+from wheel_udf.common.errors import ActError, LeaseError, TransferError
 from wheel_udf.pending.audit import has_id
-from wheel_udf.sinks.row_removal import frame_of_ids
-from wheel_udf.transfer.forgetting import _finish, is_begun
-from wheel_udf.transfer.id_rows import ended_by_cancel
+from wheel_udf.transfer.forgetting import finish_forgetting
+from wheel_udf.transfer.id_rows import frame_of_ids
 from wheel_udf.transfer.manifest import Manifest, write_manifest
 
 
@@ -47,11 +45,12 @@ def exported(checkpoint: Path, *parts: Path) -> Path:
     return folder
 
 
-def test_nothing_is_to_be_finished_where_no_call_was_killed(tmp_path: Path) -> None:
+def test_nothing_is_finished_where_no_call_was_killed(tmp_path: Path) -> None:
     start(tmp_path / "job")
+    begin = Import()
 
-    assert not is_begun(str(tmp_path / "job"))
-    assert _finish(str(tmp_path / "job"), Import(), None) is None
+    finish_forgetting(str(tmp_path / "job"), begin)
+    assert begin.folders == []
 
 
 def test_an_export_that_was_killed_before_its_mark_is_dropped_because_the_job_may_have_gone_on(
@@ -60,9 +59,10 @@ def test_an_export_that_was_killed_before_its_mark_is_dropped_because_the_job_ma
     job = tmp_path / "job"
     folder = exported(job, job)
     mark_exported(str(job), "another export", "elsewhere")
+    begin = Import()
 
-    assert not is_begun(str(job))
-    assert _finish(str(job), Import(), None) is None
+    finish_forgetting(str(job), begin)
+    assert begin.folders == []
     assert not folder.exists()
     assert (job / "wheel.json").exists()
 
@@ -73,8 +73,7 @@ def test_a_call_that_was_killed_after_the_mark_is_finished_and_its_export_delete
     mark_exported(str(job), MANIFEST.export_id, str(folder))
     begin = Import(job)
 
-    assert is_begun(str(job))
-    assert _finish(str(job), begin, None) == MANIFEST
+    finish_forgetting(str(job), begin)
     assert begin.folders == [str(folder)]
     assert not folder.exists()
 
@@ -85,22 +84,36 @@ def test_a_tiered_job_that_was_killed_between_its_parts_is_emptied_again_with_it
     job, store = tmp_path / "job", tmp_path / "store"
     intake, wheel = job / "intake", job / "wheel"
     folder = exported(job, intake, wheel)
+    write_manifest(str(folder), replace(MANIFEST, mode="tiered"))
     (store / "_delta_log").mkdir(parents=True)
     (intake / "wheel.json").unlink()
     mark_import(str(intake), MANIFEST.export_id, str(folder), done=False)
     mark_exported(str(wheel), MANIFEST.export_id, str(folder))
+    begin = Import(intake, wheel)
 
-    assert _finish(str(job), Import(intake, wheel), str(store)) == MANIFEST
+    finish_forgetting(str(job), begin, store=str(store))
+    assert begin.folders == [str(folder)]
     assert list(store.iterdir()) == []
 
 
-def test_an_import_that_had_begun_is_only_said_again(tmp_path: Path) -> None:
+def test_what_was_begun_in_another_mode_is_kept(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    folder = exported(job, job / "intake", job / "wheel")
+    write_manifest(str(folder), replace(MANIFEST, mode="tiered"))
+
+    with pytest.raises(TransferError, match=r"another mode.*tiered.*run forget with the old settings"):
+        finish_forgetting(str(job), Import())
+    assert folder.exists()
+
+
+def test_an_import_that_had_begun_is_repeated(tmp_path: Path) -> None:
     job = tmp_path / "job"
     folder = exported(job, job)
     mark_import(str(job), MANIFEST.export_id, str(folder), done=False)
 
-    assert _finish(str(job), lambda _folder: MANIFEST, None) == MANIFEST
+    finish_forgetting(str(job), lambda _folder: MANIFEST)
     assert (job / "wheel.json").exists()
+    assert not folder.exists()
 
 
 def test_a_job_that_runs_is_not_emptied(tmp_path: Path) -> None:
@@ -109,18 +122,9 @@ def test_a_job_that_runs_is_not_emptied(tmp_path: Path) -> None:
     mark_exported(str(job), MANIFEST.export_id, str(folder))
 
     with Lease(str(job)), pytest.raises(LeaseError):
-        _finish(str(job), Import(job), None)
+        finish_forgetting(str(job), Import(job))
     assert (job / "wheel.json").exists()
     assert import_mark(str(job)) is None
-
-
-def test_a_forgotten_entry_that_was_pending_counts_as_one_that_a_cancel_has_ended() -> None:
-    wheel = {"fired": 3, "cancelled": 1, "applied": 1, "waiting": 0}
-    purgatory = {"completed": 3, "cancelled": 1}
-
-    assert ended_by_cancel(wheel, 2) == {"fired": 3, "cancelled": 3, "applied": 3, "waiting": 0}
-    assert ended_by_cancel(purgatory, 2) == {"completed": 3, "cancelled": 3}
-    assert ended_by_cancel(wheel, 0) == wheel
 
 
 @pytest.mark.parametrize(

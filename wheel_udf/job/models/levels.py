@@ -40,7 +40,7 @@ def _pauses_own_topics(topics: Mapping[str, int], paused: tuple[int, ...]) -> It
 
 
 class _Levels(Section):
-    told_by: ClassVar = "policy"
+    discriminator: ClassVar = "policy"
 
     topics: dict[TopicName, PositiveMs] = Field(default_factory=dict)
     """More topics of Kafka: their records have this delay unless they name a due time. Fixed by the first start."""

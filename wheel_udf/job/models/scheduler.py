@@ -280,7 +280,7 @@ def _refused_by_the_sender(name: str, options: Mapping[str, str]) -> Faults:
 class SchedulerConfig(JobConfig):
     """The settings of a scheduler in both modes."""
 
-    told_by: ClassVar = "mode"
+    discriminator: ClassVar = "mode"
 
     source: SourceConfig
     """Where commands come from."""

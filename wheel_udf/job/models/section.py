@@ -55,7 +55,7 @@ class Section(BaseModel):
     )
 
     rules: ClassVar[tuple[Rule, ...]] = ()
-    told_by: ClassVar[str | None] = None
+    discriminator: ClassVar[str | None] = None
     """The key that selects the variant of a section, if it has several."""
 
     kinds: ClassVar[tuple[str, ...]] = ()

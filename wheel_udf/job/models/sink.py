@@ -39,7 +39,7 @@ NAMED: Final = "named"
 
 
 class _Sink(Section):
-    told_by: ClassVar = "sink"
+    discriminator: ClassVar = "sink"
     not_here: ClassVar = {"topic": "the topic is the destination's name; only rejects name theirs"}
 
     @property

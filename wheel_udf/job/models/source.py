@@ -24,7 +24,7 @@ def _has_no_change_feed(format: str, options: Mapping[str, str]) -> Iterator[Ini
 
 
 class _Source(Section):
-    told_by: ClassVar = "format"
+    discriminator: ClassVar = "format"
 
     options: Options = Field(default_factory=dict)
     """Options of Spark's reader, passed as they are."""

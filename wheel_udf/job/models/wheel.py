@@ -91,7 +91,7 @@ class TieredWheelConfig(WheelConfig):
 
 
 class _Clock(Section):
-    told_by: ClassVar = "kind"
+    discriminator: ClassVar = "kind"
 
 
 class EventClockConfig(_Clock):
