@@ -199,19 +199,18 @@ def tiered_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
 
 
 _LANDINGS = 97
-"""One seed of so many begins with a commit of the intake that lands behind a hand-over of the next process. By chance
-alone that comes too seldom.
+"""One seed of so many begins with a hand-over of a killed process that lands between the look of the next process and
+its commit. By chance alone that comes too seldom.
 """
 
 
 def _landing(how: random.Random, then: list[Step]) -> list[Step]:
-    def send(name: str, seq: int) -> Step:
-        due_ms = START_MS + how.choice(_TIERED_DUES[5:])
-        return "send", Command(name, seq=seq, due_ms=due_ms, to="left", said_ms=START_MS)
+    def send(name: str, due_ms: int) -> Step:
+        return "send", Command(name, seq=1, due_ms=START_MS + due_ms, to="left", said_ms=START_MS)
 
-    killed: list[Step] = [("crash", how.randint(3, 25)), ("wait", how.choice((8, 12, 20, 30)))]
-    lands: list[Step] = [("turns", "kkw" * how.randint(1, 2)), ("land",), ("run", 200)]
-    return [send("x", 1), ("run", 200), send("y", 1), *killed, *lands, ("wait", 8), ("run", 200), *then]
+    first: list[Step] = [send("x", how.choice((9, 12, 15, 40))), ("run", 200), ("wait", 20)]
+    lands: list[Step] = [("crash", how.randint(1, 5)), ("nest", how.randint(0, 1), (("land",),))]
+    return [*first, send("y", how.choice((9, 12, 15))), *lands, ("turns", "i" * 9), ("run", 200), *then]
 
 
 def _tiered_round(work: random.Random, number: int, versions: dict[str, list[int]]) -> list[Step]:

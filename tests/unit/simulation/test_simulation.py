@@ -36,7 +36,7 @@ CAUGHT_BY = {
     ("tiered", "hand-over without its cursor"): 0,
     ("tiered", "drop before append"): 86,
     ("tiered", "no cancels in a hand-over"): 61,
-    ("tiered", "placed by an old cursor"): 1163,
+    ("tiered", "placed by an old cursor"): 775,
     ("tiered", "late files are dropped"): 673,
     ("tiered", "no look at news"): 505,
     ("tiered", "no marks are kept"): 873,
