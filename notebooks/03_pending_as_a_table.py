@@ -43,7 +43,7 @@ from wheel_udf import (
     stop_session,
 )
 from wheel_udf.pending import acts
-from wheel_udf.pending.entries import PendingWork, forecast, pending, stored
+from wheel_udf.pending.entries import PendingWork, count_far, forecast, pending
 from wheel_udf.pending.history import history_of
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore
@@ -113,10 +113,10 @@ entries.groupBy("destination").agg(
 entries.where("schedule_id = 'reminder-0042'").select(*shown).toPandas()
 
 # %% [markdown]
-# `stored` counts the far entries from the table's log and reads no data.
+# `count_far` counts the far entries from the table's log and reads no data.
 
 # %%
-print(f"{stored(store):,} entries in the slot store")
+print(f"{count_far(store):,} entries in the slot store")
 
 # %% [markdown]
 # ## Forecast
