@@ -186,6 +186,22 @@ def test_a_room_says_what_it_is_for_and_shows_a_picture(room: str) -> None:
     assert "May import" in text, "which rooms and libraries it may import"
 
 
+@pytest.mark.parametrize("room", [room for room in ROOMS if room not in ("common", "testing", "job")])
+def test_a_room_lists_the_rooms_that_it_imports(room: str) -> None:
+    text = ast.get_docstring(SOURCES[f"wheel_udf.{room}"]) or ""
+    listed = re.search(r"May import: ([\w, \n]+)", text)
+    imported = {
+        _room(name)
+        for module in MODULES
+        if _room(module) == room
+        for name, _ in _imports(SOURCES[module])
+        if name.startswith("wheel_udf.")
+    }
+
+    assert listed is not None
+    assert set(re.findall(r"\w+", listed[1])) & set(ROOMS) == imported - {room} | {"common"}
+
+
 @pytest.mark.parametrize("module", [module for module in MODULES if _room(module) in PURE])
 def test_the_wheel_and_the_purgatory_import_no_spark(module: str) -> None:
     names = {name.split(".")[0] for name, _ in _imports(SOURCES[module])}

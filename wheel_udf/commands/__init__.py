@@ -19,5 +19,5 @@ original row of a reject as JSON), ``delay_levels`` (5s 10s 30s ...: rounds due 
 ``tier_columns`` (level, slot and delay level of a due time as Column), ``generated_code`` (keeps Spark's generated
 methods small enough to be compiled, and the same in each batch).
 
-May import: the rooms ``common``, ``wheel`` and ``purgatory``; pyspark.
+May import: common, shard, purgatory; pyspark.
 """

@@ -14,5 +14,5 @@ due time, for the clock::
     act_courier          takes requests of acts to the shards
     progress, summary    texts: the line of a batch, the account of a run
 
-May import: common, wheel, control, spark, checkpoint, stream, sinks, punctual; pyspark.
+May import: common, shard, wheel, policies, control, spark, checkpoint, stream, sinks, punctual; pyspark.
 """

@@ -12,5 +12,6 @@ tick: what is confirmed, how much room is left::
 
 Entries stay in the state of their shard until the news confirms them (:mod:`wheel_udf.policies.in_flight`).
 
-May import: common, wheel, control, spark, checkpoint, kafka, stream, sinks; confluent-kafka inside functions alone.
+May import: common, wheel, policies, control, kafka, spark, checkpoint, stream, sinks; confluent-kafka inside
+functions alone.
 """

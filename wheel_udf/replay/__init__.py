@@ -12,6 +12,8 @@ ten seconds cost less?" is answered by figures of the core itself: lateness, bat
 of state written. Costs of Spark and Delta (planning, commits, the network) are not in them: see docs/performance.md
 and `make bench`.
 
-In: commands as an Arrow table or a batch DataFrame. Out: a pandas DataFrame. May import: common, wheel, store (the
-layout of the tiered mode); pandas, numpy and pyarrow. Not pyspark, except for a DataFrame that is given.
+In: commands as an Arrow table or a batch DataFrame. Out: a pandas DataFrame.
+
+May import: common, shard, wheel, policies, store; pandas, numpy and pyarrow. Not pyspark, except for a DataFrame that
+is given.
 """

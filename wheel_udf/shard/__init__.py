@@ -16,5 +16,5 @@ store, and the bytes of long chunks, in that row or in files beside the checkpoi
 What a step does not open stays encoded. Which bucket an entry is in, and what is due, is decided in
 :mod:`wheel_udf.wheel`.
 
-May import: the room ``common``; numpy, pandas and pyarrow. Python workers of Spark load this room.
+May import: common; numpy, pandas and pyarrow. Python workers of Spark load this room.
 """

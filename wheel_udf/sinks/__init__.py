@@ -35,6 +35,6 @@ Where does a row wait when its endpoint is down?
     a punctual topic waits at the sender (:mod:`wheel_udf.punctual`), and in the state of its shard until Kafka has
     acknowledged it. A webhook is tried several times in the batch; then its row is a reject, ``undeliverable``.
 
-May import: common, spark, tables, kafka, control (the wall clock), stream; pyspark, delta. ``http_sender`` and
-``http_endpoint`` run on executors: httpx and pyarrow alone.
+May import: common, control, kafka, spark, tables, stream; pyspark, delta. ``http_sender`` and ``http_endpoint`` run
+on executors: httpx and pyarrow alone.
 """

@@ -37,7 +37,7 @@ In: streaming DataFrames with the columns of the command contract, of operations
 Out: one streaming DataFrame whose column ``kind`` is ``fired``, ``missed``, ``outcome``, ``rejected`` or
     ``status``.
 
-May import: common, wheel, purgatory, platform, clock, commands; pyspark. The files that run on executors (sharding,
-worker, arrow_frame, wheel_worker, watch_worker, seed_worker, status_row, sampling) import numpy, pandas and pyarrow
-only, and pyspark inside functions only.
+May import: common, shard, wheel, policies, purgatory, control, spark, commands; pyspark. The files that run on
+executors (sharding, worker, arrow_frame, wheel_worker, watch_worker, seed_worker, status_row, sampling) import numpy,
+pandas and pyarrow only, and pyspark inside functions only.
 """

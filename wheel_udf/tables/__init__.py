@@ -9,5 +9,5 @@ In: the place of a table. Out: its version, columns, files, transactions; frames
     log_checkpoints     checkpoints of logs, beside the batches, by delta-rs
     table_state         what is known of a table, and whether a plain append honours its protocol
 
-May import: common, control (its wall clock), spark; pyspark, delta, pyarrow, deltalake.
+May import: common, control, spark; pyspark, delta, pyarrow, deltalake.
 """

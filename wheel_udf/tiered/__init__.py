@@ -27,5 +27,6 @@ process: the *intake* writes commands to the store, the *keeper* moves entries t
     queries      stop a query between batches, its position
     rows         expressions over rows of the store
 
-May import: common, wheel, platform, clock, commands, stream, delivery, store, pending; pyspark, numpy, pyarrow.
+May import: common, shard, policies, control, spark, tables, checkpoint, commands, stream, sinks, delivery, store,
+pending; pyspark, numpy, pyarrow.
 """
