@@ -5,7 +5,7 @@
 
     make setup  --> byte code   for pyspark's zips, which Python cannot write to: else each worker compiles its imports
                 --> archive     of the JVM's classes: a short run is recorded (jars/spark.jsa, 190 MB)
-    a session   --> jvm_options the archive, if it is there
+    a session   --> jvm_options the archive; from Java 19 on the JVM makes it anew at its end where it does not fit
                                 the second compiler (C2) starts later: most code of a start runs a few thousand times
 
 Java does without the archive if its version or the class path differs; a folder that holds files is such a difference.
@@ -30,12 +30,10 @@ _QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 """An archive that does not fit is not used, and nothing is printed about it."""
 
 LATE_C2: Final = (
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=150000 "
-    "-XX:Tier4MinInvocationThreshold=18000 -XX:Tier4CompileThreshold=450000 -XX:Tier4BackEdgeThreshold=1200000"
+    "-XX:Tier4InvocationThreshold=150000 -XX:Tier4MinInvocationThreshold=18000 "
+    "-XX:Tier4CompileThreshold=450000 -XX:Tier4BackEdgeThreshold=1200000"
 )
-"""Thirty times the thresholds at which HotSpot gives a method to its second compiler. A JVM without these options
-ignores them.
-"""
+"""Thirty times the thresholds at which HotSpot gives a method to its second compiler."""
 _LONGEST_S: Final = 300
 
 
@@ -46,12 +44,14 @@ def archive_file() -> Path:
 
 def jvm_options(given: str) -> str:
     """The given options of a JVM, and those of this module that they do not have."""
-    made = [given]
+    made = []
     if "-XX:Tier" not in given:
         made.append(LATE_C2)
-    if "SharedArchiveFile" not in given and "ArchiveClassesAtExit" not in given and archive_file().is_file():
-        made.append(f'"-XX:SharedArchiveFile={archive_file()}" {_QUIET}')
-    return " ".join(filter(None, made))
+    if "SharedArchiveFile" not in given and "ArchiveClassesAtExit" not in given:
+        made.append(f'-XX:+AutoCreateSharedArchive "-XX:SharedArchiveFile={archive_file()}" {_QUIET}')
+    # Java 17 does not make the archive itself, and a JVM does not start with an unknown option.
+    ignoring = ["-XX:+IgnoreUnrecognizedVMOptions"] if made else []
+    return " ".join(filter(None, [given, *ignoring, *made]))
 
 
 def build_archive() -> None:
