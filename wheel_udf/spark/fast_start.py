@@ -5,7 +5,7 @@
 
     make setup  --> byte code   for pyspark's zips, which Python cannot write to: else each worker compiles its imports
                 --> archive     of the JVM's classes: a short run is recorded (jars/spark.jsa, 190 MB)
-    a session   --> jvm_options the archive; from Java 19 on the JVM makes it anew at its end where it does not fit
+    a session   --> jvm_options the archive; from Java 19 on the JVM makes it when it ends, where there is none
                                 the second compiler (C2) starts later: most code of a start runs a few thousand times
 
 Java does without the archive if its version or the class path differs; a folder that holds files is such a difference.
