@@ -296,7 +296,7 @@ def test_state_of_another_format_version_is_refused_with_both_values() -> None:
     run(step(), group, command("a", T0))
     assert group.row is not None
     group.row = (99, *group.row[1:])
-    with pytest.raises(GeometryChangedError, match=r"format version.*99.*9"):
+    with pytest.raises(GeometryChangedError, match=r"format version.*99.*10"):
         run(step(), group, tick())
 
 
