@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.shard import test_skew as skew
+from tests.unit.wheel import test_skew as skew
 
 MILLION = 1_000_000
 
