@@ -11,8 +11,8 @@ dictionary.
     rejects    the table of the rejects          yes                                     one column of the table
     acts       the record of acts                yes                                     small
 
-The two that may read millions of entries (wheel, exact) are made again only if a batch was committed, or the store has
-changed, since the last one; otherwise their figures are still those of the moment.
+The two that may read millions of entries (wheel, exact) are made again only if a batch was committed, the store has
+changed, or an act was made, since the last one; otherwise their figures are still those of the moment.
 
 Nothing is drawn here: :mod:`wheel_udf.page.reader` decides when a reading is made again, :mod:`wheel_udf.page.views`
 what is shown.
@@ -27,6 +27,7 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, functions as F
 
+from wheel_udf.checkpoint.act_files import acts_made
 from wheel_udf.checkpoint.identity import identity_of, require_checkpoint
 from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.checkpoint.spark_logs import committed_offsets, last_committed
@@ -103,8 +104,8 @@ def _state_of(subject: Subject) -> Any:
 
 
 def _work_of(subject: Subject) -> Any:
-    """The version of store and state together."""
-    return _store_of(subject).head().version, *_state_of(subject)
+    """The version of store and state together, with the acts that the store does not have yet."""
+    return _store_of(subject).head().version, acts_made(subject.query), *_state_of(subject)
 
 
 def read_wheel(subject: Subject) -> dict[str, Any]:
