@@ -196,7 +196,7 @@ def test_of_a_tiered_job_the_store_and_its_history_are_written_anew_and_a_killed
 ) -> None:
     wheel = Wheel(spark, tmp_path, "tiered")
     wheel.begin()
-    assert holders(tmp_path, "store") == {"store/*/*/*.parquet"}
+    assert holders(tmp_path, "store") == {"store/*/*/*/*.parquet"}
     assert {"checkpoint/wheel/acts/*.json", "checkpoint/wheel/acts/*/*.parquet"} < holders(
         tmp_path, "checkpoint"
     )
