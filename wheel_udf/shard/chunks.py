@@ -21,6 +21,7 @@ Decisions:
   row writes 8 bytes, not the chunk.
 * A chunk is a place in the text that it came in (:class:`~wheel_udf.shard.chunk_store.Span`), or a file: nothing is
   copied before the text of the next state is joined.
+* The columns of the delay levels are left out of a chunk in which no entry has a level.
 * Chunks from 16 KB on are compressed (zstd): every byte saved is saved four times, in
   the pickle, the Arrow stream, the changelog and on the way back.
 """
@@ -54,6 +55,8 @@ IN_FLIGHT_LEVEL = -1
 NO_SENDER = -1
 """The ``group`` of entries in flight that the present sender has not got."""
 
+_LEVEL_COLUMNS = ("delay_level_ms", "level_error_ms")
+_PLAIN_COLUMNS = [name for name in ENTRY_SCHEMA.names if name not in _LEVEL_COLUMNS]
 _HEAD_COLUMNS = ("deliver_at_ms", "destination", "source", "delay_level_ms")
 
 
@@ -124,9 +127,11 @@ class Chunk:
         return self.number != UNNUMBERED
 
     def table(self, *columns: str) -> pa.Table:
-        """Decodes the chunk; with ``columns``, decompresses only these."""
+        """Decodes the chunk; with ``columns`` (not those of the delay levels alone), decompresses only these."""
         rows = self._stored(*columns)
-        return without(rows, self.gone_rows()) if self.gone else rows
+        if self.gone:
+            rows = without(rows, self.gone_rows())
+        return _with_level_columns(rows, columns)
 
     def gone_rows(self) -> Int64s:
         """The places of the removed rows, in order, among all that are stored."""
@@ -194,6 +199,8 @@ def _parts_of(rows: pa.Table) -> tuple[str, str, str]:
     """The texts of the keys and of the head, if they are kept apart, and that of the rest."""
     if rows.schema.names != ENTRY_SCHEMA.names:
         return "", "", base64_of(encoded(rows))
+    if rows["delay_level_ms"].null_count == rows.num_rows:
+        rows = rows.drop_columns(list(_LEVEL_COLUMNS))
     if rows.num_rows < chunk_sizes.SIZES.apart_from:
         return "", "", base64_of(encoded(rows))
     head = rows.select([name for name in rows.schema.names if name in _HEAD_COLUMNS])
@@ -206,7 +213,7 @@ def _decoded(text: str, columns: Sequence[str]) -> pa.Table:
     octets = pa.py_buffer(octets_of(text))
     # The schema stands in front of the rows.
     schema = pa.ipc.read_schema(octets) if columns else None
-    chosen = [schema.get_field_index(name) for name in columns] if schema else None
+    chosen = [at for name in columns if (at := schema.get_field_index(name)) >= 0] if schema else None
     options = pa.ipc.IpcReadOptions(included_fields=chosen, use_threads=False)
     with pa.ipc.open_stream(octets, options=options) as reader:
         return reader.read_all()
@@ -217,3 +224,13 @@ def _joined(parts: Sequence[pa.Table]) -> pa.Table:
     columns = {name: part[name] for part in parts for name in part.schema.names}
     fields = [field for field in ENTRY_SCHEMA if field.name in columns]
     return pa.table([columns[field.name] for field in fields], schema=pa.schema(fields))
+
+
+def _with_level_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The rows with the columns of the delay levels, or with those that were asked for."""
+    if not columns and rows.schema.names != _PLAIN_COLUMNS:
+        return rows
+    for name in _LEVEL_COLUMNS:
+        if name in (columns or _LEVEL_COLUMNS) and name not in rows.schema.names:
+            rows = rows.append_column(ENTRY_SCHEMA.field(name), pa.nulls(rows.num_rows, pa.int64()))
+    return rows
