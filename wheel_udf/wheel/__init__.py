@@ -18,11 +18,11 @@ whole level below::
                             clock 440    level 1 [450, 451)
                             clock 450    fires, never before
 
-A batch, through the files of this room::
+A batch, through the files of this room, into those of :mod:`wheel_udf.shard`::
 
-    commands --> versions.fold --> step.advance --> buckets.Buckets.place --> chunks.Chunk --> shard_state.ShardState
-                 which version      what is due       the bucket of an          encoded          one row of Spark's
-                 of each id wins    leaves            entry is decided HERE     Arrow rows       state store
+    commands --> versions.fold --> step.advance --> buckets.Buckets.place --> shard.chunks, shard.state
+                 which version      what is due       the bucket of an          encoded Arrow rows, one row of
+                 of each id wins    leaves            entry is decided HERE     Spark's state store
 
 Where is the bucket of an entry decided? In ``buckets.py``, :meth:`~wheel_udf.wheel.buckets.Buckets.place`, by
 the formulas of :mod:`wheel_udf.common.geometry`.
@@ -32,21 +32,19 @@ reference                 ``TimingWheel``: the classic wheel in memory, for the 
 buckets                   which bucket an entry is kept in; when a bucket is opened
 step                      one step of one shard: fold, move the clock, cascade, release
 versions                  the fold: which commands win, how each of them ends. Its parts: ``version_order`` (sorting),
-                          ``known`` (what is known of an id), ``ambiguous``, ``late_acts``, ``outcomes``,
-                          ``store_reports``
+                          ``known`` (what is known of an id), ``ambiguous``, ``late_acts``, ``outcomes``
+policies                  what a step leaves to others, as protocols (their answers: :mod:`wheel_udf.policies`)
 memory                    what is remembered of ended ids, and for how long
-in_flight, sender_news    entries handed to a sender ahead of their due time, and what it has confirmed
 acted                     acts on entries of the state: their rows, completed from the entries
 seed                      the state of a shard made anew from its rows, for another geometry or number of shards
-limits, shard_limits      back-pressure: the bounds on pending entries; how many of them a shard holds
 lateness                  the histogram of latenesses
 ========================  ==========================================================================================
 
 Costs: a tick with nothing due and nothing new is O(1). Otherwise O(commands + rows of the opened chunks): an add
 writes a chunk of its own, and a cancel reads the id and version of its entry, however many entries are pending. An
 entry moves down at most ``levels - 1`` times, and is rewritten O(log) times where chunks are merged. Of a backlog a
-batch opens what it releases. With limits by destination or slot (``shard_limits``) a batch with new entries reads two
-columns of all chunks. No Python loop over entries.
+batch opens what it releases. With limits by destination or slot (:mod:`wheel_udf.policies.shard_limits`) a batch with
+new entries reads two columns of all chunks. No Python loop over entries.
 
 May import: common, shard; numpy, pandas and pyarrow. Python workers of Spark load this room.
 """

@@ -110,6 +110,14 @@ class Buckets:
         return chunk.low_ms // tick_ms * tick_ms <= clock_ms
 
 
+def is_wanted(chunk: Chunk, latest_ms: int) -> bool:
+    """Whether a batch opens a chunk that it reaches, if nothing due after `latest_ms` can leave with it.
+
+    Small chunks of a backlog are opened once and become runs, so that there are few.
+    """
+    return chunk.low_ms <= latest_ms or 2 * chunk.rows < chunk_sizes.SIZES.backlog
+
+
 def merged(chunks: Sequence[Chunk], due: str = "deliver_at_ms", clock_ms: int = INT64_MIN) -> list[Chunk]:
     """Merges small chunks of each bucket that has more than ``chunks_per_bucket`` of them; the others stay closed.
 

@@ -23,10 +23,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wheel_udf.common.arrays import Int64s
-from wheel_udf.shard import chunk_sizes
 from wheel_udf.shard.chunks import Chunk
 from wheel_udf.shard.rows import ENTRY_SCHEMA
 from wheel_udf.shard.state import ShardState
+from wheel_udf.wheel.buckets import is_wanted
 from wheel_udf.wheel.known import Known
 from wheel_udf.wheel.version_order import Rows
 
@@ -110,11 +110,7 @@ class Flight:
             horizon_ms: Up to which due time the batch looks.
             latest_ms: The due time after which nothing can leave with it.
         """
-        wanted = [
-            chunk.low_ms <= horizon_ms
-            and (chunk.low_ms <= latest_ms or 2 * chunk.rows < chunk_sizes.SIZES.backlog)
-            for chunk in self.loose
-        ]
+        wanted = [chunk.low_ms <= horizon_ms and is_wanted(chunk, latest_ms) for chunk in self.loose]
         pairs = list(zip(self.loose, wanted, strict=True))
         opened = [chunk.table() for chunk, is_wanted in pairs if is_wanted]
         closed = [chunk for chunk, is_wanted in pairs if not is_wanted]

@@ -42,11 +42,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.geometry import INT64_MAX
-from wheel_udf.shard import chunk_sizes
 from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.shard.rows import ENTRY_SCHEMA, OLDEST_FIRST, Int64s, without
 from wheel_udf.shard.state import ShardState
-from wheel_udf.wheel.buckets import Buckets, merged
+from wheel_udf.wheel.buckets import Buckets, is_wanted, merged
 from wheel_udf.wheel.known import ENDED, FIRED, released
 from wheel_udf.wheel.memory import remember
 from wheel_udf.wheel.policies import NO_POLICIES, Policies
@@ -192,9 +191,7 @@ def _open_reached(
         removed = folded.removed.get(number) if folded else None
         if removed is not None and len(removed) == chunk.rows:
             continue
-        # Small chunks of a backlog are opened once and become runs, so that there are few.
-        wanted = chunk.low_ms <= latest_ms or 2 * chunk.rows < chunk_sizes.SIZES.backlog
-        if wanted and buckets.reached(chunk, horizon_ms):
+        if is_wanted(chunk, latest_ms) and buckets.reached(chunk, horizon_ms):
             table = chunk.table()
             opened.append(table if removed is None else without(table, removed))
         elif folded is None or removed is None:
