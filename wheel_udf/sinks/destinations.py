@@ -187,6 +187,11 @@ class Sink(Protocol):
         """Whether the destination has all of the batch already."""
 
 
+def with_source(frame: DataFrame) -> DataFrame:
+    """The rows with the column :data:`SOURCE`, null where they have none."""
+    return frame if SOURCE in frame.columns else frame.withColumn(SOURCE, F.lit(None).cast("string"))
+
+
 class WithoutRecord:
     """A sink whose destinations have no record of their batches."""
 

@@ -45,7 +45,7 @@ from wheel_udf.common.names import KAFKA_SERVERS, NAME_RULE, is_destination_name
 from wheel_udf.common.secrets import remember_options
 from wheel_udf.kafka import admin as kafka_admin
 from wheel_udf.kafka.admin import TopicInfo
-from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord
+from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord, with_source
 from wheel_udf.sinks.kafka_record import (
     OWN_BYTES_OF_DELIVERY,
     SMALLEST_REJECTS_TOPIC,
@@ -162,8 +162,7 @@ class KafkaSink(WithoutRecord):
         if destination is None:
             self._write_rejects(frame)
             return
-        rows = frame if "source" in frame.columns else frame.withColumn("source", F.lit(None).cast("string"))
-        left_out = self.write_all(rows, {destination: 1}, shape=shape)
+        left_out = self.write_all(with_source(frame), {destination: 1}, shape=shape)
         left_out.require_none(destination, "the topic takes all rows but {rows}")
 
     def write_all(
