@@ -53,7 +53,8 @@ def write_files(
     partitioned_by = state.partition_columns()
     (writer.partitionBy(*partitioned_by) if partitioned_by else writer).parquet(f"{place}/{name}")
     columns = _with_statistics(state)
-    files = _local_files(place, name) or _hadoop_files(frame.sparkSession, place, name)
+    local = _local_files(place, name)
+    files = _hadoop_files(frame.sparkSession, place, name) if local is None else local
     added = (_addition(*file, partitioned_by, columns) for file in files)
     return [file for file, rows in added if rows]
 
