@@ -251,16 +251,12 @@ def test_where_delta_s_own_writer_is_needed_a_table_that_forgets_transactions_is
 def test_statistics_are_those_that_delta_writes(spark: SparkSession, tmp_path: Path) -> None:
     columns = "id long, name string, at timestamp, day date, price decimal(9,2), raw binary, of struct<x: long>, none long"
     place = make(spark, tmp_path / "table", columns)
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    try:
-        frame = spark.sql(
-            "SELECT id, concat('n', id) name, timestamp_micros(1000001 + id) at, date'2013-01-01' day, "
-            "cast(id as decimal(9,2)) price, binary('x') raw, named_struct('x', id) of, cast(null as long) none "
-            "FROM range(0, 3, 1, 1)"
-        )
-        append_once(frame, place, frame.schema, frame.columns, app_id="job", batch_id=0)
-    finally:
-        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    frame = spark.sql(
+        "SELECT id, concat('n', id) name, timestamp_micros(1000001 + id) at, date'2013-01-01' day, "
+        "cast(id as decimal(9,2)) price, binary('x') raw, named_struct('x', id) of, cast(null as long) none "
+        "FROM range(0, 3, 1, 1)"
+    )
+    append_once(frame, place, frame.schema, frame.columns, app_id="job", batch_id=0)
     (own,) = [json.loads(line["add"]["stats"]) for line in newest(place) if "add" in line]
 
     assert own == {
