@@ -11,7 +11,7 @@
                                  +--> verbs: pending, forecast, history, acts; cancel, move, reroute
                                  +--> ui: serves the page
                                  +--> moves: export, import; repair: a damaged checkpoint
-    command line --> cli (all verbs; console command wheel-udf)
+    command line --> cli (all verbs, by verbs.toml; console command wheel-udf)
 
 In: a YAML file (:mod:`~wheel_udf.job.models` has its sections, ``conf/schema`` their JSON Schema) and the arguments of
 the command line. Out: lines on standard output, errors on standard error, an exit code (:mod:`~wheel_udf.job.cli`);

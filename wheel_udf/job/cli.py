@@ -2,15 +2,8 @@
 
 ::
 
-    wheel-udf run | dry-run --config FILE [--set a.b=c]... [--trigger T] [--until INSTANT]     begin, dry_run
-    wheel-udf explain --config FILE [--rate N] [--horizon TIME] [--bytes N] [--mermaid]       explain
-    wheel-udf pending | forecast | history | acts | cancel | move | reroute --config FILE ...  verbs
-    wheel-udf export --to FOLDER | import --from FOLDER  --config FILE                         moves
-    wheel-udf repair --config FILE [--dry-run]                                                 repair
-    wheel-udf forget --config FILE --id ID [--id ID]... [--dry-run]                            forget
-    wheel-udf conf [NAME] [--copy FOLDER]                                                      examples
-    wheel-udf init [NAME] [--into FOLDER]                                                      starters
-    wheel-udf broker [--port N] [--folder FOLDER] [--topic NAME]...                            broker
+    wheel-udf VERB --config FILE [options]    arguments, by verbs.toml ---> loader ---> module of the verb
+                                              no --config: init, conf, broker --------> module of the verb
 
 ``python -m wheel_udf`` and ``spark-submit jobs/delay_scheduler.py`` take the same arguments
 (:mod:`wheel_udf.job.arguments`). Standard output has the lines of the verb (of a run one for each batch, and the
@@ -25,83 +18,25 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from wheel_udf.common.errors import ConfigErrors
 from wheel_udf.common.interrupts import INTERRUPTED, is_interrupt
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.common.secrets import hide
-from wheel_udf.job.arguments import FORGET_VERB, MOVE_VERBS, PENDING_VERBS, REPAIR_VERB, parse
+from wheel_udf.job.arguments import VERBS, parse
 
-if TYPE_CHECKING:
-    from wheel_udf.job.models.scheduler import JobConfig
-
-SUCCESS = 0
 USAGE = 2
 
-Verb = Callable[["JobConfig", int | None, PrintLine], int]
-"""The action of a verb: (config, until in UTC epoch ms, where lines go) -> exit code."""
 
-
-_MODULES = {
-    "explain": "explain",
-    "ui": "ui",
-    **dict.fromkeys(PENDING_VERBS, "verbs"),
-    **dict.fromkeys(MOVE_VERBS, "moves"),
-    **dict.fromkeys(REPAIR_VERB, "repair"),
-    **dict.fromkeys(FORGET_VERB, "forget"),
-}
-"""Verbs with a function ``execute(config, arguments, print_line)``, and the modules of this room that have it."""
-_WITHOUT_CONFIG = {"broker": "broker", "init": "starters"}
-"""Likewise, with a function ``execute(arguments, print_line)``."""
-
-_RECORDED = "an act is done completely or not at all: `wheel-udf acts` shows whether it was"
-_AFTER_INTERRUPT = {
-    "export": "the export is not used until it is complete: the same command again makes or completes it",
-    "import": "the new checkpoint does not start until the import is complete: the same command again completes it",
-    "repair": "the same command again goes on",
-    "run": "the next start goes on from the checkpoint",
-    **dict.fromkeys(("cancel", "move", "reroute"), _RECORDED),
-}
-"""The state after Ctrl-C, for verbs that write."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verbs:
-    """The two verbs that run a config; tests put their own here."""
-
-    run: Verb
-    dry_run: Verb
-
-
-def _run(config: JobConfig, until_ms: int | None, print_line: PrintLine) -> int:
-    from wheel_udf.job import begin
-
-    return begin.run(config, until_ms, print_line)
-
-
-def _dry_run(config: JobConfig, until_ms: int | None, print_line: PrintLine) -> int:
-    from wheel_udf.job import dry_run
-
-    return dry_run.run(config, until_ms, print_line)
-
-
-_VERBS = Verbs(_run, _dry_run)
-
-
-def main(
-    argv: Sequence[str], *, verbs: Verbs | None = None, out: TextIO | None = None, err: TextIO | None = None
-) -> int:
+def main(argv: Sequence[str], *, out: TextIO | None = None, err: TextIO | None = None) -> int:
     """Executes the verb of the arguments.
 
     Args:
         argv: Arguments without the program's name.
-        verbs: The actions of ``run`` and ``dry-run``; default those of :mod:`wheel_udf.job.begin` and
-            :mod:`wheel_udf.job.dry_run`.
         out: Where progress and summary go; default standard output.
         err: Where errors go; default standard error.
 
@@ -116,7 +51,7 @@ def main(
         return end.code if isinstance(end.code, int) else USAGE
     warn = line_printer(err or sys.stderr)
     try:
-        return _execute(arguments, verbs, line_printer(out or sys.stdout), warn)
+        return _execute(arguments, line_printer(out or sys.stdout), warn)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last place that can report an error
         if arguments.debug:
             warn("".join(traceback.format_exception(error)).rstrip("\n"))
@@ -154,40 +89,29 @@ def _has_reader(stream: TextIO, text: str = "") -> bool:
     return True
 
 
-def _execute(
-    arguments: argparse.Namespace, verbs: Verbs | None, print_line: PrintLine, warn: PrintLine
-) -> int:
+def _execute(arguments: argparse.Namespace, print_line: PrintLine, warn: PrintLine) -> int:
     # Each verb imports what it needs: --help needs no pydantic, the errors of a config need neither Spark nor Java.
-    if arguments.verb == "conf":
-        from wheel_udf.job import examples
-
-        return examples.show(arguments.name, arguments.copy, print_line)
-    if arguments.verb in _WITHOUT_CONFIG:
-        return int(
-            import_module(f"wheel_udf.job.{_WITHOUT_CONFIG[arguments.verb]}").execute(arguments, print_line)
-        )
+    module = f"wheel_udf.job.{VERBS[arguments.verb]['module']}"
+    if "config" not in arguments:
+        return int(import_module(module).execute(arguments, print_line))
     from wheel_udf.job import loader
 
     trigger = getattr(arguments, "trigger", None)
     overrides = [*arguments.set, *([f"trigger={trigger}"] if trigger else [])]
     config = loader.load(arguments.config, overrides)
-    if arguments.verb in _MODULES:
-        return int(
-            import_module(f"wheel_udf.job.{_MODULES[arguments.verb]}").execute(config, arguments, print_line)
-        )
-    chosen = verbs or _VERBS
+    if "until" not in arguments:
+        return int(import_module(module).execute(config, arguments, print_line))
     if arguments.until is not None:
         from wheel_udf.job import until
 
         if (warning := until.warning_of(config, arguments.until)) is not None:
             warn(f"warning: {warning}")
-    start = chosen.run if arguments.verb == "run" else chosen.dry_run
-    return start(config, arguments.until, print_line)
+    return int(import_module(module).run(config, arguments.until, print_line))
 
 
 def _interrupt_text(verb: str, *, dry_run: bool) -> str:
     """The state after Ctrl-C, as a line."""
-    after = None if dry_run else _AFTER_INTERRUPT.get(verb)
+    after = None if dry_run else VERBS[verb].get("interrupted")
     return f"{verb}: interrupted" if after is None else f"{verb}: interrupted; {after}"
 
 
@@ -195,10 +119,7 @@ def _report(error: BaseException, warn: PrintLine, *, debug: bool) -> int:
     from wheel_udf.spark.failures import explain
 
     failure = explain(error)
-    sentences = (
-        [str(fault) for fault in error.faults] if isinstance(error, ConfigErrors) else [failure.sentence]
-    )
-    for sentence in sentences:
+    for sentence in map(str, error.faults) if isinstance(error, ConfigErrors) else [failure.sentence]:
         warn(f"error: {sentence}")
     if not debug and failure.exit_code != USAGE:
         warn("(--debug shows the stack trace)")

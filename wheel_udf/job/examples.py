@@ -1,31 +1,32 @@
-"""The verb ``conf``: lists, prints or copies the example configs that come with the package.
+"""The verbs ``conf`` and ``init``: list, print or copy the example configs that come with the package.
 
 ::
 
-    wheel-udf conf                    the names, each with the first line of its file
-    wheel-udf conf scheduler          prints scheduler.yml
-    wheel-udf conf --copy conf        copies all files into a folder: configs, their JSON Schema, settings of Spark and
-                                      Log4j, and delay_scheduler.py, the file for spark-submit
+    wheel-udf conf                            the names, each with the first line of its file
+    wheel-udf conf scheduler                  prints scheduler.yml
+    wheel-udf conf --copy conf                copies all files into a folder: configs, their JSON Schema, settings of
+                                              Spark and Log4j, and delay_scheduler.py, the file for spark-submit
+    wheel-udf init                            the common uses, likewise
+    wheel-udf init retries --into trial       copies retries.yml, and retries_sample.py, which makes sample input for it
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.progress import PrintLine
 from wheel_udf.spark import jars
 
-SUCCESS = 0
 
-
-def show(name: str | None, copy: Path | None, print_line: Callable[[str], None]) -> int:
-    """Lists the example configs, or prints one, or copies all files.
+def execute(asked: argparse.Namespace, print_line: PrintLine) -> int:
+    """Executes one of the two verbs.
 
     Args:
-        name: The file to print, with or without its suffix; None: none.
-        copy: The folder to copy all files to; None: none is copied.
+        asked: The arguments: ``name`` (with or without its suffix; None: list), and ``copy`` or ``into``, a folder.
         print_line: Takes the lines.
 
     Returns:
@@ -34,75 +35,72 @@ def show(name: str | None, copy: Path | None, print_line: Callable[[str], None])
     Raises:
         ConfigError: There is no such file, the package came without its examples, or a file would be overwritten.
     """
-    folder = examples_folder()
-    if copy is not None:
-        _copy(folder, copy, print_line)
-    elif name is not None:
-        print_line(_file(folder, name).read_text(encoding="utf-8").rstrip("\n"))
-    else:
-        for path in sorted(folder.glob("*.yml")):
-            print_line(f"{path.stem:<15} {title_of(path)}")
-    return SUCCESS
-
-
-def examples_folder() -> Path:
-    """The folder of the example configs.
-
-    Raises:
-        ConfigError: The package came without them.
-    """
     folder = jars.conf_folder()
     if folder is None:
         raise ConfigError(
             "the package is installed without its example configs", hint="install the wheel or use a checkout"
         )
-    return folder
+    if asked.verb == "init":
+        folder = folder / "init"
+    configs = {path.stem: path for path in sorted(folder.glob("*.yml"))}
+    if asked.verb == "conf" and asked.copy is not None:
+        _copy_all(folder, asked.copy, print_line)
+    elif asked.name is None:
+        for name, path in configs.items():
+            print_line(f"{name:<15} {_title(path)}")
+        if asked.verb == "init":
+            print_line("wheel-udf init NAME writes the config, and a script that makes sample input for it")
+    elif asked.verb == "init":
+        _write(_named(asked.name, configs, configs), asked.into, print_line)
+    else:
+        known = {key: path for path in _files(folder) for key in (path.name, path.stem)}
+        print_line(_named(asked.name, known, configs).read_text(encoding="utf-8").rstrip("\n"))
+    return 0
 
 
-def title_of(path: Path) -> str:
+def _named(name: str, known: Mapping[str, Path], shown: Mapping[str, Path]) -> Path:
+    if name not in known:
+        rule = f"one of {', '.join(shown)}"
+        raise ConfigError("there is no such example config", field="NAME", value=name, rule=rule)
+    return known[name]
+
+
+def _title(path: Path) -> str:
     """The first line of a config that describes its purpose."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return next((line.lstrip("# ") for line in lines if line.startswith("# ") and "$schema" not in line), "")
 
 
-def _file(folder: Path, name: str) -> Path:
-    known = {key: path for path in _files(folder) for key in (path.name, path.stem)}
-    if name not in known:
-        names = ", ".join(sorted(path.stem for path in folder.glob("*.yml")))
-        raise ConfigError("there is no such example config", field="NAME", value=name, rule=f"one of {names}")
-    return known[name]
-
-
 def _files(folder: Path) -> list[Path]:
+    """All files; that for spark-submit is beside ``_conf`` in an installed package, beside ``conf`` in a checkout."""
     own = (path for path in folder.rglob("*") if path.is_file() and path.parent.name != "init")
-    return sorted(own) + _entry_points(folder)
+    entry_points = [folder.parent / jobs / "delay_scheduler.py" for jobs in ("_jobs", "jobs")]
+    return sorted(own) + [path for path in entry_points if path.is_file()][:1]
 
 
-def _entry_points(folder: Path) -> list[Path]:
-    """The file for spark-submit: beside ``_conf`` in an installed package, beside ``conf`` in a checkout."""
-    paths = [folder.parent / jobs / "delay_scheduler.py" for jobs in ("_jobs", "jobs")]
-    return [path for path in paths if path.is_file()][:1]
-
-
-def _copy(folder: Path, to: Path, print_line: Callable[[str], None]) -> None:
+def _copy_all(folder: Path, to: Path, print_line: PrintLine) -> None:
     targets = {
         path: to / (path.relative_to(folder) if path.is_relative_to(folder) else path.name)
         for path in _files(folder)
     }
-    copy_new(targets, "--copy", print_line)
+    _copy_new(targets, "--copy", print_line)
 
 
-def copy_new(targets: Mapping[Path, Path], option: str, print_line: Callable[[str], None]) -> None:
-    """Copies files, and names each target.
+def _write(config: Path, into: Path, print_line: PrintLine) -> None:
+    files = (config, config.with_name(f"{config.stem}_sample.py"))
+    _copy_new({path: into / path.name for path in files}, "--into", print_line)
+    if into != Path():
+        print_line(f"next, in {into}:")
+    # The commands stand at the top of the config, between its first line and the first empty one.
+    for line in config.read_text(encoding="utf-8").splitlines()[1:]:
+        if line.startswith("#   "):
+            print_line(f"  {line[4:]}")
+        elif not line.startswith("#"):
+            break
 
-    Args:
-        targets: The target of each file.
-        option: The option that chose the folder, for the error.
-        print_line: Takes the lines.
 
-    Raises:
-        ConfigError: A file would be overwritten; none is copied.
-    """
+def _copy_new(targets: Mapping[Path, Path], option: str, print_line: PrintLine) -> None:
+    """Copies files to their targets, and names each; copies none if one would be overwritten."""
     if existing := [str(target) for target in targets.values() if target.exists()]:
         raise ConfigError(
             "files would be overwritten",

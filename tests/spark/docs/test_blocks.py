@@ -17,7 +17,7 @@ from tests.documents import LANGUAGES, PAGES, ROOT, blocks, commands, configs, l
 from tests.spark import streams, watches
 from wheel_udf import Contract
 from wheel_udf.commands.parse import parse_commands
-from wheel_udf.job import arguments, cli
+from wheel_udf.job import arguments, begin, cli, dry_run
 from wheel_udf.job.loader import load
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.sinks.own_sink import make_own_sink
@@ -200,15 +200,14 @@ def check_verb(words: list[str]) -> None:
     parsed = arguments.parse(words)
     if parsed.verb in ("broker", "init"):
         return
-    if parsed.verb not in (*arguments.RUN_VERBS, "conf"):
+    if parsed.verb not in ("run", "dry-run", "conf"):
         assert load(parsed.config, parsed.set).name
         return
     seen: list[JobConfig] = []
-    verbs = cli.Verbs(
-        run=lambda config, _until, _say: seen.append(config) or 0,
-        dry_run=lambda config, _until, _say: seen.append(config) or 0,
-    )
-    assert cli.main(words, verbs=verbs) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        for verb in (begin, dry_run):
+            patch.setattr(verb, "run", lambda config, _until, _say: seen.append(config) or 0)
+        assert cli.main(words) == 0
     assert [config.name for config in seen] == ["scheduler"]
 
 

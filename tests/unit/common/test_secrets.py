@@ -11,8 +11,8 @@ import pytest
 from wheel_udf.common import secrets
 from wheel_udf.common.errors import ConfigErrors, SinkError
 from wheel_udf.common.secrets import hide, hide_from_now_on, redacted, remember_options, resolve
-from wheel_udf.job import loader as config
-from wheel_udf.job.cli import Verbs, line_printer, main
+from wheel_udf.job import begin, loader as config
+from wheel_udf.job.cli import line_printer, main
 from wheel_udf.spark.failures import explain
 
 CANARY = "can4ry-in-the-mine"
@@ -138,7 +138,9 @@ def test_no_fault_of_a_config_shows_a_secret(monkeypatch: pytest.MonkeyPatch) ->
     assert CANARY[:8] not in str(caught.value)
 
 
-def test_failures_progress_and_stack_traces_show_no_secret(tmp_path: Path) -> None:
+def test_failures_progress_and_stack_traces_show_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hide_from_now_on(CANARY)
     assert CANARY not in explain(SinkError(f"login with {CANARY} failed")).sentence
     out, err = io.StringIO(), io.StringIO()
@@ -150,7 +152,8 @@ def test_failures_progress_and_stack_traces_show_no_secret(tmp_path: Path) -> No
     def fail(*_: object) -> int:
         raise RuntimeError(f"deep inside: {CANARY}")
 
-    code = main(["run", "--config", str(file), "--debug"], verbs=Verbs(fail, fail), out=out, err=err)
+    monkeypatch.setattr(begin, "run", fail)
+    code = main(["run", "--config", str(file), "--debug"], out=out, err=err)
     assert code == 1
     assert err.getvalue().count("deep inside: ***") == 2
     assert CANARY not in err.getvalue()

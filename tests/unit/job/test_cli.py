@@ -14,8 +14,9 @@ import pytest
 
 import wheel_udf
 from wheel_udf.common.errors import CheckpointError, ConfigError, ConfigErrors, LeaseError
-from wheel_udf.job.arguments import COLUMNS, OPERATION_COLUMNS, VERBS
-from wheel_udf.job.cli import Verbs, line_printer, main
+from wheel_udf.job import begin, dry_run
+from wheel_udf.job.arguments import SHARED, VERBS
+from wheel_udf.job.cli import line_printer, main
 from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig
 
 ROOT = Path(__file__).parents[3]
@@ -50,8 +51,7 @@ class Program:
         return act
 
     def __call__(self, *argv: str) -> int:
-        verbs = Verbs(run=self.verb("run"), dry_run=self.verb("dry-run"))
-        return main(argv, verbs=verbs, out=self.out, err=self.err)
+        return main(argv, out=self.out, err=self.err)
 
     @property
     def errors(self) -> list[str]:
@@ -59,10 +59,13 @@ class Program:
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Program:
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     file = tmp_path / "job.yml"
     file.write_text(GOOD)
-    return Program(file)
+    program = Program(file)
+    monkeypatch.setattr(begin, "run", program.verb("run"))
+    monkeypatch.setattr(dry_run, "run", program.verb("dry-run"))
+    return program
 
 
 def test_run_gets_the_config_and_until(program: Program) -> None:
@@ -71,21 +74,6 @@ def test_run_gets_the_config_and_until(program: Program) -> None:
     assert (verb, config.checkpoint, until_ms) == ("run", "state", 1_000)
     assert program.out.getvalue() == "a line\n"
     assert program.errors == []
-
-
-def test_a_verb_of_the_desk_behind_its_options_is_told_to_come_first(
-    program: Program, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert program("--config", "job.yml", "pending") == 2
-    assert "the verb pending comes first" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("verb", ["run", "dry-run"])
-def test_the_options_of_a_run_may_stand_before_its_verb(program: Program, verb: str) -> None:
-    options = ["--debug", "--config", str(program.file), "--set", "name=run", "--set=trigger=9 seconds"]
-    assert program(*options, verb, "--until", "1970-01-02") == 0
-    ((called, config, until_ms),) = program.calls
-    assert (called, config.name, config.trigger_ms, until_ms) == (verb, "run", 9_000, 86_400_000)
 
 
 def test_dry_run_is_the_other_verb_and_until_may_be_left_out(program: Program) -> None:
@@ -202,8 +190,10 @@ def test_help_names_the_columns_that_conditions_can_use() -> None:
     from wheel_udf.pending.entries import PENDING_COLUMNS
     from wheel_udf.pending.operations import OPERATIONS_PENDING
 
-    assert COLUMNS.split(", ") == list(PENDING_COLUMNS)
-    assert OPERATION_COLUMNS.split(", ") == list(OPERATIONS_PENDING)
+    entries, operations = ", ".join(PENDING_COLUMNS), ", ".join(OPERATIONS_PENDING)
+    assert SHARED["--where"]["help"] == f"an SQL condition over {entries}"
+    either = VERBS["pending"]["options"]["--where"]["help"]
+    assert either == f"an SQL condition over {entries} (of a purgatory: {operations})"
 
 
 def test_a_config_with_three_faults_prints_three_lines_and_ends_with_2(program: Program) -> None:
@@ -290,7 +280,7 @@ def test_each_verb_is_in_the_help_under_its_task_and_has_a_help_of_its_own(
     program: Program, verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert program("--help") == 0
-    assert f"\n  {verb:<10} {VERBS[verb]}\n" in capsys.readouterr().out
+    assert f"\n  {verb:<10} {VERBS[verb]['help']}\n" in capsys.readouterr().out
     assert program(verb, "--help") == 0
     assert f"usage: wheel-udf {verb}" in capsys.readouterr().out
 

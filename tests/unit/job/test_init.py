@@ -81,7 +81,7 @@ def test_an_unknown_use_is_refused_with_the_known_ones() -> None:
     code, _, err = init("remindrs")
     assert (code, err.strip()) == (
         2,
-        "error: no such use: NAME = 'remindrs'; rule: one of months, orders, reminders, retries, schedules",
+        "error: there is no such example config: NAME = 'remindrs'; rule: one of months, orders, reminders, retries, schedules",
     )
 
 
