@@ -208,7 +208,7 @@ class DirectWorld(World):
         recorded = note_settings(config, of["until"])
         if recorded is not None and self.fault != "replay with the new settings":
             then = with_row_settings(config, recorded)
-            yield from self._delivered(then, recorded.until_ms, of, once=True)
+            yield from self._delivered(then, recorded["until_ms"], of, once=True)
         yield from self._delivered(config, of["until"], of, once=False)
 
     def _delivered(self, config: Any, until_ms: int | None, of: dict[str, Any], *, once: bool) -> Steps:

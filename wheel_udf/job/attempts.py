@@ -14,7 +14,9 @@ found before each start, meanwhile, and after a failure: :mod:`wheel_udf.job.sou
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -28,7 +30,7 @@ from wheel_udf.job.compose import SUCCESS, check_config_checkpoint, compose
 from wheel_udf.job.metering import metering
 from wheel_udf.job.models.scheduler import AVAILABLE_NOW, JobConfig, SchedulerConfig, TieredConfig
 from wheel_udf.job.phases import Phases
-from wheel_udf.job.replay import RowSettings, note_settings, with_row_settings
+from wheel_udf.job.replay import note_settings, with_row_settings
 from wheel_udf.job.sessions import session
 from wheel_udf.job.source_topics import SourceTopics
 from wheel_udf.job.supervise import (
@@ -136,7 +138,7 @@ class _Attempt:
         supervisor.begin("the first batch")
         return supervise(query, supervisor, steps, self.topics.look)
 
-    def _finish_planned_batch(self, recorded: RowSettings) -> None:
+    def _finish_planned_batch(self, recorded: Mapping[str, Any]) -> None:
         """Runs the one batch that an earlier run planned and did not commit, with the settings of that run."""
         self.print_line(
             "the last run left a planned batch: it runs first, with the settings that it was planned with"
@@ -145,7 +147,7 @@ class _Attempt:
             "a purgatory with a batch of other settings is refused"
         )
         then = with_row_settings(self.config, recorded)
-        start = compose(self.spark, then, recorded.until_ms, self.leases.of)
+        start = compose(self.spark, then, recorded["until_ms"], self.leases.of)
         supervise(start(ONCE, self.supervisor.on_batch), self.supervisor)
 
 

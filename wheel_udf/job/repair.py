@@ -42,7 +42,6 @@ from wheel_udf.job.compose import SUCCESS
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
-from wheel_udf.job.replay import places_of
 from wheel_udf.job.sessions import session
 from wheel_udf.sinks.batch_writer import rejects_app_id
 from wheel_udf.spark.files import local_folder, open_folder
@@ -139,7 +138,8 @@ def _evidence(spark: SparkSession, config: JobConfig, path: str, app_id: str) ->
 
 def sink_places(config: JobConfig) -> Iterator[SinkPlace]:
     """Yields the places that a config writes to."""
-    yield from places_of(config)
+    for pattern, sink in config.destinations.items():
+        yield pattern, sink.sink, sink.place
     yield None, config.rejects.sink, config.rejects.place
 
 
@@ -150,11 +150,10 @@ def _recorded_places(path: str) -> Iterator[SinkPlace]:
             settings = PlannedSettings(path).settings_of(int(batch or 0)) or {}
         except Exception:  # noqa: BLE001  # a damaged journal is found by the inspection
             return
-        for pattern, kind, root in settings.get("destinations", ()):
-            yield pattern, kind, root
-        if "rejects" in settings:
-            kind, root = settings["rejects"]
-            yield None, kind, root
+        sinks = {**settings.get("destinations", {}), None: settings.get("rejects")}
+        for pattern, sink in sinks.items():
+            if sink is not None:
+                yield pattern, sink["sink"], sink.get("path", sink.get("topic"))
 
 
 def tables_of(pattern: str | None, root: str) -> Iterable[str]:

@@ -1,6 +1,6 @@
 """Replays a planned batch with the settings that it was planned with.
 
-Settings that change the rows of a batch (:class:`RowSettings`: contract, memory, limits, clock, until, destinations,
+Settings that change the rows of a batch (:func:`row_settings`: contract, memory, limits, clock, until, destinations,
 punctual delivery) belong to the batch that was planned with them. Each start records its own in the checkpoint::
 
     last run        plans batch 7 under its settings, writes one table of two, and is killed
@@ -10,16 +10,15 @@ punctual delivery) belong to the batch that was planned with them. Each start re
 Otherwise the second table would get other rows of batch 7 than the first. In the tiered mode, and of a purgatory, such
 a start is refused.
 
-Recorded settings have the names of the models' attributes, durations in ms and instants in UTC epoch ms. The models of
-the config read them (context :data:`~wheel_udf.job.models.values.RECORDED`).
+They are recorded as a file would have them, defaults included, so that the models of the config read them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from wheel_udf.checkpoint.identity import open_checkpoint
 from wheel_udf.checkpoint.lease import Lease
@@ -31,15 +30,11 @@ from wheel_udf.common.errors import CheckpointError, ConfigError, ContractError
 from wheel_udf.control.clocks import StoreClock
 from wheel_udf.job import kafka_options
 from wheel_udf.job.compose import identity_of
-from wheel_udf.job.models.bounds import ContractConfig, DeliveryConfig, LimitsConfig
-from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
-from wheel_udf.job.models.section import all_defaults
-from wheel_udf.job.models.sink import AnySink, KafkaSinkConfig, RejectsConfig, SinkConfig
+from wheel_udf.job.models.section import adapters_of
+from wheel_udf.job.models.sink import AnySink, RejectsConfig, SinkConfig
 from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
-from wheel_udf.job.models.values import RECORDED
-from wheel_udf.job.models.wheel import ClockConfig
 
 _ENDING_OFFSETS = "endingOffsets"
 _COLUMNS = "columns"
@@ -47,130 +42,72 @@ _COLUMNS = "columns"
 _CONTRACTS = {"source": COMMAND_FIELDS, "operations": OPERATION_COLUMNS, "events": EVENT_COLUMNS}
 
 
-class RowSettings(BaseModel):
-    """The settings of a scheduler that change the rows of a batch. No options except one: they may hold secrets.
+_PLACE: Final = {"sink", "path", "topic"}
+_MEANING: Final = {"columns", "where"}
+_SECTIONS: Final = ("contract", "clock", "limits", "levels", "delivery")
+_INCLUDED: Final[dict[str, Any]] = {
+    **dict.fromkeys((*_SECTIONS, "watch"), True),
+    **dict.fromkeys(("operations", "events"), _MEANING),
+    "destinations": {"__all__": _PLACE},
+    "rejects": _PLACE,
+}
+_EXCLUDED: Final[dict[str, Any]] = {"clock": {"heartbeat_ms"}, "levels": {"paused"}}
 
-    Attributes:
-        contract: The section.
-        clock: The section; its heartbeat changes no rows and is not recorded.
-        until_ms: The instant to which the clock runs (UTC epoch ms), or None.
-        limits: The section.
-        levels: The section; which levels are paused changes no rows of a planned batch and is not recorded.
-        destinations: (name or pattern, sink, path) of each.
-        rejects: (sink, path or topic).
-        ending_offsets: The option of a Kafka source.
-        delivery: The section.
+
+def row_settings(config: JobConfig, until_ms: int | None) -> dict[str, Any]:
+    """Returns the settings that change the rows of a batch, as JSON values.
+
+    Of sources and sinks, options are not among them, except ``endingOffsets``: they may hold secrets.
     """
-
-    model_config = ConfigDict(frozen=True)
-
-    contract: ContractConfig
-    clock: ClockConfig
-    until_ms: int | None
-    limits: LimitsConfig
-    levels: LevelsConfig | None
-    destinations: tuple[tuple[str, str, str | None], ...]
-    rejects: tuple[str, str | None]
-    ending_offsets: str | None = None
-    delivery: DeliveryConfig = all_defaults(DeliveryConfig)
-
-    @classmethod
-    def of(cls, config: SchedulerConfig, until_ms: int | None) -> Self:
-        """Returns those of a config."""
-        return cls(
-            contract=config.contract,
-            clock=config.clock,
-            until_ms=until_ms,
-            limits=config.limits,
-            levels=config.levels,
-            destinations=places_of(config),
-            rejects=(config.rejects.sink, config.rejects.place),
-            ending_offsets=kafka_options.option(config.source.options, _ENDING_OFFSETS),
-            delivery=config.delivery,
-        )
-
-    @classmethod
-    def read(cls, recorded: Mapping[str, Any]) -> Self:
-        """Reads what a checkpoint has recorded.
-
-        Raises:
-            CheckpointError: The record cannot be read.
-        """
-        try:
-            return cls.model_validate(recorded, context=RECORDED)
-        except ValidationError as error:
-            fields = sorted({".".join(map(str, each["loc"])) for each in error.errors(include_url=False)})
-            raise CheckpointError(
-                "the recorded settings of a planned batch cannot be read",
-                field=", ".join(fields),
-                hint="a later version may have written them: continue with that version",
-            ) from None
-
-    def record(self) -> dict[str, Any]:
-        """Returns the settings as a checkpoint records them: values of JSON."""
-        left_out = {"clock": {"heartbeat_ms"}, "levels": {"paused"}}
-        settings = self.model_dump(mode="json", exclude=left_out)
-        if self.ending_offsets is None:
-            del settings["ending_offsets"]
-        return settings
+    settings = config.model_dump(mode="json", by_alias=True, include=_INCLUDED, exclude=_EXCLUDED)
+    options = config.source.options if isinstance(config, SchedulerConfig) else {}
+    ends = {_ENDING_OFFSETS: kafka_options.option(options, _ENDING_OFFSETS)}
+    return settings | ends | {"until_ms": until_ms}
 
 
-def places_of(config: JobConfig) -> tuple[tuple[str, str, str | None], ...]:
-    """(name or pattern, sink, path) of each destination."""
-    return tuple((name, sink.sink, sink.place) for name, sink in config.destinations.items())
-
-
-def purgatory_settings(config: PurgatoryConfig, until_ms: int | None) -> dict[str, Any]:
-    """Returns the settings of a purgatory that change a batch's rows, as JSON values; no options (secrets)."""
-    return {
-        "contract": config.contract.model_dump(mode="json"),
-        "watch": config.watch.model_dump(mode="json"),
-        "clock": config.clock.model_dump(mode="json", exclude={"heartbeat_ms"}),
-        "until_ms": until_ms,
-        "meaning": {
-            name: [dict(section.columns), section.where]
-            for name, section in (("operations", config.operations), ("events", config.events))
-        },
-        "destinations": [list(place) for place in places_of(config)],
-        "rejects": [config.rejects.sink, config.rejects.place],
-    }
-
-
-# --- the recorded config --------------------------------------------------------------------------
-
-
-def with_row_settings(config: SchedulerConfig, recorded: RowSettings) -> SchedulerConfig:
+def with_row_settings(config: SchedulerConfig, recorded: Mapping[str, Any]) -> SchedulerConfig:
     """Returns the config with recorded settings; the rest (source, triggers, creation, options) is today's.
 
     Raises:
+        CheckpointError: The record cannot be read.
         ConfigError: Rows of the batch go to a Kafka cluster that today's config does not have: how to reach it is not
             recorded.
     """
-    clock, today = recorded.clock, config.clock
-    if clock.kind != "simulated" and today.kind != "simulated":
-        clock = clock.model_copy(update={"heartbeat_ms": today.heartbeat_ms})
-    sinks = {
-        name: _sink_of_then(SinkConfig, config.destinations.get(name), sink, path, f"destinations.{name}")
-        for name, sink, path in recorded.destinations
+    changes: dict[str, Any] = _read({name: recorded.get(name) for name in _SECTIONS}, type(config))
+    if changes["clock"].kind != "simulated" and config.clock.kind != "simulated":
+        heartbeat = {"heartbeat_ms": config.clock.heartbeat_ms}
+        changes["clock"] = changes["clock"].model_copy(update=heartbeat)
+    changes["destinations"] = {
+        name: _sink_of_then(SinkConfig, config.destinations.get(name), sink, f"destinations.{name}")
+        for name, sink in recorded["destinations"].items()
     }
-    changes = {
-        "contract": recorded.contract,
-        "clock": clock,
-        "limits": recorded.limits,
-        "levels": recorded.levels,
-        "delivery": recorded.delivery,
-        "destinations": sinks,
-        "rejects": _sink_of_then(RejectsConfig, config.rejects, *recorded.rejects, "rejects"),
-        "source": _source_of_then(config.source, recorded.ending_offsets),
-    }
+    changes["rejects"] = _sink_of_then(RejectsConfig, config.rejects, recorded["rejects"], "rejects")
+    changes["source"] = _source_of_then(config.source, recorded[_ENDING_OFFSETS])
     return config.model_copy(update=changes)
 
 
-def _sink_of_then(model: Any, today: AnySink | None, sink: str, place: str | None, field: str) -> AnySink:
+def _read(sections: Mapping[str, Any], model: type[SchedulerConfig]) -> dict[str, Any]:
+    found, wrong = {}, set[str]()
+    for name, section in sections.items():
+        try:
+            found[name] = adapters_of(model)[name].validate_python(section)
+        except ValidationError as error:
+            wrong |= {".".join(map(str, (name, *each["loc"]))) for each in error.errors(include_url=False)}
+    if wrong:
+        raise CheckpointError(
+            "the recorded settings of a planned batch cannot be read",
+            field=", ".join(sorted(wrong)),
+            hint="a later version may have written them: continue with that version",
+        )
+    return found
+
+
+def _sink_of_then(model: Any, today: AnySink | None, recorded: Mapping[str, Any], field: str) -> AnySink:
     """A sink as recorded: its kind, and its path or (of rejects in Kafka) topic."""
-    settings: dict[str, Any] = {"sink": sink, "create": today is not None and today.creates}
-    if place is not None and sink != "kafka":
-        return TypeAdapter[AnySink](model).validate_python({**settings, "path": place})
+    if "path" in recorded:
+        create = {"create": today is not None and today.creates}
+        return TypeAdapter[AnySink](model).validate_python({**recorded, **create})
+    sink = recorded["sink"]
     if today is None or today.sink != sink:
         raise ConfigError(
             f"the last run left a planned batch with rows for {'Kafka' if sink == 'kafka' else sink}",
@@ -178,11 +115,7 @@ def _sink_of_then(model: Any, today: AnySink | None, sink: str, place: str | Non
             rule=f"sink: {sink} with its options, until that batch is done",
             hint="start once with the old setting and --trigger available-now, then change it",
         )
-    if not isinstance(today, KafkaSinkConfig):
-        return today
-    settings["options"] = today.options
-    topic = {} if place is None else {"topic": place}
-    return TypeAdapter[AnySink](model).validate_python({**settings, **topic})
+    return today.model_copy(update=dict(recorded))
 
 
 def _source_of_then(source: SourceConfig, end: str | None) -> SourceConfig:
@@ -200,7 +133,7 @@ def note_settings(
     until_ms: int | None,
     lease_of: Callable[[str], Lease] | None = None,
     columns: Mapping[str, Sequence[str]] | None = None,
-) -> RowSettings | None:
+) -> dict[str, Any] | None:
     """Records today's settings for the batches that will be planned.
 
     Args:
@@ -221,17 +154,13 @@ def note_settings(
         LeaseError: The checkpoint is in use.
     """
     folder, identity = _folder_of(config), identity_of(config)
-    if isinstance(config, PurgatoryConfig):
-        now = purgatory_settings(config, until_ms)
-    else:
-        assert isinstance(config, SchedulerConfig), "there are two kinds"
-        now = RowSettings.of(config, until_ms).record()
+    now = row_settings(config, until_ms)
     if isinstance(config, TieredConfig):
         identity["clock_kind"] = StoreClock.kind
     with (lease_of or Lease)(folder):
         # Also before the first batch: the first run may be the one that leaves a planned batch.
         open_checkpoint(folder, name=config.name, **identity)
-        planned = _of_planned_batch(PlannedSettings(folder), folder)
+        planned = _of_planned_batch(folder)
         is_other = planned not in (None, now)
         if is_other and isinstance(config, PurgatoryConfig | TieredConfig):
             raise ConfigError(
@@ -242,16 +171,14 @@ def note_settings(
                 hint="start once with the old settings, then change them",
             )
         _record(config, now, columns or {})
-    return RowSettings.read(planned or {}) if is_other else None
+    return planned if is_other else None
 
 
-def _of_planned_batch(journal: PlannedSettings, checkpoint: str) -> dict[str, Any] | None:
-    """The settings of the planned, uncommitted batch, as this version would record them; None if there is none."""
+def _of_planned_batch(checkpoint: str) -> dict[str, Any] | None:
+    """The settings of the planned, uncommitted batch; None if there is none."""
     planned = planned_batch(checkpoint)
-    recorded = journal.settings_of(planned) if planned is not None else None
-    if recorded is not None and "meaning" in recorded:  # of a purgatory
-        return {name: value for name, value in recorded.items() if name != _COLUMNS}
-    return None if recorded is None else RowSettings.read(recorded).record()
+    recorded = None if planned is None else PlannedSettings(checkpoint).settings_of(planned)
+    return None if recorded is None else {name: recorded[name] for name in recorded if name != _COLUMNS}
 
 
 def _record(config: JobConfig, now: dict[str, Any], columns: Mapping[str, Sequence[str]]) -> None:

@@ -14,7 +14,7 @@ from wheel_udf.job.compose import punctual_of
 from wheel_udf.job.dry_run import delivery_text
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig
-from wheel_udf.job.replay import RowSettings, with_row_settings
+from wheel_udf.job.replay import row_settings, with_row_settings
 from wheel_udf.policies.punctual import Punctual
 
 GOOD = """
@@ -101,7 +101,7 @@ def test_a_setting_that_has_no_effect_is_refused(file: Path) -> None:
 def test_a_planned_batch_is_replayed_with_the_setting_that_it_was_planned_with(file: Path) -> None:
     on, off = load(file, ON, "delivery.ahead=9 seconds"), load(file)
     for then, now in ((on, off), (off, on)):
-        recorded = RowSettings.read(RowSettings.of(then, None).record())
+        recorded = row_settings(then, None)
         assert punctual_of(with_row_settings(now, recorded)) == punctual_of(then)
 
 

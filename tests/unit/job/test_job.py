@@ -21,7 +21,7 @@ from wheel_udf.job import compose as job, loader as config
 from wheel_udf.job.dry_run import geometry_table, lateness_text, levels_text, limits_text
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig
-from wheel_udf.job.replay import RowSettings, note_settings, require_columns, with_row_settings
+from wheel_udf.job.replay import note_settings, require_columns, row_settings, with_row_settings
 from wheel_udf.job.supervise import ClockRewindDetector, Supervisor, graceful_signals, supervise
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.file_sink import FileSink
@@ -45,10 +45,6 @@ def checked(**changes: Any) -> SchedulerConfig:
     job = config.check(SETTINGS | changes)
     assert isinstance(job, SchedulerConfig)
     return job
-
-
-def row_settings(config: SchedulerConfig, until_ms: int | None) -> dict[str, Any]:
-    return RowSettings.of(config, until_ms).record()
 
 
 @dataclass
@@ -232,10 +228,9 @@ def test_the_settings_of_a_planned_batch_survive_the_journal_and_come_back_as_th
         clock={"kind": "event", "heartbeat": "9 minutes"},
         levels={"policy": "binary"},
     )
-    read = RowSettings.read(recorded)
-    restored, until_ms = with_row_settings(now, read), read.until_ms
-    assert until_ms == 77
-    assert row_settings(restored, until_ms) == recorded
+    restored = with_row_settings(now, recorded)
+    assert recorded["until_ms"] == 77
+    assert row_settings(restored, 77) == recorded
     assert job.contract_of(restored) == job.contract_of(then)
     assert job.clock_of(restored.clock, 77) == EventClock(
         max_ahead_ms=None, heartbeat_ms=540_000, until_ms=77
@@ -254,53 +249,58 @@ def test_the_settings_of_a_planned_batch_survive_the_journal_and_come_back_as_th
 def test_the_recorded_settings_of_every_clock_come_back_equal(clock: dict[str, Any]) -> None:
     then = checked(clock=clock)
     recorded = json.loads(json.dumps(row_settings(then, None)))
-    restored = with_row_settings(then, RowSettings.read(recorded))
+    restored = with_row_settings(then, recorded)
     assert job.clock_of(restored.clock, None) == job.clock_of(then.clock, None)
     assert row_settings(then, None) == recorded
 
 
-RECORDED_BY_0_2 = """{"contract": {"max_delay_ms": null, "memory_ms": 60000, "max_value_bytes": 1048576, "default_destination": null,
-"preset": "native", "max_lateness_ms": 3600000}, "clock": {"kind": "event", "delay_ms": 0, "max_ahead_ms": null}, "until_ms": 77,
-"limits": {"fired_per_batch": 10, "pending": null, "per_destination": null, "per_slot": null, "soft": 1.0, "on_limit": "reject"},
-"levels": {"policy": "binary", "list_ms": [5000, 10000, 30000, 60000, 120000, 300000, 600000, 1200000, 1800000, 2700000, 3600000, 7200000],
-"on_beyond": "reject", "topics": {"delay_4s": 4000}}, "destinations": [["a*", "delta", "tables"], ["b", "csv", "files"], ["c", "kafka", null]],
-"rejects": ["kafka", "bad"], "ending_offsets": "{\\"in\\": {\\"0\\": 5}}"}"""
-
-
-def test_settings_that_version_0_2_recorded_are_read_and_equal_those_of_the_same_config() -> None:
-    recorded = json.loads(RECORDED_BY_0_2)
+def test_settings_are_recorded_as_a_file_would_have_them() -> None:
+    clock = {"kind": "simulated", "instants": ["1970-01-01", "1970-01-02"]}
     then = over_kafka(
         contract={"memory": "1 minute", "max_lateness": "1 hour", "max_delay": "unlimited"},
-        destinations={
-            "a*": {"sink": "delta", "path": "tables", "create": True},
-            "b": {"sink": "csv", "path": "files"},
-            "c": {"sink": "kafka", "options": KAFKA},
-        },
+        clock=clock,
         levels={"policy": "binary", "topics": {"delay_4s": "4 seconds"}, "paused": ["4s"]},
     )
-    assert RowSettings.read(recorded).record() == row_settings(then, 77)
-    now = over_kafka(destinations={"c": {"sink": "kafka", "options": KAFKA}})
-    restored = with_row_settings(now, RowSettings.read(recorded))
-    assert (restored.contract, restored.limits) == (then.contract, then.limits)
-    assert job.contract_of(restored) == job.contract_of(then)
-    assert restored.clock.model_dump() == {
-        "kind": "event",
-        "delay_ms": 0,
-        "max_ahead_ms": None,
-        "heartbeat_ms": 60_000,
+    assert row_settings(then, 77) == {
+        "contract": {
+            "preset": "native",
+            "max_delay": "unlimited",
+            "memory": "60000 ms",
+            "max_lateness": "3600000 ms",
+            "max_value_bytes": 1_048_576,
+            "default_destination": None,
+        },
+        "clock": {
+            "kind": "simulated",
+            "start": None,
+            "step": None,
+            "instants": ["1970-01-01T00:00:00.000Z", "1970-01-02T00:00:00.000Z"],
+        },
+        "limits": {
+            "fired_per_batch": 10,
+            "pending": None,
+            "per_destination": None,
+            "per_slot": None,
+            "soft": 1.0,
+            "on_limit": "reject",
+        },
+        "levels": {"policy": "binary", "topics": {"delay_4s": "4000 ms"}},
+        "delivery": {"punctual": False, "ahead": None, "rows": 200_000, "bytes": 268_435_456},
+        "destinations": {"a*": {"sink": "kafka"}, "b": {"sink": "csv", "path": "files"}},
+        "rejects": {"sink": "kafka", "topic": "bad"},
+        "endingOffsets": '{"in": {"0": 5}}',
+        "until_ms": 77,
     }
-    assert restored.rejects.place == "bad"
-    assert not restored.destinations["b"].create
 
 
 def test_a_record_that_cannot_be_read_names_its_settings() -> None:
-    recorded = json.loads(RECORDED_BY_0_2)
+    recorded = row_settings(over_kafka(), None)
     recorded["limits"]["fired_per_batch"] = 0
     recorded["clock"]["kind"] = "sundial"
     with pytest.raises(
         CheckpointError, match=r"planned batch cannot be read: clock, limits\.fired_per_batch;"
     ):
-        RowSettings.read(recorded)
+        with_row_settings(over_kafka(), recorded)
 
 
 def test_what_does_not_change_rows_is_not_recorded() -> None:
@@ -489,14 +489,14 @@ def over_kafka(**changes: Any) -> SchedulerConfig:
 def test_sinks_of_kafka_come_back_with_the_options_of_today_and_none_is_recorded() -> None:
     recorded = json.loads(json.dumps(row_settings(over_kafka(), None)))
     assert "hunter2" not in json.dumps(recorded)
-    assert (recorded["rejects"], recorded["ending_offsets"]) == (["kafka", "bad"], '{"in": {"0": 5}}')
+    assert recorded["rejects"] == {"sink": "kafka", "topic": "bad"}
     today = KAFKA | {"kafka.acks": "all"}
     now = over_kafka(
         source={"format": "kafka", "topics": ["in"], "options": KAFKA},
         destinations={"a*": {"sink": "kafka", "options": today}},
         rejects={"sink": "kafka", "topic": "worse", "options": today},
     )
-    restored = with_row_settings(now, RowSettings.read(recorded))
+    restored = with_row_settings(now, recorded)
     assert row_settings(restored, None) == recorded
     assert dict(job.destinations_of(restored)) == {
         "a*": KafkaSink(today),
@@ -509,4 +509,4 @@ def test_a_planned_batch_for_kafka_needs_the_options_of_its_cluster() -> None:
     recorded = row_settings(over_kafka(), None)
     gone = over_kafka(destinations={"b": {"sink": "csv", "path": "files"}})
     with pytest.raises(ConfigError, match=r"planned batch with rows for Kafka: destinations\.a\*"):
-        with_row_settings(gone, RowSettings.read(recorded))
+        with_row_settings(gone, recorded)

@@ -11,7 +11,7 @@ from tests.unit.job.configs import faults_of, written
 from wheel_udf.common.errors import ConfigErrors
 from wheel_udf.job import compose
 from wheel_udf.job.loader import load
-from wheel_udf.job.replay import RowSettings, with_row_settings
+from wheel_udf.job.replay import row_settings, with_row_settings
 from wheel_udf.sinks.http_sink import HttpSink
 from wheel_udf.sinks.jdbc_sink import JdbcSink
 
@@ -55,9 +55,12 @@ def test_a_config_makes_its_sinks(file: Path) -> None:
 
 def test_a_planned_batch_is_replayed_into_the_sinks_of_today(file: Path) -> None:
     config = load(file)
-    recorded = RowSettings.read(RowSettings.of(config, None).record())
+    recorded = row_settings(config, None)
 
-    assert recorded.destinations == (("hooks_*", "http", None), ("lines", "tests.own_sinks:Lines", None))
+    assert recorded["destinations"] == {
+        "hooks_*": {"sink": "http"},
+        "lines": {"sink": "tests.own_sinks:Lines"},
+    }
     assert with_row_settings(config, recorded).destinations == config.destinations
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import InitErrorDetails
@@ -75,11 +75,6 @@ class BinaryLevelsConfig(_Levels):
 
     policy: Literal["binary"]
     """Levels are powers of two of the wheel's tick; delays are kept as they are."""
-
-    @classmethod
-    def _of_record(cls, recorded: Mapping[str, Any]) -> dict[str, Any]:
-        # Version 0.2 recorded the default list of the other policy as well.
-        return super()._of_record({key: recorded[key] for key in recorded.keys() & cls.model_fields.keys()})
 
     def levels(self, tick_ms: int) -> Levels:
         """Returns the policy, for a wheel of this tick."""

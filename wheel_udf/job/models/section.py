@@ -30,12 +30,9 @@ from pydantic import (
     ModelWrapValidatorHandler,
     TypeAdapter,
     ValidationError,
-    ValidationInfo,
     model_validator,
 )
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
-
-from wheel_udf.job.models.values import is_recorded
 
 Location = tuple[str, ...]
 Rule = Callable[..., Iterable[InitErrorDetails]]
@@ -66,16 +63,14 @@ class Section(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _with_rules(cls, given: Any, validate: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+    def _with_rules(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(given, cls):
             return given
-        if is_recorded(info) and isinstance(given, Mapping):
-            given = cls._of_record(given)
         try:
             section = validate(given)
         except ValidationError as error:
             faults = [_once_more(each) for each in error.errors(include_url=False)]
-            fields, wrong = cls._valid_fields(given, faults, info.context)
+            fields, wrong = cls._valid_fields(given, faults)
             broken = cls._broken(fields, wrong)
             raise ValidationError.from_exception_data(cls.__name__, [*faults, *broken]) from None
         if faults := list(cls._broken(dict(section), set())):
@@ -83,17 +78,8 @@ class Section(BaseModel):
         return section
 
     @classmethod
-    def _of_record(cls, recorded: Mapping[str, Any]) -> dict[str, Any]:
-        """Recorded settings, which have the names of attributes, under the keys of the file."""
-        fields = cls.model_fields
-        return {
-            (fields[name].alias or name) if name in fields else name: value
-            for name, value in recorded.items()
-        }
-
-    @classmethod
     def _valid_fields(
-        cls, given: Any, faults: list[InitErrorDetails], context: Any
+        cls, given: Any, faults: list[InitErrorDetails]
     ) -> tuple[dict[str, Any], set[Location]]:
         """The fields that are valid once all wrong settings are removed, and what was removed."""
         fields: dict[str, Any] = {}
@@ -105,7 +91,7 @@ class Section(BaseModel):
             if (key,) not in removed and (key in settings or not field.is_required()):
                 value = settings[key] if key in settings else field.get_default(call_default_factory=True)
                 with suppress(ValidationError):
-                    fields[name] = _adapters(cls)[name].validate_python(value, context=context)
+                    fields[name] = adapters_of(cls)[name].validate_python(value)
         return fields, removed
 
     @classmethod
@@ -185,7 +171,8 @@ def _copy(settings: Any) -> Any:
 
 
 @cache
-def _adapters(model: type[BaseModel]) -> dict[str, TypeAdapter[Any]]:
+def adapters_of(model: type[BaseModel]) -> dict[str, TypeAdapter[Any]]:
+    """Returns what reads each field of a section, by the name of its attribute."""
     hints = get_type_hints(model, include_extras=True)
     return {name: TypeAdapter(hints[name]) for name in model.model_fields}
 

@@ -3,27 +3,28 @@
 Each type reads the text of the config file, checks it, and has the JSON Schema of what a user may write. The defaults
 of the models are written as in a file (``"1 minute"``) and go through the same types.
 
-A start of the job records the settings that determine the rows of a batch (:mod:`wheel_udf.job.replay`). There a
-duration is a number of ms, an instant UTC epoch ms, and no bound is null. The same types read that form when the
-validation context is :data:`RECORDED`.
+As JSON, a setting is written as a file would have it (durations in ms), so that the same types read it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BeforeValidator, StrictStr, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, StrictStr, WithJsonSchema
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from wheel_udf.common.durations import parse_duration_ms
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.common.instants import INSTANT_RULE, LONGEST_WAIT_MS, MAX_INSTANT_MS, parse_instant_ms
+from wheel_udf.common.instants import (
+    INSTANT_RULE,
+    LONGEST_WAIT_MS,
+    MAX_INSTANT_MS,
+    instant_text_ms,
+    parse_instant_ms,
+)
 from wheel_udf.common.names import NAME_RULE, is_destination_name
 from wheel_udf.common.paths import require_path
-
-RECORDED: Final[Mapping[str, Any]] = {"recorded": True}
-"""Validation context for settings that a checkpoint has recorded; see the module."""
 
 DURATION_RULE: Final = "a duration with its unit, such as 1 second, 10 minutes or PT10M"
 _PLACEHOLDER: Final = r"\$\{"
@@ -50,11 +51,6 @@ def as_written(default: object) -> Any:
     return default
 
 
-def is_recorded(info: ValidationInfo) -> bool:
-    """Returns whether recorded settings are read, and not a file."""
-    return bool(info.context and info.context.get("recorded"))
-
-
 def duration_of(value: object) -> int:
     """Reads a duration of the config in ms. 0 needs no unit."""
     if isinstance(value, int) and not isinstance(value, bool) and value == 0:
@@ -70,13 +66,7 @@ def duration_of(value: object) -> int:
     return duration_ms
 
 
-def _duration_ms(value: object, info: ValidationInfo) -> int:
-    return value if is_recorded(info) and isinstance(value, int) else duration_of(value)
-
-
-def _instant_ms(value: object, info: ValidationInfo) -> int:
-    if is_recorded(info) and isinstance(value, int):
-        return value
+def _instant_ms(value: object) -> int:
     try:
         if isinstance(value, str):
             return parse_instant_ms(value)
@@ -85,15 +75,17 @@ def _instant_ms(value: object, info: ValidationInfo) -> int:
     raise fault("not an instant", rule=INSTANT_RULE)
 
 
-def none_for(word: str) -> BeforeValidator:
-    """Reads a duration in ms, or None where this word is given."""
+def _duration_text(duration_ms: int) -> str:
+    return f"{duration_ms} ms"
 
-    def read(value: object, info: ValidationInfo) -> int | None:
-        if value == word or (value is None and is_recorded(info)):
-            return None
-        return _duration_ms(value, info)
 
-    return BeforeValidator(read)
+def duration_or(word: str) -> tuple[Any, ...]:
+    """Metadata of a duration in ms that is None where this word is given."""
+    return (
+        BeforeValidator(lambda value: None if value == word else duration_of(value)),
+        PlainSerializer(lambda ms: word if ms is None else _duration_text(ms), when_used="json"),
+        WithJsonSchema({"anyOf": [{"const": word}, *_DURATION]}),
+    )
 
 
 def at_least(lowest_ms: int, rule: str) -> AfterValidator:
@@ -113,11 +105,6 @@ def _refused(is_wrong: Callable[[int], bool], what: str, rule: str) -> AfterVali
         return duration_ms
 
     return AfterValidator(check)
-
-
-def duration_or(word: str) -> WithJsonSchema:
-    """The JSON Schema of a duration or this word."""
-    return WithJsonSchema({"anyOf": [{"const": word}, *_DURATION]})
 
 
 def _option_text(value: object) -> str:
@@ -148,17 +135,21 @@ def _destination(value: str) -> str:
     return value
 
 
-Span = Annotated[int, BeforeValidator(_duration_ms), WithJsonSchema(_DURATION_SCHEMA)]
+Span = Annotated[
+    int,
+    BeforeValidator(duration_of),
+    PlainSerializer(_duration_text, when_used="json"),
+    WithJsonSchema(_DURATION_SCHEMA),
+]
 PositiveMs = Annotated[Span, at_least(1, "at least 1 millisecond")]
 NotNegativeMs = Annotated[Span, at_least(0, "not negative")]
 WaitMs = Annotated[NotNegativeMs, at_most(LONGEST_WAIT_MS, "at most 24 days")]
 PositiveWaitMs = Annotated[PositiveMs, at_most(LONGEST_WAIT_MS, "at most 24 days")]
-UnboundedMs = Annotated[
-    int | None, none_for("unlimited"), at_least(0, "not negative, or unlimited"), duration_or("unlimited")
-]
+UnboundedMs = Annotated[int | None, *duration_or("unlimited"), at_least(0, "not negative, or unlimited")]
 Instant = Annotated[
     int,
     BeforeValidator(_instant_ms),
+    PlainSerializer(instant_text_ms, when_used="json"),
     WithJsonSchema({"type": "string", "examples": ["2013-01-01T05:00:00Z", "2013-01-01"]}),
 ]
 Text = Annotated[StrictStr, BeforeValidator(_text)]

@@ -19,7 +19,6 @@ from wheel_udf.job.models.values import (
     at_least,
     duration_or,
     fault_at,
-    none_for,
 )
 from wheel_udf.store.layout import StoreLayout
 
@@ -103,9 +102,9 @@ class EventClockConfig(_Clock):
     delay_ms: NotNegativeMs = Field(as_written("0 seconds"), alias="delay")
     """How far the clock stays behind the latest event time."""
 
-    max_ahead_ms: Annotated[
-        int | None, none_for("none"), at_least(0, "not negative, or none"), duration_or("none")
-    ] = Field(as_written("1 minute"), alias="max_ahead")
+    max_ahead_ms: Annotated[int | None, *duration_or("none"), at_least(0, "not negative, or none")] = Field(
+        as_written("1 minute"), alias="max_ahead"
+    )
     """Event times further ahead of the wall clock are rejected. none: no bound, for data of the future."""
 
     heartbeat_ms: PositiveMs = Field(as_written("1 minute"), alias="heartbeat")
