@@ -13,7 +13,7 @@ from tests.spark.streams import add_files, at_ms, due
 from tests.spark.watches import add_rows, event, operation
 from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.job import loader
-from wheel_udf.job.compose import compose
+from wheel_udf.job.compose import compose, sources_of
 from wheel_udf.job.models.scheduler import JobConfig
 from wheel_udf.metrics.batch_log import BatchLog
 
@@ -62,7 +62,9 @@ class Made:
     @contextmanager
     def running(self, spark: SparkSession) -> Iterator[None]:
         """The job runs meanwhile, in this process."""
-        query = compose(spark, self.config)("200 milliseconds", lambda _: None)
+        query = compose(self.config, sources_of(spark, self.config))(
+            trigger="200 milliseconds", on_batch=lambda _: None
+        )
         try:
             yield
         finally:

@@ -20,15 +20,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.checkpoint.identity import TIERED_PARTS
 from wheel_udf.checkpoint.lease import Leases
 from wheel_udf.checkpoint.spark_logs import planned_batch
 from wheel_udf.common.errors import WheelError
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.delivery.query import ONCE
-from wheel_udf.job.compose import SUCCESS, check_config_checkpoint, compose
+from wheel_udf.job.compose import SUCCESS, check_config_checkpoint, columns_of, compose, sources_of
 from wheel_udf.job.metering import metering
-from wheel_udf.job.models.scheduler import AVAILABLE_NOW, JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.models.purgatory import AnyConfig
+from wheel_udf.job.models.scheduler import AVAILABLE_NOW, SchedulerConfig
 from wheel_udf.job.phases import Phases
 from wheel_udf.job.replay import note_settings, with_row_settings
 from wheel_udf.job.sessions import session
@@ -45,7 +45,7 @@ from wheel_udf.spark.failures import explain, is_jvm_end
 
 
 def run_held(
-    config: JobConfig, until_ms: int | None, print_line: PrintLine, leases: Leases, phases: Phases
+    config: AnyConfig, until_ms: int | None, print_line: PrintLine, leases: Leases, phases: Phases
 ) -> int:
     """Runs the job of a start that :mod:`wheel_udf.job.begin` has begun.
 
@@ -93,7 +93,7 @@ class _Attempt:
     """A start of the query, which can be made again; with what it needs."""
 
     spark: SparkSession
-    config: JobConfig
+    config: AnyConfig
     until_ms: int | None
     supervisor: Supervisor
     print_line: PrintLine
@@ -123,10 +123,11 @@ class _Attempt:
         """Starts the query and waits for its end; returns what :func:`~wheel_udf.job.supervise.supervise` does."""
         supervisor, config = self.supervisor, self.config
         supervisor.begin("opening the source and planning the query")
-        start = compose(self.spark, config, self.until_ms, self.leases.of)
+        sources = sources_of(self.spark, config)
+        start = compose(config, sources, self.until_ms, self.leases.of)
         supervisor.begin("comparing the config with its checkpoint")
         check_config_checkpoint(self.spark, config)
-        recorded = note_settings(config, self.until_ms, self.leases.of, start.columns)
+        recorded = note_settings(config, self.until_ms, self.leases.of, columns_of(config, sources))
         self.topics.check()
         if recorded is not None:
             self._finish_planned_batch(recorded)
@@ -134,7 +135,7 @@ class _Attempt:
             return 0
         steps = None if config.trigger == AVAILABLE_NOW else ClockRewindDetector()
         supervisor.begin("starting the query")
-        query = start(config.trigger, supervisor.on_batch)
+        query = start(trigger=config.trigger, on_batch=supervisor.on_batch)
         supervisor.begin("the first batch")
         return supervise(query, supervisor, steps, self.topics.look)
 
@@ -147,17 +148,14 @@ class _Attempt:
             "a purgatory with a batch of other settings is refused"
         )
         then = with_row_settings(self.config, recorded)
-        start = compose(self.spark, then, recorded["until_ms"], self.leases.of)
-        supervise(start(ONCE, self.supervisor.on_batch), self.supervisor)
+        start = compose(then, sources_of(self.spark, then), recorded["until_ms"], self.leases.of)
+        supervise(start(trigger=ONCE, on_batch=self.supervisor.on_batch), self.supervisor)
 
 
-def _after_a_cut(number: signal.Signals, config: JobConfig, print_line: PrintLine) -> int:
+def _after_a_cut(number: signal.Signals, config: AnyConfig, print_line: PrintLine) -> int:
     """Prints which batch was cut off, and returns the exit code."""
-    parts = [config.checkpoint]
-    if isinstance(config, TieredConfig):
-        parts = [f"{config.checkpoint}/{part}" for part in TIERED_PARTS]
     try:
-        cut_off = [batch for part in parts if (batch := planned_batch(part)) is not None]
+        cut_off = [batch for part in config.checkpoints if (batch := planned_batch(part)) is not None]
     except Exception as error:
         if not is_jvm_end(error):  # a checkpoint that only the JVM can read
             raise

@@ -28,6 +28,7 @@ from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from wheel_udf.checkpoint.identity import check_tiered_folder
 from wheel_udf.checkpoint.lease import Leases
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.job.phases import Phases
@@ -36,12 +37,12 @@ from wheel_udf.spark.files import local_folder
 from wheel_udf.store.lease import store_lease
 
 if TYPE_CHECKING:
-    from wheel_udf.job.models.scheduler import JobConfig
+    from wheel_udf.job.models.purgatory import AnyConfig
 
 _PROGRAM: Final = "wheel_udf.job.attempts"
 
 
-def run(config: JobConfig, until_ms: int | None, print_line: PrintLine) -> int:
+def run(config: AnyConfig, until_ms: int | None, print_line: PrintLine) -> int:
     """Runs the job until its input ends, ``until`` is reached, or a signal comes.
 
     Args:
@@ -67,7 +68,7 @@ def run(config: JobConfig, until_ms: int | None, print_line: PrintLine) -> int:
             return attempts.run_held(config, until_ms, print_line, leases, phases)
 
 
-def leases_of(config: JobConfig) -> Leases:
+def leases_of(config: AnyConfig) -> Leases:
     """Returns the leases of a config's checkpoint, to be entered.
 
     Raises:
@@ -75,14 +76,11 @@ def leases_of(config: JobConfig) -> Leases:
         GeometryChangedError, CheckpointError: The folder cannot hold a checkpoint of the tiered mode.
     """
     store = getattr(config, "store", None)
-    if store is None:
-        return Leases([config.checkpoint])
-    from wheel_udf.checkpoint.identity import TIERED_PARTS, check_tiered_folder
-
-    if local_folder(config.checkpoint) is not None:
-        check_tiered_folder(config.checkpoint)
-    store_lease(store.path).require_free()
-    return Leases([f"{config.checkpoint}/{part}" for part in TIERED_PARTS])
+    if store is not None:
+        if local_folder(config.checkpoint) is not None:
+            check_tiered_folder(config.checkpoint)
+        store_lease(store.path).require_free()
+    return Leases(config.checkpoints)
 
 
 @contextmanager
@@ -101,7 +99,7 @@ def _load(module: str) -> None:
         import_module(module)
 
 
-def _check_port(config: JobConfig) -> None:
+def _check_port(config: AnyConfig) -> None:
     if config.metrics is not None:
         from wheel_udf.job.metering import check_port
 

@@ -35,8 +35,8 @@ from wheel_udf.job.metering import check_port
 from wheel_udf.job.models.bounds import DeliveryConfig
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.metrics import MetricsConfig
-from wheel_udf.job.models.purgatory import PurgatoryConfig, StreamConfig
-from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig, path_of
+from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig, StreamConfig
+from wheel_udf.job.models.scheduler import SchedulerConfig, TieredConfig, path_of
 from wheel_udf.job.models.sink import AnySink, JdbcSinkConfig, KafkaSinkConfig
 from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
 from wheel_udf.job.models.wheel import (
@@ -55,7 +55,7 @@ _LEAST_WINDOW_MS = 60_000
 _WILDCARDS = str.maketrans("*?", "xx")
 
 
-def run(config: JobConfig, until_ms: int | None, print_line: PrintLine) -> int:
+def run(config: AnyConfig, until_ms: int | None, print_line: PrintLine) -> int:
     """Checks and reports; see the module.
 
     Args:
@@ -82,7 +82,7 @@ def run(config: JobConfig, until_ms: int | None, print_line: PrintLine) -> int:
     return SUCCESS
 
 
-def source_lines(config: JobConfig, sources: Mapping[str, DataFrame]) -> list[str]:
+def source_lines(config: AnyConfig, sources: Mapping[str, DataFrame]) -> list[str]:
     """Returns a line for each source: where it is and which columns it has."""
     preset = config.contract.preset if isinstance(config, SchedulerConfig) else None
     return [
@@ -95,7 +95,7 @@ def _named(frame: DataFrame) -> str:
     return ", ".join(name for name in frame.columns if name != MISREAD)
 
 
-def check_destinations(spark: SparkSession, config: JobConfig) -> None:
+def check_destinations(spark: SparkSession, config: AnyConfig) -> None:
     """Checks that each sink, the store and the checkpoint can be written.
 
     The names that a pattern with wildcards will match are not known yet. Its sink is checked with a made-up name, and
@@ -124,7 +124,7 @@ def check_destinations(spark: SparkSession, config: JobConfig) -> None:
         raise ConfigErrors(faults)
 
 
-def places_written(config: JobConfig) -> dict[str, str]:
+def places_written(config: AnyConfig) -> dict[str, str]:
     """Returns the folders that a run of the config writes to, by their setting.
 
     Of a destination that is a name it is its table, if that exists or may be created; of a pattern with wildcards the
@@ -145,29 +145,26 @@ def _reason(spark: SparkSession, sink: AnySink, pattern: str | None, shape: Shap
     """Returns why a sink cannot be written; None if it can, as far as that can be known."""
     name = None if pattern is None else pattern.translate(_WILDCARDS)
     try:
-        if name == pattern or sink.is_always_checked:
+        if name == pattern or sink.creates:
             return sink_of(sink).missing_reason(spark, name, shape)
         if isinstance(sink, KafkaSinkConfig):
             kafka_admin.topic_names(sink.options)
         if isinstance(sink, JdbcSinkConfig):
-            sink.made().missing_reason(
-                spark, name, shape
-            )  # of a made-up name: only whether the database answers
+            sink_of(sink).missing_reason(spark, name, shape)  # of a made-up name: only whether it answers
     except SinkError as fault:
         return str(fault)
     return None
 
 
-def _hint(config: JobConfig, field: str, reason: str) -> str | None:
+def _hint(config: AnyConfig, field: str, reason: str) -> str | None:
     if not field.startswith("destinations.") or "missing" not in reason:
         return None
     sink = config.destinations[field.removeprefix("destinations.")]
     return f"create the {'topic' if sink.sink == 'kafka' else 'table'}, or set create: true"
 
 
-def _batches_text(config: JobConfig) -> str:
-    tiered = isinstance(config, TieredConfig)
-    checkpoint = f"{config.checkpoint}/wheel" if tiered else config.checkpoint
+def _batches_text(config: AnyConfig) -> str:
+    checkpoint = config.checkpoints[-1]
     newest = last_planned(checkpoint)
     if newest is None:
         return "new: the first start creates it"
@@ -176,7 +173,7 @@ def _batches_text(config: JobConfig) -> str:
     return f"continues after batch {newest}"
 
 
-def report(config: JobConfig, until_ms: int | None, sources: list[str], batches: str) -> Iterator[str]:
+def report(config: AnyConfig, until_ms: int | None, sources: list[str], batches: str) -> Iterator[str]:
     """Yields the lines that describe what a run would do."""
     yield "dry run: no query is started, nothing is left behind"
     yield f"  name          {config.name}"
@@ -193,7 +190,6 @@ def report(config: JobConfig, until_ms: int | None, sources: list[str], batches:
         yield f"  levels        {levels_text(config.levels)}"
     if isinstance(config, SchedulerConfig) and config.delivery.punctual:
         yield f"  delivery      {delivery_text(config.delivery)}"
-    assert isinstance(config, SchedulerConfig | PurgatoryConfig), "there are two kinds"
     contract = config.contract
     events = "" if isinstance(config, SchedulerConfig) else "; an event likewise, after its time"
     memory = _span(contract.memory_ms, "for ever")
@@ -254,7 +250,7 @@ def levels_text(levels: LevelsConfig) -> str:
     return policy + "".join(topics)
 
 
-def _mode_text(config: JobConfig) -> str:
+def _mode_text(config: AnyConfig) -> str:
     if isinstance(config, PurgatoryConfig):
         delivered = ", ".join(config.watch.deliver) or "none"
         return (
@@ -286,7 +282,7 @@ def geometry_table(wheel: Wheel) -> Iterator[str]:
         yield f"    {level:>5}  {tick:>14}  {interval:>14}{open_end}"
 
 
-def lateness_text(config: JobConfig) -> str:
+def lateness_text(config: AnyConfig) -> str:
     """Returns the worst case of the design: a trigger and a batch, twice where two queries follow each other."""
     if config.trigger_ms is None:
         base = "an available-now run has no trigger to wait for: at worst one batch, plus the time between two runs"
@@ -311,7 +307,7 @@ def clock_text(clock: ClockConfig) -> str:
         case ProcessingClockConfig():
             return f"processing: the wall clock; a heartbeat each {duration_text(clock.heartbeat_ms)}"
         case SimulatedClockConfig():
-            if clock.instants_ms is not None:
+            if clock.instants_ms:
                 return (
                     f"simulated: {len(clock.instants_ms)} instants from {instant_text(clock.instants_ms[0])}"
                 )
@@ -325,7 +321,7 @@ def _span(span_ms: int | None, unbounded: str) -> str:
     return unbounded if span_ms is None else duration_text(span_ms)
 
 
-def _trigger_text(config: JobConfig) -> str:
+def _trigger_text(config: AnyConfig) -> str:
     return config.trigger if config.trigger_ms is None else f"every {duration_text(config.trigger_ms)}"
 
 

@@ -23,8 +23,8 @@ from wheel_udf.common.durations import parse_duration_ms
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.delivery.progress import duration_text
-from wheel_udf.job.models.purgatory import PurgatoryConfig
-from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.models.purgatory import AnyConfig
+from wheel_udf.job.models.scheduler import SchedulerConfig, TieredConfig
 from wheel_udf.shard.chunks import Chunk
 from wheel_udf.shard.id_index import INDEX_BYTES
 from wheel_udf.shard.rows import ENTRY_SCHEMA
@@ -78,7 +78,7 @@ class Level:
     entries: float
 
 
-def execute(config: JobConfig, asked: argparse.Namespace, print_line: Callable[[str], None]) -> int:
+def execute(config: AnyConfig, asked: argparse.Namespace, print_line: Callable[[str], None]) -> int:
     """Prints the wheel and what it will cost, as text or as a mermaid diagram.
 
     Args:
@@ -115,7 +115,7 @@ def traffic_of(rate: float, horizon: str, value_bytes: int) -> Traffic:
     return Traffic(rate, horizon_ms, value_bytes)
 
 
-def levels_of(config: JobConfig, traffic: Traffic) -> list[Level]:
+def levels_of(config: AnyConfig, traffic: Traffic) -> list[Level]:
     """The levels of the wheel, lowest first."""
     wheel, found, below = config.wheel.wheel(), [], 0.0
     in_state = config.wheel.layout().state_levels if isinstance(config, TieredConfig) else wheel.levels
@@ -149,7 +149,7 @@ def bytes_of_entry(value_bytes: int) -> float:
 # ---- text ----------------------------------------------------------------------------------------
 
 
-def report(config: JobConfig, traffic: Traffic, levels: list[Level]) -> Iterator[str]:
+def report(config: AnyConfig, traffic: Traffic, levels: list[Level]) -> Iterator[str]:
     """The lines of the report."""
     wheel = config.wheel.wheel()
     levels_text = f"{wheel.levels} levels of {wheel.size} buckets"
@@ -180,7 +180,7 @@ def _table(levels: list[Level]) -> Iterator[str]:
         yield f"  {each.number:>5}  {bucket:>12}  {span:>12}  {each.place:<6}  {each.entries:>14,.0f}{end}"
 
 
-def facts(config: JobConfig, traffic: Traffic, levels: list[Level]) -> Iterator[tuple[str, str]]:
+def facts(config: AnyConfig, traffic: Traffic, levels: list[Level]) -> Iterator[tuple[str, str]]:
     """The consequences of the traffic: pending, state, store, batches, moves, lateness."""
     near = _near(config, traffic)
     size = bytes_of_entry(traffic.value_bytes)
@@ -204,7 +204,7 @@ def facts(config: JobConfig, traffic: Traffic, levels: list[Level]) -> Iterator[
     yield "lateness", _lateness_text(config, near)
 
 
-def _near(config: JobConfig, traffic: Traffic) -> float:
+def _near(config: AnyConfig, traffic: Traffic) -> float:
     """Entries in the state. Tiered: those due before the cursor, at most a window and its lead ahead of the clock."""
     if not isinstance(config, TieredConfig):
         return traffic.pending
@@ -227,7 +227,7 @@ def _store_text(config: TieredConfig, traffic: Traffic, near: float) -> str:
     )
 
 
-def _batches_text(config: JobConfig, traffic: Traffic, near: float) -> str:
+def _batches_text(config: AnyConfig, traffic: Traffic, near: float) -> str:
     if config.trigger_ms is None:
         return "as many as the input needs, then the run ends (available-now)"
     every_s = max(config.trigger_ms / 1_000, _batch_s(config, near))
@@ -237,28 +237,28 @@ def _batches_text(config: JobConfig, traffic: Traffic, near: float) -> str:
     )
 
 
-def _heartbeat_ms(config: JobConfig) -> int:
+def _heartbeat_ms(config: AnyConfig) -> int:
     return int(getattr(config.clock, "heartbeat_ms", 60_000))
 
 
-def _has_chunk_files(config: JobConfig) -> bool:
+def _has_chunk_files(config: AnyConfig) -> bool:
     """Whether long parts of the state are files, if the master is a local one."""
     return local_folder(config.checkpoint) is not None
 
 
-def _batch_s(config: JobConfig, near: float) -> float:
+def _batch_s(config: AnyConfig, near: float) -> float:
     more = _BATCH_S_PER_MILLION if _has_chunk_files(config) else _BATCH_S_PER_MILLION_IN_ROW
     return _BATCH_S + more * near / 1_000_000
 
 
-def _lateness_text(config: JobConfig, near: float) -> str:
+def _lateness_text(config: AnyConfig, near: float) -> str:
     if config.trigger_ms is None:
         return "a run ends when its input is read: what falls due later waits for the next run"
     worst_s = config.trigger_ms / 1_000 + _batch_s(config, near)
     return f"at worst about {worst_s:.1f} s: a trigger and a batch of {_batch_s(config, near):.1f} s; never early"
 
 
-def limits(config: JobConfig, traffic: Traffic) -> Iterator[tuple[float, str]]:
+def limits(config: AnyConfig, traffic: Traffic) -> Iterator[tuple[float, str]]:
     """The limits that this traffic comes near to: the used share of each, and what happens there."""
     near, batch_s = _near(config, traffic), _batch_s(config, _near(config, traffic))
     room = config.wheel.shards * LARGEST_STATE_BYTES / bytes_of_entry(traffic.value_bytes)
@@ -268,10 +268,7 @@ def limits(config: JobConfig, traffic: Traffic) -> Iterator[tuple[float, str]]:
             near / room,
             f"the state of a shard holds 1.5 GB: {room:,.0f} entries in all; remedy: more shards, or {fewer}",
         )
-    longest_ms = (
-        config.contract.max_delay_ms if isinstance(config, SchedulerConfig | PurgatoryConfig) else None
-    )
-    if longest_ms is not None:
+    if (longest_ms := config.contract.max_delay_ms) is not None:
         longest = duration_text(longest_ms)
         yield (
             traffic.horizon_ms / longest_ms,

@@ -47,10 +47,9 @@ from wheel_udf.common.errors import LeaseError
 from wheel_udf.common.paths import as_pattern
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.job.compose import SUCCESS, check_config_checkpoint, pending_work_of
-from wheel_udf.job.models.purgatory import PurgatoryConfig, StreamConfig
-from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
+from wheel_udf.job.models.scheduler import TieredConfig
 from wheel_udf.job.models.sink import AnySink
-from wheel_udf.job.models.source import SourceConfig
 from wheel_udf.job.moves import imported
 from wheel_udf.job.repair import tables_of
 from wheel_udf.job.sessions import session
@@ -93,7 +92,7 @@ class Line:
     then: tuple[str, ...] = ()
 
 
-def execute(config: JobConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
+def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
     """Executes the verb.
 
     Args:
@@ -139,7 +138,7 @@ def report(lines: Iterable[Line]) -> Iterator[str]:
 # --- the checkpoint and the store -----------------------------------------------------------------
 
 
-def _of_job(spark: SparkSession, config: JobConfig, asked: argparse.Namespace) -> tuple[list[Line], bool]:
+def _of_job(spark: SparkSession, config: AnyConfig, asked: argparse.Namespace) -> tuple[list[Line], bool]:
     """The lines of the checkpoint and the store, and whether the job runs."""
     if not open_folder(config.checkpoint).names():
         return [Line(f"checkpoint {config.checkpoint}", 0, "nothing: there is none")], False
@@ -158,7 +157,7 @@ def _of_job(spark: SparkSession, config: JobConfig, asked: argparse.Namespace) -
     return _job_lines(config, held_of(spark, pending_work_of(spark, config), asked.id), left), runs
 
 
-def _job_lines(config: JobConfig, rows: Mapping[str, int], left: str) -> list[Line]:
+def _job_lines(config: AnyConfig, rows: Mapping[str, int], left: str) -> list[Line]:
     in_state = sum(count for name, count in rows.items() if name not in (ACTS, STORED))
     kept = "; operations of other ids keep keys of this name" if isinstance(config, PurgatoryConfig) else ""
     lines = [Line(f"checkpoint {config.checkpoint}", in_state, f"{left}{kept}")]
@@ -170,7 +169,7 @@ def _job_lines(config: JobConfig, rows: Mapping[str, int], left: str) -> list[Li
 # --- what was written -----------------------------------------------------------------------------
 
 
-def _of_sinks(spark: SparkSession, config: JobConfig, ids: DataFrame, *, dry_run: bool) -> list[Line]:
+def _of_sinks(spark: SparkSession, config: AnyConfig, ids: DataFrame, *, dry_run: bool) -> list[Line]:
     column = "op_id" if isinstance(config, PurgatoryConfig) else "schedule_id"
     sinks: list[tuple[str | None, AnySink, str]] = [
         *((pattern, sink, column) for pattern, sink in config.destinations.items()),
@@ -256,23 +255,16 @@ def _without_id(rows: DataFrame, ids: DataFrame, column: str) -> int:
 # --- what is left ---------------------------------------------------------------------------------
 
 
-def _of_sources(config: JobConfig) -> Iterator[Line]:
-    sources: list[SourceConfig | StreamConfig]
-    if isinstance(config, PurgatoryConfig):
-        sources = [config.operations, config.events]
-    else:
-        assert isinstance(config, SchedulerConfig), "there are two kinds"
-        sources = [config.source]
-        if config.levels is not None:
-            for topic in sorted(config.levels.topics):
-                yield Line(f"source {topic}", None, "all: sources are not changed")
-    for source in sources:
+def _of_sources(config: AnyConfig) -> Iterator[Line]:
+    for topic in sorted(config.level_topics):
+        yield Line(f"source {topic}", None, "all: sources are not changed")
+    for source in config.sources.values():
         name = getattr(source, "path", None) or ", ".join(getattr(source, "topic_names", ())) or source.format
         left = "all: sources are not changed; what is not read yet is taken as new"
         yield Line(f"source {name}", None, left)
 
 
-def _of_copies(config: JobConfig) -> Iterator[Line]:
+def _of_copies(config: AnyConfig) -> Iterator[Line]:
     folder = local_folder(config.checkpoint)
     if folder is not None:
         # Of the tiered mode, the parts of the checkpoint are repaired.

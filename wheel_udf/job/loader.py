@@ -1,4 +1,4 @@
-"""Reads a config file: a YAML mapping in, a checked :class:`JobConfig` out, or all its errors together.
+"""Reads a config file: a YAML mapping in, a checked :class:`AnyConfig` out, or all its errors together.
 
 Reading has four steps; each adds to one list of errors, which is raised as one :class:`ConfigErrors`::
 
@@ -33,14 +33,14 @@ from pydantic import TypeAdapter, ValidationError
 from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.common.secrets import redacted, resolve
 from wheel_udf.job.faults import Location, faults_of
-from wheel_udf.job.models.purgatory import PurgatoryConfig
-from wheel_udf.job.models.scheduler import AnySchedulerConfig, DirectConfig, JobConfig, TieredConfig
+from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
+from wheel_udf.job.models.scheduler import AnySchedulerConfig, DirectConfig, TieredConfig
 from wheel_udf.job.models.section import keys_of
 
 # --- reading --------------------------------------------------------------------------------------
 
 
-def load(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
+def load(path: str | Path, overrides: Sequence[str] = ()) -> AnyConfig:
     """Reads, overrides and checks a config file. One with a section ``operations`` or ``events`` is a purgatory's.
 
     Args:
@@ -60,7 +60,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
 _SECTIONS = {key for model in (DirectConfig, TieredConfig, PurgatoryConfig) for key in keys_of(model)}
 
 
-def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> JobConfig:
+def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> AnyConfig:
     """Checks a config that is a mapping already; see :func:`load`. ``raw`` is not changed."""
     faults: list[ConfigError] = []
     settings = _copy(raw)
@@ -74,9 +74,9 @@ def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> JobConfig:
     settings = {key: value for key, value in settings.items() if value is not None or key not in _SECTIONS}
     settings, unfilled = resolve(settings)
     faults += unfilled.values()
-    config: JobConfig | None = None
+    config: AnyConfig | None = None
     try:
-        config = TypeAdapter[JobConfig](model).validate_python(settings)
+        config = TypeAdapter[AnyConfig](model).validate_python(settings)
     except ValidationError as error:
         found = _in_order_of(settings, faults_of(error, model))
         faults += [_without_secrets(fault) for path, fault in found if tuple(map(str, path)) not in unfilled]

@@ -11,8 +11,7 @@ from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.common.secrets import hide
 from wheel_udf.job.models.metrics import MetricsConfig
-from wheel_udf.job.models.purgatory import PurgatoryConfig
-from wheel_udf.job.models.scheduler import JobConfig, TieredConfig
+from wheel_udf.job.models.purgatory import AnyConfig
 from wheel_udf.metrics.batch_log import BatchLog
 from wheel_udf.metrics.lines import line_text
 from wheel_udf.metrics.meter import Meter
@@ -26,7 +25,7 @@ _DEFAULT_UNHEALTHY_AFTER_MS = 300_000
 
 
 @contextlib.contextmanager
-def metering(config: JobConfig, print_line: PrintLine) -> Iterator[Meter]:
+def metering(config: AnyConfig, print_line: PrintLine) -> Iterator[Meter]:
     """Provides the meter of a run, and serves it over HTTP if the config says so.
 
     Args:
@@ -83,7 +82,7 @@ def running(meter: Meter | None) -> Iterator[None]:
     meter.stopped(STOPPED)
 
 
-def check_port(config: JobConfig) -> None:
+def check_port(config: AnyConfig) -> None:
     """Checks that a run could serve its metrics.
 
     Raises:
@@ -94,15 +93,13 @@ def check_port(config: JobConfig) -> None:
         exporter.close()
 
 
-def _meter_of(config: JobConfig, print_line: PrintLine) -> Meter:
+def _meter_of(config: AnyConfig, print_line: PrintLine) -> Meter:
     def say_line(line: Mapping[str, Any]) -> None:
         print_line(line_text(line))
 
-    mode = "purgatory" if isinstance(config, PurgatoryConfig) else "direct"
-    mode = "tiered" if isinstance(config, TieredConfig) else mode
     settings = config.metrics
     return Meter(
-        (config.name, mode, config.clock.kind, wheel_udf.__version__),
+        (config.name, config.kind, config.clock.kind, wheel_udf.__version__),
         unhealthy_after_ms=_DEFAULT_UNHEALTHY_AFTER_MS if settings is None else settings.unhealthy_after_ms,
         sinks=[BatchLog(config.checkpoint).append, *([say_line] if config.log == "json" else [])],
     )

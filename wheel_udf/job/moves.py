@@ -22,8 +22,8 @@ from wheel_udf.common.instants import instant_text
 from wheel_udf.common.paths import require_path
 from wheel_udf.common.progress import PrintLine, Step, no_steps
 from wheel_udf.job.compose import clock_of, pending_work_of, tiered_wheel_of
-from wheel_udf.job.models.purgatory import PurgatoryConfig
-from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
+from wheel_udf.job.models.scheduler import TieredConfig
 from wheel_udf.job.progress import progress_of
 from wheel_udf.job.sessions import session
 from wheel_udf.job.source_topics import begun_anew
@@ -33,7 +33,7 @@ from wheel_udf.transfer.into_store import import_tiered
 from wheel_udf.transfer.manifest import Manifest, read_manifest
 
 
-def execute(config: JobConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
+def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
     """Executes ``export`` or ``import``.
 
     Args:
@@ -77,7 +77,7 @@ def _say_export(manifest: Manifest, folder: str, print_line: PrintLine, *, keep:
 
 def imported(
     spark: SparkSession,
-    config: JobConfig,
+    config: AnyConfig,
     folder: str,
     on_step: Step = no_steps,
     positions: Sequence[Any] | None = None,
@@ -105,14 +105,13 @@ def imported(
     }
     if isinstance(config, PurgatoryConfig):
         return import_watch(spark, folder, **begins)  # type: ignore[arg-type]  # values by name
-    assert isinstance(config, SchedulerConfig), "there are two kinds"
     leveled = config.levels is not None
     return import_direct(spark, folder, leveled=leveled, **begins)  # type: ignore[arg-type]  # likewise
 
 
-def _require_same_sources(config: JobConfig, manifest: Manifest, folder: str) -> None:
+def _require_same_sources(config: AnyConfig, manifest: Manifest, folder: str) -> None:
     """Refuses a config with another number of sources: each needs a position."""
-    there, here = len(manifest.positions), _sources(config)
+    there, here = len(manifest.positions), len(config.sources) + len(config.level_topics)
     if there != here:
         raise TransferError(
             "the job reads another number of sources",
@@ -121,13 +120,6 @@ def _require_same_sources(config: JobConfig, manifest: Manifest, folder: str) ->
             rule=str(here),
             hint="keep the sources, and the topics of delay levels, of the old config",
         )
-
-
-def _sources(config: JobConfig) -> int:
-    if isinstance(config, PurgatoryConfig):
-        return 2
-    assert isinstance(config, SchedulerConfig), "there are two kinds"
-    return 1 + (0 if config.levels is None else len(config.levels.topics))
 
 
 def _say_content(manifest: Manifest, print_line: PrintLine) -> None:

@@ -28,7 +28,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.checkpoint.identity import TIERED_PARTS, identity_of, require_checkpoint
+from wheel_udf.checkpoint.identity import identity_of, require_checkpoint
 from wheel_udf.checkpoint.inspection import Inspection
 from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.checkpoint.planned_settings import PlannedSettings
@@ -40,8 +40,8 @@ from wheel_udf.common.progress import PrintLine
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.job.compose import SUCCESS
 from wheel_udf.job.kafka_options import option
-from wheel_udf.job.models.purgatory import PurgatoryConfig
-from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.models.purgatory import AnyConfig
+from wheel_udf.job.models.scheduler import TieredConfig
 from wheel_udf.job.sessions import session
 from wheel_udf.sinks.batch_writer import rejects_app_id
 from wheel_udf.spark.files import local_folder, open_folder
@@ -70,7 +70,7 @@ class Part:
     decision: Decision
 
 
-def execute(config: JobConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
+def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
     """Executes the verb.
 
     Args:
@@ -100,19 +100,18 @@ def execute(config: JobConfig, asked: argparse.Namespace, print_line: PrintLine)
         return _finish(parts, print_line, dry_run=asked.dry_run)
 
 
-def _paths(config: JobConfig) -> list[str]:
+def _paths(config: AnyConfig) -> list[str]:
     """The checkpoints of the queries that were started."""
     require_checkpoint(config.checkpoint)
     if not isinstance(config, TieredConfig):
         return [config.checkpoint]
-    parts = [f"{config.checkpoint}/{part}" for part in TIERED_PARTS]
-    return [part for part in parts if open_folder(part).names()]
+    return [part for part in config.checkpoints if open_folder(part).names()]
 
 
-def _part(spark: SparkSession, config: JobConfig, path: str) -> Part:
+def _part(spark: SparkSession, config: AnyConfig, path: str) -> Part:
     app_id = identity_of(path).app_id
     found = Inspection(path)
-    if isinstance(config, TieredConfig) and path.endswith(f"/{TIERED_PARTS[0]}"):
+    if isinstance(config, TieredConfig) and path == config.checkpoints[0]:
         evidence = Evidence(_held(_states(spark, [(config.store.path, intake_app_id(app_id))])))
     else:
         evidence = _evidence(spark, config, path, app_id)
@@ -122,7 +121,7 @@ def _part(spark: SparkSession, config: JobConfig, path: str) -> Part:
 # --- what is known outside the checkpoint ---------------------------------------------------------
 
 
-def _evidence(spark: SparkSession, config: JobConfig, path: str, app_id: str) -> Evidence:
+def _evidence(spark: SparkSession, config: AnyConfig, path: str, app_id: str) -> Evidence:
     sinks = set(sink_places(config)) | set(_recorded_places(path))
     tables = {
         (place, app_id if pattern is not None else rejects_app_id(app_id))
@@ -136,7 +135,7 @@ def _evidence(spark: SparkSession, config: JobConfig, path: str, app_id: str) ->
     return Evidence(_held(states), sorted(blind), repeat_risk(config))
 
 
-def sink_places(config: JobConfig) -> Iterator[SinkPlace]:
+def sink_places(config: AnyConfig) -> Iterator[SinkPlace]:
     """Yields the places that a config writes to."""
     for pattern, sink in config.destinations.items():
         yield pattern, sink.sink, sink.place
@@ -183,16 +182,11 @@ def _held(states: States) -> dict[str, int]:
     return found
 
 
-def repeat_risk(config: JobConfig) -> str | None:
+def repeat_risk(config: AnyConfig) -> str | None:
     """Returns why a repeated batch may read fewer rows, as a clause; None if its source would fail instead."""
-    if isinstance(config, PurgatoryConfig):
-        options = {"operations": config.operations.options, "events": config.events.options}
-    else:
-        assert isinstance(config, SchedulerConfig), "there are two kinds"
-        options = {"source": config.source.options}
-    for name, given in options.items():
+    for name, source in config.sources.items():
         for key, value in _SKIPS.items():
-            if str(option(given, key)).lower() == value:
+            if str(option(source.options, key)).lower() == value:
                 return f"{name}.options.{key}: {value} lets Spark leave out what is gone from the source"
     return None
 

@@ -30,8 +30,8 @@ from wheel_udf.common.errors import CheckpointError, ConfigError, ContractError
 from wheel_udf.control.clocks import StoreClock
 from wheel_udf.job import kafka_options
 from wheel_udf.job.compose import identity_of
-from wheel_udf.job.models.purgatory import PurgatoryConfig
-from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
+from wheel_udf.job.models.scheduler import SchedulerConfig, TieredConfig
 from wheel_udf.job.models.section import adapters_of
 from wheel_udf.job.models.sink import AnySink, RejectsConfig, SinkConfig
 from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
@@ -54,7 +54,7 @@ _INCLUDED: Final[dict[str, Any]] = {
 _EXCLUDED: Final[dict[str, Any]] = {"clock": {"heartbeat_ms"}, "levels": {"paused"}}
 
 
-def row_settings(config: JobConfig, until_ms: int | None) -> dict[str, Any]:
+def row_settings(config: AnyConfig, until_ms: int | None) -> dict[str, Any]:
     """Returns the settings that change the rows of a batch, as JSON values.
 
     Of sources and sinks, options are not among them, except ``endingOffsets``: they may hold secrets.
@@ -129,7 +129,7 @@ def _source_of_then(source: SourceConfig, end: str | None) -> SourceConfig:
 
 
 def note_settings(
-    config: JobConfig,
+    config: AnyConfig,
     until_ms: int | None,
     lease_of: Callable[[str], Lease] | None = None,
     columns: Mapping[str, Sequence[str]] | None = None,
@@ -153,7 +153,7 @@ def note_settings(
         CheckpointError: The checkpoint is damaged or not one of this package.
         LeaseError: The checkpoint is in use.
     """
-    folder, identity = _folder_of(config), identity_of(config)
+    folder, identity = config.checkpoints[-1], identity_of(config)
     now = row_settings(config, until_ms)
     if isinstance(config, TieredConfig):
         identity["clock_kind"] = StoreClock.kind
@@ -181,8 +181,8 @@ def _of_planned_batch(checkpoint: str) -> dict[str, Any] | None:
     return None if recorded is None else {name: recorded[name] for name in recorded if name != _COLUMNS}
 
 
-def _record(config: JobConfig, now: dict[str, Any], columns: Mapping[str, Sequence[str]]) -> None:
-    folder = _folder_of(config)
+def _record(config: AnyConfig, now: dict[str, Any], columns: Mapping[str, Sequence[str]]) -> None:
+    folder = config.checkpoints[-1]
     newest, before = last_planned(folder), _of_newest_batch(folder)
     if before is not None:
         _require_same_topics(before, now)
@@ -194,17 +194,12 @@ def _record(config: JobConfig, now: dict[str, Any], columns: Mapping[str, Sequen
     PlannedSettings(folder).record(now, 0 if newest is None else newest + 1)
 
 
-def _folder_of(config: JobConfig) -> str:
-    """The checkpoint whose batches are planned under the settings."""
-    return f"{config.checkpoint}/wheel" if isinstance(config, TieredConfig) else config.checkpoint
-
-
 def _of_newest_batch(folder: str) -> dict[str, Any] | None:
     newest = last_planned(folder)
     return None if newest is None else PlannedSettings(folder).settings_of(newest)
 
 
-def require_columns(config: JobConfig, columns: Mapping[str, Sequence[str]]) -> None:
+def require_columns(config: AnyConfig, columns: Mapping[str, Sequence[str]]) -> None:
     """Refuses a source without a column that it had when the newest batch was planned: its rows would have nulls there.
     Changes nothing.
 
@@ -216,11 +211,11 @@ def require_columns(config: JobConfig, columns: Mapping[str, Sequence[str]]) -> 
         ContractError: A column was renamed or dropped.
         CheckpointError: The journal of settings is damaged.
     """
-    _require_columns(config, _of_newest_batch(_folder_of(config)) or {}, columns)
+    _require_columns(config, _of_newest_batch(config.checkpoints[-1]) or {}, columns)
 
 
 def _require_columns(
-    config: JobConfig, before: Mapping[str, Any], columns: Mapping[str, Sequence[str]]
+    config: AnyConfig, before: Mapping[str, Any], columns: Mapping[str, Sequence[str]]
 ) -> None:
     for section, had in before.get(_COLUMNS, {}).items():
         now = columns.get(section)  # empty: nothing is known of it

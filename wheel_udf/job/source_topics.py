@@ -24,12 +24,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from wheel_udf.checkpoint.identity import TIERED_PARTS
 from wheel_udf.checkpoint.spark_logs import last_committed, offsets_of_batch
 from wheel_udf.common.errors import SinkError, SourceLostError, TransferError
 from wheel_udf.job import kafka_options
-from wheel_udf.job.models.purgatory import PurgatoryConfig
-from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig, TieredConfig
+from wheel_udf.job.models.purgatory import AnyConfig
+from wheel_udf.job.models.scheduler import SchedulerConfig
 from wheel_udf.job.models.source import KafkaSourceConfig
 from wheel_udf.kafka import admin as kafka_admin
 from wheel_udf.spark.failures import LOST_HINT
@@ -108,10 +107,9 @@ class SourceTopics:
         lost: How many offsets are known to be lost so far.
     """
 
-    def __init__(self, config: JobConfig, print_line: Callable[[str], None]) -> None:
+    def __init__(self, config: AnyConfig, print_line: Callable[[str], None]) -> None:
         self._print_line, self.lost = print_line, 0
-        part = f"/{TIERED_PARTS[0]}" if isinstance(config, TieredConfig) else ""
-        self._path = config.checkpoint + part
+        self._path = config.checkpoints[0]
         self._sources = _topic_sources(config)
         self._paused = _paused(config)
         self._seen: int | None = None
@@ -212,7 +210,7 @@ class SourceTopics:
             open_folder(self._path).replace(NOTED, json_bytes(now))
 
 
-def begun_anew(config: JobConfig, positions: Sequence[Any], topics: Collection[str]) -> list[Any]:
+def begun_anew(config: AnyConfig, positions: Sequence[Any], topics: Collection[str]) -> list[Any]:
     """Returns positions of sources, with some topics at their earliest record.
 
     Args:
@@ -255,11 +253,9 @@ def _is_strict(source: KafkaSourceConfig) -> bool:
     return (kafka_options.option(source.options, "failOnDataLoss") or "").lower() != "false"
 
 
-def _topic_sources(config: JobConfig) -> dict[str, KafkaSourceConfig]:
+def _topic_sources(config: AnyConfig) -> dict[str, KafkaSourceConfig]:
     """The sections that read topics, by name."""
-    names = ("operations", "events") if isinstance(config, PurgatoryConfig) else ("source",)
-    sections = {name: getattr(config, name) for name in names}
-    return {name: each for name, each in sections.items() if isinstance(each, KafkaSourceConfig)}
+    return {name: each for name, each in config.sources.items() if isinstance(each, KafkaSourceConfig)}
 
 
 def _source_of(topic: str, sources: Mapping[str, KafkaSourceConfig]) -> KafkaSourceConfig:
@@ -280,7 +276,8 @@ def _offsets(
     return found
 
 
-def _paused(config: JobConfig) -> set[str]:
+def _paused(config: AnyConfig) -> set[str]:
     """The topics of delay levels of which nothing is read for now."""
     levels = config.levels if isinstance(config, SchedulerConfig) else None
-    return set() if levels is None else {topic for topic, ms in levels.topics.items() if ms in levels.paused}
+    paused = () if levels is None else levels.paused
+    return {topic for topic, level_ms in config.level_topics.items() if level_ms in paused}

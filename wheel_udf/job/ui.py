@@ -15,8 +15,7 @@ from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.common.secrets import resolve
 from wheel_udf.job.compose import destinations_of, pending_work_of, sink_of
-from wheel_udf.job.models.purgatory import PurgatoryConfig
-from wheel_udf.job.models.scheduler import JobConfig, TieredConfig
+from wheel_udf.job.models.purgatory import AnyConfig
 from wheel_udf.job.sessions import session
 from wheel_udf.metrics.batch_log import read_batches
 from wheel_udf.pending.entries import PendingWork
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from wheel_udf.page.subject import Subject
 
 
-def execute(config: JobConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
+def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
     """Serves the page until the process is interrupted.
 
     Args:
@@ -82,14 +81,13 @@ def access_of(asked: argparse.Namespace) -> Access:
     return Access(asked.address, asked.port, asked.allow_acts, filled["--token"], tuple(asked.host))
 
 
-def subject_of(spark: SparkSession, config: JobConfig) -> Subject:
+def subject_of(spark: SparkSession, config: AnyConfig) -> Subject:
     """Returns what the page shows."""
     from wheel_udf.page.subject import Subject
 
-    tiered, purgatory = isinstance(config, TieredConfig), isinstance(config, PurgatoryConfig)
     return Subject(
         name=config.name,
-        mode="tiered" if tiered else "purgatory" if purgatory else "direct",
+        mode=config.kind,
         spark=spark,
         checkpoint=config.checkpoint,
         open_work=_opener(spark, config),
@@ -101,7 +99,7 @@ def subject_of(spark: SparkSession, config: JobConfig) -> Subject:
     )
 
 
-def _opener(spark: SparkSession, config: JobConfig) -> Callable[[], PendingWork]:
+def _opener(spark: SparkSession, config: AnyConfig) -> Callable[[], PendingWork]:
     """Returns an opener of the pending work, cached by thread: an opened store reads only later changes."""
     opened = threading.local()
 

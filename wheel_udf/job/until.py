@@ -16,11 +16,12 @@ from wheel_udf.checkpoint.spark_logs import planned_offsets, planned_watermark_m
 from wheel_udf.common.errors import CheckpointError
 from wheel_udf.common.instants import instant_text
 from wheel_udf.control.wall import wall_clock_ms
-from wheel_udf.job.models.scheduler import AVAILABLE_NOW, JobConfig, TieredConfig
+from wheel_udf.job.models.purgatory import AnyConfig
+from wheel_udf.job.models.scheduler import AVAILABLE_NOW, TieredConfig
 from wheel_udf.job.models.wheel import EventClockConfig, SimulatedClockConfig
 
 
-def warning_of(config: JobConfig, until_ms: int) -> str | None:
+def warning_of(config: AnyConfig, until_ms: int) -> str | None:
     """Returns the warning, or None if ``until`` is not in the past as far as that is known.
 
     Args:
@@ -43,14 +44,12 @@ def warning_of(config: JobConfig, until_ms: int) -> str | None:
     )
 
 
-def _standing_ms(config: JobConfig) -> int | None:
-    tiered = isinstance(config, TieredConfig)
-    checkpoint = f"{config.checkpoint}/wheel" if tiered else config.checkpoint
-    clock = config.clock
-    if isinstance(clock, EventClockConfig) and not tiered:
+def _standing_ms(config: AnyConfig) -> int | None:
+    checkpoint, clock = config.checkpoints[-1], config.clock
+    if isinstance(clock, EventClockConfig) and not isinstance(config, TieredConfig):
         return planned_watermark_ms(checkpoint)
     offsets = [offset for offset in planned_offsets(checkpoint) or () if isinstance(offset, dict)]
     instants = [at for offset in offsets if (at := offset.get("instant_ms")) is not None]
     if isinstance(clock, SimulatedClockConfig):
-        instants += [clock.start_ms] if clock.instants_ms is None else clock.instants_ms[:1]
-    return max((at for at in instants if at is not None), default=None)
+        instants += clock.instants_ms[:1] or [clock.start_ms]
+    return max(instants, default=None)

@@ -29,8 +29,8 @@ from wheel_udf.common.errors import ActError, ConfigError
 from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.job.compose import destinations_of, pending_work_of, sink_of
-from wheel_udf.job.models.purgatory import PurgatoryConfig
-from wheel_udf.job.models.scheduler import JobConfig, SchedulerConfig
+from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
+from wheel_udf.job.models.scheduler import SchedulerConfig
 from wheel_udf.job.progress import progress_of
 from wheel_udf.job.sessions import session
 from wheel_udf.pending import acts
@@ -47,7 +47,7 @@ _PLURAL = {"entry": "entries", "operation": "operations"}
 _DONE = {"cancel": "cancelled", "move": "moved", "reroute": "rerouted"}
 
 
-def execute(config: JobConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
+def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
     """Executes a verb.
 
     Args:
@@ -75,7 +75,6 @@ def execute(config: JobConfig, asked: argparse.Namespace, print_line: PrintLine)
         if isinstance(config, PurgatoryConfig):
             _of_purgatory(spark, config, asked, print_line)
         else:
-            assert isinstance(config, SchedulerConfig), "there are two kinds"
             _of_scheduler(spark, config, asked, print_line)
     return 0
 

@@ -60,8 +60,8 @@ class Reminders:
         self.spark.sql(statement.format(table=f"delta.`{self.path}`", due=IN_2100))
 
     def run(self, until_ms: int | None = None) -> None:
-        start = compose(self.spark, self.config, until_ms)
-        start("available-now", self.reports.append).awaitTermination()
+        start = compose(self.config, sources_of(self.spark, self.config), until_ms)
+        start(trigger="available-now", on_batch=self.reports.append).awaitTermination()
 
     def rows(self, what: str, *columns: str) -> list[tuple[Any, ...]]:
         frame = self.spark.read.parquet(str(self.folder / what))

@@ -24,7 +24,7 @@ from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.clocks import EventClock
 from wheel_udf.delivery.report import BatchReport
-from wheel_udf.job.compose import compose
+from wheel_udf.job.compose import compose, sources_of
 from wheel_udf.job.loader import check
 from wheel_udf.job.models.source import SourceConfig
 from wheel_udf.job.source_topics import NOTED
@@ -149,7 +149,8 @@ def test_a_compacted_topic_fires_what_a_fold_over_it_leaves_over_gaps_bad_record
     reports: list[BatchReport] = []
 
     def run(until_ms: int | None = None) -> None:
-        compose(spark, check(job), until_ms)("available-now", reports.append).awaitTermination()
+        start = compose(check(job), sources_of(spark, check(job)), until_ms)
+        start(trigger="available-now", on_batch=reports.append).awaitTermination()
 
     kafka.produce(topic, [("a", b"0", headers), ("b", b"1", headers), ("a", None), ("d", b"3", headers)])
     run()

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, StrictStr
 from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS
 from wheel_udf.common.outcomes import DECIDED, Decided
 from wheel_udf.job.models.bounds import OperationContractConfig
-from wheel_udf.job.models.scheduler import Faults, JobConfig, Name, one_use_of_each, path_of
+from wheel_udf.job.models.scheduler import Faults, JobConfig, Name, SchedulerConfig, one_use_of_each, path_of
 from wheel_udf.job.models.section import Rule, Section, all_defaults, looks_at
 from wheel_udf.job.models.sink import RejectsConfig
 from wheel_udf.job.models.source import DeltaSourceConfig, FileSourceConfig, KafkaSourceConfig
@@ -146,3 +146,7 @@ class PurgatoryConfig(JobConfig):
     """Bounds and defaults of operations."""
 
     rules: ClassVar[tuple[Rule, ...]] = (*JobConfig.rules, _events_are_remembered, _paths_have_one_use)
+
+
+AnyConfig = SchedulerConfig | PurgatoryConfig
+"""The config of a job."""

@@ -17,6 +17,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from wheel_udf.checkpoint.identity import TIERED_PARTS
 from wheel_udf.commands.contract import DEFAULT_PRESET, PRESETS
 from wheel_udf.commands.delay_levels import level_name
 from wheel_udf.common.errors import ConfigError
@@ -173,6 +174,27 @@ class JobConfig(Section):
     )
 
     @property
+    def kind(self) -> str:
+        """The mode of a scheduler; ``purgatory``."""
+        return str(getattr(self, "mode", "purgatory"))
+
+    @property
+    def sources(self) -> Mapping[str, SourceConfig]:
+        """The sections of the sources, by name."""
+        names = ("source", "operations", "events")
+        return {name: getattr(self, name) for name in names if name in type(self).model_fields}
+
+    @property
+    def level_topics(self) -> Mapping[str, int]:
+        """The topics of delay levels, each with its delay in ms."""
+        return {}
+
+    @property
+    def checkpoints(self) -> tuple[str, ...]:
+        """The checkpoints of the queries: the first one reads the sources, the last one has the wheel."""
+        return (self.checkpoint,)
+
+    @property
     def trigger_ms(self) -> int | None:
         """The interval of the trigger in ms; None for available-now."""
         return None if self.trigger == AVAILABLE_NOW else int(self.trigger.split()[0])
@@ -308,6 +330,11 @@ class SchedulerConfig(JobConfig):
         _paths_have_one_use,
     )
 
+    @property
+    def level_topics(self) -> Mapping[str, int]:
+        """The topics of delay levels, each with its delay in ms."""
+        return {} if self.levels is None else self.levels.topics
+
     @field_validator("contract")
     @classmethod
     def _kafka_has_its_preset(cls, contract: ContractConfig, info: ValidationInfo) -> ContractConfig:
@@ -377,6 +404,11 @@ class TieredConfig(SchedulerConfig):
     """Mode tiered keeps its far levels at store.path."""
 
     rules: ClassVar[tuple[Rule, ...]] = (*SchedulerConfig.rules, _event_clock_never_pauses)
+
+    @property
+    def checkpoints(self) -> tuple[str, ...]:
+        """Those of the intake and of the wheel."""
+        return tuple(f"{self.checkpoint}/{part}" for part in TIERED_PARTS)
 
 
 def _with_mode(settings: Any) -> Any:

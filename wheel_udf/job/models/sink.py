@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag
 from pydantic_core import InitErrorDetails
@@ -25,10 +25,6 @@ from wheel_udf.job.models.values import (
 )
 from wheel_udf.sinks.own_sink import OWN_SINK_PATTERN
 
-if TYPE_CHECKING:
-    from wheel_udf.sinks.http_sink import HttpSink
-    from wheel_udf.sinks.jdbc_sink import JdbcSink
-
 # The sinks themselves are imported where one is made: they need pyspark, and a second start is refused before that is
 # loaded.
 
@@ -42,50 +38,33 @@ class _Sink(Section):
     discriminator: ClassVar = "sink"
     not_here: ClassVar = {"topic": "the topic is the destination's name; only rejects name theirs"}
 
+    shown_as: ClassVar = "{path}"
+    """Where it writes, for people; in braces, its settings."""
+
     @property
     def place(self) -> str | None:
         """The path; of rejects in Kafka their topic; None if each destination names its topic."""
-        return None
+        return getattr(self, "path", getattr(self, "topic", None))
 
     @property
     def creates(self) -> bool:
         """Whether what is missing is created."""
-        return False
+        return bool(getattr(self, "create", False))
 
     @property
     def shown(self) -> str:
         """Where it writes, for people."""
-        raise NotImplementedError
-
-    @property
-    def is_always_checked(self) -> bool:
-        """Whether ``dry-run`` can check it for any name."""
-        return self.creates
+        return self.shown_as.format(**dict(self))
 
 
 class _Creating(_Sink):
     create: StrictBool = False
     """Whether a missing Delta table or topic is created. Folders of files, and tables of rejects, always are."""
 
-    @property
-    def creates(self) -> bool:
-        """Whether what is missing is created."""
-        return self.create
-
 
 class _Folder(_Creating):
     path: FolderPath
     """The folder to write to."""
-
-    @property
-    def place(self) -> str:
-        """The path."""
-        return self.path
-
-    @property
-    def shown(self) -> str:
-        """The folder."""
-        return self.path
 
 
 class DeltaSinkConfig(_Folder):
@@ -130,11 +109,6 @@ class KafkaRejectsConfig(KafkaSinkConfig):
     topic: kafka.TopicName
     """The topic for what cannot be delivered."""
 
-    @property
-    def place(self) -> str:
-        """The topic."""
-        return self.topic
-
 
 def _faults_of(make: Callable[[], object]) -> Iterator[InitErrorDetails]:
     """The errors of a sink about its settings, under the keys of the file."""
@@ -154,6 +128,8 @@ def _is_a_webhook(url: str, headers: Mapping[str, str]) -> Iterator[InitErrorDet
 
 class HttpSinkConfig(_Sink):
     """A webhook for each destination name."""
+
+    shown_as: ClassVar = "{url}"
 
     sink: Literal["http"]
     """A POST for each row: at least once, with the fire_id as the idempotency key."""
@@ -190,17 +166,6 @@ class HttpSinkConfig(_Sink):
 
     rules: ClassVar[tuple[Rule, ...]] = (_is_a_webhook,)
 
-    @property
-    def shown(self) -> str:
-        """The URL."""
-        return self.url
-
-    def made(self) -> HttpSink:
-        """Returns the sink."""
-        from wheel_udf.sinks.http_sink import HttpSink
-
-        return HttpSink(**{name: getattr(self, name) for name in type(self).model_fields if name != "sink"})
-
 
 def _is_a_database(url: str) -> Iterator[InitErrorDetails]:
     from wheel_udf.sinks.jdbc_sink import JdbcSink
@@ -210,6 +175,8 @@ def _is_a_database(url: str) -> Iterator[InitErrorDetails]:
 
 class JdbcSinkConfig(_Sink):
     """A table of PostgreSQL for each destination name."""
+
+    shown_as: ClassVar = "{url}, table {schema_}.{table}"
 
     sink: Literal["jdbc"]
     """Tables with a unique fire_id: each delivery is there once."""
@@ -234,17 +201,6 @@ class JdbcSinkConfig(_Sink):
 
     rules: ClassVar[tuple[Rule, ...]] = (_is_a_database,)
 
-    @property
-    def shown(self) -> str:
-        """The URL and the table."""
-        return f"{self.url}, table {self.schema_}.{self.table}"
-
-    def made(self) -> JdbcSink:
-        """Returns the sink."""
-        from wheel_udf.sinks.jdbc_sink import JdbcSink
-
-        return JdbcSink(self.url, self.options, self.schema_, self.table, self.timeout_ms, self.when_down)
-
 
 def _is_a_sink(sink: str, options: Mapping[str, Any]) -> Iterator[InitErrorDetails]:
     from wheel_udf.sinks.own_sink import make_own_sink
@@ -256,6 +212,7 @@ class OwnSinkConfig(_Sink):
     """A sink of your own: a class of a module that can be imported."""
 
     kinds: ClassVar[tuple[str, ...]] = (OWN,)
+    shown_as: ClassVar = "destination of the same name"
 
     sink: Annotated[Text, Field(json_schema_extra={"pattern": f"^{OWN_SINK_PATTERN}$"})]
     """The class, as module:Class, such as my.module:MySink."""
@@ -264,16 +221,6 @@ class OwnSinkConfig(_Sink):
     """The arguments of the class, by name."""
 
     rules: ClassVar[tuple[Rule, ...]] = (_is_a_sink,)
-
-    @property
-    def is_always_checked(self) -> bool:
-        """The class decides about names."""
-        return False
-
-    @property
-    def shown(self) -> str:
-        """Nothing: only the class can tell."""
-        return "destination of the same name"
 
 
 def _patterns(value: object) -> object:

@@ -122,15 +122,13 @@ class ProcessingClockConfig(_Clock):
 
 
 def _has_one_form(
-    start_ms: int | None, step_ms: int | None, instants_ms: tuple[int, ...] | None
+    start_ms: int | None, step_ms: int | None, instants_ms: tuple[int, ...]
 ) -> Iterator[InitErrorDetails]:
-    values = {"start": start_ms, "step": step_ms, "instants": instants_ms}
+    values = {"start": start_ms, "step": step_ms, "instants": instants_ms or None}
     given = [key for key, value in values.items() if value is not None]
     if given not in (["start", "step"], ["instants"]):
         found = ", ".join(given) or "none of them"
         yield fault_at(what=f"found {found}", rule="either start and step, or instants")
-    if instants_ms == ():
-        yield fault_at(what="the list of instants is empty", rule="at least one instant")
 
 
 class SimulatedClockConfig(_Clock):
@@ -145,7 +143,7 @@ class SimulatedClockConfig(_Clock):
     step_ms: PositiveMs | None = Field(None, alias="step")
     """How far the clock moves with each batch."""
 
-    instants_ms: tuple[Instant, ...] | None = Field(None, alias="instants")
+    instants_ms: tuple[Instant, ...] = Field((), alias="instants")
     """The instant of each batch, instead of start and step."""
 
     rules: ClassVar[tuple[Rule, ...]] = (_has_one_form,)
