@@ -28,7 +28,7 @@ from wheel_udf.delivery.query import ONCE
 from wheel_udf.job.compose import SUCCESS, check_config_checkpoint, columns_of, compose, sources_of
 from wheel_udf.job.metering import metering
 from wheel_udf.job.models.purgatory import AnyConfig
-from wheel_udf.job.models.scheduler import AVAILABLE_NOW, SchedulerConfig
+from wheel_udf.job.models.scheduler import SchedulerConfig
 from wheel_udf.job.phases import Phases
 from wheel_udf.job.replay import note_settings, with_row_settings
 from wheel_udf.job.sessions import session
@@ -64,7 +64,7 @@ def run_held(
         StreamingQueryException: The query failed, and new starts did not help.
     """
     with metering(config, print_line) as meter, session(config.name, config.checkpoint) as spark:
-        bounded = config.trigger == AVAILABLE_NOW
+        bounded = config.trigger_ms is None
         supervisor = Supervisor(
             print_line, None if bounded else until_ms, meter, prints=config.log == "text", phases=phases
         )
@@ -133,7 +133,7 @@ class _Attempt:
             self._finish_planned_batch(recorded)
         if supervisor.wants_end:
             return 0
-        steps = None if config.trigger == AVAILABLE_NOW else ClockRewindDetector()
+        steps = None if config.trigger_ms is None else ClockRewindDetector()
         supervisor.begin("starting the query")
         query = start(trigger=config.trigger, on_batch=supervisor.on_batch)
         supervisor.begin("the first batch")

@@ -170,10 +170,14 @@ def _in_words(spot: _Spot, detail: ErrorDetails) -> ConfigError:
             what, rule, value = "a required setting is missing", _first_sentence(spot), None
         case "literal_error":
             what, rule = "not one of the known values", context["expected"]
-        case "greater_than_equal":
-            what, rule = "too small", f"at least {context['ge']}"
-        case "less_than_equal":
-            what, rule = "too large", f"at most {context['le']}"
+        case "greater_than" | "greater_than_equal" | "less_than_equal":
+            what, words, name = _BOUNDS[kind]
+            bound = context[name]
+            rule = (
+                f"{words} {bound:,} ms" if isinstance(given, str) else f"{words} {bound}"
+            )  # a text: a duration
+        case "string_pattern_mismatch":
+            what, rule = "not allowed", f"a text that matches {context['pattern']}"
         case _:
             what, rule = _TYPE_WORDS.get(kind, ("not a good value", detail["msg"]))
     return ConfigError(what, field=path_text(spot.path), value=value, rule=rule, hint=hint)
@@ -181,7 +185,13 @@ def _in_words(spot: _Spot, detail: ErrorDetails) -> ConfigError:
 
 _ELSEWHERE = "not available with"
 _SECTION = ("not a section", "keys with values")
+_BOUNDS = {
+    "greater_than": ("too small", "above", "gt"),
+    "greater_than_equal": ("too small", "at least", "ge"),
+    "less_than_equal": ("too large", "at most", "le"),
+}
 _TYPE_WORDS = {
+    "float_type": ("not a number", "a number"),
     "int_type": ("not a whole number", "a whole number"),
     "string_type": ("not a text", "a text (in quotes if it looks like a number)"),
     "bool_type": ("not true or false", "true or false"),

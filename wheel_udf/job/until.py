@@ -17,7 +17,7 @@ from wheel_udf.common.errors import CheckpointError
 from wheel_udf.common.instants import instant_text
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.job.models.purgatory import AnyConfig
-from wheel_udf.job.models.scheduler import AVAILABLE_NOW, TieredConfig
+from wheel_udf.job.models.scheduler import TieredConfig
 from wheel_udf.job.models.wheel import EventClockConfig, SimulatedClockConfig
 
 
@@ -37,7 +37,7 @@ def warning_of(config: AnyConfig, until_ms: int) -> str | None:
             now_ms = _standing_ms(config)
     if now_ms is None or until_ms > now_ms:
         return None
-    bounded = config.trigger == AVAILABLE_NOW
+    bounded = config.trigger_ms is None
     effect = "it has no effect" if bounded else "the run ends as soon as nothing is due"
     return (
         f"--until {instant_text(until_ms)} is in the past, the {name} is at {instant_text(now_ms)}: {effect}"

@@ -72,7 +72,7 @@ def test_without_ahead_the_job_chooses(file: Path) -> None:
     [
         ("clock.kind=event", "punctual delivery needs the wall clock: delivery.punctual = True; rule: clock.kind: processing"),
         ("delivery.ahead=50 ms", "delivery.ahead"),
-        ("delivery.ahead=11 minutes", "too long a duration: delivery.ahead = '11 minutes'; rule: at most 10 minutes"),
+        ("delivery.ahead=11 minutes", "too large: delivery.ahead = '11 minutes'; rule: at most 600,000 ms"),
         ("delivery.rows=0", "delivery.rows"),
         ("delivery.late=1", "delivery.late"),
         ('destinations={"t": {"sink": "delta", "path": "x"}}', "only topics of Kafka can be served punctually"),

@@ -61,7 +61,7 @@ def test_all_faults_are_told_at_once_each_with_its_place(file: Path) -> None:
     for place in ("source", "mode", "operations.columns", "events.path", "watch.lokback", "contract.preset"):
         assert f": {place}" in told
     assert "did you mean lookback?" in told
-    assert "no such column: schedule_id: operations.columns" in told
+    assert "not one of the known values: operations.columns.schedule_id = 'schedule_id'" in told
     assert "not one of the known values: watch.deliver.0 = 'paid'" in told
     assert (
         "the default destination is not on the allow-list: contract.default_destination = 'elsewhere'" in told

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
+from pydantic import Field, StrictBool, StrictFloat, StrictInt
 
 from wheel_udf.job.models.section import Section
 from wheel_udf.job.models.values import (
     DestinationName,
     FolderPath,
-    NotNegativeMs,
     PositiveMs,
     Span,
     UnboundedMs,
     as_written,
-    at_least,
-    at_most,
-    fault,
 )
 
 
@@ -43,20 +39,12 @@ class ContractConfig(OperationContractConfig):
     preset: Literal["columns", "native", "json", "scheduler"] = "columns"
     """How a record becomes a command: by column names, or by a preset for Kafka. Default with kafka: native."""
 
-    max_lateness_ms: NotNegativeMs | None = Field(None, alias="max_lateness")
+    max_lateness_ms: Span | None = Field(None, alias="max_lateness")
     """A later row goes to the rejects, unless its command has its own bound. Default: no bound."""
-
-
-def _share(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise fault("not a share", rule="above 0 and at most 1, such as 0.5")
-    return float(value)
 
 
 PENDING_BOUNDS: Final = ("pending", "per_destination", "per_slot")
 """The settings of the section ``limits`` that bound what is pending."""
-
-_SHARE: Final[dict[str, Any]] = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 
 
 class LimitsConfig(Section):
@@ -74,7 +62,7 @@ class LimitsConfig(Section):
     per_slot: StrictInt | None = Field(None, ge=1)
     """The most entries that are due in one tick of the wheel."""
 
-    soft: Annotated[float, BeforeValidator(_share), WithJsonSchema(_SHARE)] = 1.0
+    soft: StrictFloat = Field(1.0, gt=0, le=1)
     """Share of a bound at which its soft zone begins. 1: there is none."""
 
     on_limit: Literal["reject", "pause"] = "reject"
@@ -92,9 +80,7 @@ class DeliveryConfig(Section):
     punctual: StrictBool = False
     """true: a sender gets rows for Kafka ahead of their due time; a later cancel is late. Processing clock only."""
 
-    ahead_ms: (
-        Annotated[Span, at_least(100, "at least 100 ms"), at_most(600_000, "at most 10 minutes")] | None
-    ) = Field(None, alias="ahead")
+    ahead_ms: Annotated[Span, Field(ge=100, le=600_000)] | None = Field(None, alias="ahead")
     """How long before, at most 10 minutes. Default: about twice the time of a batch, 4 to 60 seconds."""
 
     rows: StrictInt = Field(200_000, ge=1, le=10_000_000)
@@ -110,12 +96,10 @@ class StoreConfig(Section):
     path: FolderPath
     """The folder of the store, a Delta table."""
 
-    history_ms: NotNegativeMs = Field(as_written("0 seconds"), alias="history")
+    history_ms: Span = Field(as_written("0 seconds"), alias="history")
     """How long rows stay after their due time. They stay for contract.memory if that is longer."""
 
-    keep_ms: Annotated[Span, at_least(3_600_000, "at least 1 hour")] = Field(
-        as_written("1 day"), alias="keep"
-    )
+    keep_ms: Annotated[Span, Field(ge=3_600_000)] = Field(as_written("1 day"), alias="keep")
     """How long unused files and log entries stay, for a look at earlier moments. Fixed when the store is created."""
 
     lead_windows: StrictInt = Field(0, ge=0, le=1_000_000)

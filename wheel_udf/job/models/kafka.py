@@ -9,32 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, BeforeValidator
 from pydantic_core import InitErrorDetails
 
 from wheel_udf.common.extras import missing_package
 from wheel_udf.common.names import KAFKA_SERVERS, NAME_RULE, is_destination_name
 from wheel_udf.job.kafka_options import WAYS, assigned_partitions, offsets_of, option
-from wheel_udf.job.models.values import Text, fault, fault_at
+from wheel_udf.job.models.values import NOT_EMPTY, DestinationName, fault_at
 
 _OFFSETS_RULE: Final = 'JSON such as {"topic": {"0": 23, "1": 7}}'
 _EARLIEST: Final = -2
 
 
-def _topic(name: str) -> str:
-    if not is_destination_name(name):
-        raise fault("not a topic's name", rule=NAME_RULE)
-    return name
-
-
-def _not_empty(topics: object) -> object:
-    if topics in ([], ()):
-        raise fault("the list of topics is empty", rule="at least one topic")
-    return topics
-
-
-TopicName = Annotated[Text, AfterValidator(_topic)]
-Topics = Annotated[tuple[TopicName, ...], BeforeValidator(_not_empty)]
+TopicName = DestinationName
+Topics = Annotated[tuple[TopicName, ...], NOT_EMPTY]
 
 
 def has_servers(options: Mapping[str, str]) -> Iterator[InitErrorDetails]:
@@ -73,9 +60,7 @@ def names_good_topics(options: Mapping[str, str]) -> Iterator[InitErrorDetails]:
     names = option(options, "subscribe")
     for name in names.split(",") if names is not None else ():
         if not is_destination_name(name.strip()):
-            yield fault_at(
-                "options", "subscribe", what="not a topic's name", value=name.strip(), rule=NAME_RULE
-            )
+            yield fault_at("options", "subscribe", what="not a name", value=name.strip(), rule=NAME_RULE)
     assigned = option(options, "assign")
     try:
         assigned_partitions(assigned or '{"topic": [0]}')

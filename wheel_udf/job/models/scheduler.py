@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     StrictStr,
@@ -15,7 +13,7 @@ from pydantic import (
     WithJsonSchema,
     field_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails
 
 from wheel_udf.checkpoint.identity import TIERED_PARTS
 from wheel_udf.commands.contract import DEFAULT_PRESET, PRESETS
@@ -43,38 +41,16 @@ from wheel_udf.job.models.sink import (
     RejectsConfig,
 )
 from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
-from wheel_udf.job.models.values import DURATION_RULE, FolderPath, duration_of, fault, fault_at
+from wheel_udf.job.models.values import FolderPath, as_written, duration_or, fault_at
 from wheel_udf.job.models.wheel import ClockConfig, TieredClockConfig, TieredWheelConfig, WheelConfig
 from wheel_udf.punctual.producers import settings_of
 
 AVAILABLE_NOW: Final = "available-now"
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 Faults = Iterator[InitErrorDetails]
 
 
-def _trigger(value: object) -> str:
-    if value == AVAILABLE_NOW:
-        return AVAILABLE_NOW
-    try:
-        trigger_ms = duration_of(value)
-    except PydanticCustomError:
-        raise fault("not a trigger", rule=f"{AVAILABLE_NOW}, or {DURATION_RULE}") from None
-    if trigger_ms < 0:
-        raise fault("too short a duration", rule="not negative")
-    return f"{trigger_ms} milliseconds"
-
-
-def _name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise fault("not a name", rule="1 to 100 of A-Z a-z 0-9 . _ -")
-    return value
-
-
-Name = Annotated[StrictStr, AfterValidator(_name)]
-Trigger = Annotated[
-    str, BeforeValidator(_trigger), WithJsonSchema({"anyOf": [{"type": "string"}, {"const": 0}]})
-]
+Name = Annotated[StrictStr, Field(pattern="^[A-Za-z0-9._-]{1,100}$"), WithJsonSchema({"type": "string"})]
 
 
 # --- any job --------------------------------------------------------------------------------------
@@ -119,14 +95,12 @@ def _rejects_are_apart(rejects: RejectsConfig, destinations: Mapping[str, AnySin
 
 
 @looks_at(metrics="unhealthy_after")
-def _health_allows_for_the_trigger(metrics: MetricsConfig | None, trigger: str) -> Faults:
-    if metrics is None or trigger == AVAILABLE_NOW:
+def _health_allows_for_the_trigger(metrics: MetricsConfig | None, trigger_ms: int | None) -> Faults:
+    if metrics is None or trigger_ms is None or metrics.unhealthy_after_ms > trigger_ms:
         return
-    trigger_ms = int(trigger.split(maxsplit=1)[0])
-    if metrics.unhealthy_after_ms <= trigger_ms:
-        what, value = "the job would always be unhealthy", f"{metrics.unhealthy_after_ms} ms"
-        rule = f"longer than trigger, {trigger_ms} ms"
-        yield fault_at("metrics", "unhealthy_after", what=what, value=value, rule=rule)
+    what, value = "the job would always be unhealthy", f"{metrics.unhealthy_after_ms} ms"
+    rule = f"longer than trigger, {trigger_ms} ms"
+    yield fault_at("metrics", "unhealthy_after", what=what, value=value, rule=rule)
 
 
 def path_of(section: object) -> str | None:
@@ -152,7 +126,9 @@ class JobConfig(Section):
     rejects: RejectsConfig
     """Where rows go that cannot be used or delivered, each with its reason."""
 
-    trigger: Trigger = "1 second"
+    trigger_ms: Annotated[int | None, *duration_or(AVAILABLE_NOW)] = Field(
+        as_written("1 second"), alias="trigger"
+    )
     """The interval between batches; or available-now: reads what is there, then ends."""
 
     checkpoint: FolderPath
@@ -195,9 +171,9 @@ class JobConfig(Section):
         return (self.checkpoint,)
 
     @property
-    def trigger_ms(self) -> int | None:
-        """The interval of the trigger in ms; None for available-now."""
-        return None if self.trigger == AVAILABLE_NOW else int(self.trigger.split()[0])
+    def trigger(self) -> str:
+        """The trigger, as :func:`~wheel_udf.deliver` takes it."""
+        return AVAILABLE_NOW if self.trigger_ms is None else f"{self.trigger_ms} milliseconds"
 
 
 # --- a scheduler ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models import kafka
 from wheel_udf.job.models.section import Rule, Section
 from wheel_udf.job.models.values import (
+    NOT_EMPTY,
     FolderPath,
     Options,
     PositiveWaitMs,
@@ -223,12 +224,6 @@ class OwnSinkConfig(_Sink):
     rules: ClassVar[tuple[Rule, ...]] = (_is_a_sink,)
 
 
-def _patterns(value: object) -> object:
-    if isinstance(value, Mapping) and not value:
-        raise fault("no destination", rule="at least one name or pattern with its sink")
-    return value
-
-
 def _pattern(value: object) -> object:
     if not is_destination_pattern(value):
         raise fault("not a destination pattern", rule=PATTERN_RULE)
@@ -251,6 +246,6 @@ RejectsConfig = Annotated[DeltaSinkConfig | KafkaRejectsConfig | FileSinkConfig,
 AnySink = DeltaSinkConfig | KafkaSinkConfig | FileSinkConfig | HttpSinkConfig | JdbcSinkConfig | OwnSinkConfig
 DestinationsConfig = Annotated[
     dict[Annotated[str, BeforeValidator(_pattern)], SinkConfig],
-    BeforeValidator(_patterns),
+    NOT_EMPTY,
     Field(json_schema_extra={"minProperties": 1, "propertyNames": {"pattern": "^[A-Za-z0-9._*?-]{1,249}$"}}),
 ]

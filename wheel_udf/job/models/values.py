@@ -8,10 +8,9 @@ As JSON, a setting is written as a file would have it (durations in ms), so that
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer, StrictStr, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictStr, WithJsonSchema
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from wheel_udf.common.durations import parse_duration_ms
@@ -26,7 +25,7 @@ from wheel_udf.common.instants import (
 from wheel_udf.common.names import NAME_RULE, is_destination_name
 from wheel_udf.common.paths import require_path
 
-DURATION_RULE: Final = "a duration with its unit, such as 1 second, 10 minutes or PT10M"
+_DURATION_RULE: Final = "a duration with its unit, such as 1 second, 10 minutes or PT10M"
 _PLACEHOLDER: Final = r"\$\{"
 _DURATION: Final = [{"type": "string", "pattern": rf"[0-9]|{_PLACEHOLDER}"}, {"const": 0}]
 _DURATION_SCHEMA: Final = {"anyOf": _DURATION, "examples": ["1 second", "10 minutes", "PT10M"]}
@@ -51,8 +50,8 @@ def as_written(default: object) -> Any:
     return default
 
 
-def duration_of(value: object) -> int:
-    """Reads a duration of the config in ms. 0 needs no unit."""
+def _duration_of(value: object, other: str = "") -> int:
+    """Reads a duration of the config in ms. 0 needs no unit; `other` begins the rule."""
     if isinstance(value, int) and not isinstance(value, bool) and value == 0:
         return 0
     try:
@@ -60,9 +59,9 @@ def duration_of(value: object) -> int:
     except ConfigError:
         duration_ms = None
     if duration_ms is None:
-        raise fault("not a duration", rule=DURATION_RULE)
-    if abs(duration_ms) > MAX_INSTANT_MS:
-        raise fault("too long a duration", rule=f"at most {MAX_INSTANT_MS // 86_400_000:,} days")
+        raise fault("not a duration", rule=f"{other}{_DURATION_RULE}")
+    if not 0 <= duration_ms <= MAX_INSTANT_MS:
+        raise fault("no such duration", rule=f"from 0 to {MAX_INSTANT_MS // 86_400_000:,} days")
     return duration_ms
 
 
@@ -82,29 +81,10 @@ def _duration_text(duration_ms: int) -> str:
 def duration_or(word: str) -> tuple[Any, ...]:
     """Metadata of a duration in ms that is None where this word is given."""
     return (
-        BeforeValidator(lambda value: None if value == word else duration_of(value)),
+        BeforeValidator(lambda value: None if value == word else _duration_of(value, f"{word}, or ")),
         PlainSerializer(lambda ms: word if ms is None else _duration_text(ms), when_used="json"),
         WithJsonSchema({"anyOf": [{"const": word}, *_DURATION]}),
     )
-
-
-def at_least(lowest_ms: int, rule: str) -> AfterValidator:
-    """Refuses shorter durations. None passes."""
-    return _refused(lambda duration_ms: duration_ms < lowest_ms, "too short a duration", rule)
-
-
-def at_most(highest_ms: int, rule: str) -> AfterValidator:
-    """Refuses longer durations. None passes."""
-    return _refused(lambda duration_ms: duration_ms > highest_ms, "too long a duration", rule)
-
-
-def _refused(is_wrong: Callable[[int], bool], what: str, rule: str) -> AfterValidator:
-    def check(duration_ms: int | None) -> int | None:
-        if duration_ms is not None and is_wrong(duration_ms):
-            raise fault(what, rule=rule)
-        return duration_ms
-
-    return AfterValidator(check)
 
 
 def _option_text(value: object) -> str:
@@ -131,27 +111,34 @@ def _path(value: str) -> str:
 
 def _destination(value: str) -> str:
     if not is_destination_name(value):
-        raise fault("not a destination name", rule=NAME_RULE)
+        raise fault("not a name", rule=NAME_RULE)
+    return value
+
+
+def _not_empty(value: object) -> object:
+    if value in ({}, [], ()):
+        raise fault("empty", rule="at least one")
     return value
 
 
 Span = Annotated[
     int,
-    BeforeValidator(duration_of),
+    BeforeValidator(_duration_of),
     PlainSerializer(_duration_text, when_used="json"),
     WithJsonSchema(_DURATION_SCHEMA),
 ]
-PositiveMs = Annotated[Span, at_least(1, "at least 1 millisecond")]
-NotNegativeMs = Annotated[Span, at_least(0, "not negative")]
-WaitMs = Annotated[NotNegativeMs, at_most(LONGEST_WAIT_MS, "at most 24 days")]
-PositiveWaitMs = Annotated[PositiveMs, at_most(LONGEST_WAIT_MS, "at most 24 days")]
-UnboundedMs = Annotated[int | None, *duration_or("unlimited"), at_least(0, "not negative, or unlimited")]
+PositiveMs = Annotated[Span, Field(ge=1)]
+WaitMs = Annotated[Span, Field(le=LONGEST_WAIT_MS)]
+PositiveWaitMs = Annotated[WaitMs, Field(ge=1)]
+UnboundedMs = Annotated[int | None, *duration_or("unlimited")]
 Instant = Annotated[
     int,
     BeforeValidator(_instant_ms),
     PlainSerializer(instant_text_ms, when_used="json"),
     WithJsonSchema({"type": "string", "examples": ["2013-01-01T05:00:00Z", "2013-01-01"]}),
 ]
+NOT_EMPTY: Final = BeforeValidator(_not_empty)
+"""Refuses an empty list or section. (The bound of pydantic counts only valid items.)"""
 Text = Annotated[StrictStr, BeforeValidator(_text)]
 FolderPath = Annotated[Text, AfterValidator(_path)]
 DestinationName = Annotated[Text, AfterValidator(_destination)]

@@ -13,10 +13,9 @@ from wheel_udf.common.geometry import Wheel
 from wheel_udf.job.models.section import Rule, Section
 from wheel_udf.job.models.values import (
     Instant,
-    NotNegativeMs,
     PositiveMs,
+    Span,
     as_written,
-    at_least,
     duration_or,
     fault_at,
 )
@@ -99,10 +98,10 @@ class EventClockConfig(_Clock):
     kind: Literal["event"]
     """The watermark is the time."""
 
-    delay_ms: NotNegativeMs = Field(as_written("0 seconds"), alias="delay")
+    delay_ms: Span = Field(as_written("0 seconds"), alias="delay")
     """How far the clock stays behind the latest event time."""
 
-    max_ahead_ms: Annotated[int | None, *duration_or("none"), at_least(0, "not negative, or none")] = Field(
+    max_ahead_ms: Annotated[int | None, *duration_or("none")] = Field(
         as_written("1 minute"), alias="max_ahead"
     )
     """Event times further ahead of the wall clock are rejected. none: no bound, for data of the future."""
