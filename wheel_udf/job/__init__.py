@@ -18,7 +18,7 @@ the command line. Out: lines on standard output, errors on standard error, an ex
 rows where the config says.
 
 :mod:`~wheel_udf.job.faults` writes the texts of a config's errors, :mod:`~wheel_udf.job.sources` opens the sources,
-:mod:`~wheel_udf.job.kafka_options` makes the options of Kafka's reader, :mod:`~wheel_udf.job.schema` the JSON Schema.
+:mod:`~wheel_udf.job.kafka_options` makes the options of Kafka's reader.
 
 May import: all rooms except testing; pyspark, pydantic, yaml. The command line loads Spark only for a verb that needs
 it.

@@ -22,18 +22,13 @@ from wheel_udf.common.errors import ConfigError
 from wheel_udf.testing.broker import LocalKafka
 from wheel_udf.testing.topics import create_topics
 
-SUCCESS = 0
 
-
-def execute(asked: argparse.Namespace, print_line: Callable[[str], None]) -> int:
+def execute(asked: argparse.Namespace, print_line: Callable[[str], None]) -> None:
     """Runs a broker until the process is interrupted.
 
     Args:
         asked: The arguments: ``port``, ``folder``, ``topic``, ``partitions``.
         print_line: Takes the lines.
-
-    Returns:
-        0.
 
     Raises:
         ConfigError: The port is out of range, or topics cannot be made without the client.
@@ -67,4 +62,3 @@ def execute(asked: argparse.Namespace, print_line: Callable[[str], None]) -> int
                         hint="see its log: --folder keeps it",
                     )
     print_line("stopped")
-    return SUCCESS

@@ -93,20 +93,20 @@ def _execute(arguments: argparse.Namespace, print_line: PrintLine, warn: PrintLi
     # Each verb imports what it needs: --help needs no pydantic, the errors of a config need neither Spark nor Java.
     module = f"wheel_udf.job.{VERBS[arguments.verb]['module']}"
     if "config" not in arguments:
-        return int(import_module(module).execute(arguments, print_line))
+        return int(import_module(module).execute(arguments, print_line) or 0)
     from wheel_udf.job import loader
 
     trigger = getattr(arguments, "trigger", None)
     overrides = [*arguments.set, *([f"trigger={trigger}"] if trigger else [])]
     config = loader.load(arguments.config, overrides)
     if "until" not in arguments:
-        return int(import_module(module).execute(config, arguments, print_line))
+        return int(import_module(module).execute(config, arguments, print_line) or 0)
     if arguments.until is not None:
         from wheel_udf.job import until
 
         if (warning := until.warning_of(config, arguments.until)) is not None:
             warn(f"warning: {warning}")
-    return int(import_module(module).run(config, arguments.until, print_line))
+    return int(import_module(module).run(config, arguments.until, print_line) or 0)
 
 
 def _interrupt_text(verb: str, *, dry_run: bool) -> str:

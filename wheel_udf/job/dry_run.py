@@ -24,7 +24,6 @@ from wheel_udf.common.progress import PrintLine
 from wheel_udf.delivery.progress import duration_text
 from wheel_udf.job import kafka_options
 from wheel_udf.job.compose import (
-    SUCCESS,
     check_config_checkpoint,
     columns_of,
     frame_of,
@@ -55,16 +54,13 @@ _LEAST_WINDOW_MS = 60_000
 _WILDCARDS = str.maketrans("*?", "xx")
 
 
-def run(config: AnyConfig, until_ms: int | None, print_line: PrintLine) -> int:
+def run(config: AnyConfig, until_ms: int | None, print_line: PrintLine) -> None:
     """Checks and reports; see the module.
 
     Args:
         config: The checked config.
         until_ms: The instant to which the clock would run (UTC epoch ms), or None.
         print_line: Takes the lines.
-
-    Returns:
-        0.
 
     Raises:
         WheelError: The job could not run.
@@ -79,7 +75,6 @@ def run(config: AnyConfig, until_ms: int | None, print_line: PrintLine) -> int:
         batches = _batches_text(config)
         for line in report(config, until_ms, source_lines(config, sources), batches):
             print_line(line)
-    return SUCCESS
 
 
 def source_lines(config: AnyConfig, sources: Mapping[str, DataFrame]) -> list[str]:

@@ -22,15 +22,12 @@ from wheel_udf.common.progress import PrintLine
 from wheel_udf.spark import jars
 
 
-def execute(asked: argparse.Namespace, print_line: PrintLine) -> int:
+def execute(asked: argparse.Namespace, print_line: PrintLine) -> None:
     """Executes one of the two verbs.
 
     Args:
         asked: The arguments: ``name`` (with or without its suffix; None: list), and ``copy`` or ``into``, a folder.
         print_line: Takes the lines.
-
-    Returns:
-        0.
 
     Raises:
         ConfigError: There is no such file, the package came without its examples, or a file would be overwritten.
@@ -55,7 +52,6 @@ def execute(asked: argparse.Namespace, print_line: PrintLine) -> int:
     else:
         known = {key: path for path in _files(folder) for key in (path.name, path.stem)}
         print_line(_named(asked.name, known, configs).read_text(encoding="utf-8").rstrip("\n"))
-    return 0
 
 
 def _named(name: str, known: Mapping[str, Path], shown: Mapping[str, Path]) -> Path:

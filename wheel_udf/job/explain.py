@@ -31,7 +31,6 @@ from wheel_udf.shard.rows import ENTRY_SCHEMA
 from wheel_udf.shard.state import LARGEST_STATE_BYTES
 from wheel_udf.spark.files import local_folder
 
-SUCCESS = 0
 _SAMPLE: Final = 4_096
 _BATCH_S: Final = 1.0
 _BATCH_S_PER_MILLION: Final = 0.1
@@ -78,16 +77,13 @@ class Level:
     entries: float
 
 
-def execute(config: AnyConfig, asked: argparse.Namespace, print_line: Callable[[str], None]) -> int:
+def execute(config: AnyConfig, asked: argparse.Namespace, print_line: Callable[[str], None]) -> None:
     """Prints the wheel and what it will cost, as text or as a mermaid diagram.
 
     Args:
         config: The checked config.
         asked: The arguments: ``rate``, ``horizon``, ``bytes``, ``mermaid``.
         print_line: Takes the lines.
-
-    Returns:
-        0.
 
     Raises:
         ConfigError: A number is out of range.
@@ -96,7 +92,6 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: Callable[[
     levels = levels_of(config, traffic)
     for line in mermaid(levels) if asked.mermaid else report(config, traffic, levels):
         print_line(line)
-    return SUCCESS
 
 
 def traffic_of(rate: float, horizon: str, value_bytes: int) -> Traffic:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,7 +64,7 @@ _SECTIONS = {key for model in (DirectConfig, TieredConfig, PurgatoryConfig) for 
 def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> AnyConfig:
     """Checks a config that is a mapping already; see :func:`load`. ``raw`` is not changed."""
     faults: list[ConfigError] = []
-    settings = _copy(raw)
+    settings = deepcopy(raw)
     for override in overrides:
         try:
             _apply(settings, override)
@@ -201,10 +202,6 @@ def _mapping(text: str, origin: str) -> dict[str, Any]:
             f"the config file holds {found}", field=origin, rule="a mapping of settings at the top"
         )
     return settings
-
-
-def _copy(value: Any) -> Any:
-    return {key: _copy(inner) for key, inner in value.items()} if isinstance(value, dict) else value
 
 
 _KEY = r'(?:"[^"]+"|[^."=\s]+)'

@@ -33,16 +33,13 @@ from wheel_udf.transfer.into_store import import_tiered
 from wheel_udf.transfer.manifest import Manifest, read_manifest
 
 
-def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
+def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> None:
     """Executes ``export`` or ``import``.
 
     Args:
         config: The checked config of the job.
         asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
         print_line: Takes the lines.
-
-    Returns:
-        0.
 
     Raises:
         WheelError: The job cannot be moved; see :mod:`wheel_udf.transfer`.
@@ -62,7 +59,6 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
             manifest = imported(spark, config, asked.folder, progress.step, positions)
             print_line(f"imported {asked.folder} into {config.checkpoint}")
             _say_content(manifest, print_line)
-    return 0
 
 
 def _say_export(manifest: Manifest, folder: str, print_line: PrintLine, *, keep: bool) -> None:

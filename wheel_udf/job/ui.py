@@ -26,16 +26,13 @@ if TYPE_CHECKING:
     from wheel_udf.page.subject import Subject
 
 
-def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
+def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> None:
     """Serves the page until the process is interrupted.
 
     Args:
         config: The checked config of the job.
         asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
         print_line: Takes the lines.
-
-    Returns:
-        0.
 
     Raises:
         ConfigError: The packages of the page are missing, or it cannot be served so.
@@ -48,7 +45,6 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     with quiet_sql(), session(config.name) as spark:
         serve(subject_of(spark, config), access, print_line)
-    return 0
 
 
 def require_packages() -> None:

@@ -47,16 +47,13 @@ _PLURAL = {"entry": "entries", "operation": "operations"}
 _DONE = {"cancel": "cancelled", "move": "moved", "reroute": "rerouted"}
 
 
-def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
+def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> None:
     """Executes a verb.
 
     Args:
         config: The checked config of the job.
         asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
         print_line: Takes the lines.
-
-    Returns:
-        0.
 
     Raises:
         ConfigError: A purgatory has no such verb.
@@ -76,7 +73,6 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
             _of_purgatory(spark, config, asked, print_line)
         else:
             _of_scheduler(spark, config, asked, print_line)
-    return 0
 
 
 def _of_scheduler(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.schema import schemas
 from wheel_udf.job import loader
-from wheel_udf.job.schema import schemas
 
 CONF = Path(__file__).parents[3] / "conf"
 CONFIGS = sorted(CONF.glob("*.yml"))
@@ -29,7 +29,7 @@ def schema_of(file: Path) -> Draft202012Validator:
 @pytest.mark.parametrize("name", ["scheduler.schema.json", "purgatory.schema.json"])
 def test_the_shipped_schema_is_that_of_the_models(name: str) -> None:
     shipped = (CONF / "schema" / name).read_text(encoding="utf-8")
-    assert shipped == schemas()[name], "run: python -m wheel_udf.job.schema conf/schema"
+    assert shipped == schemas()[name], "run: python -m tests.schema conf/schema"
     Draft202012Validator.check_schema(json.loads(shipped))
 
 

@@ -14,5 +14,5 @@
 One class for each section and variant. Durations and instants become attributes that end in ``_ms``; None means that
 there is no bound. :mod:`~wheel_udf.job.models.values` has the types of settings, :mod:`~wheel_udf.job.models.section`
 the rules between several settings. :mod:`wheel_udf.job.loader` reads a file into these models,
-:mod:`wheel_udf.job.schema` makes their JSON Schema, which has the docstrings of the fields.
+their JSON Schema (``conf/schema``) has the docstrings of the fields.
 """

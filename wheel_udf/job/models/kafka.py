@@ -20,8 +20,7 @@ _OFFSETS_RULE: Final = 'JSON such as {"topic": {"0": 23, "1": 7}}'
 _EARLIEST: Final = -2
 
 
-TopicName = DestinationName
-Topics = Annotated[tuple[TopicName, ...], NOT_EMPTY]
+Topics = Annotated[tuple[DestinationName, ...], NOT_EMPTY]
 
 
 def has_servers(options: Mapping[str, str]) -> Iterator[InitErrorDetails]:

@@ -16,9 +16,8 @@ from wheel_udf.commands.delay_levels import (
     level_name,
     list_rule,
 )
-from wheel_udf.job.models.kafka import TopicName
 from wheel_udf.job.models.section import Rule, Section
-from wheel_udf.job.models.values import PositiveMs, as_written, fault, fault_at
+from wheel_udf.job.models.values import DestinationName, PositiveMs, as_written, fault, fault_at
 
 
 def _rising(list_ms: tuple[int, ...]) -> tuple[int, ...]:
@@ -42,7 +41,7 @@ def _pauses_own_topics(topics: Mapping[str, int], paused: tuple[int, ...]) -> It
 class _Levels(Section):
     discriminator: ClassVar = "policy"
 
-    topics: dict[TopicName, PositiveMs] = Field(default_factory=dict)
+    topics: dict[DestinationName, PositiveMs] = Field(default_factory=dict)
     """More topics of Kafka: their records have this delay unless they name a due time. Fixed by the first start."""
 
     paused: tuple[PositiveMs, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, StrictStr
+from pydantic import Field
 
 from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS
 from wheel_udf.common.outcomes import DECIDED, Decided
@@ -21,9 +21,6 @@ _EventColumn = Literal[EVENT_COLUMNS]  # type: ignore[valid-type]  # likewise
 
 class _Meaning(Section):
     """How the rows of a source become operations or events."""
-
-    columns: dict[StrictStr, Text] = Field(default_factory=dict)
-    """SQL over the columns of the source, by the column that it makes. Default: the source has these columns."""
 
     where: Text | None = None
     """SQL: which rows count. Default: all."""

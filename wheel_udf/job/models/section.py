@@ -20,6 +20,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from functools import cache
 from typing import Any, ClassVar, Final, Self, TypeVar, get_type_hints
 
@@ -140,7 +141,7 @@ def _without_faults(
     given: Mapping[str, Any], faults: list[InitErrorDetails]
 ) -> tuple[dict[str, Any], set[Location]]:
     """The settings without those that are wrong, and the keys of what was removed, except unknown keys."""
-    settings: dict[str, Any] = _copy(given)
+    settings: dict[str, Any] = deepcopy(dict(given))
     removed: set[Location] = set()
     for fault in faults:
         section, keys = settings, tuple[str, ...]()
@@ -162,12 +163,6 @@ def _remove(settings: dict[str, Any], keys: Location) -> None:
     for key in keys[:-1]:
         settings = settings[key]
     settings.pop(keys[-1], None)
-
-
-def _copy(settings: Any) -> Any:
-    if isinstance(settings, Mapping):
-        return {key: _copy(value) for key, value in settings.items()}
-    return settings
 
 
 @cache

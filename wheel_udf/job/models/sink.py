@@ -15,6 +15,7 @@ from wheel_udf.job.models import kafka
 from wheel_udf.job.models.section import Rule, Section
 from wheel_udf.job.models.values import (
     NOT_EMPTY,
+    DestinationName,
     FolderPath,
     Options,
     PositiveWaitMs,
@@ -107,7 +108,7 @@ class KafkaSinkConfig(_Creating):
 class KafkaRejectsConfig(KafkaSinkConfig):
     """A topic of Kafka for what cannot be used or delivered."""
 
-    topic: kafka.TopicName
+    topic: DestinationName
     """The topic for what cannot be delivered."""
 
 

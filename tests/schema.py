@@ -6,7 +6,7 @@
     conf/schema/purgatory.schema.json     PurgatoryConfig
 
 The first line of a config in ``conf/`` is ``# yaml-language-server: $schema=schema/scheduler.schema.json``. The
-files are generated from the models; a test compares them. ``python -m wheel_udf.job.schema conf/schema`` writes them
+files are generated from the models; a test compares them. ``python -m tests.schema conf/schema`` writes them
 again.
 
 The schema has names, types, bounds, defaults and descriptions, and which settings belong to which variant of a
