@@ -24,9 +24,10 @@ from wheel_udf.checkpoint.lease import Leases
 from wheel_udf.checkpoint.spark_logs import planned_batch
 from wheel_udf.common.errors import WheelError
 from wheel_udf.common.progress import PrintLine
+from wheel_udf.delivery.progress import progress_line
 from wheel_udf.delivery.query import ONCE
 from wheel_udf.job.compose import SUCCESS, check_config_checkpoint, columns_of, compose, sources_of
-from wheel_udf.job.metering import metering
+from wheel_udf.job.metering import metering, running
 from wheel_udf.job.models.purgatory import AnyConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig
 from wheel_udf.job.phases import Phases
@@ -41,6 +42,7 @@ from wheel_udf.job.supervise import (
     with_restarts,
 )
 from wheel_udf.metrics.listener import listening
+from wheel_udf.metrics.meter import Meter
 from wheel_udf.spark.failures import explain, is_jvm_end
 
 
@@ -65,14 +67,17 @@ def run_held(
     """
     with metering(config, print_line) as meter, session(config.name, config.checkpoint) as spark:
         bounded = config.trigger_ms is None
+        lines = [lambda report: print_line(progress_line(report))] if config.log == "text" else []
         supervisor = Supervisor(
-            print_line, None if bounded else until_ms, meter, prints=config.log == "text", phases=phases
+            None if bounded else until_ms, lambda _report: phases.close(), meter.on_batch, *lines
         )
         with graceful_signals(supervisor, print_line):
             try:
                 with listening(spark, config.name, meter):
                     topics = SourceTopics(config, print_line)
-                    attempt = _Attempt(spark, config, until_ms, supervisor, print_line, leases, topics)
+                    attempt = _Attempt(
+                        spark, config, until_ms, supervisor, print_line, leases, topics, meter, phases
+                    )
                     with_restarts(attempt.run, config.restarts, supervisor, print_line)
             except Exception as error:
                 # The signal may have ended the JVM or workers of it.
@@ -99,6 +104,8 @@ class _Attempt:
     print_line: PrintLine
     leases: Leases
     topics: SourceTopics
+    meter: Meter
+    phases: Phases
 
     def run(self) -> None:
         """Runs the query to its end, and starts it again whenever the wall clock was set back.
@@ -121,11 +128,11 @@ class _Attempt:
 
     def _run_once(self) -> int:
         """Starts the query and waits for its end; returns what :func:`~wheel_udf.job.supervise.supervise` does."""
-        supervisor, config = self.supervisor, self.config
-        supervisor.begin("opening the source and planning the query")
+        supervisor, config, phases = self.supervisor, self.config, self.phases
+        phases.begin("opening the source and planning the query")
         sources = sources_of(self.spark, config)
         start = compose(config, sources, self.until_ms, self.leases.of)
-        supervisor.begin("comparing the config with its checkpoint")
+        phases.begin("comparing the config with its checkpoint")
         check_config_checkpoint(self.spark, config)
         recorded = note_settings(config, self.until_ms, self.leases.of, columns_of(config, sources))
         self.topics.check()
@@ -134,10 +141,11 @@ class _Attempt:
         if supervisor.wants_end:
             return 0
         steps = None if config.trigger_ms is None else ClockRewindDetector()
-        supervisor.begin("starting the query")
+        phases.begin("starting the query")
         query = start(trigger=config.trigger, on_batch=supervisor.on_batch)
-        supervisor.begin("the first batch")
-        return supervise(query, supervisor, steps, self.topics.look)
+        phases.begin("the first batch")
+        with running(self.meter):
+            return supervise(query, supervisor, steps, self.topics.look)
 
     def _finish_planned_batch(self, recorded: Mapping[str, Any]) -> None:
         """Runs the one batch that an earlier run planned and did not commit, with the settings of that run."""
@@ -149,7 +157,9 @@ class _Attempt:
         )
         then = with_row_settings(self.config, recorded)
         start = compose(then, sources_of(self.spark, then), recorded["until_ms"], self.leases.of)
-        supervise(start(trigger=ONCE, on_batch=self.supervisor.on_batch), self.supervisor)
+        query = start(trigger=ONCE, on_batch=self.supervisor.on_batch)
+        with running(self.meter):
+            supervise(query, self.supervisor)
 
 
 def _after_a_cut(number: signal.Signals, config: AnyConfig, print_line: PrintLine) -> int:

@@ -24,14 +24,17 @@ class Phases:
     ) -> None:
         self._print_line, self._new_timer = print_line, timer
         self._timer: Any = None
+        self._is_over = False
 
     def begin(self, doing: str) -> None:
-        """Ends the phase before, and begins one.
+        """Ends the phase before, and begins one; no effect after the last one.
 
         Args:
             doing: What is done, as the subject of a sentence.
         """
-        self.close()
+        self._end()
+        if self._is_over:
+            return
         self._timer = self._new_timer(
             LONG_S, lambda: self._print_line(f"{doing} takes longer than {LONG_S} s")
         )
@@ -40,6 +43,10 @@ class Phases:
 
     def close(self) -> None:
         """Ends the last phase; a second call does nothing."""
+        self._is_over = True
+        self._end()
+
+    def _end(self) -> None:
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()

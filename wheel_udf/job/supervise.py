@@ -30,14 +30,10 @@ from types import FrameType
 from wheel_udf.common.errors import SourceLostError
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.control.wall import wall_clock_ahead_ms
-from wheel_udf.delivery.progress import progress_line
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.delivery.summary import Summary
 from wheel_udf.job.compose import Query
-from wheel_udf.job.metering import running
 from wheel_udf.job.models.bounds import RestartsConfig
-from wheel_udf.job.phases import Phases
-from wheel_udf.metrics.meter import Meter
 from wheel_udf.spark.failures import explain
 
 _POLL_S = 0.2
@@ -51,37 +47,24 @@ _LEAST_STEP_BACK_MS = 5_000
 
 
 class Supervisor:
-    """Takes the reports of a run, prints a line for each, and decides when the run ends.
+    """Takes the reports of a run, and decides when the run ends.
 
     Args:
-        print_line: Takes the lines.
         until_ms: The run ends after the batch whose clock (or watermark) has reached this instant with nothing due
             left; None: never.
-        meter: The meter of the run, which takes each report, too; None without one.
-        prints: Whether each batch has a progress line.
-        phases: Those of the start, which end with the first batch; None without.
+        on_report: These take each report, too.
 
     Attributes:
         summary: The account of the run so far.
-        meter: As given.
         has_started: Whether a query was started.
         signal: The signal that requested the end; None without one.
         cut_off: Whether the running batch may have been cut off after the signal.
         newest_batch: The highest batch that was reported; -1 before the first.
     """
 
-    def __init__(
-        self,
-        print_line: PrintLine,
-        until_ms: int | None,
-        meter: Meter | None = None,
-        *,
-        prints: bool = True,
-        phases: Phases | None = None,
-    ) -> None:
-        self.summary, self.meter = Summary(), meter
-        self._phases = phases
-        self._print_line, self._until_ms, self._prints = print_line, until_ms, prints
+    def __init__(self, until_ms: int | None, *on_report: Callable[[BatchReport], None]) -> None:
+        self.summary = Summary()
+        self._until_ms, self._on_report = until_ms, on_report
         self.has_started = False
         self.signal: signal.Signals | None = None
         self.cut_off = False
@@ -91,17 +74,13 @@ class Supervisor:
 
     def on_batch(self, report: BatchReport) -> None:
         """Takes a report (on Spark's thread)."""
-        if self._phases is not None:
-            self._phases.close()
         self.summary.add(report)
         self.newest_batch = max(self.newest_batch, report.batch_id)
         if self._last_batch is None and self._has_reached_until(report):
             self._last_batch = report.batch_id
-        if self.meter is not None:
-            self.meter.on_batch(report)
-        # Last: a closed output (`... | head`) fails here, which is logged and must not keep the run from its end.
-        if self._prints:
-            self._print_line(progress_line(report))
+        # Last: one that fails (a closed output, `... | head`) is logged, and must not keep the run from its end.
+        for take in self._on_report:
+            take(report)
 
     def _has_reached_until(self, report: BatchReport) -> bool:
         # The clock of an event-time batch is the watermark before it. The watermark after it is known too, and may be
@@ -121,11 +100,6 @@ class Supervisor:
         """As :meth:`end_after_this_batch`, because of a signal; a batch that does not end soon is cut off."""
         self.signal = number
         self.end_after_this_batch()
-
-    def begin(self, doing: str) -> None:
-        """Begins a phase of the start (:class:`~wheel_udf.job.phases.Phases`). No effect after the first batch."""
-        if self._phases is not None and self.newest_batch < 0:
-            self._phases.begin(doing)
 
     def pause(self, wait_ms: int) -> None:
         """Waits; returns earlier if the end is requested."""
@@ -191,13 +165,12 @@ def supervise(
     """
     supervisor.has_started = True
     look = look or (lambda: None)
-    with running(supervisor.meter):
-        try:
-            back_ms = _until_over(query, supervisor, steps, look)
-            look()
-        except SourceLostError:
-            query.stop()
-            raise
+    try:
+        back_ms = _until_over(query, supervisor, steps, look)
+        look()
+    except SourceLostError:
+        query.stop()
+        raise
     return back_ms
 
 

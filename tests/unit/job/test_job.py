@@ -17,6 +17,7 @@ from tests.unit.delivery.test_report import report
 from wheel_udf.common.errors import CheckpointError, ConfigError, ContractError, SourceLostError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.clocks import EventClock, ProcessingClock, SimulatedClock
+from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job import compose as job, loader as config
 from wheel_udf.job.dry_run import geometry_table, lateness_text, levels_text, limits_text
 from wheel_udf.job.models.levels import LevelsConfig
@@ -86,7 +87,7 @@ def nothing(_query: Query) -> None:
 
 def test_a_query_that_ends_by_itself_is_not_stopped() -> None:
     query = Query([nothing, end])
-    supervise(query, Supervisor(lambda _line: None, None))
+    supervise(query, Supervisor(None))
     assert (query.played, query.stopped_at) == (2, None)
 
 
@@ -99,19 +100,19 @@ def test_the_source_is_looked_at_every_5_s_and_a_loss_stops_the_query() -> None:
             raise SourceLostError("topic t was deleted and created again")
 
     with pytest.raises(SourceLostError):
-        supervise(query, Supervisor(lambda _line: None, None), None, look)
+        supervise(query, Supervisor(None), None, look)
     assert (looks, query.stopped_at) == ([25, 50, 75], 75)
 
 
 def test_the_source_of_a_query_that_has_ended_is_looked_at_once_more() -> None:
     query, looks = Query([nothing, end]), []
-    supervise(query, Supervisor(lambda _line: None, None), None, lambda: looks.append(query.played))
+    supervise(query, Supervisor(None), None, lambda: looks.append(query.played))
     assert looks == [2]
 
 
 def test_until_stops_the_query_once_the_batch_that_reached_it_is_committed() -> None:
-    lines: list[str] = []
-    supervisor = Supervisor(lines.append, 1_000)
+    reports: list[BatchReport] = []
+    supervisor = Supervisor(1_000, reports.append)
     query = Query(
         [
             lambda _query: supervisor.on_batch(report(0, clock_ms=999)),
@@ -124,11 +125,11 @@ def test_until_stops_the_query_once_the_batch_that_reached_it_is_committed() -> 
     )
     supervise(query, supervisor)
     assert query.stopped_at == 5
-    assert len(lines) == 2
+    assert [each.clock_ms for each in reports] == [999, 1_000]
 
 
 def test_until_waits_while_what_is_due_is_left_over_the_limit() -> None:
-    supervisor = Supervisor(lambda _line: None, 1_000)
+    supervisor = Supervisor(1_000)
     supervisor.on_batch(report(0, clock_ms=2_000, backlog=True))
     assert not supervisor.wants_end
     supervisor.on_batch(report(1, clock_ms=2_000))
@@ -150,13 +151,13 @@ def test_until_waits_while_what_is_due_is_left_over_the_limit() -> None:
 def test_until_is_reached_by_the_clock_or_the_watermark_with_nothing_due_by_then(
     changes: dict[str, Any], ends: bool
 ) -> None:
-    supervisor = Supervisor(lambda _line: None, 1_000)
+    supervisor = Supervisor(1_000)
     supervisor.on_batch(report(0, **changes))
     assert supervisor.wants_end == ends
 
 
 def test_a_stop_lets_the_running_batch_finish() -> None:
-    supervisor = Supervisor(lambda _line: None, None)
+    supervisor = Supervisor(None)
     supervisor.on_batch(report(4))
     supervisor.end_after_this_batch()
     query = Query([commit(4), nothing, commit(5), nothing])
@@ -165,7 +166,7 @@ def test_a_stop_lets_the_running_batch_finish() -> None:
 
 
 def test_a_stop_between_two_batches_is_done_at_once() -> None:
-    supervisor = Supervisor(lambda _line: None, None)
+    supervisor = Supervisor(None)
     supervisor.end_after_this_batch()
     query = Query([nothing, nothing], status={"isTriggerActive": False})
     supervise(query, supervisor)
@@ -173,7 +174,7 @@ def test_a_stop_between_two_batches_is_done_at_once() -> None:
 
 
 def test_a_batch_that_does_not_finish_after_a_signal_is_cut_off_after_20_s() -> None:
-    supervisor = Supervisor(lambda _line: None, None)
+    supervisor = Supervisor(None)
     query = Query([lambda _query: supervisor.end_by(signal.SIGTERM), *[nothing] * 200])
     supervise(query, supervisor)
     assert query.stopped_at == 101
@@ -185,26 +186,21 @@ def test_a_query_is_stopped_after_its_batch_when_the_wall_clock_was_set_back() -
 
     ahead = iter([0, 0, -3_600_000, -3_600_000, -3_600_000])
     query = Query([nothing, nothing, nothing, pause, nothing])
-    assert (
-        supervise(query, Supervisor(lambda _line: None, None), ClockRewindDetector(lambda: next(ahead)))
-        == 3_600_000
-    )
+    assert supervise(query, Supervisor(None), ClockRewindDetector(lambda: next(ahead))) == 3_600_000
     assert query.stopped_at == 4
 
 
 def test_a_step_forward_or_a_small_one_back_does_not_stop_the_query() -> None:
     ahead = iter([0, 7_200_000, 7_195_001, 7_190_002, 7_190_002])
     query = Query([*[nothing] * 4, end], status={"isTriggerActive": False})
-    assert (
-        supervise(query, Supervisor(lambda _line: None, None), ClockRewindDetector(lambda: next(ahead))) == 0
-    )
+    assert supervise(query, Supervisor(None), ClockRewindDetector(lambda: next(ahead))) == 0
     assert query.stopped_at is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_asks_for_the_end_and_the_handlers_of_before_come_back(number: signal.Signals) -> None:
     lines: list[str] = []
-    supervisor = Supervisor(lines.append, None)
+    supervisor = Supervisor(None)
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with graceful_signals(supervisor, lines.append):
         os.kill(os.getpid(), number)

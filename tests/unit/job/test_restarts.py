@@ -205,7 +205,7 @@ def test_an_error_that_comes_from_a_jvm_that_has_ended_says_so(error: Exception)
 
 
 def test_the_wait_before_a_new_start_ends_at_a_signal() -> None:
-    supervisor = Supervisor(lambda _line: None, None)
+    supervisor = Supervisor(None)
     supervisor.end_by(signal.SIGTERM)
     supervisor.pause(3_600_000)
     assert supervisor.wants_end
