@@ -16,9 +16,9 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.util import find_spec
 
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.extras import missing_package
 from wheel_udf.testing.broker import LocalKafka
 from wheel_udf.testing.topics import create_topics
 
@@ -36,12 +36,8 @@ def execute(asked: argparse.Namespace, print_line: Callable[[str], None]) -> Non
     """
     if not 1 <= asked.port <= 65_535:
         raise ConfigError("not a port", field="--port", value=asked.port, rule="1 to 65535")
-    if asked.topic and find_spec("confluent_kafka") is None:
-        raise ConfigError(
-            "topics are made by a client that is not installed",
-            field="--topic",
-            hint="pip install 'wheel-udf[kafka]'",
-        )
+    if asked.topic and (missing := missing_package("confluent_kafka", "kafka", "--topic")) is not None:
+        raise missing
     ended = threading.Event()
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from wheel_udf.checkpoint.identity import check_checkpoint
 from wheel_udf.checkpoint.lease import Lease
@@ -37,7 +38,6 @@ from wheel_udf.job.models.wheel import ClockConfig
 from wheel_udf.job.sources.commands import read_commands
 from wheel_udf.job.sources.files import known_columns
 from wheel_udf.job.sources.operations import read_both
-from wheel_udf.job.sources.topics import LevelTopic
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.policies.limits import Limits
 from wheel_udf.policies.punctual import Punctual
@@ -54,6 +54,7 @@ from wheel_udf.stream.observation import observed
 from wheel_udf.stream.schedule_operator import schedule
 from wheel_udf.stream.watch_operator import watch
 from wheel_udf.tiered.checks import check_tiered
+from wheel_udf.tiered.run import TieredRun
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.tiered.start import Outlet, start_tiered
 
@@ -65,22 +66,7 @@ _CLOCKS: Final[Mapping[str, Callable[..., Clock]]] = {
 }
 
 
-class Query(Protocol):
-    """The part of Spark's query that the job uses; tests have their own."""
-
-    def awaitTermination(self, timeout: Any) -> bool | None:  # noqa: N802  (Spark's name)
-        """Waits for the end, at most so many seconds; returns whether it has come."""
-
-    def stop(self) -> None:
-        """Stops the query; Spark's own query stops in the middle of a running batch."""
-
-    @property
-    def status(self) -> Mapping[str, Any]:
-        """Has ``isTriggerActive``: whether a batch is being planned or runs."""
-
-    @property
-    def lastProgress(self) -> Any:  # noqa: N802  (Spark's name)
-        """The progress of the last batch that was committed, or None."""
+Query = StreamingQuery | TieredRun
 
 
 def compose(
@@ -146,12 +132,7 @@ def sources_of(spark: SparkSession, config: AnyConfig) -> dict[str, DataFrame]:
     if isinstance(config, PurgatoryConfig):
         operations, events = read_both(spark, config.operations, config.events)
         return {"operations": operations, "events": events}
-    paused = () if config.levels is None else config.levels.paused
-    topics = [
-        LevelTopic(topic, level_ms, paused=level_ms in paused)
-        for topic, level_ms in sorted(config.level_topics.items())
-    ]
-    commands = read_commands(spark, config.source, preset=config.contract.preset, level_topics=topics)
+    commands = read_commands(spark, config.source, preset=config.contract.preset, levels=config.levels)
     return {"source": commands}
 
 

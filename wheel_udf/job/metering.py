@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import wheel_udf
-from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.extras import missing_package
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.common.secrets import hide
 from wheel_udf.job.models.metrics import MetricsConfig
@@ -56,14 +56,10 @@ def exporter_of(settings: MetricsConfig | None) -> Exporter | None:
     """
     if settings is None:
         return None
-    try:
-        from wheel_udf.metrics.exporter import Exporter
-    except ImportError as fault:
-        raise ConfigError(
-            f"this section needs a package that is not installed ({fault.name})",
-            field="metrics",
-            hint="pip install 'wheel-udf[metrics]', or leave the section out",
-        ) from None
+    if (missing := missing_package("prometheus_client", "metrics", "metrics")) is not None:
+        raise missing
+    from wheel_udf.metrics.exporter import Exporter
+
     return Exporter(settings.address, settings.port)
 
 

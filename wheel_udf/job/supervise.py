@@ -179,7 +179,7 @@ def _until_over(
 ) -> int:
     since_signal = 0
     for number in count(1):
-        if query.awaitTermination(_POLL_S):
+        if query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # Spark takes fractions of a second
             break
         since_signal += supervisor.signal is not None
         supervisor.cut_off = since_signal > _MOST_POLLS

@@ -6,12 +6,11 @@ import argparse
 import signal
 import threading
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.extras import missing_package
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.common.secrets import resolve
 from wheel_udf.job.compose import destinations_of, pending_work_of, sink_of
@@ -37,7 +36,9 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
     Raises:
         ConfigError: The packages of the page are missing, or it cannot be served so.
     """
-    require_packages()
+    for package in ("flask", "flask_wtf", "waitress"):
+        if (missing := missing_package(package, "ui", "ui")) is not None:
+            raise missing
     from wheel_udf.page.server import serve
 
     access = access_of(asked)
@@ -45,22 +46,6 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     with quiet_sql(), session(config.name) as spark:
         serve(subject_of(spark, config), access, print_line)
-
-
-def require_packages() -> None:
-    """Checks that the packages of the page are installed.
-
-    Raises:
-        ConfigError: One is not.
-    """
-    missing = [name for name in ("flask", "flask_wtf", "waitress") if find_spec(name) is None]
-    if missing:
-        raise ConfigError(
-            "the page needs packages that are not installed",
-            field="ui",
-            value=", ".join(missing),
-            hint="pip install 'wheel-udf[ui]'",
-        )
 
 
 def access_of(asked: argparse.Namespace) -> Access:

@@ -25,12 +25,12 @@ from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from wheel_udf.common.errors import ActError, ConfigError
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.extras import missing_package
 from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.job.compose import destinations_of, pending_work_of, sink_of
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
-from wheel_udf.job.models.scheduler import SchedulerConfig
 from wheel_udf.job.progress import progress_of
 from wheel_udf.job.sessions import session
 from wheel_udf.pending import acts
@@ -69,40 +69,21 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
         )
     with quiet_sql(), session(config.name) as spark, progress_of(spark, asked.verb) as progress:
         print_line = progress.around(print_line)
-        if isinstance(config, PurgatoryConfig):
-            _of_purgatory(spark, config, asked, print_line)
-        else:
-            _of_scheduler(spark, config, asked, print_line)
-
-
-def _of_scheduler(
-    spark: SparkSession, config: SchedulerConfig, asked: argparse.Namespace, print_line: PrintLine
-) -> None:
-    work = pending_work_of(spark, config)
-    match asked.verb:
-        case "pending":
-            _list(spark, work, asked, print_line)
-        case "forecast":
-            _forecast(spark, work, asked, print_line)
-        case "history":
-            _history(spark, work, config, asked.id, print_line)
-        case "acts":
-            _acts(spark, work, print_line)
-        case _:
-            _act(spark, work, asked, print_line)
-
-
-def _of_purgatory(
-    spark: SparkSession, config: PurgatoryConfig, asked: argparse.Namespace, print_line: PrintLine
-) -> None:
-    work = PendingWork(config.checkpoint)
-    match asked.verb:
-        case "pending":
-            _list_operations(spark, config, asked, print_line)
-        case "acts":
-            _acts(spark, work, print_line)
-        case _:
-            _act(spark, work, asked, print_line, noun="operation")
+        work = pending_work_of(spark, config)
+        match asked.verb:
+            case "pending" if isinstance(config, PurgatoryConfig):
+                _list_operations(spark, config, asked, print_line)
+            case "pending":
+                _list(spark, work, asked, print_line)
+            case "forecast":
+                _forecast(spark, work, asked, print_line)
+            case "history":
+                _history(spark, work, config, asked.id, print_line)
+            case "acts":
+                _acts(spark, work, print_line)
+            case _:
+                noun = "operation" if isinstance(config, PurgatoryConfig) else "entry"
+                _act(spark, work, asked, print_line, noun)
 
 
 def _list_operations(
@@ -176,12 +157,10 @@ def _forecast(
 
 def draw(steps: DataFrame, file: Path) -> None:
     """Draws the forecast: rows due in each step, by destination (the eight largest). Without years above 9999."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise ActError(
-            "drawing needs matplotlib", field="png", hint="pip install 'wheel-udf[demo]'"
-        ) from None
+    if (missing := missing_package("matplotlib", "demo", "--png")) is not None:
+        raise missing
+    import matplotlib as mpl
+
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
@@ -217,8 +196,7 @@ def _act(
     work: PendingWork,
     asked: argparse.Namespace,
     print_line: PrintLine,
-    *,
-    noun: str = "entry",
+    noun: str,
 ) -> None:
     picked = _picked(asked)
     if asked.verb == "cancel":
@@ -239,7 +217,7 @@ def _acts(spark: SparkSession, work: PendingWork, print_line: PrintLine) -> None
 
 
 def _history(
-    spark: SparkSession, work: PendingWork, config: SchedulerConfig, schedule_id: str, print_line: PrintLine
+    spark: SparkSession, work: PendingWork, config: AnyConfig, schedule_id: str, print_line: PrintLine
 ) -> None:
     events = history_of(
         spark,

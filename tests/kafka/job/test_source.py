@@ -29,7 +29,6 @@ from wheel_udf.job.loader import check
 from wheel_udf.job.models.source import SourceConfig
 from wheel_udf.job.source_topics import NOTED
 from wheel_udf.job.sources.commands import read_commands
-from wheel_udf.job.sources.topics import LevelTopic
 from wheel_udf.kafka import admin as kafka_admin
 from wheel_udf.spark.failures import LOST_HINT, Cause, explain
 from wheel_udf.stream.outputs import fired, rejects, status
@@ -432,9 +431,10 @@ def test_the_intake_of_a_level_pauses_alone_and_goes_on_where_it_was(
     own, of_level = kafka.topic(), kafka.topic(partitions=2)
 
     def run(*, paused: bool) -> DataFrame:
-        commands = read_commands(
-            spark, source(kafka, own), level_topics=[LevelTopic(of_level, 30_000, paused=paused)]
+        levels = FixedLevelsConfig.model_validate(
+            {"topics": {of_level: "30s"}, "paused": ["30s"] if paused else []}
         )
+        commands = read_commands(spark, source(kafka, own), levels=levels)
         clock = EventClock(max_ahead_ms=None, until_ms=UNTIL_MS)
         contract = Contract(levels=FixedLevels())
         wheel = Wheel(tick_ms=1_000, size=20, levels=4)

@@ -83,8 +83,7 @@ def test_without_the_package_the_error_has_the_command_that_installs_it(
         check_port(checked(metrics={"port": 0}))
 
     assert str(error.value) == (
-        "this section needs a package that is not installed (prometheus_client): metrics; "
-        "hint: pip install 'wheel-udf[metrics]', or leave the section out"
+        "the package prometheus_client is not installed: metrics; hint: pip install 'wheel-udf[metrics]'"
     )
 
 

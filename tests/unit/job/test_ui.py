@@ -56,7 +56,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "flask", None)
     assert error_of(config) == (
-        "error: the page needs packages that are not installed: ui = 'flask'; hint: pip install 'wheel-udf[ui]'\n"
+        "error: the package flask is not installed: ui; hint: pip install 'wheel-udf[ui]'\n"
     )
 
 

@@ -31,7 +31,7 @@ from the checkpoint alone. Before the query starts, the cluster is asked whether
 ``subscribePattern`` may be created later), because Spark would wait minutes for the answer. Records have their offset
 as ``source_seq``, the default version of their commands. Options: :mod:`wheel_udf.job.kafka_options`.
 
-Topics of delay levels (:class:`LevelTopic`). Each is a Kafka source of its own in the one query, so that its intake
+Topics of delay levels. Each is a Kafka source of its own in the one query, so that its intake
 can pause alone. Spark matches the offsets of a checkpoint to sources by their order, so these topics are fixed by the
 first start. A paused source stays in the query and reads nothing (``maxOffsetsPerTrigger`` 0): no offset moves, and
 the next start continues from there. Removing the topic from ``subscribe`` instead would lose its offsets: Spark keeps

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.commands.contract import DEFAULT_PRESET
+from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.source import DeltaSourceConfig, KafkaSourceConfig, SourceConfig
 from wheel_udf.job.sources.files import read_files
 from wheel_udf.job.sources.tables import read_table
-from wheel_udf.job.sources.topics import LevelTopic, read_topics
+from wheel_udf.job.sources.topics import read_topics
 
 
 def read_commands(
@@ -18,7 +17,7 @@ def read_commands(
     source: SourceConfig,
     *,
     preset: str = DEFAULT_PRESET,
-    level_topics: Sequence[LevelTopic] = (),
+    levels: LevelsConfig | None = None,
 ) -> DataFrame:
     """Opens the source as a stream of commands.
 
@@ -27,7 +26,7 @@ def read_commands(
         source: The section ``source`` of the config.
         preset: How a Kafka record becomes a command (see :mod:`wheel_udf.commands.kafka_presets`); other sources have
             columns.
-        level_topics: Of kafka: topics of delay levels, beside the source's own, always in one order.
+        levels: The section ``levels``: its topics are read beside the source's own.
 
     Returns:
         A streaming frame: the source's columns and ``source_coordinates`` (string); of Kafka and of a change feed also
@@ -40,7 +39,7 @@ def read_commands(
         SinkError: If the Kafka cluster does not answer.
     """
     if isinstance(source, KafkaSourceConfig):
-        return read_topics(spark, source, preset, level_topics)
+        return read_topics(spark, source, preset, levels)
     if isinstance(source, DeltaSourceConfig):
         return read_table(spark, source)
     return read_files(spark, source)

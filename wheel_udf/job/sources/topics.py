@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
@@ -11,25 +10,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.job import kafka_options
+from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.source import KafkaSourceConfig
 from wheel_udf.kafka import admin as kafka_admin
 
 _LAST_OFFSET = 2**63 - 1
-
-
-@dataclass(frozen=True)
-class LevelTopic:
-    """A topic of Kafka whose records have the delay of a level (in RocketMQ: a queue of ``SCHEDULE_TOPIC_XXXX``).
-
-    Attributes:
-        topic: Its name.
-        level_ms: The delay, in ms, of records that name neither ``deliver_at`` nor ``delay``.
-        paused: Whether nothing of it is read for now; its offsets do not move.
-    """
-
-    topic: str
-    level_ms: int
-    paused: bool = False
 
 
 def open_topics(spark: SparkSession, source: KafkaSourceConfig, section: str = "source") -> DataFrame:
@@ -39,23 +24,22 @@ def open_topics(spark: SparkSession, source: KafkaSourceConfig, section: str = "
 
 
 def read_topics(
-    spark: SparkSession, source: KafkaSourceConfig, preset: str, level_topics: Sequence[LevelTopic]
+    spark: SparkSession, source: KafkaSourceConfig, preset: str, levels: LevelsConfig | None
 ) -> DataFrame:
     """Opens a Kafka source and the topics of delay levels as one stream of commands."""
-    if not level_topics:
+    if levels is None or not levels.topics:
         return kafka_commands(open_topics(spark, source), preset)
-    _require_topics(source, "source", [each.topic for each in level_topics])
+    _require_topics(source, "source", [*levels.topics])
     given = kafka_options.reader_options(source.options, source.topics)
     own = kafka_options.for_topics(given, source.topic_names)
     commands = kafka_commands(_records(spark, source, own), preset)
     frame = (
         commands if "delay" in commands.columns else commands.withColumn("delay", F.lit(None).cast("string"))
     )
-    for each in level_topics:
-        options = kafka_options.for_level_topic(given, each.topic, paused=each.paused)
-        frame = frame.unionByName(
-            _delayed(kafka_commands(_records(spark, source, options), preset), each.level_ms)
-        )
+    for topic, level_ms in sorted(levels.topics.items()):
+        options = kafka_options.for_level_topic(given, topic, paused=level_ms in levels.paused)
+        records = _records(spark, source, options)
+        frame = frame.unionByName(_delayed(kafka_commands(records, preset), level_ms))
     return frame
 
 
