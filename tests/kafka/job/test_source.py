@@ -26,6 +26,7 @@ from wheel_udf.control.clocks import EventClock
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import compose, sources_of
 from wheel_udf.job.loader import check
+from wheel_udf.job.models.levels import FixedLevelsConfig
 from wheel_udf.job.models.source import SourceConfig
 from wheel_udf.job.source_topics import NOTED
 from wheel_udf.job.sources.commands import read_commands
