@@ -80,11 +80,6 @@ class Level:
 def execute(config: AnyConfig, asked: argparse.Namespace, print_line: Callable[[str], None]) -> None:
     """Prints the wheel and what it will cost, as text or as a mermaid diagram.
 
-    Args:
-        config: The checked config.
-        asked: The arguments: ``rate``, ``horizon``, ``bytes``, ``mermaid``.
-        print_line: Takes the lines.
-
     Raises:
         ConfigError: A number is out of range.
     """

@@ -95,11 +95,6 @@ class Line:
 def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
     """Executes the verb.
 
-    Args:
-        config: The checked config of the job.
-        asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
-        print_line: Takes the lines.
-
     Returns:
         0; 1 if the job runs, so that its checkpoint is left.
 

@@ -36,11 +36,6 @@ from wheel_udf.transfer.manifest import Manifest, read_manifest
 def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> None:
     """Executes ``export`` or ``import``.
 
-    Args:
-        config: The checked config of the job.
-        asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
-        print_line: Takes the lines.
-
     Raises:
         WheelError: The job cannot be moved; see :mod:`wheel_udf.transfer`.
     """

@@ -73,11 +73,6 @@ class Part:
 def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> int:
     """Executes the verb.
 
-    Args:
-        config: The checked config of the job.
-        asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
-        print_line: Takes the lines.
-
     Returns:
         0 if nothing was damaged or all was repaired (dry run: can be repaired), 1 if something cannot be repaired.
 

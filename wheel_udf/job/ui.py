@@ -28,11 +28,6 @@ if TYPE_CHECKING:
 def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> None:
     """Serves the page until the process is interrupted.
 
-    Args:
-        config: The checked config of the job.
-        asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
-        print_line: Takes the lines.
-
     Raises:
         ConfigError: The packages of the page are missing, or it cannot be served so.
     """

@@ -50,11 +50,6 @@ _DONE = {"cancel": "cancelled", "move": "moved", "reroute": "rerouted"}
 def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> None:
     """Executes a verb.
 
-    Args:
-        config: The checked config of the job.
-        asked: The arguments, of :func:`wheel_udf.job.arguments.parse`.
-        print_line: Takes the lines.
-
     Raises:
         ConfigError: A purgatory has no such verb.
         WheelError: The verb failed.
