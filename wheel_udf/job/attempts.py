@@ -51,13 +51,6 @@ def run_held(
 ) -> int:
     """Runs the job of a start that :mod:`wheel_udf.job.begin` has begun.
 
-    Args:
-        config: The checked config.
-        until_ms: The instant to which the clock runs (UTC epoch ms), or None.
-        print_line: Takes the progress lines and the summary.
-        leases: Those of the checkpoint, held.
-        phases: Phases of the start, until the first batch.
-
     Returns:
         0; after a signal that cut a batch off 128 + its number.
 

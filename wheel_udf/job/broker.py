@@ -26,10 +26,6 @@ from wheel_udf.testing.topics import create_topics
 def execute(asked: argparse.Namespace, print_line: Callable[[str], None]) -> None:
     """Runs a broker until the process is interrupted.
 
-    Args:
-        asked: The arguments: ``port``, ``folder``, ``topic``, ``partitions``.
-        print_line: Takes the lines.
-
     Raises:
         ConfigError: The port is out of range, or topics cannot be made without the client.
         SessionError: Java or the jars are missing, or the broker did not start.

@@ -57,11 +57,6 @@ _WILDCARDS = str.maketrans("*?", "xx")
 def run(config: AnyConfig, until_ms: int | None, print_line: PrintLine) -> None:
     """Checks and reports; see the module.
 
-    Args:
-        config: The checked config.
-        until_ms: The instant to which the clock would run (UTC epoch ms), or None.
-        print_line: Takes the lines.
-
     Raises:
         WheelError: The job could not run.
     """

@@ -30,12 +30,7 @@ Location = tuple[int | str, ...]
 
 
 def faults_of(error: ValidationError, model: Any) -> Iterator[tuple[Location, ConfigError]]:
-    """Yields the location in the file and the error of everything that is wrong.
-
-    Args:
-        error: What the validation has raised.
-        model: The model, or the annotation of the union of models, that was validated.
-    """
+    """Yields the location in the file and the error of everything that is wrong."""
     for detail in error.errors(include_url=False):
         spot = _walk(model, detail["loc"])
         fault = _in_words(spot, detail)

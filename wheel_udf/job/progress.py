@@ -17,10 +17,6 @@ from wheel_udf.spark.job_progress import showing_tasks
 def progress_of(spark: SparkSession, what: str) -> Iterator[Progress]:
     """Inside, the progress of Spark's jobs is shown.
 
-    Args:
-        spark: The session of the verb.
-        what: The verb.
-
     Yields:
         The display: its ``step`` takes the steps, its ``around`` lets lines be printed beside a bar.
     """

@@ -203,10 +203,6 @@ def require_columns(config: AnyConfig, columns: Mapping[str, Sequence[str]]) -> 
     """Refuses a source without a column that it had when the newest batch was planned: its rows would have nulls there.
     Changes nothing.
 
-    Args:
-        config: The checked config.
-        columns: As :func:`~wheel_udf.job.compose.columns_of` returns them.
-
     Raises:
         ContractError: A column was renamed or dropped.
         CheckpointError: The journal of settings is damaged.

@@ -22,12 +22,7 @@ from wheel_udf.job.models.wheel import EventClockConfig, SimulatedClockConfig
 
 
 def warning_of(config: AnyConfig, until_ms: int) -> str | None:
-    """Returns the warning, or None if ``until`` is not in the past as far as that is known.
-
-    Args:
-        config: The checked config.
-        until_ms: The instant of ``--until`` (UTC epoch ms).
-    """
+    """Returns the warning, or None if ``until`` is not in the past as far as that is known."""
     now_ms, name = None, "clock of the job"
     if config.clock.kind == "processing":
         now_ms, name = wall_clock_ms(), "wall clock"

@@ -144,25 +144,16 @@ def _without_faults(
     settings: dict[str, Any] = deepcopy(dict(given))
     removed: set[Location] = set()
     for fault in faults:
-        section, keys = settings, tuple[str, ...]()
+        holder: Any = settings
+        value, keys = holder, tuple[str, ...]()
         for part in fault.get("loc", ()):
-            if part not in section:
-                continue  # the name of the chosen variant of a section
-            keys = (*keys, str(part))
-            if not isinstance(section[part], dict):
-                break
-            section = section[part]
+            if isinstance(value, dict) and part in value:  # else the name of the chosen variant of a section
+                holder, value, keys = value, value[part], (*keys, str(part))
         if keys and fault["type"] != "missing":
-            _remove(settings, keys)
+            del holder[keys[-1]]
         if fault["type"] != _UNKNOWN:
             removed.add(keys)
     return settings, removed - {()}
-
-
-def _remove(settings: dict[str, Any], keys: Location) -> None:
-    for key in keys[:-1]:
-        settings = settings[key]
-    settings.pop(keys[-1], None)
 
 
 @cache

@@ -50,11 +50,6 @@ def read_both(
 ) -> tuple[DataFrame, DataFrame]:
     """Opens the sources of a purgatory as streams.
 
-    Args:
-        spark: The session.
-        operations: The section of the config.
-        events: Likewise.
-
     Returns:
         Streaming frames with the columns of :mod:`wheel_udf.commands.operations`, as far as the sources have them, and
         ``source_coordinates``.
