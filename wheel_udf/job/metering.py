@@ -37,15 +37,11 @@ def metering(config: AnyConfig, print_line: PrintLine) -> Iterator[Meter]:
     """
     exporter = exporter_of(config.metrics)
     meter = _meter_of(config, print_line)
-    if exporter is None:
+    with contextlib.nullcontext() if exporter is None else contextlib.closing(exporter):
+        if exporter is not None:
+            exporter.serve(meter)
+            print_line(f"metrics at {exporter.url}/metrics, health at {exporter.url}/healthz")
         yield meter
-        return
-    try:
-        exporter.serve(meter)
-        print_line(f"metrics at {exporter.url}/metrics, health at {exporter.url}/healthz")
-        yield meter
-    finally:
-        exporter.close()
 
 
 def exporter_of(settings: MetricsConfig | None) -> Exporter | None:

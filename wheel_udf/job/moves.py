@@ -85,7 +85,7 @@ def imported(
             positions=positions,
             on_step=on_step,
         )
-    begins = {
+    begins: dict[str, Any] = {
         "checkpoint": config.checkpoint,
         "wheel": config.wheel.wheel(),
         "clock": clock_of(config.clock, until_ms=None),
@@ -95,9 +95,8 @@ def imported(
         "on_step": on_step,
     }
     if isinstance(config, PurgatoryConfig):
-        return import_watch(spark, folder, **begins)  # type: ignore[arg-type]  # values by name
-    leveled = config.levels is not None
-    return import_direct(spark, folder, leveled=leveled, **begins)  # type: ignore[arg-type]  # likewise
+        return import_watch(spark, folder, **begins)
+    return import_direct(spark, folder, leveled=config.levels is not None, **begins)
 
 
 def _require_same_sources(config: AnyConfig, manifest: Manifest, folder: str) -> None:

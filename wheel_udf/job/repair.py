@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -42,6 +42,7 @@ from wheel_udf.job.compose import SUCCESS
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models.purgatory import AnyConfig
 from wheel_udf.job.models.scheduler import TieredConfig
+from wheel_udf.job.replay import row_settings
 from wheel_udf.job.sessions import session
 from wheel_udf.sinks.batch_writer import rejects_app_id
 from wheel_udf.spark.files import local_folder, open_folder
@@ -117,7 +118,7 @@ def _part(spark: SparkSession, config: AnyConfig, path: str) -> Part:
 
 
 def _evidence(spark: SparkSession, config: AnyConfig, path: str, app_id: str) -> Evidence:
-    sinks = set(sink_places(config)) | set(_recorded_places(path))
+    sinks = set(sink_places(row_settings(config, None))) | set(_recorded_places(path))
     tables = {
         (place, app_id if pattern is not None else rejects_app_id(app_id))
         for pattern, kind, root in sinks
@@ -130,24 +131,21 @@ def _evidence(spark: SparkSession, config: AnyConfig, path: str, app_id: str) ->
     return Evidence(_held(states), sorted(blind), repeat_risk(config))
 
 
-def sink_places(config: AnyConfig) -> Iterator[SinkPlace]:
-    """Yields the places that a config writes to."""
-    for pattern, sink in config.destinations.items():
-        yield pattern, sink.sink, sink.place
-    yield None, config.rejects.sink, config.rejects.place
+def sink_places(settings: Mapping[str, Any]) -> Iterator[SinkPlace]:
+    """Yields the places that a job writes to, of settings as a batch is planned with."""
+    for pattern, sink in {**settings["destinations"], None: settings["rejects"]}.items():
+        yield pattern, sink["sink"], sink.get("path", sink.get("topic"))
 
 
 def _recorded_places(path: str) -> Iterator[SinkPlace]:
     """Yields the places that the newest batches were planned to write to."""
     for batch in {last_planned(path), last_committed(path)} - {None}:
         try:
-            settings = PlannedSettings(path).settings_of(int(batch or 0)) or {}
+            settings = PlannedSettings(path).settings_of(int(batch or 0))
         except Exception:  # noqa: BLE001  # a damaged journal is found by the inspection
             return
-        sinks = {**settings.get("destinations", {}), None: settings.get("rejects")}
-        for pattern, sink in sinks.items():
-            if sink is not None:
-                yield pattern, sink["sink"], sink.get("path", sink.get("topic"))
+        if settings is not None:
+            yield from sink_places(settings)
 
 
 def tables_of(pattern: str | None, root: str) -> Iterable[str]:

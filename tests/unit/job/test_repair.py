@@ -11,6 +11,7 @@ from wheel_udf.checkpoint.inspection import Inspection
 from wheel_udf.checkpoint.repair import Evidence, decide_repair
 from wheel_udf.job import loader
 from wheel_udf.job.repair import Part, _finish, lines_of, repeat_risk, sink_places
+from wheel_udf.job.replay import row_settings
 
 CONFIG = """
 clock: {kind: event}
@@ -84,7 +85,7 @@ def test_a_part_that_can_be_repaired_is_left_as_it_is_if_the_other_one_cannot(tm
 
 def test_the_places_of_destinations_and_rejects_are_looked_at(tmp_path: Path) -> None:
     (tmp_path / "job.yml").write_text(CONFIG)
-    assert list(sink_places(loader.load(tmp_path / "job.yml", []))) == [
+    assert list(sink_places(row_settings(loader.load(tmp_path / "job.yml", []), None))) == [
         ("out_*", "delta", "data/tables"),
         ("alerts", "kafka", None),
         (None, "delta", "data/rejects"),

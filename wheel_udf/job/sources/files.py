@@ -39,10 +39,7 @@ _PARQUET_DDL = (
     "destination STRING, key BINARY, value BINARY, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, max_lateness STRING"
 )
-_TEXT_COLUMNS = (
-    *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
-    *("destination", "key", "value", "max_lateness"),
-)
+_TEXT_COLUMNS = tuple(name for name in COMMAND_FIELDS if name != "headers")
 _JSON_DDL = ", ".join(f"{name} STRING" for name in _TEXT_COLUMNS) + (
     ", headers ARRAY<STRUCT<key: STRING, value: STRING>>"
 )
@@ -196,7 +193,8 @@ def _schema(spark: SparkSession, source: FileSourceConfig, options: dict[str, st
     if source.schema_ddl is not None:
         schema = _parsed(source.schema_ddl)
     elif source.format == "parquet":
-        schema = _parquet_schema(spark, source, options)
+        found = _inferred(spark, source, spark.read.options(**options).parquet)
+        schema = _assumed(_PARQUET_DDL) if found is None else found
     elif source.format == "csv":
         schema = _csv_schema(spark, source, options)
     else:
@@ -233,11 +231,6 @@ def known_columns(frame: DataFrame) -> list[str]:
     # The id is always there, and loses its metadata.
     seen = [each.name.lower() for each in frame.schema if _ASSUMED not in each.metadata]
     return sorted(name for name in seen if name != "schedule_id" and not name.startswith(("_", "source_")))
-
-
-def _parquet_schema(spark: SparkSession, source: FileSourceConfig, options: dict[str, str]) -> StructType:
-    found = _inferred(spark, source, spark.read.options(**options).parquet)
-    return _assumed(_PARQUET_DDL) if found is None else found
 
 
 def _csv_schema(spark: SparkSession, source: FileSourceConfig, options: dict[str, str]) -> StructType:
