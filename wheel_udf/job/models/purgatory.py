@@ -9,9 +9,8 @@ from pydantic import Field
 from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS
 from wheel_udf.common.outcomes import DECIDED, Decided
 from wheel_udf.job.models.bounds import OperationContractConfig
-from wheel_udf.job.models.scheduler import Faults, JobConfig, Name, SchedulerConfig, one_use_of_each, path_of
+from wheel_udf.job.models.scheduler import Faults, JobConfig, Name, SchedulerConfig
 from wheel_udf.job.models.section import Rule, Section, all_defaults, looks_at
-from wheel_udf.job.models.sink import RejectsConfig
 from wheel_udf.job.models.source import DeltaSourceConfig, FileSourceConfig, KafkaSourceConfig
 from wheel_udf.job.models.values import Span, Text, as_written, fault_at
 
@@ -92,26 +91,6 @@ def _events_are_remembered(watch: WatchConfig, contract: OperationContractConfig
         )
 
 
-@looks_at(operations="path", events="path", rejects="path")
-def _paths_have_one_use(
-    operations: OperationsConfig | None = None,
-    events: EventsConfig | None = None,
-    rejects: RejectsConfig | None = None,
-    checkpoint: str | None = None,
-) -> Faults:
-    read = path_of(operations)
-    # One table may hold both operations and events.
-    also = path_of(events) if path_of(events) != read else None
-    return one_use_of_each(
-        {
-            ("operations", "path"): read,
-            ("events", "path"): also,
-            ("rejects", "path"): path_of(rejects),
-            ("checkpoint",): checkpoint,
-        }
-    )
-
-
 class PurgatoryConfig(JobConfig):
     """A purgatory: operations wait for events until they are complete, cancelled or expired."""
 
@@ -135,7 +114,7 @@ class PurgatoryConfig(JobConfig):
     contract: OperationContractConfig = all_defaults(OperationContractConfig)
     """Bounds and defaults of operations."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (*JobConfig.rules, _events_are_remembered, _paths_have_one_use)
+    rules: ClassVar[tuple[Rule, ...]] = (*JobConfig.rules, _events_are_remembered)
 
 
 AnyConfig = SchedulerConfig | PurgatoryConfig

@@ -69,14 +69,27 @@ def _default_is_allowed(contract: OperationContractConfig, destinations: Mapping
         )
 
 
-def one_use_of_each(paths: Mapping[tuple[str, ...], str | None]) -> Faults:
-    """Reports each path that an earlier setting names too.
-
-    Args:
-        paths: Location of a setting to its path; None: it has none.
-    """
+@looks_at(source="path", operations="path", events="path", rejects="path", store="path")
+def _paths_have_one_use(
+    source: object = None,
+    operations: object = None,
+    events: object = None,
+    rejects: object = None,
+    store: object = None,
+    checkpoint: str | None = None,
+) -> Faults:
+    if path_of(events) == path_of(operations):
+        events = None  # one table may hold both
+    sections = {
+        "source": source,
+        "operations": operations,
+        "events": events,
+        "rejects": rejects,
+        "store": store,
+    }
+    paths = {(name, "path"): path_of(section) for name, section in sections.items()}
     seen: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for location, path in paths.items():
+    for location, path in [*paths.items(), (("checkpoint",), checkpoint)]:
         if path is not None and (other := seen.setdefault(names_of(path), location)) != location:
             rule = f"not the path of {'.'.join(other)}"
             yield fault_at(*location, what="one path with two uses", value=path, rule=rule)
@@ -145,6 +158,7 @@ class JobConfig(Section):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         _default_is_allowed,
+        _paths_have_one_use,
         _rejects_are_apart,
         _health_allows_for_the_trigger,
     )
@@ -228,20 +242,6 @@ def _level_topics_are_read_once(levels: LevelsConfig | None, source: SourceConfi
             yield fault_at("levels", "topics", what=what, value=topic, rule=rule)
 
 
-@looks_at(source="path", rejects="path", store="path")
-def _paths_have_one_use(
-    source: SourceConfig | None = None,
-    rejects: RejectsConfig | None = None,
-    store: StoreConfig | None = None,
-    checkpoint: str | None = None,
-) -> Faults:
-    sections = {"source": source, "rejects": rejects, "store": store}
-    paths: dict[tuple[str, ...], str | None] = {
-        (name, "path"): path_of(section) for name, section in sections.items()
-    }
-    return one_use_of_each(paths | {("checkpoint",): checkpoint})
-
-
 @looks_at(clock="kind")
 def _punctual_needs_the_wall_clock(delivery: DeliveryConfig, clock: ClockConfig) -> Faults:
     if delivery.punctual and clock.kind != "processing":
@@ -275,6 +275,21 @@ def _refused_by_the_sender(name: str, options: Mapping[str, str]) -> Faults:
         )
 
 
+@looks_at(limits="on_limit", clock="kind")
+def _intake_can_pause(limits: LimitsConfig, mode: str, clock: ClockConfig | None = None) -> Faults:
+    of_event_clock = clock is not None and clock.kind == "event"
+    if limits.on_limit == "pause" and (mode == "direct" or of_event_clock):
+        where = "mode: direct" if mode == "direct" else "the event clock"
+        yield fault_at(
+            "limits",
+            "on_limit",
+            what="the intake cannot pause here",
+            value="pause",
+            rule=f"not with {where}, where commands move the clock or the wheel: nothing would make room again",
+            hint="reject; or mode: tiered with the processing clock",
+        )
+
+
 class SchedulerConfig(JobConfig):
     """The settings of a scheduler in both modes."""
 
@@ -303,7 +318,7 @@ class SchedulerConfig(JobConfig):
         _rejects_do_not_come_back,
         _topics_have_a_level,
         _level_topics_are_read_once,
-        _paths_have_one_use,
+        _intake_can_pause,
     )
 
     @property
@@ -321,23 +336,6 @@ class SchedulerConfig(JobConfig):
         return contract.model_copy(update={"preset": DEFAULT_PRESET})
 
 
-def _cannot_pause(what: str) -> InitErrorDetails:
-    return fault_at(
-        "limits",
-        "on_limit",
-        what="the intake cannot pause here",
-        value="pause",
-        rule=f"not with {what}, where commands move the clock or the wheel: nothing would make room again",
-        hint="reject; or mode: tiered with the processing clock",
-    )
-
-
-@looks_at(limits="on_limit")
-def _direct_never_pauses(limits: LimitsConfig) -> Faults:
-    if limits.on_limit == "pause":
-        yield _cannot_pause("mode: direct")
-
-
 def _each_shard_has_its_part(limits: LimitsConfig, wheel: WheelConfig) -> Faults:
     for bound, most in limits.bounds.items():
         if most < wheel.shards:
@@ -351,17 +349,7 @@ class DirectConfig(SchedulerConfig):
     mode: Literal["direct"] = "direct"
     """direct: all pending entries are in Spark state."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        *SchedulerConfig.rules,
-        _direct_never_pauses,
-        _each_shard_has_its_part,
-    )
-
-
-@looks_at(limits="on_limit", clock="kind")
-def _event_clock_never_pauses(limits: LimitsConfig, clock: ClockConfig) -> Faults:
-    if limits.on_limit == "pause" and clock.kind == "event":
-        yield _cannot_pause("the event clock")
+    rules: ClassVar[tuple[Rule, ...]] = (*SchedulerConfig.rules, _each_shard_has_its_part)
 
 
 class TieredConfig(SchedulerConfig):
@@ -378,8 +366,6 @@ class TieredConfig(SchedulerConfig):
 
     store: StoreConfig
     """Mode tiered keeps its far levels at store.path."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (*SchedulerConfig.rules, _event_clock_never_pauses)
 
     @property
     def checkpoints(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ A field's type checks one setting; a *rule* checks several. A rule is a function
 A rule runs if the fields that it names are valid (unknown keys in them do not count), whatever else is wrong. So one
 validation reports all errors together, and a rule only ever sees models, never the raw file. Of a large section a rule
 may look at one setting (:func:`looks_at`): then only that one has to be valid. A parameter with the default None is
-optional: it is None if its field is not valid.
+optional: it is None if its field is not valid, or not one of the model.
 
 The root of a config is a section too; its rules are those across sections.
 """
