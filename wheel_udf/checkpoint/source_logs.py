@@ -3,7 +3,7 @@
 A source of files notes there which files belong to which of its offsets; without this log its offset means nothing,
 and all files would be read again. Kafka and Delta note nothing that a later start needs: their offsets are enough.
 
-Caveat: the layout of the folder is Spark's own; see :mod:`wheel_udf.spark.private_api`.
+Caveat: the layout of the folder is Spark's own; see ``spark/private_api.toml``.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Spark writes ``offsets/N`` (batch N is planned), runs the batch, and writes ``co
 So at most the newest batch is planned and not committed. Spark reads the newest entries at a start; a crash of the
 machine can damage those. An error names the damaged file and how to repair it.
 
-Caveat: the format of these files is not documented by Spark; see :mod:`wheel_udf.spark.private_api`.
+Caveat: the format of these files is not documented by Spark; see ``spark/private_api.toml``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ The changes of a version begin with the ids of the versions before, from the las
 an older snapshot by itself if a newer one is damaged or missing, but not to version 0. It cannot replace damaged
 changes.
 
-Caveat: the layout is Spark's own; see :mod:`wheel_udf.spark.private_api`.
+Caveat: the layout is Spark's own; see ``spark/private_api.toml``.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ test holds this)::
 
 May import: common; pyspark, py4j, the standard library.
 
-Private API: :mod:`wheel_udf.spark.private_api` is the one list. Each entry has a canary test
+Private API: ``private_api.toml`` is the one list. Each entry has a canary test
 (``tests/upgrade/test_canaries.py``) and names the version in which it was read. Where a class or method is missing, the
 replacement is used, or :class:`~wheel_udf.common.errors.UnsupportedVersionError` names the API and the versions.
 """

@@ -14,7 +14,7 @@ from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from wheel_udf.spark.private_api import GATEWAY, required, unsupported
+from wheel_udf.spark.private_api import required, unsupported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,13 +25,13 @@ SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
 _known: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
-@required(GATEWAY)
+@required("gateway")
 def java_gateway(spark: SparkSession) -> Any:
     """The py4j view of the session's JVM; another one after the JVM was started again."""
     return spark._jvm  # noqa: SLF001
 
 
-@required(GATEWAY)
+@required("gateway")
 def java_context(spark: SparkSession) -> Any:
     """The session's ``JavaSparkContext``."""
     return spark._jsc  # noqa: SLF001

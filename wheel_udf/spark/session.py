@@ -38,7 +38,7 @@ from wheel_udf.spark.interrupts import at_end
 from wheel_udf.spark.jvm import hadoop_configuration, has_class, java_class
 from wheel_udf.spark.local_mode import JVM_OPTIONS, METRICS
 from wheel_udf.spark.memory_settings import MALLOC_SETTINGS
-from wheel_udf.spark.private_api import LOADED_STATES, required
+from wheel_udf.spark.private_api import required
 from wheel_udf.spark.running import note_built, running_session
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def close_states(spark: SparkSession) -> None:
     anew for it. While another query runs in the session, nothing is closed.
     """
     if not spark.streams.active:
-        with suppress(UnsupportedVersionError), required(LOADED_STATES):
+        with suppress(UnsupportedVersionError), required("loaded_states"):
             java_class(spark, "org.apache.spark.sql.execution.streaming.state.StateStore").stop()
 
 
