@@ -7,13 +7,13 @@ test holds this)::
 
       tables   checkpoint   stream   sinks   delivery   job            other rooms
     ---------------------------------------------------------------------------------------------------------------
-      session  running  local_mode  memory_settings                    the session
+      session  running  local_mode                                     the session
       fast_start  recorded_run                                         what makes its start fast
       java  jars                                                       Java, the jars
       worker_python  arrow_groups                                      Spark's Python workers, their rows as Arrow
       folder  files  hadoop_files  places                              folders on any file system
       failures  job_progress  interrupts                               errors in one sentence, progress, Ctrl-C
-      cached_columns  jdbc                                             columns built once, statements to a database
+      jdbc                                                             statements to a database
       jvm  private_api                                                 access to the JVM, the list of private API
     ---------------------------------------------------------------------------------------------------------------
       py4j   pyspark   Hadoop                                          not ours
