@@ -447,17 +447,6 @@ def test_crc32c_gives_the_values_of_the_standard(content: bytes, value: int) -> 
     assert crc32c(content) == value
 
 
-def test_crc32c_is_the_same_however_the_bytes_fall_into_lanes() -> None:
-    content = bytes(at * 7 % 251 for at in range(1_200_000))
-    register = 0xFFFFFFFF
-    for byte in content[:5_000]:
-        register ^= byte
-        for _ in range(8):
-            register = (register >> 1) ^ (0x82F63B78 if register & 1 else 0)
-    assert crc32c(content[:5_000]) == register ^ 0xFFFFFFFF
-    assert crc32c(content) == 1_232_812_262  # of a loop over bytes, as above
-
-
 def test_a_file_without_checksums_is_taken_as_it_is_unless_it_is_empty(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     files = open_folder(str(tmp_path))
