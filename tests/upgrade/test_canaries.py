@@ -21,8 +21,13 @@ from pyspark.sql import SparkSession, functions as F, types as T
 
 from tests.unit.checkpoint.damaged import flip
 from wheel_udf.checkpoint.inspection import Inspection
-from wheel_udf.checkpoint.source_logs import source_log
-from wheel_udf.checkpoint.spark_logs import batch_at, committed_offsets, input_moved, planned_batch
+from wheel_udf.checkpoint.spark_logs import (
+    batch_at,
+    committed_offsets,
+    input_moved,
+    planned_batch,
+    source_log,
+)
 from wheel_udf.checkpoint.state_files import StateDamage
 from wheel_udf.spark import arrow_groups, jars, session
 from wheel_udf.spark.failures import explain, quiet_sql

@@ -21,7 +21,7 @@ from typing import Any, Final
 from wheel_udf.checkpoint.checksums import check_file
 from wheel_udf.checkpoint.chunk_refs import ChunkRefs
 from wheel_udf.checkpoint.planned_settings import PlannedSettings
-from wheel_udf.checkpoint.spark_logs import has_id, lacking_sources, parsed_commit, parsed_offsets
+from wheel_udf.checkpoint.spark_logs import has_id, lacking_sources, parsed_commit, parsed_plan
 from wheel_udf.checkpoint.state_files import StateFiles, ids_in
 from wheel_udf.common.errors import CheckpointError
 from wheel_udf.spark.files import open_folder, parsed_json
@@ -79,11 +79,11 @@ class Inspection:
         if fault is not None:
             return fault
         try:
-            now = parsed_offsets(self.files, batch, content)
+            plan = parsed_plan(self.files, batch, content)
         except CheckpointError as error:
             return error.what.partition(", ")[2]
         with suppress(CheckpointError):
-            return lacking_sources(self.files, batch, now) or None
+            return lacking_sources(self.files, batch, plan) or None
         return None
 
     def _commit_fault(self, batch: int) -> str | None:

@@ -45,9 +45,9 @@ CLOCK_FORMAT = "wheel-clock"
 CLOCK_SCHEMA = "shard int, tick string"
 
 
-def is_clock_offset(text: str) -> bool:
-    """Whether a line of Spark's offset log is an offset of this source."""
-    return f'"{COUNTER}"' in text
+def is_clock_offset(offset: object) -> bool:
+    """Whether an offset in a checkpoint, a JSON value, is one of this source."""
+    return isinstance(offset, dict) and COUNTER in offset
 
 
 class ClockSource(DataSource):

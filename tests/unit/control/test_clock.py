@@ -4,7 +4,6 @@ passes.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -291,8 +290,8 @@ def test_a_replayed_offset_gives_the_same_instant(tmp_path: Path) -> None:
 
 
 def test_an_offset_of_the_clock_is_known_in_sparks_offset_log(tmp_path: Path) -> None:
-    assert is_clock_offset(json.dumps({"wheel_clock": 7}))
-    assert not is_clock_offset('{"logOffset":7}')
+    assert is_clock_offset({"wheel_clock": 7})
+    assert not is_clock_offset({"logOffset": 7})
 
 
 @pytest.mark.parametrize(
