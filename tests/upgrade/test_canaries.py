@@ -28,7 +28,7 @@ from wheel_udf.checkpoint.spark_logs import (
     planned_batch,
     source_log,
 )
-from wheel_udf.checkpoint.state_files import StateDamage
+from wheel_udf.checkpoint.state_files import Finding
 from wheel_udf.spark import arrow_groups, jars, session
 from wheel_udf.spark.failures import explain, quiet_sql
 from wheel_udf.spark.hadoop_files import hadoop_folder
@@ -173,7 +173,7 @@ def state_files(spark: SparkSession, table: str) -> None:
         hidden.unlink()  # Hadoop's: those of Spark are left
     flip(folder / "checkpoint" / listed[0].name)
     damage = Inspection(str(folder / "checkpoint")).state.damage(newest + 1)
-    assert damage == StateDamage(listed[0].name, "it does not match its checksum", newest + 1)
+    assert damage == Finding(listed[0].name, "it does not match its checksum")
 
 
 @canary("error_texts")

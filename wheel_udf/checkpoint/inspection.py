@@ -22,24 +22,11 @@ from wheel_udf.checkpoint.checksums import check_file
 from wheel_udf.checkpoint.chunk_refs import ChunkRefs
 from wheel_udf.checkpoint.planned_settings import PlannedSettings
 from wheel_udf.checkpoint.spark_logs import has_id, lacking_sources, parsed_commit, parsed_plan
-from wheel_udf.checkpoint.state_files import StateFiles, ids_in
+from wheel_udf.checkpoint.state_files import Finding, StateFiles, ids_in
 from wheel_udf.common.errors import CheckpointError
 from wheel_udf.spark.files import open_folder, parsed_json
 
 _MISSING: Final = "it is missing"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that is damaged or missing.
-
-    Attributes:
-        name: The file, relative to the checkpoint.
-        what: What is wrong with it, as a clause.
-    """
-
-    name: str
-    what: str
 
 
 @dataclass(frozen=True)
@@ -122,7 +109,7 @@ class Inspection:
             return  # it names the files of the state
         damage = self.state.damage(batch) or self.chunks.damage(batch)
         if damage is not None:
-            yield Finding(damage.name, damage.what)
+            yield damage
 
     @cached_property
     def damage(self) -> tuple[Finding, ...]:
@@ -135,8 +122,7 @@ class Inspection:
         ]
         faults = {name: self.state.check(name).fault for name in self.state.all_names()}
         found += [Finding(name, fault) for name, fault in faults.items() if fault is not None]
-        found += [Finding(name, fault) for name, fault in self.chunks.all_damage()]
-        return tuple(found)
+        return tuple(dict.fromkeys((*found, *self.chunks.all_damage())))
 
     @cached_property
     def bad_checksums(self) -> tuple[str, ...]:

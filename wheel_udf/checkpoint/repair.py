@@ -30,9 +30,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wheel_udf.checkpoint.checksums import companions
-from wheel_udf.checkpoint.inspection import Finding, Inspection, Resume
+from wheel_udf.checkpoint.inspection import Inspection, Resume
 from wheel_udf.checkpoint.move_marks import IMPORTED
 from wheel_udf.checkpoint.spark_logs import RESTORE
+from wheel_udf.checkpoint.state_files import Finding
 from wheel_udf.common.errors import CheckpointError
 from wheel_udf.spark.files import local_folder, open_folder
 from wheel_udf.spark.folder import Folder

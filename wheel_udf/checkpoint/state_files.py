@@ -53,18 +53,16 @@ class StateFile:
 
 
 @dataclass(frozen=True)
-class StateDamage:
-    """Why a version of the state cannot be read.
+class Finding:
+    """Something that is damaged or missing.
 
     Attributes:
-        name: The file, or the folder in which it is missing.
+        name: The file, or the folder in which one is missing, relative to the checkpoint.
         what: What is wrong with it, as a clause.
-        version: Its version.
     """
 
     name: str
     what: str
-    version: int
 
 
 @dataclass
@@ -123,7 +121,7 @@ class StateFiles:
         """All state files."""
         return [each.name for listed in self.partitions.values() for each in listed]
 
-    def damage(self, version: int) -> StateDamage | None:
+    def damage(self, version: int) -> Finding | None:
         """The first thing that keeps a version from being read; None if it can be read in all partitions."""
         if version == 0:
             return None
@@ -139,7 +137,7 @@ class StateFiles:
         named = {f"state/{operator}/{place}" for operator, each in ids.items() for place in range(len(each))}
         return sorted(named | self.partitions.keys())
 
-    def _damage_in(self, folder: str, version: int) -> StateDamage | None:
+    def _damage_in(self, folder: str, version: int) -> Finding | None:
         for at in range(version, 0, -1):
             listed = self._written(folder, at)
             changes = [each for each in listed if each.is_changes]
@@ -152,11 +150,11 @@ class StateFiles:
             if not sound:
                 bad = next((each for each in (*changes, *bases)), None)
                 if bad is None:
-                    return StateDamage(folder, f"version {at} of the state is missing", at)
-                return StateDamage(bad.name, str(faults[bad.name]), at)
+                    return Finding(folder, f"version {at} of the state is missing")
+                return Finding(bad.name, str(faults[bad.name]))
         return self._missing_base(folder, version)
 
-    def _missing_base(self, folder: str, version: int) -> StateDamage | None:
+    def _missing_base(self, folder: str, version: int) -> Finding | None:
         """The snapshot that the changes of a version begin at, if they do not go back to version 0."""
         changes = [each for each in self._written(folder, version) if each.is_changes]
         starts = [_first_version(self.files.read(each.name) or b"") for each in changes]
@@ -165,8 +163,8 @@ class StateFiles:
             return None
         found = [each for each in self._written(folder, base) if not each.is_changes]
         if found:
-            return StateDamage(found[0].name, str(self.check(found[0].name).fault), base)
-        return StateDamage(folder, f"the snapshot of version {base} of the state is missing", base)
+            return Finding(found[0].name, str(self.check(found[0].name).fault))
+        return Finding(folder, f"the snapshot of version {base} of the state is missing")
 
     def _written(self, folder: str, version: int) -> list[StateFile]:
         """The files of a version by the writer that its commit names; by any writer if that is not known."""
