@@ -34,7 +34,7 @@ from wheel_udf.control import wall
 from wheel_udf.control.board import ShardBoard
 from wheel_udf.control.clocks import Clock, StoreClock, clock_from_json
 from wheel_udf.control.contributors import Acts, Contributor, Sender, Shares
-from wheel_udf.control.pace import COUNTER, ClockPace, Offset, Pace, StorePace
+from wheel_udf.control.pace import COUNTER, ClockPace, Offset, StorePace
 from wheel_udf.control.reports import forget_run, reports_of
 from wheel_udf.control.tick import Tick
 
@@ -112,7 +112,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.shards, self.board = shards, board
         self.run = uuid.uuid4().hex
         self.ticked = False
-        self.pace: Pace
+        self.pace: ClockPace | StorePace
         self.contributors: list[Contributor] = []
         if isinstance(clock, StoreClock):
             self.pace = StorePace(clock, shards, board)
