@@ -158,7 +158,7 @@ def installed() -> Iterator[None]:
                 -1
             ].commands_of_act(rows),
             "wheel_udf.store.slot_store.F": Columns,
-            "wheel_udf.store.slot_store.begin_transaction": Transaction,
+            "wheel_udf.store.slot_store.Transaction": Transaction,
             "wheel_udf.store.slot_store.tables": Log,
             "wheel_udf.store.reader.tables": Log,
             "wheel_udf.tables.delta_files.delta_log": Log,

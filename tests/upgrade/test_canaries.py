@@ -42,7 +42,7 @@ from wheel_udf.spark.private_api import installed_versions, private_apis
 from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.worker import batch_of_task
 from wheel_udf.tables import delta_log
-from wheel_udf.tables.delta_transaction import begin_transaction
+from wheel_udf.tables.delta_transaction import Transaction
 
 Canary = Callable[[SparkSession, str], None]
 CANARIES: dict[str, Canary] = {}
@@ -67,13 +67,13 @@ def canary(key: str) -> Callable[[Canary], Canary]:
 def table(_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A table as the slot store makes it: created empty, then one append of two rows in two partitions."""
     place = str(tmp_path_factory.mktemp("canaries") / "table")
-    begin_transaction(_session, place).commit_creation(COLUMNS, ("level", "slot"), {"made.by": "a canary"})
+    Transaction(place).commit_creation(COLUMNS, ("level", "slot"), {"made.by": "a canary"})
     append(_session, place, 1)
     return place
 
 
 def append(spark: SparkSession, place: str, batch_id: int) -> int:
-    transaction = begin_transaction(spark, place)
+    transaction = Transaction(place)
     rows = spark.createDataFrame([(0, 1, "a"), (2, 5, "b")], COLUMNS).coalesce(1)
     files = transaction.write_files(rows, {"compression": "zstd"})
     return transaction.commit_append(files, app_id="canary", batch_id=batch_id, marks={"cursor": 7})
@@ -270,6 +270,6 @@ def delta_offsets(spark: SparkSession, table: str) -> None:
         .start()
         .awaitTermination(120)
     )
-    now, offsets = delta_log.snapshot(spark, table), committed_offsets(checkpoint)
+    now, offsets = delta_log.snapshot(table), committed_offsets(checkpoint)
     assert delta_log.tables_read(offsets or ()) == {now.table_id}
     assert offsets == [delta_log.position_after(now.table_id, now.version)]

@@ -92,7 +92,7 @@ _known: Final[dict[str, _Known]] = {}
 """By place, the newest state that was read. Reading one twice does no harm: no lock is held meanwhile."""
 
 
-def snapshot(spark: SparkSession, place: str) -> TableState:  # noqa: ARG001  # a simulated log has it for the table
+def snapshot(place: str) -> TableState:
     """The newest version of a table."""
     log = _folder(place)
     known = _known.get(place)
@@ -107,7 +107,7 @@ def snapshot(spark: SparkSession, place: str) -> TableState:  # noqa: ARG001  # 
     return known.state
 
 
-def snapshot_at(spark: SparkSession, place: str, version: int) -> TableState:  # noqa: ARG001  # as above
+def snapshot_at(place: str, version: int) -> TableState:
     """A table as it was at a version.
 
     Raises:
@@ -162,7 +162,7 @@ def position_after(table_id: str, version: int) -> dict[str, Any]:
     }
 
 
-def commits_after(spark: SparkSession, place: str, version: int) -> list[tuple[int, list[Action]]]:  # noqa: ARG001  # as above
+def commits_after(place: str, version: int) -> list[tuple[int, list[Action]]]:
     """The commits after a version, by rising version: the fields of all their actions.
 
     Raises:
@@ -175,7 +175,7 @@ def commits_after(spark: SparkSession, place: str, version: int) -> list[tuple[i
     return found
 
 
-def files_of(spark: SparkSession, place: str) -> tuple[int, list[Action]]:  # noqa: ARG001  # as above
+def files_of(place: str) -> tuple[int, list[Action]]:
     """The newest version of a table, and the fields of the ``add`` action of each of its files."""
     log = _folder(place)
     version, rows = _checkpoint(log, ("add",))

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession, types as T
 
 from wheel_udf.tables import log_checkpoints
 from wheel_udf.tables.delta_log import snapshot
-from wheel_udf.tables.delta_transaction import append_once, begin_transaction
+from wheel_udf.tables.delta_transaction import Transaction, append_once
 
 COLUMNS = T.StructType([T.StructField("id", T.StringType())])
 
@@ -31,7 +31,7 @@ def table(spark: SparkSession, tmp_path: Path) -> str:
 
 def made(spark: SparkSession, folder: Path, properties: Mapping[str, str]) -> str:
     place = str(folder / "table")
-    begin_transaction(spark, place).commit_creation(COLUMNS, (), properties)
+    Transaction(place).commit_creation(COLUMNS, (), properties)
     return place
 
 
@@ -75,7 +75,7 @@ def test_a_commit_does_not_wait_for_the_checkpoint_that_is_due(spark: SparkSessi
         append(spark, table, 1)
         append(spark, table, 2)
         append(spark, table, 3)
-        assert snapshot(spark, table).version == 3
+        assert snapshot(table).version == 3
         assert checkpoints(table) == []
     log_checkpoints.finish()
 
@@ -181,7 +181,7 @@ def test_a_writer_that_knows_a_slow_reader_keeps_what_has_expired(
     table, log = with_an_old_log(spark, tmp_path)
     for keeps_log, left in ((True, 7), (False, 5)):
         for _ in range(2):
-            transaction = begin_transaction(spark, table, keeps_log=keeps_log)
+            transaction = Transaction(table, keeps_log=keeps_log)
             version = transaction.before.version + 1
             transaction.commit_append([], app_id="store", batch_id=version)
         log_checkpoints.finish()
