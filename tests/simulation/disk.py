@@ -55,7 +55,7 @@ class Folder:
         folder, _, file = self._at(name).rpartition("/")
         self.world.files.setdefault(folder, {})[file] = content
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, flush: bool = True) -> bool:  # noqa: ARG002  # nothing is on a disk
         if self.read(name) is not None:
             return False
         self.replace(name, content)

@@ -102,7 +102,7 @@ class _HadoopFolder:
         self._write(name, content, over=True)
 
     @required("checkpoint_files")
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, flush: bool = True) -> bool:  # noqa: ARG002  # as on a local disk
         self._manager.mkdirs(self._path(self.name(name)).getParent())
         try:
             self._write(name, content, over=False)

@@ -14,9 +14,7 @@ table was created anew, and is read like an unknown one.
 from __future__ import annotations
 
 import json
-import os
 import re
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -27,7 +25,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession, functions as F
 
 from wheel_udf.common.errors import StoreError
-from wheel_udf.spark.files import local_folder, open_folder
+from wheel_udf.spark.files import open_folder
 from wheel_udf.spark.folder import Folder
 from wheel_udf.spark.jvm import hadoop_configuration, java_class
 from wheel_udf.tables.table_state import TableState
@@ -195,21 +193,8 @@ def commit(place: str, version: int, actions: Iterable[tuple[str, Mapping[str, A
     lines = [
         json.dumps({kind: fields}, separators=(",", ":"), ensure_ascii=False) for kind, fields in actions
     ]
-    content, name = ("\n".join(lines) + "\n").encode(), _name_of(version)
-    folder = local_folder(f"{place}/{_LOG}")
-    if folder is None:
-        return _folder(place).create(name, content)
     # Not flushed to the disk, as the data files are not.
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f".{name}.{uuid.uuid4().hex}"
-    try:
-        draft.write_bytes(content)
-        os.link(draft, folder / name)  # unlike a rename, it replaces nothing
-    except FileExistsError:
-        return False
-    finally:
-        draft.unlink(missing_ok=True)
-    return True
+    return _folder(place).create(_name_of(version), ("\n".join(lines) + "\n").encode(), flush=False)
 
 
 def _folder(place: str) -> Folder:
