@@ -5,8 +5,7 @@
     offsets/.7.crc                       Hadoop's, on local file systems: CRC-32 of each 512 bytes     of any file
     state/0/1/8_<id>.changelog.crc       Spark's, on all file systems: size and CRC-32C, as JSON       of state files
 
-A content that one checksum confirms is sound: where the other one differs, the file of that checksum is what is
-damaged. Spark refuses a file if any of the two differs.
+Spark refuses a file if any of the two differs.
 
 Cost: O(bytes). CRC-32C, a loop of Python, is computed only where Hadoop's checksums do not decide. A file is read into
 memory.
@@ -16,7 +15,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -27,41 +25,22 @@ _HADOOP_HEAD: Final = b"crc\x00"
 _POLYNOMIAL: Final = 0x82F63B78
 
 
-@dataclass(frozen=True)
-class Check:
-    """The result of a check.
-
-    Attributes:
-        fault: What is wrong with the content, as a clause; None if nothing is known to be wrong.
-        bad_checksums: Files of checksums that are damaged while the content is sound.
-        is_checked: Whether there was any checksum.
-    """
-
-    fault: str | None
-    bad_checksums: tuple[str, ...] = ()
-    is_checked: bool = True
-
-
-def check_file(files: Folder, name: str, content: bytes) -> Check:
+def fault_of(files: Folder, name: str, content: bytes) -> str | None:
     """Compares the content of a file with all checksums beside it.
 
     Args:
         files: Folder of the checkpoint.
         name: The file, relative to it.
         content: Its content.
+
+    Returns:
+        What is wrong with it, as a clause; None if nothing is known to be wrong.
     """
     hadoops = _matches_hadoop(files, name, content)
-    sparks = _matches_spark(files, f"{name}.crc", content, is_sound=hadoops is True)
-    found = {_hidden(name): hadoops, f"{name}.crc": sparks}
-    verdicts = {checksum: matches for checksum, matches in found.items() if matches is not None}
-    if not verdicts:
-        return Check("it is empty" if not content else None, is_checked=False)
-    bad = [checksum for checksum, matches in verdicts.items() if not matches]
-    if len(bad) == len(verdicts):
-        return Check("it is empty" if not content else "it does not match its checksum")
-    # A checksum of Spark has one of Hadoop's for itself.
-    beside = [_hidden(each) for each in bad if each == f"{name}.crc"]
-    return Check(None, (*bad, *(each for each in beside if files.read(each) is not None)))
+    sparks = _matches_spark(files, f"{name}.crc", content, is_confirmed=hadoops is True)
+    if hadoops is not False and sparks is not False:
+        return None if content or hadoops or sparks else "it is empty"
+    return "it does not match its checksum" if content else "it is empty"
 
 
 def companions(files: Folder, name: str) -> list[str]:
@@ -89,7 +68,7 @@ def _matches_hadoop(files: Folder, name: str, content: bytes) -> bool | None:
     return found == list(struct.unpack(f">{len(checksums) // 4 - 2}I", checksums[8:]))
 
 
-def _matches_spark(files: Folder, name: str, content: bytes, *, is_sound: bool) -> bool | None:
+def _matches_spark(files: Folder, name: str, content: bytes, *, is_confirmed: bool) -> bool | None:
     """Whether Spark's checksum fits, and is sound itself; None without one."""
     checksum = files.read(name)
     if checksum is None:
@@ -102,7 +81,7 @@ def _matches_spark(files: Folder, name: str, content: bytes, *, is_sound: bool) 
     value = said.get("value")
     if said.get("mainFileSize") != len(content) or not isinstance(value, int):
         return False
-    return (is_sound and own is True) or value & 0xFFFFFFFF == crc32c(content)
+    return (is_confirmed and own is True) or value & 0xFFFFFFFF == crc32c(content)
 
 
 def crc32c(content: bytes) -> int:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from wheel_udf.checkpoint.checksums import check_file
+from wheel_udf.checkpoint.checksums import fault_of
 from wheel_udf.checkpoint.chunk_refs import ChunkRefs
 from wheel_udf.checkpoint.planned_settings import PlannedSettings
 from wheel_udf.checkpoint.spark_logs import has_id, lacking_sources, parsed_commit, parsed_plan
@@ -62,7 +62,7 @@ class Inspection:
 
     def _plan_fault(self, batch: int) -> str | None:
         content = self.files.read(f"offsets/{batch}") or b""
-        fault = check_file(self.files, f"offsets/{batch}", content).fault
+        fault = fault_of(self.files, f"offsets/{batch}", content)
         if fault is not None:
             return fault
         try:
@@ -75,7 +75,7 @@ class Inspection:
 
     def _commit_fault(self, batch: int) -> str | None:
         content = self.files.read(f"commits/{batch}") or b""
-        fault = check_file(self.files, f"commits/{batch}", content).fault
+        fault = fault_of(self.files, f"commits/{batch}", content)
         return fault or (None if parsed_commit(content) is not None else "it is cut off")
 
     def _commit(self, batch: int) -> Any:
@@ -120,15 +120,9 @@ class Inspection:
             for batch in range(min(entries, default=0), max(entries, default=-1) + 1)
             if (fault := entries.get(batch, _MISSING)) is not None
         ]
-        faults = {name: self.state.check(name).fault for name in self.state.all_names()}
+        faults = {name: self.state.fault(name) for name in self.state.all_names()}
         found += [Finding(name, fault) for name, fault in faults.items() if fault is not None]
         return tuple(dict.fromkeys((*found, *self.chunks.all_damage())))
-
-    @cached_property
-    def bad_checksums(self) -> tuple[str, ...]:
-        """Files of checksums that are damaged while the state file beside them is sound."""
-        names = self.state.all_names()
-        return tuple(bad for name in names for bad in self.state.check(name).bad_checksums)
 
     @cached_property
     def metadata(self) -> Finding | None:
@@ -139,7 +133,7 @@ class Inspection:
         return Finding("metadata", _MISSING if content is None else "it is damaged")
 
     def _is_sound_id(self, content: bytes) -> bool:
-        return has_id(content) and check_file(self.files, "metadata", content).fault is None
+        return has_id(content) and fault_of(self.files, "metadata", content) is None
 
     @cached_property
     def irreplaceable(self) -> tuple[Finding, ...]:
@@ -160,7 +154,7 @@ class Inspection:
 
     def _content_fault(self, name: str) -> str | None:
         content = self.files.read(name)
-        return None if content is None else check_file(self.files, name, content).fault
+        return None if content is None else fault_of(self.files, name, content)
 
     @cached_property
     def _has_sound_journal(self) -> bool:

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from wheel_udf.checkpoint.checksums import Check, check_file
+from wheel_udf.checkpoint.checksums import companions, fault_of
 from wheel_udf.spark.files import parsed_json
 from wheel_udf.spark.folder import Folder
 
@@ -76,7 +76,7 @@ class StateFiles:
 
     files: Folder
     ids: Mapping[int, Ids]
-    _checks: dict[str, Check] = field(default_factory=dict, init=False)
+    _faults: dict[str, str | None] = field(default_factory=dict, init=False)
 
     @cached_property
     def partitions(self) -> dict[str, list[StateFile]]:
@@ -94,28 +94,28 @@ class StateFiles:
                 version, writer, kind = found.groups()
                 yield StateFile(f"{folder}/{name}", int(version), writer, kind in _CHANGES)
 
-    def check(self, name: str) -> Check:
-        """The check of one file; of a snapshot also of the files that it names."""
-        if name not in self._checks:
+    def fault(self, name: str) -> str | None:
+        """What is wrong with a file, as a clause; with a snapshot also if a file that it names is damaged."""
+        if name not in self._faults:
             content = self.files.read(name)
-            self._checks[name] = Check("it is missing") if content is None else self._checked(name, content)
-        return self._checks[name]
+            self._faults[name] = "it is missing" if content is None else self._fault_in(name, content)
+        return self._faults[name]
 
-    def _checked(self, name: str, content: bytes) -> Check:
-        check = check_file(self.files, name, content)
-        if check.fault is not None or not name.endswith(".zip"):
-            return check
+    def _fault_in(self, name: str, content: bytes) -> str | None:
+        fault = fault_of(self.files, name, content)
+        if fault is not None or not name.endswith(".zip"):
+            return fault
         named = _named_in_zip(content)
         if named is None:
-            return Check("it is cut off")
+            return "it is cut off"
         folder = name.rpartition("/")[0]
-        bad = [each for each in named if self.check(f"{folder}/SSTs/{each}").fault is not None]
-        return Check(f"its file SSTs/{bad[0]} is damaged or missing") if bad else check
+        bad = [each for each in named if self.fault(f"{folder}/SSTs/{each}") is not None]
+        return f"its file SSTs/{bad[0]} is damaged or missing" if bad else None
 
     @property
     def unchecked(self) -> int:
         """The number of files of the state without a checksum."""
-        return sum(not self.check(name).is_checked for name in self.all_names())
+        return sum(not companions(self.files, name) for name in self.all_names())
 
     def all_names(self) -> list[str]:
         """All state files."""
@@ -142,7 +142,7 @@ class StateFiles:
             listed = self._written(folder, at)
             changes = [each for each in listed if each.is_changes]
             bases = [each for each in listed if not each.is_changes]
-            faults = {each.name: self.check(each.name).fault for each in listed}
+            faults = {each.name: self.fault(each.name) for each in listed}
             sound = any(faults[each.name] is None for each in changes)
             # Of the version itself the changes are read in any case: they name the versions before.
             if any(faults[each.name] is None for each in bases) and (sound or not changes or at < version):
@@ -163,7 +163,7 @@ class StateFiles:
             return None
         found = [each for each in self._written(folder, base) if not each.is_changes]
         if found:
-            return Finding(found[0].name, str(self.check(found[0].name).fault))
+            return Finding(found[0].name, str(self.fault(found[0].name)))
         return Finding(folder, f"the snapshot of version {base} of the state is missing")
 
     def _written(self, folder: str, version: int) -> list[StateFile]:
