@@ -33,9 +33,9 @@ from wheel_udf.spark import arrow_groups, jars, session
 from wheel_udf.spark.failures import explain, quiet_sql
 from wheel_udf.spark.hadoop_files import hadoop_folder
 from wheel_udf.spark.jvm import (
+    hadoop_configuration,
     has_class,
     java_class,
-    java_context,
     java_gateway,
 )
 from wheel_udf.spark.private_api import installed_versions, private_apis
@@ -104,7 +104,7 @@ def the_gateway(spark: SparkSession, _: str) -> None:
     assert java_class(spark, "java.lang.Math").max(3, 4) == 4
     assert has_class(spark, "java.util.Properties")
     assert not has_class(spark, "java.util.NoSuchProperties")
-    assert java_context(spark).hadoopConfiguration().get("fs.defaultFS") == "file:///"
+    assert hadoop_configuration(spark).get("fs.defaultFS") == "file:///"
 
 
 @canary("checkpoint_files")

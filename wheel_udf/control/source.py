@@ -19,6 +19,7 @@ cannot run on to ``until``.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from pyspark.sql.types import StructType
 
 from wheel_udf.control import wall
 from wheel_udf.control.board import ShardBoard
-from wheel_udf.control.clocks import Clock, StoreClock, clock_from_json
+from wheel_udf.control.clocks import Clock, StoreClock, clock_of
 from wheel_udf.control.contributors import Acts, Contributor, Sender, Shares
 from wheel_udf.control.pace import COUNTER, ClockPace, Offset, StorePace
 from wheel_udf.control.reports import forget_run, reports_of
@@ -64,14 +65,9 @@ class ClockSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002  # Spark's signature
         """The reader. Spark keeps one per query, in a Python process beside the driver."""
-        return ClockReader(
-            clock_from_json(self.options["clock"]),
-            int(self.options["shards"]),
-            ShardBoard(self.options["folder"]),
-            self.options.get("frame", ""),
-            has_sender="sender" in self.options,
-            limit=int(self.options["limit"]) if "limit" in self.options else None,
-        )
+        settings = json.loads(self.options["settings"])
+        clock, board = clock_of(settings.pop("clock")), ShardBoard(settings.pop("folder"))
+        return ClockReader(clock, board=board, **settings)
 
 
 @dataclass

@@ -167,7 +167,9 @@ def commits_after(place: str, version: int) -> list[tuple[int, list[Action]]]:
         StoreError: The log no longer has them.
     """
     log = _folder(place)
-    found = [(number, [*_fields(content)]) for number, content in _commits(log, version)]
+    found = [
+        (number, [fields for _, fields in _actions(content)]) for number, content in _commits(log, version)
+    ]
     if not found and log.read(_name_of(max(version, 0))) is None:
         raise StoreError("the table's log no longer has these commits", field=place, value=version + 1)
     return found
@@ -238,10 +240,6 @@ def _commits(log: Folder, after: int, to: int | None = None) -> Iterator[tuple[i
 def _actions(content: bytes) -> Iterator[tuple[str, Action]]:
     for line in content.splitlines():
         yield from json.loads(line).items()
-
-
-def _fields(content: bytes) -> Iterator[Action]:
-    return (fields for _, fields in _actions(content))
 
 
 def _checkpoint(
