@@ -76,9 +76,6 @@ class TickPartition(InputPartition):
 
     ticks: list[str]
 
-    def __init__(self, ticks: Sequence[str]) -> None:
-        self.ticks = list(ticks)
-
 
 class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offers an offset each time Spark plans a batch for which there is a reason.
