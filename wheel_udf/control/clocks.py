@@ -153,7 +153,6 @@ class StoreClock:
     token: str
     heartbeat_ms: int = 60_000
     leads: bool = False
-    until_ms: int | None = None
     kind = "store"
 
 

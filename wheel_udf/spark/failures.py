@@ -6,9 +6,9 @@ layers into one message. The sentence that matters is the innermost::
     [STREAM_FAILED] ... Traceback ... wheel_udf.common.errors.SinkError: the table is gone: ...
                                       '------------------- this one -------------------'
 
-The first of these that is found: an error of this package; a damaged file of the checkpoint (named, with the verb that
-repairs); a rule of ``failures.toml``; an error of Kafka's client (with a hint); the last error class of Spark and the
-last ``Caused by``; the first line. Secrets are hidden in all of them.
+The first of these that is found: an error of this package; a rule of ``failures.toml``; an error of Kafka's client
+(with a hint); the last error class of Spark and the last ``Caused by``; the first line. Secrets are hidden in all of
+them.
 
 :class:`Cause` is the table of causes: the exit code of each, and whether a query that it has ended is started again in
 the same process.
@@ -87,9 +87,6 @@ _OURS = re.compile(r"^(?:\S+: )?wheel_udf\.common\.errors\.(\w+): (.+)", re.MULT
 _KAFKA = re.compile(
     r"org\.apache\.kafka\.common\.(?:errors\.|config\.)?(\w+(?:Exception|Error))(?:: ([^\n]*))?"
 )
-_LOST = re.compile(
-    r"(?:\[KAFKA_DATA_LOSS|not available in Kafka any more)(?:.*?Reason: ([^\n]+))?", re.DOTALL
-)
 LOST_HINT = (
     "wheel-udf export, then import --anew TOPIC reads the topic from its earliest record; "
     "failOnDataLoss: false goes on without what is lost (docs/kafka.md, Lost records)"
@@ -103,13 +100,6 @@ _JVM_ENDS = re.compile(
 _DAMAGED_STATE = re.compile(
     r"\[(?:CANNOT_LOAD_STATE_STORE|STATE_STORE|CHECKPOINT|STATE_DATA_SOURCE)[A-Z0-9_.]*\]"
 )
-_DAMAGED_FILE = re.compile(
-    r"Checksum error: (?:file:)?(.+?) at \d+ exp:"
-    r"|Checksum verification failed, the file may be corrupted\. File: (?:file:)?([^\n]+)"
-    r"|Error reading streaming state file of (?:file:)?(.+?) does not exist"
-)
-_UNREADABLE_STATE = re.compile(r"\[CANNOT_LOAD_STATE_STORE\.(?!\w*OUT_OF_MEMORY|UNRELEASED)")
-_OF_A_CHECKPOINT = re.compile(r"/(?:metadata|(?:offsets|commits|sources|state)/\d+(?:/.+)?)$")
 _SPARK_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
 _TEXTS: Final = ("what", "field", "value", "rule", "hint")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: ([^\n]+)", re.MULTILINE)
@@ -176,11 +166,7 @@ def _explained(error: BaseException) -> Failure:
         return Failure(f"{type(error).__name__}: {first_line(str(error))}", Cause.OTHER)
     text, _, plan = str(error).partition("=== Streaming Query ===")
     return (
-        _of_ours(text)
-        or _of_a_checkpoint(text)
-        or _of_a_rule(text, plan)
-        or _of_kafka(text)
-        or _of_spark(text, type(error).__name__)
+        _of_ours(text) or _of_a_rule(text, plan) or _of_kafka(text) or _of_spark(text, type(error).__name__)
     )
 
 
@@ -201,7 +187,13 @@ def _of_a_rule(text: str, plan: str) -> Failure | None:
     for rule in _table()["rules"]:
         if found := re.search(rule["pattern"], text):
             place = _PLACE.search(plan)
-            values = {"place": place[1].strip() if place else "", **found.groupdict()}
+            values = {
+                "place": place[1].strip() if place else "",
+                "spark": _of_spark(text, "").sentence,
+                "repair": errors.REPAIR,
+                "lost": LOST_HINT,
+                **found.groupdict(),
+            }
             texts: dict[str, Any] = {
                 name: rule[name].format_map(values) or None for name in _TEXTS if name in rule
             }
@@ -217,27 +209,7 @@ def _of_ours(text: str) -> Failure | None:
     return Failure(_without_sqlstate(sentence), _cause_of(getattr(errors, name, errors.WheelError)))
 
 
-def _of_a_checkpoint(text: str) -> Failure | None:
-    """A damaged file of the checkpoint, or a state that Spark could not load, if it does not name the file."""
-    found = _DAMAGED_FILE.search(text)
-    file = next((name.strip() for name in found.groups() if name), None) if found else None
-    if file is not None and _OF_A_CHECKPOINT.search(file):
-        fault = errors.CheckpointError("a file of the checkpoint is damaged", field=file, hint=errors.REPAIR)
-    elif _UNREADABLE_STATE.search(text) and "No space left" not in text:
-        why = _of_spark(text, "").sentence
-        fault = errors.CheckpointError(
-            f"the state in the checkpoint cannot be loaded ({why})", hint=errors.REPAIR
-        )
-    else:
-        return None
-    return _failure(fault)
-
-
 def _of_kafka(text: str) -> Failure | None:
-    if lost := _LOST.search(text):
-        reason = f" ({_without_sqlstate(lost[1]).rstrip('.')})" if lost[1] else ""
-        what = f"records of a topic are gone that were not read{reason}"
-        return _failure(errors.SourceLostError(what, hint=LOST_HINT))
     found = _KAFKA.findall(text)
     if not found:
         return None
