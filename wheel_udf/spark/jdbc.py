@@ -8,7 +8,7 @@ itself. It is opened by the driver class, and not by ``java.sql.DriverManager``,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from py4j.protocol import Py4JJavaError
@@ -100,14 +100,9 @@ class Database:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
+    def __exit__(self, *_: object) -> None:
+        with suppress(Py4JJavaError):  # nothing is open: each statement was a transaction
             self._connection.close()
-        except Py4JJavaError as fault:
-            if error is None:
-                raise _fault_of(self._spark, fault) from None
 
 
 def _fault_of(spark: SparkSession, fault: Py4JJavaError) -> SqlFault:
