@@ -138,16 +138,12 @@ class Inspection:
     @cached_property
     def irreplaceable(self) -> tuple[Finding, ...]:
         """Damaged parts without a replacement: logs of sources, descriptions of the state, the journal of settings."""
-        names = [
-            f"sources/{number}/{name}"
-            for number in self.files.names("sources")
-            for name in self.files.names(f"sources/{number}")
-        ]
-        for folder in self.state.partitions:
-            names += [f"{folder}/_metadata/{name}" for name in self.files.names(f"{folder}/_metadata")]
-        for operator in {folder.rpartition("/")[0] for folder in self.state.partitions}:
-            names += [f"{operator}/_metadata/{name}" for name in self.files.names(f"{operator}/_metadata")]
-        found = [(name, self._content_fault(name)) for name in names if not _is_hidden(name)]
+        places = {*self.state.partitions, *(each.rpartition("/")[0] for each in self.state.partitions)}
+        folders = [f"sources/{number}" for number in self.files.names("sources")]
+        folders += [f"{place}/_metadata" for place in sorted(places)]
+        listed = ((folder, name) for folder in folders for name in self.files.names(folder))
+        names = [f"{folder}/{name}" for folder, name in listed if not name.startswith(".")]
+        found = [(name, self._content_fault(name)) for name in names]
         if not self._has_sound_journal:
             found.append(("wheel-settings.json", "it is damaged"))
         return tuple(Finding(name, fault) for name, fault in found if fault is not None)
@@ -172,7 +168,3 @@ class Inspection:
             or parsed_json(content) == []
             or PlannedSettings(self.path).settings_of(batch) is not None
         )
-
-
-def _is_hidden(name: str) -> bool:
-    return name.rpartition("/")[2].startswith(".")
