@@ -271,8 +271,7 @@ def test_a_file_system_of_hadoop_is_read_and_written_likewise(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = make(spark, tmp_path / "table", more="PARTITIONED BY (id)")
-    for module in (data_files, delta_log):
-        monkeypatch.setattr(module, "local_folder", lambda _: None)
+    monkeypatch.setattr(data_files, "local_folder", lambda _: None)
     monkeypatch.setattr(delta_log, "open_folder", lambda path: hadoop_folder(f"file://{path}"))
     for batch_id in (0, 1, 1):
         append_once(rows(spark, batch_id), place, COLUMNS, (), app_id="job", batch_id=batch_id)
