@@ -97,7 +97,7 @@ def _steps(root: Path, lock: IO[str], print_line: Callable[[str], None], *, tier
     clear_outputs(folder)
     command = job_command(root, tiered=tiered)
     print_line(f"2 run: SPARK_CONF_DIR=conf {' '.join(short(root, command))}")
-    with Progress("run", sys.stderr, elapsed_ms, unit="files", lines=False) as progress:
+    with Progress("run", sys.stderr, elapsed_ms, unit="files") as progress:
         batches = _Batches(progress, len(prepared.files))
         last_lines = run_job(root, command, lock, batches.around(print_line))
     print_line("3 account: reading the tables back")
@@ -201,7 +201,7 @@ def read_outputs(folder: Path) -> tuple[pd.DataFrame, int]:
         number of rejects.
     """
     spark = build_session("departures: account")
-    with ending_on_interrupt(spark), Progress("account", sys.stderr, elapsed_ms, unit="tasks") as progress:
+    with ending_on_interrupt(spark), Progress("account", sys.stderr, elapsed_ms) as progress:
         try:
             with showing_tasks(spark, progress):
                 frames, count = _read_all(spark, folder)

@@ -234,7 +234,7 @@ class _Demo:
         count, span_ms = self._chosen.commands, self._chosen.seconds * 1000
         self._print_line(f"3 traffic: {count:,} commands over {span_ms // 1000} s, due 1 to 30 s later")
 
-        with Progress("traffic", sys.stderr, elapsed_ms, unit="commands", lines=False) as self._bar:
+        with Progress("traffic", sys.stderr, elapsed_ms, unit="commands") as self._bar:
             self._send_and_wait(bootstrap, sender, receiver)
 
     def _send_and_wait(self, bootstrap: str, sender: Sender, receiver: Receiver) -> None:

@@ -55,7 +55,7 @@ class Folder:
         folder, _, file = self._at(name).rpartition("/")
         self.world.files.setdefault(folder, {})[file] = content
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, flush: bool = True) -> bool:  # noqa: ARG002  # nothing is on a disk
         if self.read(name) is not None:
             return False
         self.replace(name, content)
@@ -158,7 +158,7 @@ def installed() -> Iterator[None]:
                 -1
             ].commands_of_act(rows),
             "wheel_udf.store.slot_store.F": Columns,
-            "wheel_udf.store.slot_store.begin_transaction": Transaction,
+            "wheel_udf.store.slot_store.Transaction": Transaction,
             "wheel_udf.store.slot_store.tables": Log,
             "wheel_udf.store.reader.tables": Log,
             "wheel_udf.tables.delta_files.delta_log": Log,

@@ -4,7 +4,7 @@ writes.
 ::
 
     SlotStore.append, drop, rearrange, join_files, FileList, Head     real
-    begin_transaction, Transaction, commits_after, snapshots          here: actions as Delta's log has them, in JSON's fields
+    Transaction, commits_after, snapshots                             here: actions as Delta's log has them, in JSON's fields
     rows of a frame                                                   :class:`~tests.simulation.frames.Rows`, a list
 
 A commit that another one was before is a conflict.
@@ -15,7 +15,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 from tests.simulation.disk import Crash
 from tests.simulation.frames import Rows
@@ -36,6 +38,9 @@ _HIDDEN = {"a batch of the intake is stored again": "-intake", _ACT_AGAIN: "-act
 """Which transactions the store does not find in its log, by planted fault."""
 
 
+_NUMBERS: Final = count()
+
+
 @dataclass
 class StoreTable:
     """The log and the files of one slot store.
@@ -44,11 +49,13 @@ class StoreTable:
         world: The world.
         commits: The actions of each version.
         files: The rows of each file, those that were dropped too.
+        place: Its path.
     """
 
     world: TieredWorld
     commits: list[list[Action]] = field(default_factory=lambda: [[]])
     files: dict[str, tuple[StoredRow, ...]] = field(default_factory=dict)
+    place: str = field(default_factory=lambda: f"store-{next(_NUMBERS)}")
 
     @property
     def version(self) -> int:
@@ -103,32 +110,39 @@ class Snapshot:
         return {name: at for name, at in found.items() if not self.hidden or not name.endswith(self.hidden)}
 
 
+_TABLES: Final[WeakValueDictionary[str, StoreTable]] = WeakValueDictionary()
+"""By place."""
+
+
 class Log:
-    """The functions of :mod:`wheel_udf.tables.delta_log`; ``spark`` is the table itself."""
+    """The functions of :mod:`wheel_udf.tables.delta_log`."""
 
     @staticmethod
-    def snapshot(spark: StoreTable, _place: str) -> Snapshot:
-        return Snapshot(spark, spark.version, "-acts" if spark.world.fault == _ACT_AGAIN else None)
+    def snapshot(place: str) -> Snapshot:
+        table = _TABLES[place]
+        return Snapshot(table, table.version, "-acts" if table.world.fault == _ACT_AGAIN else None)
 
     @staticmethod
-    def snapshot_at(spark: StoreTable, _place: str, version: int) -> Snapshot:
-        return Snapshot(spark, version)
+    def snapshot_at(place: str, version: int) -> Snapshot:
+        return Snapshot(_TABLES[place], version)
 
     @staticmethod
-    def commits_after(spark: StoreTable, _place: str, version: int) -> list[tuple[int, list[Action]]]:
-        return list(enumerate(spark.commits))[version + 1 :]
+    def commits_after(place: str, version: int) -> list[tuple[int, list[Action]]]:
+        return list(enumerate(_TABLES[place].commits))[version + 1 :]
 
     @staticmethod
-    def files_of(spark: StoreTable, _place: str) -> tuple[int, list[Action]]:
-        there = spark.paths(spark.version)
-        added = {a["path"]: a for commit in spark.commits for a in commit if "modificationTime" in a}
-        return spark.version, [added[path] for path in there]
+    def files_of(place: str) -> tuple[int, list[Action]]:
+        table = _TABLES[place]
+        there = table.paths(table.version)
+        added = {a["path"]: a for commit in table.commits for a in commit if "modificationTime" in a}
+        return table.version, [added[path] for path in there]
 
 
 class Transaction:
     """A transaction, as :class:`wheel_udf.tables.delta_transaction.Transaction`."""
 
-    def __init__(self, table: StoreTable, _place: str, *, keeps_log: bool) -> None:  # noqa: ARG002  # the log keeps everything
+    def __init__(self, place: str, *, keeps_log: bool) -> None:  # noqa: ARG002  # the log keeps everything
+        table = _TABLES[place]
         table.world.point("store begins")
         self.table, self.before = table, Snapshot(table, table.version, _HIDDEN.get(table.world.fault or ""))
 
@@ -190,7 +204,8 @@ class SimulatedStore(SlotStore):
     spark: Any
 
     def __init__(self, table: StoreTable, layout: StoreLayout) -> None:
-        super().__init__(table, "store", layout)  # type: ignore[arg-type]
+        _TABLES[table.place] = table
+        super().__init__(table, table.place, layout)  # type: ignore[arg-type]
 
     def _write(self, _transaction: Any, frame: Any, *, in_one_place: bool = False) -> NewFiles:  # noqa: ARG002  # for Spark
         if frame is None:

@@ -1,7 +1,7 @@
 """A canary for each private API: it exercises the API itself, so that an upgrade of Spark or Delta says what broke before
 a job does.
 
-A failure names the entry of :mod:`wheel_udf.spark.private_api`: the version it was read in, what stops working, the
+A failure names the entry of ``wheel_udf/spark/private_api.toml``: the version it was read in, what stops working, the
 way taken instead.
 """
 
@@ -21,23 +21,28 @@ from pyspark.sql import SparkSession, functions as F, types as T
 
 from tests.unit.checkpoint.damaged import flip
 from wheel_udf.checkpoint.inspection import Inspection
-from wheel_udf.checkpoint.source_logs import source_log
-from wheel_udf.checkpoint.spark_logs import batch_at, committed_offsets, input_moved, planned_batch
-from wheel_udf.checkpoint.state_files import StateDamage
-from wheel_udf.spark import arrow_groups, jars, private_api as api, session
+from wheel_udf.checkpoint.spark_logs import (
+    batch_at,
+    committed_offsets,
+    input_moved,
+    planned_batch,
+    source_log,
+)
+from wheel_udf.checkpoint.state_files import Finding
+from wheel_udf.spark import arrow_groups, jars, session
 from wheel_udf.spark.failures import explain, quiet_sql
 from wheel_udf.spark.hadoop_files import hadoop_folder
 from wheel_udf.spark.jvm import (
+    hadoop_configuration,
     has_class,
     java_class,
-    java_context,
     java_gateway,
 )
-from wheel_udf.spark.private_api import PRIVATE_APIS, PrivateApi
+from wheel_udf.spark.private_api import installed_versions, private_apis
 from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.worker import batch_of_task
 from wheel_udf.tables import delta_log
-from wheel_udf.tables.delta_transaction import begin_transaction
+from wheel_udf.tables.delta_transaction import Transaction
 
 Canary = Callable[[SparkSession, str], None]
 CANARIES: dict[str, Canary] = {}
@@ -50,9 +55,9 @@ COLUMNS = T.StructType(
 )
 
 
-def canary(entry: PrivateApi) -> Callable[[Canary], Canary]:
+def canary(key: str) -> Callable[[Canary], Canary]:
     def add(test: Canary) -> Canary:
-        CANARIES[entry.name] = test
+        CANARIES[key] = test
         return test
 
     return add
@@ -62,46 +67,47 @@ def canary(entry: PrivateApi) -> Callable[[Canary], Canary]:
 def table(_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A table as the slot store makes it: created empty, then one append of two rows in two partitions."""
     place = str(tmp_path_factory.mktemp("canaries") / "table")
-    begin_transaction(_session, place).commit_creation(COLUMNS, ("level", "slot"), {"made.by": "a canary"})
+    Transaction(place).commit_creation(COLUMNS, ("level", "slot"), {"made.by": "a canary"})
     append(_session, place, 1)
     return place
 
 
 def append(spark: SparkSession, place: str, batch_id: int) -> int:
-    transaction = begin_transaction(spark, place)
+    transaction = Transaction(place)
     rows = spark.createDataFrame([(0, 1, "a"), (2, 5, "b")], COLUMNS).coalesce(1)
     files = transaction.write_files(rows, {"compression": "zstd"})
     return transaction.commit_append(files, app_id="canary", batch_id=batch_id, marks={"cursor": 7})
 
 
-@pytest.mark.parametrize("entry", PRIVATE_APIS, ids=lambda entry: f"{entry.used_in}: {entry.name}")
-def test_the_private_api_is_there(spark: SparkSession, table: str, entry: PrivateApi) -> None:
+@pytest.mark.parametrize("key", private_apis())
+def test_the_private_api_is_there(spark: SparkSession, table: str, key: str) -> None:
     try:
-        CANARIES[entry.name](spark, table)
+        CANARIES[key](spark, table)
     except Exception as fault:
+        entry = private_apis()[key]
         message = (
-            f"{entry.name} (read in {entry.read_in}; installed: {api.installed_versions()}) has changed.\n"
-            f"Used in wheel_udf/{entry.used_in}.py: {entry.why}.\n"
-            f"Without it: {entry.risk}.\n"
-            f"Instead: {entry.instead or 'there is no public way; follow the new version in that module'}."
+            f"{entry['name']} (read in {entry['read_in']}; installed: {installed_versions()}) has changed.\n"
+            f"Used in wheel_udf/{entry['used_in']}.py: {entry['why']}.\n"
+            f"Without it: {entry['risk']}.\n"
+            f"Instead: {entry.get('instead', 'there is no public way; follow the new version in that module')}."
         )
         raise AssertionError(message) from fault
 
 
 def test_each_private_api_has_a_canary() -> None:
-    assert CANARIES.keys() == {entry.name for entry in PRIVATE_APIS}
+    assert CANARIES.keys() == private_apis().keys()
 
 
-@canary(api.GATEWAY)
+@canary("gateway")
 def the_gateway(spark: SparkSession, _: str) -> None:
     assert java_gateway(spark) is java_gateway(spark), "classes are kept by this object"
     assert java_class(spark, "java.lang.Math").max(3, 4) == 4
     assert has_class(spark, "java.util.Properties")
     assert not has_class(spark, "java.util.NoSuchProperties")
-    assert java_context(spark).hadoopConfiguration().get("fs.defaultFS") == "file:///"
+    assert hadoop_configuration(spark).get("fs.defaultFS") == "file:///"
 
 
-@canary(api.CHECKPOINT_FILES)
+@canary("checkpoint_files")
 def checkpoint_files(spark: SparkSession, table: str) -> None:
     folder = hadoop_folder(f"file://{table}-checkpoint")
     assert folder.read("wheel.json") is None
@@ -110,7 +116,7 @@ def checkpoint_files(spark: SparkSession, table: str) -> None:
     assert (folder.read("wheel.json"), folder.names()) == (b"two", ["wheel.json"])
 
 
-@canary(api.PLAIN_RENAMES)
+@canary("plain_renames")
 def plain_renames(spark: SparkSession, table: str) -> None:
     spark.conf.unset("spark.sql.streaming.checkpointFileManagerClass")
     session.use_plain_renames(spark, f"file://{table}")
@@ -118,7 +124,7 @@ def plain_renames(spark: SparkSession, table: str) -> None:
     assert chosen == session._PLAIN_RENAMES, "the class is there, and chosen"
 
 
-@canary(api.CHECKPOINT_FORMAT)
+@canary("checkpoint_format")
 def checkpoint_logs(spark: SparkSession, table: str) -> None:
     checkpoint = f"{table}-query"
     Path(f"{table}-input").mkdir()
@@ -133,7 +139,7 @@ def checkpoint_logs(spark: SparkSession, table: str) -> None:
     assert "id" in json.loads(Path(checkpoint, "metadata").read_text(encoding="utf-8"))
 
 
-@canary(api.SOURCE_LOGS)
+@canary("source_logs")
 def _source_logs(spark: SparkSession, table: str) -> None:
     folder = Path(table).parent / "files"
     (folder / "in").mkdir(parents=True)
@@ -148,7 +154,7 @@ def _source_logs(spark: SparkSession, table: str) -> None:
     assert committed_offsets(str(folder / "checkpoint")) == [{"logOffset": 0}]
 
 
-@canary(api.STATE_FILES)
+@canary("state_files")
 def state_files(spark: SparkSession, table: str) -> None:
     folder = Path(table).parent / "state of a query"
     (folder / "in").mkdir(parents=True)
@@ -167,10 +173,10 @@ def state_files(spark: SparkSession, table: str) -> None:
         hidden.unlink()  # Hadoop's: those of Spark are left
     flip(folder / "checkpoint" / listed[0].name)
     damage = Inspection(str(folder / "checkpoint")).state.damage(newest + 1)
-    assert damage == StateDamage(listed[0].name, "it does not match its checksum", newest + 1)
+    assert damage == Finding(listed[0].name, "it does not match its checksum")
 
 
-@canary(api.ERROR_TEXTS)
+@canary("error_texts")
 def error_texts(spark: SparkSession, _: str) -> None:
     failing = spark.range(1).rdd.map(_fail)
     with pytest.raises(Exception, match="the table is gone") as failure:
@@ -182,7 +188,7 @@ def error_texts(spark: SparkSession, _: str) -> None:
     assert re.match(r"A column.*`nosuch` cannot be resolved", explain(failure.value).sentence)
 
 
-@canary(api.LOADED_STATES)
+@canary("loaded_states")
 def loaded_states(spark: SparkSession, _: str) -> None:
     session.close_states(spark)
     states = java_class(spark, "org.apache.spark.sql.execution.streaming.state.StateStore")
@@ -210,7 +216,7 @@ class _Columns:
         yield pd.DataFrame({"found": [json.dumps(classes, sort_keys=True)]})
 
 
-@canary(api.GROUPS_AS_ARROW)
+@canary("groups_as_arrow")
 def groups_as_arrow(spark: SparkSession, table: str) -> None:
     rows = spark.readStream.format("delta").load(table)
     classes = rows.groupBy("level").applyInPandasWithState(
@@ -231,7 +237,7 @@ class _Batch:
         yield pd.DataFrame({"batch": [batch_id], "query": [query_id]})
 
 
-@canary(api.BATCH_PROPERTIES)
+@canary("batch_properties")
 def batch_properties(spark: SparkSession, table: str) -> None:
     rows = spark.readStream.format("delta").load(table)
     found = rows.groupBy("level").applyInPandasWithState(
@@ -242,19 +248,19 @@ def batch_properties(spark: SparkSession, table: str) -> None:
     assert {tuple(row) for row in spark.table("batches").collect()} == {(0, query.id)}
 
 
-@canary(api.SHARD_PLACEMENT)
+@canary("shard_placement")
 def shard_placement(spark: SparkSession, _: str) -> None:
     keys = spark.createDataFrame([(key,) for key in shard_keys(6)], "key int")
     placed = keys.repartition(3, "key").withColumn("place", F.spark_partition_id())
     assert dict(placed.collect()) == {key: number % 3 for number, key in enumerate(shard_keys(6))}
 
 
-@canary(api.IVY)
+@canary("ivy")
 def ivy(spark: SparkSession, _: str) -> None:
     assert list((jars.pyspark_folder() / "jars").glob("ivy-*.jar"))
 
 
-@canary(api.DELTA_OFFSETS)
+@canary("delta_offsets")
 def delta_offsets(spark: SparkSession, table: str) -> None:
     checkpoint = f"{table}-reader"
     writer = spark.readStream.format("delta").load(table).writeStream.format("noop")
@@ -264,6 +270,6 @@ def delta_offsets(spark: SparkSession, table: str) -> None:
         .start()
         .awaitTermination(120)
     )
-    now, offsets = delta_log.snapshot(spark, table), committed_offsets(checkpoint)
+    now, offsets = delta_log.snapshot(table), committed_offsets(checkpoint)
     assert delta_log.tables_read(offsets or ()) == {now.table_id}
     assert offsets == [delta_log.position_after(now.table_id, now.version)]

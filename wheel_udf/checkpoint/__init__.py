@@ -4,7 +4,7 @@ In: the path of a checkpoint. Out: whose it is, which batches are planned and co
 
     <checkpoint>/
       offsets/ commits/ metadata      Spark's logs                        spark_logs, planned_settings
-      sources/                        logs of sources of files            source_logs
+      sources/                        logs of sources of files            spark_logs
       state/                          Spark's state store                 state_files, checksums
       wheel.json                      identity: geometry, shards, clock   identity
       wheel-lease                     one query at a time                 lease

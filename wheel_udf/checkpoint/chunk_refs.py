@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from wheel_udf.checkpoint.state_files import StateDamage
+from wheel_udf.checkpoint.state_files import Finding
 from wheel_udf.shard.chunk_files import CHUNKS_FOLDER, REFS_FOLDER, is_sound
 from wheel_udf.spark.files import parsed_json
 from wheel_udf.spark.folder import Folder
@@ -37,25 +37,21 @@ class ChunkRefs:
             for shard in sorted(self.files.names(CHUNKS_FOLDER))
         }
 
-    def damage(self, version: int) -> StateDamage | None:
+    def damage(self, version: int) -> Finding | None:
         """The first missing or damaged file of a version of the state; None if there is none."""
         for shard, batches in self._batches.items():
             before = [batch for batch in batches if batch < version]
-            for name, fault in self._faults_of(shard, before[-1]) if before else ():
-                return StateDamage(name, fault, version)
+            for finding in self._faults_of(shard, before[-1]) if before else ():
+                return finding
         return None
 
-    def all_damage(self) -> Iterator[tuple[str, str]]:
-        """All missing or damaged files to which notes refer, and damaged notes: each with its fault."""
-        seen = set()
+    def all_damage(self) -> Iterator[Finding]:
+        """All missing or damaged files to which notes refer, and damaged notes; some more than once."""
         for shard, batches in self._batches.items():
             for batch in batches:
                 if self._named(shard, batch) is None:
-                    yield f"{_refs_of(shard)}/{batch}", "it is damaged"
-                for name, fault in self._faults_of(shard, batch):
-                    if name not in seen:
-                        yield name, fault
-                    seen.add(name)
+                    yield Finding(f"{_refs_of(shard)}/{batch}", "it is damaged")
+                yield from self._faults_of(shard, batch)
 
     def notes_from(self, batch: int) -> list[str]:
         """The notes of a batch and of later ones."""
@@ -66,13 +62,13 @@ class ChunkRefs:
             if each >= batch
         ]
 
-    def _faults_of(self, shard: str, batch: int) -> Iterator[tuple[str, str]]:
+    def _faults_of(self, shard: str, batch: int) -> Iterator[Finding]:
         for name in self._named(shard, batch) or ():
             place = f"{CHUNKS_FOLDER}/{shard}/{name}"
             if place not in self._faults:
                 self._faults[place] = self._fault(place, name)
             if (fault := self._faults[place]) is not None:
-                yield place, fault
+                yield Finding(place, fault)
 
     def _fault(self, place: str, name: str) -> str | None:
         content = self.files.read(place)

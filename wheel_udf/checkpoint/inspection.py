@@ -18,28 +18,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from wheel_udf.checkpoint.checksums import check_file
+from wheel_udf.checkpoint.checksums import fault_of
 from wheel_udf.checkpoint.chunk_refs import ChunkRefs
 from wheel_udf.checkpoint.planned_settings import PlannedSettings
-from wheel_udf.checkpoint.spark_logs import has_id, lacking_sources, parsed_commit, parsed_offsets
-from wheel_udf.checkpoint.state_files import StateFiles, ids_in
+from wheel_udf.checkpoint.spark_logs import has_id, lacking_sources, parsed_commit, parsed_plan
+from wheel_udf.checkpoint.state_files import Finding, StateFiles, ids_in
 from wheel_udf.common.errors import CheckpointError
 from wheel_udf.spark.files import open_folder, parsed_json
 
 _MISSING: Final = "it is missing"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that is damaged or missing.
-
-    Attributes:
-        name: The file, relative to the checkpoint.
-        what: What is wrong with it, as a clause.
-    """
-
-    name: str
-    what: str
 
 
 @dataclass(frozen=True)
@@ -75,20 +62,20 @@ class Inspection:
 
     def _plan_fault(self, batch: int) -> str | None:
         content = self.files.read(f"offsets/{batch}") or b""
-        fault = check_file(self.files, f"offsets/{batch}", content).fault
+        fault = fault_of(self.files, f"offsets/{batch}", content)
         if fault is not None:
             return fault
         try:
-            now = parsed_offsets(self.files, batch, content)
+            plan = parsed_plan(self.files, batch, content)
         except CheckpointError as error:
             return error.what.partition(", ")[2]
         with suppress(CheckpointError):
-            return lacking_sources(self.files, batch, now) or None
+            return lacking_sources(self.files, batch, plan) or None
         return None
 
     def _commit_fault(self, batch: int) -> str | None:
         content = self.files.read(f"commits/{batch}") or b""
-        fault = check_file(self.files, f"commits/{batch}", content).fault
+        fault = fault_of(self.files, f"commits/{batch}", content)
         return fault or (None if parsed_commit(content) is not None else "it is cut off")
 
     def _commit(self, batch: int) -> Any:
@@ -122,7 +109,7 @@ class Inspection:
             return  # it names the files of the state
         damage = self.state.damage(batch) or self.chunks.damage(batch)
         if damage is not None:
-            yield Finding(damage.name, damage.what)
+            yield damage
 
     @cached_property
     def damage(self) -> tuple[Finding, ...]:
@@ -133,16 +120,9 @@ class Inspection:
             for batch in range(min(entries, default=0), max(entries, default=-1) + 1)
             if (fault := entries.get(batch, _MISSING)) is not None
         ]
-        faults = {name: self.state.check(name).fault for name in self.state.all_names()}
+        faults = {name: self.state.fault(name) for name in self.state.all_names()}
         found += [Finding(name, fault) for name, fault in faults.items() if fault is not None]
-        found += [Finding(name, fault) for name, fault in self.chunks.all_damage()]
-        return tuple(found)
-
-    @cached_property
-    def bad_checksums(self) -> tuple[str, ...]:
-        """Files of checksums that are damaged while the state file beside them is sound."""
-        names = self.state.all_names()
-        return tuple(bad for name in names for bad in self.state.check(name).bad_checksums)
+        return tuple(dict.fromkeys((*found, *self.chunks.all_damage())))
 
     @cached_property
     def metadata(self) -> Finding | None:
@@ -153,28 +133,24 @@ class Inspection:
         return Finding("metadata", _MISSING if content is None else "it is damaged")
 
     def _is_sound_id(self, content: bytes) -> bool:
-        return has_id(content) and check_file(self.files, "metadata", content).fault is None
+        return has_id(content) and fault_of(self.files, "metadata", content) is None
 
     @cached_property
     def irreplaceable(self) -> tuple[Finding, ...]:
         """Damaged parts without a replacement: logs of sources, descriptions of the state, the journal of settings."""
-        names = [
-            f"sources/{number}/{name}"
-            for number in self.files.names("sources")
-            for name in self.files.names(f"sources/{number}")
-        ]
-        for folder in self.state.partitions:
-            names += [f"{folder}/_metadata/{name}" for name in self.files.names(f"{folder}/_metadata")]
-        for operator in {folder.rpartition("/")[0] for folder in self.state.partitions}:
-            names += [f"{operator}/_metadata/{name}" for name in self.files.names(f"{operator}/_metadata")]
-        found = [(name, self._content_fault(name)) for name in names if not _is_hidden(name)]
+        places = {*self.state.partitions, *(each.rpartition("/")[0] for each in self.state.partitions)}
+        folders = [f"sources/{number}" for number in self.files.names("sources")]
+        folders += [f"{place}/_metadata" for place in sorted(places)]
+        listed = ((folder, name) for folder in folders for name in self.files.names(folder))
+        names = [f"{folder}/{name}" for folder, name in listed if not name.startswith(".")]
+        found = [(name, self._content_fault(name)) for name in names]
         if not self._has_sound_journal:
             found.append(("wheel-settings.json", "it is damaged"))
         return tuple(Finding(name, fault) for name, fault in found if fault is not None)
 
     def _content_fault(self, name: str) -> str | None:
         content = self.files.read(name)
-        return None if content is None else check_file(self.files, name, content).fault
+        return None if content is None else fault_of(self.files, name, content)
 
     @cached_property
     def _has_sound_journal(self) -> bool:
@@ -192,7 +168,3 @@ class Inspection:
             or parsed_json(content) == []
             or PlannedSettings(self.path).settings_of(batch) is not None
         )
-
-
-def _is_hidden(name: str) -> bool:
-    return name.rpartition("/")[2].startswith(".")

@@ -20,6 +20,7 @@ from typing import Final
 
 from wheel_udf.checkpoint.lease import LEASE_FILE
 from wheel_udf.common.errors import CheckpointError
+from wheel_udf.common.records import typed_record
 from wheel_udf.spark.files import json_bytes, open_folder, parsed_json
 from wheel_udf.spark.folder import Folder
 
@@ -137,11 +138,11 @@ def _mark(files: Folder, name: str) -> Mark | None:
     content = files.read(name)
     if content is None:
         return None
-    found = parsed_json(content)
-    if not isinstance(found, dict) or not found.keys() >= {"export_id", "place", "done"}:
+    mark = typed_record(Mark, parsed_json(content))
+    if mark is None:
         raise CheckpointError(
             "the mark of a move is damaged",
             field=files.name(name),
             hint="of an unfinished import: delete the checkpoint folder; else restore the file from a copy",
         )
-    return Mark(str(found["export_id"]), str(found["place"]), bool(found["done"]))
+    return mark

@@ -30,9 +30,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wheel_udf.checkpoint.checksums import companions
-from wheel_udf.checkpoint.inspection import Finding, Inspection, Resume
+from wheel_udf.checkpoint.inspection import Inspection, Resume
 from wheel_udf.checkpoint.move_marks import IMPORTED
 from wheel_udf.checkpoint.spark_logs import RESTORE
+from wheel_udf.checkpoint.state_files import Finding
 from wheel_udf.common.errors import CheckpointError
 from wheel_udf.spark.files import local_folder, open_folder
 from wheel_udf.spark.folder import Folder
@@ -100,13 +101,12 @@ def decide_repair(found: Inspection, evidence: Evidence) -> Decision:
     else:
         refusals += _refusals(found, resume, evidence, removed)
     metadata = () if found.metadata is None else (found.metadata,)
-    checksums = tuple(Finding(name, "it differs from a file that is sound") for name in found.bad_checksums)
     return Decision(
         resume,
         harmless=other,
-        damage=(*metadata, *found.irreplaceable, *needed, *checksums),
+        damage=(*metadata, *found.irreplaceable, *needed),
         steps=() if refusals or resume is None else tuple(_steps(found, resume, evidence, removed)),
-        remove=() if refusals else (*removed, *found.bad_checksums),
+        remove=() if refusals else removed,
         new_id=bool(metadata) and not refusals,
         refusals=tuple(refusals),
     )
@@ -200,8 +200,6 @@ def _repeat_refusals(found: Inspection, batch: int, evidence: Evidence) -> Itera
 def _steps(found: Inspection, resume: Resume, evidence: Evidence, removed: Sequence[str]) -> Iterator[str]:
     if found.metadata is not None:
         yield "the query gets a new id: nothing that is kept depends on the old one"
-    if found.bad_checksums:
-        yield "damaged checksums are removed: another checksum confirms the files"
     if not removed:
         return
     if resume.repeats:

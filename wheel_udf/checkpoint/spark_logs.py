@@ -1,4 +1,4 @@
-"""Reads Spark's logs in a checkpoint: planned and committed batches, offsets of sources, whether the logs are sound.
+"""Spark's logs in a checkpoint: planned and committed batches, offsets of sources, whether the logs are sound.
 
 Spark writes ``offsets/N`` (batch N is planned), runs the batch, and writes ``commits/N`` (batch N is committed)::
 
@@ -8,14 +8,19 @@ Spark writes ``offsets/N`` (batch N is planned), runs the batch, and writes ``co
 So at most the newest batch is planned and not committed. Spark reads the newest entries at a start; a crash of the
 machine can damage those. An error names the damaged file and how to repair it.
 
-Caveat: the format of these files is not documented by Spark; see :mod:`wheel_udf.spark.private_api`.
+A source of files notes in ``sources/N/...`` which files belong to which of its offsets (N: its position in the query);
+without this log its offset means nothing, and all files would be read again. Kafka and Delta note nothing that a later
+start needs: their offsets are enough.
+
+Caveat: the format of these files is not documented by Spark; see ``spark/private_api.toml``.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from wheel_udf.common.errors import REPAIR, CheckpointError
@@ -25,6 +30,21 @@ from wheel_udf.spark.folder import Folder
 RESTORE: Final = (
     "restore the folder from a copy; a new checkpoint folder reads the input again and delivers it again"
 )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A planned batch.
+
+    Attributes:
+        planned_ms: When it was planned, UTC epoch ms.
+        watermark_ms: Its watermark, UTC epoch ms; 0 without one.
+        offsets: Where the sources stand after it, as JSON values by source; None where a source has no offset yet.
+    """
+
+    planned_ms: int
+    watermark_ms: int
+    offsets: dict[str, Any]
 
 
 def planned_batch(path: str) -> int | None:
@@ -46,40 +66,33 @@ def last_committed(path: str) -> int | None:
 
 def committed_offsets(path: str) -> list[Any] | None:
     """Where the sources stood after the newest committed batch, as JSON values; None before the first one."""
-    return _of_newest(path, "commits")
+    return _offsets_after(path, last_committed(path))
 
 
 def planned_offsets(path: str) -> list[Any] | None:
     """Where the sources stand after the newest planned batch, as JSON values; None before the first one."""
-    return _of_newest(path, "offsets")
+    return _offsets_after(path, last_planned(path))
+
+
+def _offsets_after(path: str, batch_id: int | None) -> list[Any] | None:
+    offsets = None if batch_id is None else offsets_of_batch(path, batch_id)
+    if batch_id is not None and offsets is None:
+        raise _no_plan(open_folder(path), batch_id)
+    return offsets
 
 
 def offsets_of_batch(path: str, batch_id: int) -> list[Any] | None:
     """Where the sources stand after a planned batch, as JSON values; None if it is not on record."""
-    files = open_folder(path)
-    content = files.read(f"offsets/{batch_id}")
-    return None if content is None else list(map(_value, parsed_offsets(files, batch_id, content).values()))
+    plan = plan_of(open_folder(path), batch_id)
+    return None if plan is None else list(plan.offsets.values())
 
 
 def planned_watermark_ms(path: str) -> int | None:
     """The watermark of the newest planned batch (UTC epoch ms); None before the first one, or before any event time."""
     files = open_folder(path)
     newest = _newest(files, "offsets")
-    if newest is None:
-        return None
-    metadata = (files.read(f"offsets/{newest}") or b"").split(b"\n")[1:2]
-    found = parsed_json(metadata[0]) if metadata else None
-    watermark_ms = found.get("batchWatermarkMs") if isinstance(found, dict) else None
-    return watermark_ms or None if isinstance(watermark_ms, int) else None
-
-
-def _of_newest(path: str, log: str) -> list[Any] | None:
-    files = open_folder(path)
-    newest = _newest(files, log)
-    if newest is None:
-        return None
-    offsets = parsed_offsets(files, newest, files.read(f"offsets/{newest}") or b"")
-    return [_value(text) for text in offsets.values()]
+    plan = None if newest is None else plan_of(files, newest)
+    return plan.watermark_ms or None if plan else None
 
 
 def batch_at(path: str, instant_ms: int) -> int | None:
@@ -91,8 +104,8 @@ def batch_at(path: str, instant_ms: int) -> int | None:
     files = open_folder(path)
     committed = sorted(int(name) for name in files.names("commits") if name.isdecimal())
     for batch in reversed(committed):
-        content = files.read(f"offsets/{batch}")
-        if content is not None and _planned_ms(files, batch, content) <= instant_ms:
+        plan = plan_of(files, batch)
+        if plan is not None and plan.planned_ms <= instant_ms:
             return batch
     if committed and committed[0] > 0:
         raise CheckpointError(
@@ -104,41 +117,27 @@ def batch_at(path: str, instant_ms: int) -> int | None:
     return None
 
 
-def _planned_ms(files: Folder, batch_id: int, content: bytes) -> int:
-    """When a batch was planned: the second line of its record is JSON with the time."""
-    metadata = parsed_json(content.split(b"\n")[1]) if b"\n" in content else None
-    planned_ms = metadata.get("batchTimestampMs") if isinstance(metadata, dict) else None
-    if not isinstance(planned_ms, int):
-        raise _torn(files, batch_id, "it has no time")
-    return planned_ms
-
-
-def input_moved(path: str, batch_id: int, is_clock: Callable[[str], bool]) -> bool:
+def input_moved(path: str, batch_id: int, is_clock: Callable[[Any], bool]) -> bool:
     """Whether a batch holds input: an offset of any source but the clock is another than in the batch before.
-
-    Both formats of Spark 4.2 are read: ``v1``, a line for each source in order (``-``: no offset yet), and ``v2``,
-    lines ``<source id>:<offset>`` (a source without an offset has none).
 
     Args:
         path: The checkpoint folder.
         batch_id: A planned batch. Compared with no offset at all if the batch before is not on record.
-        is_clock: Tells an offset of the clock source by its text.
+        is_clock: Tells an offset of the clock source.
 
     Raises:
         CheckpointError: That batch is not on record, or its record is damaged.
     """
     files = open_folder(path)
-    content = files.read(f"offsets/{batch_id}")
-    if content is None:
-        raise CheckpointError(
-            "the plan of a batch is missing", field=files.name(f"offsets/{batch_id}"), hint=REPAIR
-        )
-    now = parsed_offsets(files, batch_id, content)
-    earlier = files.read(f"offsets/{batch_id - 1}")
-    before = parsed_offsets(files, batch_id - 1, earlier) if earlier is not None else {}
+    now, before = plan_of(files, batch_id), plan_of(files, batch_id - 1)
+    if now is None:
+        raise _no_plan(files, batch_id)
+    # As JSON values: the order of keys in one (Kafka's partitions, say) is no movement.
     return any(
-        text is not None and not is_clock(text) and _value(text) != _value(before.get(source))
-        for source, text in now.items()
+        offset is not None
+        and not is_clock(offset)
+        and (before is None or offset != before.offsets.get(source))
+        for source, offset in now.offsets.items()
     )
 
 
@@ -155,15 +154,18 @@ def require_sound_logs(files: Folder) -> None:
     if identity is None or not has_id(identity):
         what = "the id of the query is missing" if identity is None else "the id of the query is damaged"
         raise CheckpointError(what, field=files.name("metadata"), hint=REPAIR)
-    if committed is not None:
-        _require_sound_commit(files, committed)
-    _require_sound_offsets(files, planned)
+    if committed is not None and parsed_commit(files.read(f"commits/{committed}") or b"") is None:
+        raise CheckpointError(
+            "the commit of a batch is damaged", field=files.name(f"commits/{committed}"), hint=REPAIR
+        )
+    plan = parsed_plan(files, planned, files.read(f"offsets/{planned}") or b"")
+    if lacking := lacking_sources(files, planned, plan):
+        raise _torn(files, planned, lacking)
     if (-1 if committed is None else committed) not in (planned, planned - 1):
         what = f"the newest planned batch is {planned} and the newest committed one is {committed}"
         raise CheckpointError(what, field=files.name(), rule="committed = planned, or one less", hint=REPAIR)
     if planned > 0 and files.read(f"offsets/{planned - 1}") is None:
-        field = files.name(f"offsets/{planned - 1}")
-        raise CheckpointError("the plan of a batch is missing", field=field, hint=REPAIR)
+        raise _no_plan(files, planned - 1)
 
 
 def has_id(metadata: bytes) -> bool:
@@ -187,14 +189,12 @@ def clear_leftovers(path: str, files: Folder) -> None:
     metadata = files.read("metadata")
     if metadata is not None and not has_id(metadata):
         left += sorted({"metadata", ".metadata.crc"}.intersection(files.names()))
-    folder = local_folder(path)
-    if left and folder is None:  # without a lease: another process may be writing them
+    if left and local_folder(path) is None:  # without a lease: another process may be writing them
         what = "a start that was killed before its first batch has left files"
         hint = "see that no other process runs this checkpoint, and delete these files"
         raise CheckpointError(what, field=files.name(), value=left, hint=hint)
     for name in left:
-        assert folder is not None, "refused above"
-        (folder / name).unlink(missing_ok=True)
+        files.remove(name)
 
 
 def parsed_commit(content: bytes) -> dict[str, Any] | None:
@@ -204,55 +204,50 @@ def parsed_commit(content: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _require_sound_commit(files: Folder, batch_id: int) -> None:
-    name = f"commits/{batch_id}"
-    if parsed_commit(files.read(name) or b"") is None:
-        raise CheckpointError("the commit of a batch is damaged", field=files.name(name), hint=REPAIR)
-
-
-def _require_sound_offsets(files: Folder, batch_id: int) -> None:
-    """Refuses the plan of a batch that cannot be read, or that lacks a source of the batch before.
-
-    Raises:
-        CheckpointError: Likewise.
-    """
-    now = parsed_offsets(files, batch_id, files.read(f"offsets/{batch_id}") or b"")
-    if lacking := lacking_sources(files, batch_id, now):
-        raise _torn(files, batch_id, lacking)
-
-
-def lacking_sources(files: Folder, batch_id: int, now: Mapping[str, str | None]) -> str:
+def lacking_sources(files: Folder, batch_id: int, plan: Plan) -> str:
     """What a plan lacks of the plan before, as a clause; empty if it lacks nothing.
-
-    Args:
-        files: The checkpoint.
-        batch_id: The batch.
-        now: Its offsets.
 
     Raises:
         CheckpointError: The plan before is damaged.
     """
-    earlier = files.read(f"offsets/{batch_id - 1}")
-    before = parsed_offsets(files, batch_id - 1, earlier) if earlier is not None else {}
-    missing = before.keys() - now.keys()
+    before = plan_of(files, batch_id - 1)
+    missing = before.offsets.keys() - plan.offsets.keys() if before else ()
     return f"it lacks sources {sorted(missing)} of the batch before" if missing else ""
 
 
-def parsed_offsets(files: Folder, batch_id: int, content: bytes) -> dict[str, str | None]:
-    """The offsets of a planned batch as texts, by source; None where a source has none yet."""
+def plan_of(files: Folder, batch_id: int) -> Plan | None:
+    """A planned batch; None if it is not on record. Raises as :func:`parsed_plan`."""
+    content = files.read(f"offsets/{batch_id}")
+    return None if content is None else parsed_plan(files, batch_id, content)
+
+
+def parsed_plan(files: Folder, batch_id: int, content: bytes) -> Plan:
+    """A planned batch from the content of its file.
+
+    Both formats of Spark are read: ``v1``, a line for each source in order (``-``: no offset yet), and ``v2``, lines
+    ``<source id>:<offset>`` (a source without an offset has none).
+
+    Raises:
+        CheckpointError: It is damaged.
+    """
     try:
         version, metadata, *lines = content.decode().split("\n")
     except ValueError:
         raise _torn(files, batch_id, "it is empty or cut off") from None
     if version == "v1":
-        found = {str(position): None if line == "-" else line for position, line in enumerate(lines)}
+        texts = {str(position): "null" if line == "-" else line for position, line in enumerate(lines)}
     elif version == "v2":
-        found = {source: text for source, _, text in (line.partition(":") for line in lines)}
+        texts = {source: text for source, _, text in (line.partition(":") for line in lines)}
     else:
         raise _torn(files, batch_id, f"its format is {version!r}, known are 'v1' and 'v2'")
-    if not found or not all(text is None or _is_json(text) for text in (metadata, *found.values())):
+    try:
+        described, offsets = json.loads(metadata), {each: json.loads(text) for each, text in texts.items()}
+        planned_ms, watermark_ms = (described.get(f"batch{name}Ms", 0) for name in ("Timestamp", "Watermark"))
+    except (ValueError, AttributeError, RecursionError):  # also brackets a thousand deep
+        raise _torn(files, batch_id, "it is cut off") from None
+    if not offsets or not type(planned_ms) is type(watermark_ms) is int:
         raise _torn(files, batch_id, "it is cut off")
-    return found
+    return Plan(planned_ms, watermark_ms, offsets)
 
 
 def _torn(files: Folder, batch_id: int, why: str) -> CheckpointError:
@@ -260,18 +255,31 @@ def _torn(files: Folder, batch_id: int, why: str) -> CheckpointError:
     return CheckpointError(f"the plan of a batch is damaged, {why}", field=field, hint=REPAIR)
 
 
+def _no_plan(files: Folder, batch_id: int) -> CheckpointError:
+    field = files.name(f"offsets/{batch_id}")
+    return CheckpointError("the plan of a batch is missing", field=field, hint=REPAIR)
+
+
 def _newest(files: Folder, log: str) -> int | None:
     return max((int(name) for name in files.names(log) if name.isdecimal()), default=None)
 
 
-def _value(text: str | None) -> object:
-    """Offsets are compared as JSON values: the order of keys in one (Kafka's partitions, say) is no movement."""
-    return None if text is None else json.loads(text)
+def source_log(path: str, number: int) -> Iterator[tuple[str, bytes]]:
+    """Yields the files in the log of a source: name and content.
+
+    Args:
+        path: The checkpoint folder.
+        number: Position of the source in the query, from 0.
+    """
+    folder = open_folder(f"{path}/sources/{number}")
+    for name in sorted(folder.names()):
+        content = None if name.startswith(".") else folder.read(name)
+        if content is not None:
+            yield name, content
 
 
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+def write_source_log(path: str, number: int, log: Mapping[str, bytes]) -> None:
+    """Writes the log of a source, as :func:`source_log` gives it, into a checkpoint that has no batches yet."""
+    folder = open_folder(f"{path}/sources/{number}")
+    for name, content in log.items():
+        folder.replace(name, content)

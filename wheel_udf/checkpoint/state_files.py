@@ -12,7 +12,7 @@ The changes of a version begin with the ids of the versions before, from the las
 an older snapshot by itself if a newer one is damaged or missing, but not to version 0. It cannot replace damaged
 changes.
 
-Caveat: the layout is Spark's own; see :mod:`wheel_udf.spark.private_api`.
+Caveat: the layout is Spark's own; see ``spark/private_api.toml``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from wheel_udf.checkpoint.checksums import Check, check_file
+from wheel_udf.checkpoint.checksums import companions, fault_of
 from wheel_udf.spark.files import parsed_json
 from wheel_udf.spark.folder import Folder
 
@@ -53,18 +53,16 @@ class StateFile:
 
 
 @dataclass(frozen=True)
-class StateDamage:
-    """Why a version of the state cannot be read.
+class Finding:
+    """Something that is damaged or missing.
 
     Attributes:
-        name: The file, or the folder in which it is missing.
+        name: The file, or the folder in which one is missing, relative to the checkpoint.
         what: What is wrong with it, as a clause.
-        version: Its version.
     """
 
     name: str
     what: str
-    version: int
 
 
 @dataclass
@@ -78,7 +76,7 @@ class StateFiles:
 
     files: Folder
     ids: Mapping[int, Ids]
-    _checks: dict[str, Check] = field(default_factory=dict, init=False)
+    _faults: dict[str, str | None] = field(default_factory=dict, init=False)
 
     @cached_property
     def partitions(self) -> dict[str, list[StateFile]]:
@@ -96,34 +94,34 @@ class StateFiles:
                 version, writer, kind = found.groups()
                 yield StateFile(f"{folder}/{name}", int(version), writer, kind in _CHANGES)
 
-    def check(self, name: str) -> Check:
-        """The check of one file; of a snapshot also of the files that it names."""
-        if name not in self._checks:
+    def fault(self, name: str) -> str | None:
+        """What is wrong with a file, as a clause; with a snapshot also if a file that it names is damaged."""
+        if name not in self._faults:
             content = self.files.read(name)
-            self._checks[name] = Check("it is missing") if content is None else self._checked(name, content)
-        return self._checks[name]
+            self._faults[name] = "it is missing" if content is None else self._fault_in(name, content)
+        return self._faults[name]
 
-    def _checked(self, name: str, content: bytes) -> Check:
-        check = check_file(self.files, name, content)
-        if check.fault is not None or not name.endswith(".zip"):
-            return check
+    def _fault_in(self, name: str, content: bytes) -> str | None:
+        fault = fault_of(self.files, name, content)
+        if fault is not None or not name.endswith(".zip"):
+            return fault
         named = _named_in_zip(content)
         if named is None:
-            return Check("it is cut off")
+            return "it is cut off"
         folder = name.rpartition("/")[0]
-        bad = [each for each in named if self.check(f"{folder}/SSTs/{each}").fault is not None]
-        return Check(f"its file SSTs/{bad[0]} is damaged or missing") if bad else check
+        bad = [each for each in named if self.fault(f"{folder}/SSTs/{each}") is not None]
+        return f"its file SSTs/{bad[0]} is damaged or missing" if bad else None
 
     @property
     def unchecked(self) -> int:
         """The number of files of the state without a checksum."""
-        return sum(not self.check(name).is_checked for name in self.all_names())
+        return sum(not companions(self.files, name) for name in self.all_names())
 
     def all_names(self) -> list[str]:
         """All state files."""
         return [each.name for listed in self.partitions.values() for each in listed]
 
-    def damage(self, version: int) -> StateDamage | None:
+    def damage(self, version: int) -> Finding | None:
         """The first thing that keeps a version from being read; None if it can be read in all partitions."""
         if version == 0:
             return None
@@ -139,12 +137,12 @@ class StateFiles:
         named = {f"state/{operator}/{place}" for operator, each in ids.items() for place in range(len(each))}
         return sorted(named | self.partitions.keys())
 
-    def _damage_in(self, folder: str, version: int) -> StateDamage | None:
+    def _damage_in(self, folder: str, version: int) -> Finding | None:
         for at in range(version, 0, -1):
             listed = self._written(folder, at)
             changes = [each for each in listed if each.is_changes]
             bases = [each for each in listed if not each.is_changes]
-            faults = {each.name: self.check(each.name).fault for each in listed}
+            faults = {each.name: self.fault(each.name) for each in listed}
             sound = any(faults[each.name] is None for each in changes)
             # Of the version itself the changes are read in any case: they name the versions before.
             if any(faults[each.name] is None for each in bases) and (sound or not changes or at < version):
@@ -152,11 +150,11 @@ class StateFiles:
             if not sound:
                 bad = next((each for each in (*changes, *bases)), None)
                 if bad is None:
-                    return StateDamage(folder, f"version {at} of the state is missing", at)
-                return StateDamage(bad.name, str(faults[bad.name]), at)
+                    return Finding(folder, f"version {at} of the state is missing")
+                return Finding(bad.name, str(faults[bad.name]))
         return self._missing_base(folder, version)
 
-    def _missing_base(self, folder: str, version: int) -> StateDamage | None:
+    def _missing_base(self, folder: str, version: int) -> Finding | None:
         """The snapshot that the changes of a version begin at, if they do not go back to version 0."""
         changes = [each for each in self._written(folder, version) if each.is_changes]
         starts = [_first_version(self.files.read(each.name) or b"") for each in changes]
@@ -165,8 +163,8 @@ class StateFiles:
             return None
         found = [each for each in self._written(folder, base) if not each.is_changes]
         if found:
-            return StateDamage(found[0].name, str(self.check(found[0].name).fault), base)
-        return StateDamage(folder, f"the snapshot of version {base} of the state is missing", base)
+            return Finding(found[0].name, str(self.fault(found[0].name)))
+        return Finding(folder, f"the snapshot of version {base} of the state is missing")
 
     def _written(self, folder: str, version: int) -> list[StateFile]:
         """The files of a version by the writer that its commit names; by any writer if that is not known."""

@@ -13,6 +13,7 @@ command contract are not errors of this kind: they become rows of the rejects (s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 _LONGEST_VALUE = 200
 
@@ -55,13 +56,9 @@ class WheelError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions travel from Python workers to the driver by pickle; keyword-only arguments need help there.
-        return _rebuild, (type(self), self.what, self.field, self.value, self.rule, self.hint)
-
-
-def _rebuild(
-    kind: type[WheelError], what: str, field: str | None, value: object, rule: str | None, hint: str | None
-) -> WheelError:
-    return kind(what, field=field, value=value, rule=rule, hint=hint)
+        kind = type(self)
+        made = partial(kind, self.what, field=self.field, value=self.value, rule=self.rule, hint=self.hint)
+        return made, ()
 
 
 def _short(value: object) -> str:

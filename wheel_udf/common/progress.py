@@ -3,13 +3,13 @@
 ::
 
     terminal     export 2/3 entries:  38%|######          | 3/8 tasks [00:12<00:20, 0.25 tasks/s]
-    elsewhere    export, step 2 of 3, entries: 3 of 8 tasks; 20 s left          every 10 s, the first one after 10 s
+    elsewhere    export 2/3 entries: 3 of 8 tasks; 00:20 left                   every 10 s, the first one after 10 s
 
 Standard output is never written to: other programs read it. A bar is removed when the work ends; a line that is
 printed meanwhile (:meth:`Progress.around`) stands above it.
 
-The bar is tqdm's, which is imported when a bar is drawn: what executors load does not need it. The rate and the time
-left are those of the step, because steps differ in kind.
+The bar is tqdm's, which is imported when something is shown: what executors load does not need it. The rate and the
+time left are those of the step, because steps differ in kind.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ SHORT_MS: Final = 2_000
 EVERY_MS: Final = 10_000
 """Distance of the lines where there is no terminal."""
 
-_BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:,.0f}/{total:,.0f}{unit} [{elapsed}<{remaining}, {rate_fmt}]"
-
 
 def no_steps(_name: str, _number: int, _of: int) -> None:
     """A :data:`Step` for work without a progress display."""
@@ -48,25 +46,17 @@ class Progress:
         stream: Where to show it.
         elapsed_ms: A clock that never goes back.
         unit: What is counted.
-        lines: Whether there are lines where there is no terminal; False for work that prints lines of its own.
     """
 
     def __init__(
-        self,
-        what: str,
-        stream: TextIO,
-        elapsed_ms: Callable[[], int],
-        *,
-        unit: str = "rows",
-        lines: bool = True,
+        self, what: str, stream: TextIO, elapsed_ms: Callable[[], int], *, unit: str = "tasks"
     ) -> None:
-        self._what, self._unit, self._lines = what, unit, lines
+        self._what, self._title, self._unit = what, what, unit
         self._stream, self._elapsed_ms = stream, elapsed_ms
         self._is_terminal = _is_terminal(stream)
         self._lock = threading.RLock()
         self._bar: Any = None
         self._began_ms = self._step_ms = self._shown_ms = elapsed_ms()
-        self._step: tuple[str, int, int] | None = None
         self.steps = 0
         """Number of steps that have begun."""
 
@@ -74,7 +64,7 @@ class Progress:
         """Begins a step: a :data:`Step`."""
         with self._lock:
             self._close_bar()
-            self._step, self._step_ms = (name, number, of), self._elapsed_ms()
+            self._title, self._step_ms = hide(f"{self._what} {number}/{of} {name}"), self._elapsed_ms()
             self.steps += 1
 
     def show(self, done: int, total: int) -> None:
@@ -85,10 +75,9 @@ class Progress:
                 return
             if self._is_terminal:
                 self._draw(done, total)
-            elif self._lines and now_ms - self._shown_ms >= EVERY_MS:
+            elif now_ms - self._shown_ms >= EVERY_MS:
                 self._shown_ms = now_ms
-                title, spent_ms = self._title(", step {} of {}, {}"), now_ms - self._step_ms
-                self._print(line_of(title, done, total, self._unit, spent_ms))
+                self._print(done, total)
 
     def around(self, print_line: Callable[[str], None]) -> Callable[[str], None]:
         """Returns `print_line`, with the bar removed for the time of each line."""
@@ -112,26 +101,13 @@ class Progress:
         with self._lock:
             self._close_bar()
 
-    def _title(self, pattern: str) -> str:
-        """The work and its step, if it has steps."""
-        if self._step is None:
-            return self._what
-        name, number, of = self._step
-        return self._what + pattern.format(number, of, name)
-
     def _draw(self, done: int, total: int) -> None:
         if self._bar is None:
             from tqdm import tqdm
 
             tqdm.monitor_interval = 0  # no thread: show() is called often enough
-            title = hide(self._title(" {}/{} {}"))
             self._bar = tqdm(
-                total=total,
-                desc=title,
-                unit=f" {self._unit}",
-                bar_format=_BAR,
-                leave=False,
-                file=self._stream,
+                desc=self._title, unit=f" {self._unit}", leave=False, file=self._stream, total=total
             )
             # The rate of the step, and not of the time since the bar appeared.
             self._bar.start_t -= (self._elapsed_ms() - self._step_ms) / 1_000
@@ -143,34 +119,15 @@ class Progress:
             self._bar.close()
             self._bar = None
 
-    def _print(self, line: str) -> None:
+    def _print(self, done: int, total: int) -> None:
+        from tqdm import tqdm
+
+        line = f"{self._title}: {done:,} of {total:,} {self._unit}"
+        if done:
+            left_ms = (self._elapsed_ms() - self._step_ms) * max(total - done, 0) // done
+            line += f"; {tqdm.format_interval(left_ms // 1_000)} left"
         with suppress(OSError, ValueError):  # a closed stream ends no work
-            print(hide(line), file=self._stream, flush=True)
-
-
-def line_of(title: str, done: int, total: int, unit: str, spent_ms: int) -> str:
-    """Progress as a line: ``export: 1,234,567 of 10,000,000 rows; 40 s left``; without the time left before the first
-    unit is done.
-
-    Args:
-        title: The work.
-        done: Units that are done.
-        total: All units.
-        unit: Their name.
-        spent_ms: How long that took.
-    """
-    text = f"{title}: {done:,} of {total:,} {unit}"
-    if done <= 0:
-        return text
-    return f"{text}; {left_text(spent_ms * max(total - done, 0) // done)} left"
-
-
-def left_text(left_ms: int) -> str:
-    """A time that is still needed, roughly: ``40 s``, ``12 min``, ``3.5 h``."""
-    seconds = left_ms / 1_000
-    if seconds < 99.5:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 99.5 * 60 else f"{seconds / 3600:.1f} h"
+            print(line, file=self._stream, flush=True)
 
 
 def _is_terminal(stream: TextIO) -> bool:

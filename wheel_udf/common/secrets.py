@@ -24,7 +24,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -151,9 +151,4 @@ def _file_text(name: str) -> str | None:
 
 
 def _shown(path: tuple[str, ...]) -> str:
-    return ".".join(_quoted(path))
-
-
-def _quoted(path: tuple[str, ...]) -> Iterator[str]:
-    for part in path:
-        yield f'"{part}"' if "." in part else part
+    return ".".join(f'"{part}"' if "." in part else part for part in path)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.instants import MAX_INSTANT_MS, require_ms
@@ -152,7 +153,6 @@ class StoreClock:
     token: str
     heartbeat_ms: int = 60_000
     leads: bool = False
-    until_ms: int | None = None
     kind = "store"
 
 
@@ -178,23 +178,19 @@ def clock_options(
         has_sender: Whether the query has a sender, whose news go to the shards.
         limit: Most rows of a batch over all shards; None for no limit.
     """
-    options = {
-        "clock": json.dumps(asdict(clock) | {"kind": clock.kind}),
-        "shards": str(shards),
+    settings = {
+        "shards": shards,
         "folder": str(folder),
         "frame": frame,
+        "has_sender": has_sender,
+        "limit": limit,
     }
-    given = {"sender": "true" if has_sender else None, "limit": None if limit is None else str(limit)}
-    return options | {name: value for name, value in given.items() if value is not None}
+    return {"settings": json.dumps({"clock": asdict(clock) | {"kind": clock.kind}, **settings})}
 
 
-def clock_from_json(text: str) -> Clock | StoreClock:
-    """The inverse of what :func:`clock_options` writes."""
-    fields = json.loads(text)
+def clock_of(fields: dict[str, Any]) -> Clock | StoreClock:
+    """The clock that :func:`clock_options` has written."""
     kinds: dict[str, type[Clock | StoreClock]] = {
-        "event": EventClock,
-        "processing": ProcessingClock,
-        "simulated": SimulatedClock,
-        "store": StoreClock,
+        kind.kind: kind for kind in (EventClock, ProcessingClock, SimulatedClock, StoreClock)
     }
     return kinds[fields.pop("kind")](**fields)

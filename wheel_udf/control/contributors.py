@@ -12,9 +12,10 @@ Imports the standard library only: it runs in the planning process of the clock 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from wheel_udf.control.board import ACTS, SENDERS, Sending, ShardBoard
 from wheel_udf.control.pace import Offset, Reports
@@ -25,22 +26,25 @@ from wheel_udf.policies.sender_news import SenderNews
 Fields = Mapping[str, Any]
 
 
-class Contributor(Protocol):
+class Contributor(ABC):
     """Adds something to the offsets of the clock, and to the ticks."""
 
-    def calls(self, reports: Reports, now_ms: int) -> bool:
+    def calls(self, reports: Reports, now_ms: int) -> bool:  # noqa: ARG002  # of the protocol
         """Whether this contributor needs a batch, even if the time need not advance."""
+        return False
 
+    @abstractmethod
     def added(self, start: Offset, offer: Offset, reports: Reports) -> Offset:
         """The offer with its member; `start` made later if that alone is a reason for a batch."""
 
+    @abstractmethod
     def fields(self, start: Offset, end: Offset, shards: int) -> Sequence[Fields]:
         """Its fields of the ticks between two offsets, by shard."""
 
 
 @dataclass
-class Acts:
-    """The acts on the entries of the query.
+class Acts(Contributor):
+    """The acts on the entries of the query. One moves a simulated clock no further, so it is added to the same time.
 
     Attributes:
         board: Where the courier posts them.
@@ -51,10 +55,6 @@ class Acts:
     board: ShardBoard
     run: str
     frame: str
-
-    def calls(self, reports: Reports, now_ms: int) -> bool:  # noqa: ARG002  # of the protocol
-        """As :meth:`Contributor.calls`: an act moves a simulated clock no further, so it is added to the same time."""
-        return False
 
     def added(self, start: Offset, offer: Offset, reports: Reports) -> Offset:  # noqa: ARG002  # of the protocol
         """As :meth:`Contributor.added`: the number of posted acts, and the query."""
@@ -81,7 +81,7 @@ class Acts:
 
 
 @dataclass
-class Sender:
+class Sender(Contributor):
     """The news of the query's sender. Reasons for a batch: an entry comes within the sender's horizon, the sender has
     confirmed all rows of a batch, or it has failed (the batch then raises the error).
 
@@ -110,7 +110,7 @@ class Sender:
 
 
 @dataclass
-class Shares:
+class Shares(Contributor):
     """The division of a limit (:mod:`wheel_udf.control.shares`).
 
     Attributes:
@@ -120,10 +120,6 @@ class Shares:
 
     limit: int
     shards: int
-
-    def calls(self, reports: Reports, now_ms: int) -> bool:  # noqa: ARG002  # of the protocol
-        """As :meth:`Contributor.calls`."""
-        return False
 
     def added(self, start: Offset, offer: Offset, reports: Reports) -> Offset:
         """As :meth:`Contributor.added`: in place of the shares of the offset before; none if they are even."""

@@ -23,7 +23,7 @@ Imports the standard library only: it runs in the planning process of the clock 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from wheel_udf.control import wall
 from wheel_udf.control.board import STORES, ShardBoard, ShardReport, StoreProgress
@@ -41,26 +41,8 @@ _INSTANT_COMES_MS: Final = 2_000
 """Much longer than the keeper of a store takes to publish the instant of a commit."""
 
 
-class Pace(Protocol):
-    """Decides when the clock advances: :meth:`offer` first, for each batch that Spark plans."""
-
-    bounded: bool
-    """Whether the input ends."""
-    offered_at_ms: int
-    """When the last offset was offered, by the clock of intervals."""
-
-    def offer(self, start: Offset, reports: Reports) -> Offset:
-        """A later offset if the time must advance, else `start`."""
-
-    def tick(self, start: Offset) -> Offset:
-        """A later offset, for another reason than time; `start` if none can be offered."""
-
-    def now_ms(self, start: Offset) -> int:
-        """The time of a batch that is planned now."""
-
-
 class ClockPace:
-    """The pace of a processing, event or simulated clock.
+    """The pace of a processing, event or simulated clock. :meth:`offer` comes first, for each batch that Spark plans.
 
     Args:
         clock: The clock.
@@ -73,7 +55,7 @@ class ClockPace:
         self.offered_at_ms = wall.elapsed_ms()
 
     def offer(self, start: Offset, reports: Reports) -> Offset:
-        """As :meth:`Pace.offer`."""
+        """A later offset if the time must advance, else `start`."""
         offer = self._held(start, reports)
         if offer == start:
             offer = self._bounded(start, reports) if self.bounded else self._unbounded(start, reports)
@@ -81,11 +63,11 @@ class ClockPace:
         return offer
 
     def tick(self, start: Offset) -> Offset:
-        """As :meth:`Pace.tick`; with a simulated clock it carries an instant."""
+        """A later offset, for another reason than time."""
         return self._tick_at(start[COUNTER] + 1)
 
-    def now_ms(self, start: Offset) -> int:  # noqa: ARG002  # of the protocol
-        """As :meth:`Pace.now_ms`: the wall clock."""
+    def now_ms(self, start: Offset) -> int:  # noqa: ARG002  # as of a store
+        """The time of a batch that is planned now."""
         return wall.wall_clock_ms()
 
     def _tick_at(self, counter: int) -> Offset:
@@ -174,7 +156,7 @@ class StorePace:
         self._published: StoreProgress | None = None
 
     def offer(self, start: Offset, reports: Reports) -> Offset:
-        """As :meth:`Pace.offer`."""
+        """As :meth:`ClockPace.offer`."""
         # Read once for each batch: version and instant of an offset are those of one publication.
         published = self._published = self.board.get(STORES, self.clock.token)
         if published is None:
@@ -196,7 +178,10 @@ class StorePace:
         return self.tick(start) if moves else start
 
     def tick(self, start: Offset) -> Offset:
-        """As :meth:`Pace.tick`. A batch with this offset, or a later one, has read the store up to its version."""
+        """As :meth:`ClockPace.tick`; `start` before the keeper has published.
+
+        A batch with this offset, or a later one, has read the store up to its version.
+        """
         published = self._published
         if published is None:
             return start
@@ -204,7 +189,7 @@ class StorePace:
         return {COUNTER: start[COUNTER] + 1, "instant_ms": self.now_ms(start), "version": published.version}
 
     def now_ms(self, start: Offset) -> int:
-        """As :meth:`Pace.now_ms`: what is published, never before the last instant and never past the cursor."""
+        """As :meth:`ClockPace.now_ms`: what is published, never before the last instant and never past the cursor."""
         published = self._published
         standing_ms: int = start.get("instant_ms", INSTANT_BEFORE_ALL_MS)
         if published is None:

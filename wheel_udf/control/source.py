@@ -19,6 +19,7 @@ cannot run on to ``until``.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,9 +33,9 @@ from pyspark.sql.types import StructType
 
 from wheel_udf.control import wall
 from wheel_udf.control.board import ShardBoard
-from wheel_udf.control.clocks import Clock, StoreClock, clock_from_json
+from wheel_udf.control.clocks import Clock, StoreClock, clock_of
 from wheel_udf.control.contributors import Acts, Contributor, Sender, Shares
-from wheel_udf.control.pace import COUNTER, ClockPace, Offset, Pace, StorePace
+from wheel_udf.control.pace import COUNTER, ClockPace, Offset, StorePace
 from wheel_udf.control.reports import forget_run, reports_of
 from wheel_udf.control.tick import Tick
 
@@ -45,9 +46,9 @@ CLOCK_FORMAT = "wheel-clock"
 CLOCK_SCHEMA = "shard int, tick string"
 
 
-def is_clock_offset(text: str) -> bool:
-    """Whether a line of Spark's offset log is an offset of this source."""
-    return f'"{COUNTER}"' in text
+def is_clock_offset(offset: object) -> bool:
+    """Whether an offset in a checkpoint, a JSON value, is one of this source."""
+    return isinstance(offset, dict) and COUNTER in offset
 
 
 class ClockSource(DataSource):
@@ -64,14 +65,9 @@ class ClockSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002  # Spark's signature
         """The reader. Spark keeps one per query, in a Python process beside the driver."""
-        return ClockReader(
-            clock_from_json(self.options["clock"]),
-            int(self.options["shards"]),
-            ShardBoard(self.options["folder"]),
-            self.options.get("frame", ""),
-            has_sender="sender" in self.options,
-            limit=int(self.options["limit"]) if "limit" in self.options else None,
-        )
+        settings = json.loads(self.options["settings"])
+        clock, board = clock_of(settings.pop("clock")), ShardBoard(settings.pop("folder"))
+        return ClockReader(clock, board=board, **settings)
 
 
 @dataclass
@@ -79,9 +75,6 @@ class TickPartition(InputPartition):
     """The ticks of one offset as text, by shard; sent to the task that makes rows of them."""
 
     ticks: list[str]
-
-    def __init__(self, ticks: Sequence[str]) -> None:
-        self.ticks = list(ticks)
 
 
 class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -112,7 +105,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.shards, self.board = shards, board
         self.run = uuid.uuid4().hex
         self.ticked = False
-        self.pace: Pace
+        self.pace: ClockPace | StorePace
         self.contributors: list[Contributor] = []
         if isinstance(clock, StoreClock):
             self.pace = StorePace(clock, shards, board)

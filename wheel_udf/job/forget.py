@@ -200,7 +200,7 @@ def _of_sink(
                 same = F.col(f"kept.{column}") == F.col(f"forgotten.{ID}")
                 table = DeltaTable.forPath(spark, place).alias("kept")
                 table.merge(ids.alias("forgotten"), same).whenMatchedDelete().execute()
-            properties = delta_log.snapshot(spark, place).properties()
+            properties = delta_log.snapshot(place).properties()
             line = _table_line(place, count, vectors=properties.get(_VECTORS, "").lower() == "true")
         yield line
         if unread:
@@ -208,7 +208,7 @@ def _of_sink(
 
 
 def _table(spark: SparkSession, place: str) -> DataFrame | None:
-    if not delta_log.has_log(spark, place) or delta_log.snapshot(spark, place).version < 0:
+    if delta_log.snapshot(place).version < 0:
         return None
     return spark.read.format("delta").load(place)
 

@@ -20,5 +20,5 @@ def progress_of(spark: SparkSession, what: str) -> Iterator[Progress]:
     Yields:
         The display: its ``step`` takes the steps, its ``around`` lets lines be printed beside a bar.
     """
-    with Progress(what, sys.stderr, elapsed_ms, unit="tasks") as progress, showing_tasks(spark, progress):
+    with Progress(what, sys.stderr, elapsed_ms) as progress, showing_tasks(spark, progress):
         yield progress

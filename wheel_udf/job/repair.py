@@ -26,8 +26,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
-
 from wheel_udf.checkpoint.identity import identity_of, require_checkpoint
 from wheel_udf.checkpoint.inspection import Inspection
 from wheel_udf.checkpoint.lease import Lease
@@ -82,14 +80,14 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
         CheckpointError: There is no checkpoint, or its identity is damaged.
     """
     paths = _paths(config)
-    with session(config.name, config.checkpoint) as spark, ExitStack() as leases:
+    with session(config.name, config.checkpoint), ExitStack() as leases:
         of_store = [store_lease(config.store.path)] if isinstance(config, TieredConfig) else []
         for lease in [*of_store, *map(Lease, paths)]:
             if asked.dry_run:
                 lease.require_free()
             else:
                 leases.enter_context(lease)
-        parts = [_part(spark, config, path) for path in paths]
+        parts = [_part(config, path) for path in paths]
         for part in parts:
             for line in lines_of(part):
                 print_line(line)
@@ -104,20 +102,20 @@ def _paths(config: AnyConfig) -> list[str]:
     return [part for part in config.checkpoints if open_folder(part).names()]
 
 
-def _part(spark: SparkSession, config: AnyConfig, path: str) -> Part:
+def _part(config: AnyConfig, path: str) -> Part:
     app_id = identity_of(path).app_id
     found = Inspection(path)
     if isinstance(config, TieredConfig) and path == config.checkpoints[0]:
-        evidence = Evidence(_held(_states(spark, [(config.store.path, intake_app_id(app_id))])))
+        evidence = Evidence(_held(_states([(config.store.path, intake_app_id(app_id))])))
     else:
-        evidence = _evidence(spark, config, path, app_id)
+        evidence = _evidence(config, path, app_id)
     return Part(path, found, evidence, decide_repair(found, evidence))
 
 
 # --- what is known outside the checkpoint ---------------------------------------------------------
 
 
-def _evidence(spark: SparkSession, config: AnyConfig, path: str, app_id: str) -> Evidence:
+def _evidence(config: AnyConfig, path: str, app_id: str) -> Evidence:
     sinks = set(sink_places(row_settings(config, None))) | set(_recorded_places(path))
     tables = {
         (place, app_id if pattern is not None else rejects_app_id(app_id))
@@ -125,7 +123,7 @@ def _evidence(spark: SparkSession, config: AnyConfig, path: str, app_id: str) ->
         if kind == "delta" and root is not None
         for place in tables_of(pattern, root)
     }
-    states = _states(spark, tables)
+    states = _states(tables)
     blind = {f"{kind} {root or pattern or ''}".rstrip() for pattern, kind, root in sinks if kind != "delta"}
     blind |= {place for (place, _), state in states.items() if FORGETS in state.properties()}
     return Evidence(_held(states), sorted(blind), repeat_risk(config))
@@ -156,13 +154,10 @@ def tables_of(pattern: str | None, root: str) -> Iterable[str]:
     return [place_of(root, name) for name in open_folder(root).names() if allowed.first(name) is not None]
 
 
-def _states(spark: SparkSession, tables: Iterable[tuple[str, str]]) -> States:
+def _states(tables: Iterable[tuple[str, str]]) -> States:
     """The state of each table that exists, by its place and the app id of what is written to it."""
-    return {
-        (place, app_id): delta_log.snapshot(spark, place)
-        for place, app_id in sorted(tables)
-        if delta_log.has_log(spark, place)
-    }
+    found = {(place, app_id): delta_log.snapshot(place) for place, app_id in sorted(tables)}
+    return {table: state for table, state in found.items() if state.version >= 0}
 
 
 def _held(states: States) -> dict[str, int]:

@@ -82,7 +82,7 @@ class DeltaSink:
             return self._absence(spark, destination, place)
         if (place, shape) in self._sound:
             return None
-        misfit = tables.snapshot(spark, place).contradiction(*_columns(destination, shape))
+        misfit = tables.snapshot(place).contradiction(*_columns(destination, shape))
         if misfit is None:
             self._sound.add((place, shape))
         return f"the table {place} does not fit: {misfit}" if misfit else None
@@ -119,15 +119,20 @@ class DeltaSink:
             self._forget(place)
             raise
 
-    def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:
+    def holds(
+        self,
+        spark: SparkSession,  # noqa: ARG002  # other sinks need it
+        destination: str | None,
+        *,
+        app_id: str,
+        batch_id: int,
+    ) -> bool:
         """See :meth:`~wheel_udf.sinks.destinations.Sink.holds`; from the table's log."""
         try:
             place = place_of(self.path, destination)
         except SinkError:
             return False
-        if not tables.has_log(spark, place):
-            return False
-        return has_batch(tables.snapshot(spark, place).transactions(), app_id, batch_id)
+        return has_batch(tables.snapshot(place).transactions(), app_id, batch_id)
 
     def _stands(self, spark: SparkSession, place: str) -> bool:
         """Whether a table exists; a log without a commit (left by a first write that was killed) is not a table."""
@@ -135,7 +140,7 @@ class DeltaSink:
             self._forget(place)
             return False
         known = any(sound == place for sound, _ in self._sound)
-        return known or tables.snapshot(spark, place).version >= 0
+        return known or tables.snapshot(place).version >= 0
 
     def _forget(self, place: str) -> None:
         self._sound.difference_update([sound for sound in self._sound if sound[0] == place])

@@ -38,14 +38,14 @@ does not refuse it either::
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Final
 
+from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.common.command_facts import OUR_PREFIX
 from wheel_udf.sinks.destinations import FIRED, SOURCE, HeaderForm, Shape
-from wheel_udf.spark.cached_columns import Prepared
 
 _BATCH_OVERHEAD: Final = 61
 _RECORD_OVERHEAD: Final = 21
@@ -81,7 +81,7 @@ def delivery_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
     Returns:
         ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value).
     """
-    return fired.select(*_delivery(shape).columns(fired))
+    return fired.select(*_delivery(shape, fired.sparkSession.sparkContext))
 
 
 def timed_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
@@ -98,7 +98,7 @@ def timed_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
         null; ``due_ms`` bigint, when each is due (UTC epoch ms); and our headers in their order, each a column with
         its name: a string, or the UTC epoch ms of an instant.
     """
-    return fired.select(*_timed(shape).columns(fired))
+    return fired.select(*_timed(shape, fired.sparkSession.sparkContext))
 
 
 def delivery_headers(shape: Shape = FIRED) -> Column:
@@ -129,24 +129,23 @@ def _record_columns(headers: Column) -> list[Column]:
     return [F.col("destination").alias("topic"), F.col("key"), F.col("value"), headers.alias("headers")]
 
 
-@cache
-def _delivery(shape: Shape) -> Prepared:
-    return Prepared(lambda: _record_columns(delivery_headers(shape)))
+# The same in every batch, and each call on a pyspark column is a round trip to the JVM: built once for a context.
+@lru_cache(maxsize=4)
+def _delivery(shape: Shape, _context: SparkContext) -> list[Column]:
+    return _record_columns(delivery_headers(shape))
 
 
-@cache
-def _timed(shape: Shape) -> Prepared:
-    return Prepared(
-        lambda: [
-            *_record_columns(F.when(F.col("headers").isNotNull(), _own_headers())),
-            F.unix_millis(shape.order[0]).alias("due_ms"),
-            *(
-                (F.unix_millis(column) if form == "instant" else _written(column, form)).alias(name)
-                for name, column, form in shape.headers
-            ),
-            F.col(SOURCE).alias(_SOURCE_HEADER),
-        ]
-    )
+@lru_cache(maxsize=4)
+def _timed(shape: Shape, _context: SparkContext) -> list[Column]:
+    return [
+        *_record_columns(F.when(F.col("headers").isNotNull(), _own_headers())),
+        F.unix_millis(shape.order[0]).alias("due_ms"),
+        *(
+            (F.unix_millis(column) if form == "instant" else _written(column, form)).alias(name)
+            for name, column, form in shape.headers
+        ),
+        F.col(SOURCE).alias(_SOURCE_HEADER),
+    ]
 
 
 def reject_records(rejects: DataFrame, topic: str, limit: int) -> DataFrame:

@@ -7,20 +7,20 @@ test holds this)::
 
       tables   checkpoint   stream   sinks   delivery   job            other rooms
     ---------------------------------------------------------------------------------------------------------------
-      session  running  local_mode  memory_settings                    the session
+      session  running  local_mode                                     the session
       fast_start  recorded_run                                         what makes its start fast
       java  jars                                                       Java, the jars
       worker_python  arrow_groups                                      Spark's Python workers, their rows as Arrow
       folder  files  hadoop_files  places                              folders on any file system
       failures  job_progress  interrupts                               errors in one sentence, progress, Ctrl-C
-      cached_columns  jdbc                                             columns built once, statements to a database
+      jdbc                                                             statements to a database
       jvm  private_api                                                 access to the JVM, the list of private API
     ---------------------------------------------------------------------------------------------------------------
       py4j   pyspark   Hadoop                                          not ours
 
 May import: common; pyspark, py4j, the standard library.
 
-Private API: :mod:`wheel_udf.spark.private_api` is the one list. Each entry has a canary test
+Private API: ``private_api.toml`` is the one list. Each entry has a canary test
 (``tests/upgrade/test_canaries.py``) and names the version in which it was read. Where a class or method is missing, the
 replacement is used, or :class:`~wheel_udf.common.errors.UnsupportedVersionError` names the API and the versions.
 """

@@ -6,8 +6,7 @@ layers into one message. The sentence that matters is the innermost::
     [STREAM_FAILED] ... Traceback ... wheel_udf.common.errors.SinkError: the table is gone: ...
                                       '------------------- this one -------------------'
 
-The first of these that is found: an error of this package; a damaged file of the checkpoint (named, with the verb that
-repairs); a file or table of the source that Spark could not read (named, with a hint); an error of Kafka's client
+The first of these that is found: an error of this package; a rule of ``failures.toml``; an error of Kafka's client
 (with a hint); the last error class of Spark and the last ``Caused by``; the first line. Secrets are hidden in all of
 them.
 
@@ -21,10 +20,14 @@ always the outermost one. Errors of its Kafka source have a condition, and their
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
+from pkgutil import get_data
+from typing import Any, Final
 
 from wheel_udf.common import errors
 from wheel_udf.common.secrets import hide
@@ -81,55 +84,15 @@ _OF_CLASS: dict[type[BaseException], Cause] = {
 }
 _WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "FOREACH_USER_FUNCTION_ERROR"}
 _OURS = re.compile(r"^(?:\S+: )?wheel_udf\.common\.errors\.(\w+): (.+)", re.MULTILINE)
-_TYPES_DIFFER = re.compile(
-    r"reading file (\S+?)\.? +Data type mismatches when reading Parquet column \[(\S+)\]\. "
-    r"Expected Spark type ([^\n]+?), actual Parquet type (\w+)"
-)
-_HEADER_DIFFERS = re.compile(
-    r"(CSV header [^\n]+|Number of column in CSV header [^\n]+)\n([^\n]+)\nCSV file: (\S+)"
-)
-_NOT_PARQUET = re.compile(r"(\S+) is not a Parquet file")
 _KAFKA = re.compile(
     r"org\.apache\.kafka\.common\.(?:errors\.|config\.)?(\w+(?:Exception|Error))(?:: ([^\n]*))?"
-)
-_NO_ANSWER = (
-    "the Kafka cluster does not answer",
-    "check kafka.bootstrap.servers, and that the cluster is up",
-    Cause.AWAY,
-)
-_KAFKA_WORDS: dict[str, tuple[str, str | None, Cause]] = {
-    "Timeout": _NO_ANSWER,
-    "Disconnect": _NO_ANSWER,
-    "UnknownTopicOrPartition": (
-        "a topic of Kafka is missing",
-        "create it again, or remove it from source.topics",
-        Cause.REFUSED,
-    ),
-    "Authentication": (
-        "Kafka refuses the login",
-        "check the kafka.sasl and kafka.ssl options",
-        Cause.REFUSED,
-    ),
-    "Authorization": ("Kafka does not allow it", "grant this user the missing permission", Cause.REFUSED),
-    "ConfigException": (
-        "an option of Kafka is wrong",
-        "the options that begin with kafka. go to its client",
-        Cause.REFUSED,
-    ),
-}
-_LOST = re.compile(
-    r"(?:\[KAFKA_DATA_LOSS|not available in Kafka any more)(?:.*?Reason: ([^\n]+))?", re.DOTALL
 )
 LOST_HINT = (
     "wheel-udf export, then import --anew TOPIC reads the topic from its earliest record; "
     "failOnDataLoss: false goes on without what is lost (docs/kafka.md, Lost records)"
 )
 """Advice about lost records of a topic."""
-_ANOTHER_DRIVER = re.compile(
-    r"\[CONCURRENT_(?:STREAM_LOG_UPDATE|QUERY)\]|Multiple streaming queries are concurrently using"
-)
 _PLACE = re.compile(r"checkpointLocation=([^,\]\n]+)")
-_ROWS_CHANGED = re.compile(r"\[DELTA_SOURCE_(?:TABLE_IGNORE_CHANGES|IGNORE_DELETE)\]")
 _JVM_ENDS = re.compile(
     r"SparkContext was shut ?down|Spark[Cc]ontext has been shut ?down|stopped SparkContext|Shutdown in progress"
     r"|Answer from Java side is empty|Error while receiving"
@@ -137,14 +100,8 @@ _JVM_ENDS = re.compile(
 _DAMAGED_STATE = re.compile(
     r"\[(?:CANNOT_LOAD_STATE_STORE|STATE_STORE|CHECKPOINT|STATE_DATA_SOURCE)[A-Z0-9_.]*\]"
 )
-_DAMAGED_FILE = re.compile(
-    r"Checksum error: (?:file:)?(.+?) at \d+ exp:"
-    r"|Checksum verification failed, the file may be corrupted\. File: (?:file:)?([^\n]+)"
-    r"|Error reading streaming state file of (?:file:)?(.+?) does not exist"
-)
-_UNREADABLE_STATE = re.compile(r"\[CANNOT_LOAD_STATE_STORE\.(?!\w*OUT_OF_MEMORY|UNRELEASED)")
-_OF_A_CHECKPOINT = re.compile(r"/(?:metadata|(?:offsets|commits|sources|state)/\d+(?:/.+)?)$")
 _SPARK_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
+_TEXTS: Final = ("what", "field", "value", "rule", "hint")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: ([^\n]+)", re.MULTILINE)
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*")
 
@@ -209,12 +166,7 @@ def _explained(error: BaseException) -> Failure:
         return Failure(f"{type(error).__name__}: {first_line(str(error))}", Cause.OTHER)
     text, _, plan = str(error).partition("=== Streaming Query ===")
     return (
-        _of_another_driver(text, plan)
-        or _of_ours(text)
-        or _of_a_checkpoint(text)
-        or _of_a_source(text)
-        or _of_kafka(text)
-        or _of_spark(text, type(error).__name__)
+        _of_ours(text) or _of_a_rule(text, plan) or _of_kafka(text) or _of_spark(text, type(error).__name__)
     )
 
 
@@ -226,18 +178,27 @@ def _cause_of(kind: type[BaseException]) -> Cause:
     return next((_OF_CLASS[each] for each in kind.__mro__ if each in _OF_CLASS), Cause.OTHER)
 
 
-def _of_another_driver(text: str, plan: str) -> Failure | None:
-    """Spark makes each entry of its logs only if there is none: of two drivers the slower one fails."""
-    if _ANOTHER_DRIVER.search(text) is None:
-        return None
-    place = _PLACE.search(plan)
-    fault = errors.CheckpointError(
-        "another driver writes this checkpoint",
-        field=place[1].strip() if place else None,
-        rule="one driver at a time; on HDFS and object stores no lease keeps a second one out",
-        hint="find the other driver, and start this job again only after it has ended",
-    )
-    return _failure(fault, Cause.ANOTHER_DRIVER)
+@cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads((get_data(__package__, "failures.toml") or b"").decode())
+
+
+def _of_a_rule(text: str, plan: str) -> Failure | None:
+    for rule in _table()["rules"]:
+        if found := re.search(rule["pattern"], text):
+            place = _PLACE.search(plan)
+            values = {
+                "place": place[1].strip() if place else "",
+                "spark": _of_spark(text, "").sentence,
+                "repair": errors.REPAIR,
+                "lost": LOST_HINT,
+                **found.groupdict(),
+            }
+            texts: dict[str, Any] = {
+                name: rule[name].format_map(values) or None for name in _TEXTS if name in rule
+            }
+            return _failure(errors.WheelError(**texts), Cause[rule["cause"]])
+    return None
 
 
 def _of_ours(text: str) -> Failure | None:
@@ -248,68 +209,16 @@ def _of_ours(text: str) -> Failure | None:
     return Failure(_without_sqlstate(sentence), _cause_of(getattr(errors, name, errors.WheelError)))
 
 
-def _of_a_checkpoint(text: str) -> Failure | None:
-    """A damaged file of the checkpoint, or a state that Spark could not load, if it does not name the file."""
-    found = _DAMAGED_FILE.search(text)
-    file = next((name.strip() for name in found.groups() if name), None) if found else None
-    if file is not None and _OF_A_CHECKPOINT.search(file):
-        fault = errors.CheckpointError("a file of the checkpoint is damaged", field=file, hint=errors.REPAIR)
-    elif _UNREADABLE_STATE.search(text) and "No space left" not in text:
-        why = _of_spark(text, "").sentence
-        fault = errors.CheckpointError(
-            f"the state in the checkpoint cannot be loaded ({why})", hint=errors.REPAIR
-        )
-    else:
-        return None
-    return _failure(fault)
-
-
-def _of_a_source(text: str) -> Failure | None:
-    if found := _TYPES_DIFFER.search(text):
-        file, column, expected, actual = found.groups()
-        what = f"a file of the source has another type in column {column}"
-        hint = "write it as the earlier files, or move it away; source.schema sets the types of all files"
-        fault = errors.ContractError(
-            what, field="file", value=file, rule=f"{expected}, not {actual}", hint=hint
-        )
-        return _failure(fault, Cause.SOURCE)
-    if found := _HEADER_DIFFERS.search(text):
-        sentence, detail, file = found.groups()
-        what = f"a file of the source has other columns ({sentence.rstrip('.:')}: {detail.strip()})"
-        hint = "write it with the header of the earlier files, or move it away"
-        fault = errors.ContractError(what, field="file", value=file, hint=hint)
-        return _failure(fault, Cause.SOURCE)
-    if found := _NOT_PARQUET.search(text):
-        fault = errors.ContractError(
-            "a file is not Parquet", field="file", value=found[1], hint="move it away"
-        )
-        return _failure(fault, Cause.SOURCE)
-    if _ROWS_CHANGED.search(text):
-        # Delta's message advises to skip such commits: cancels and replacements would be lost without a trace.
-        fault = errors.ContractError(
-            "rows of the source table were changed or deleted",
-            field="source.path",
-            rule="rows are only ever added to a table that is read without its change feed",
-            hint="source.options.readChangeFeed: true, with a checkpoint of its own "
-            "(the table needs delta.enableChangeDataFeed)",
-        )
-        return _failure(fault, Cause.SOURCE)
-    return None
-
-
 def _of_kafka(text: str) -> Failure | None:
-    if lost := _LOST.search(text):
-        reason = f" ({_without_sqlstate(lost[1]).rstrip('.')})" if lost[1] else ""
-        what = f"records of a topic are gone that were not read{reason}"
-        return _failure(errors.SourceLostError(what, hint=LOST_HINT))
     found = _KAFKA.findall(text)
     if not found:
         return None
     name, message = found[-1]  # the innermost cause
-    no_words = ("Kafka reports an error", None, Cause.AWAY)
-    what, advice, cause = next((words for part, words in _KAFKA_WORDS.items() if part in name), no_words)
-    said = _without_sqlstate(message.strip()) or name
-    return _failure(errors.WheelError(f"{what} ({said.rstrip('.')})", hint=advice), cause)
+    unknown = {"what": "Kafka reports an error", "cause": "AWAY"}
+    words = next((words for part, words in _table()["kafka"].items() if part in name), unknown)
+    said = (_without_sqlstate(message.strip()) or name).rstrip(".")
+    fault = errors.WheelError(f"{words['what']} ({said})", hint=words.get("hint"))
+    return _failure(fault, Cause[words["cause"]])
 
 
 def _of_spark(text: str, name: str) -> Failure:

@@ -52,18 +52,19 @@ class _LocalFolder:
         draft.replace(self.folder / name)
         _sync(self.folder)
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, flush: bool = True) -> bool:
         place = self.folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
         try:
-            _write_through(draft, content)
+            _write_through(draft, content, flush=flush)
             os.link(draft, place)  # unlike a rename, it replaces nothing
         except FileExistsError:
             return False
         finally:
             draft.unlink(missing_ok=True)
-        _sync(place.parent)
+        if flush:
+            _sync(place.parent)
         return True
 
     def remove(self, name: str) -> None:
@@ -90,11 +91,12 @@ class _LocalFolder:
         return None
 
 
-def _write_through(place: Path, content: bytes) -> None:
+def _write_through(place: Path, content: bytes, *, flush: bool = True) -> None:
     with place.open("wb") as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        if flush:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _sync(folder: Path) -> None:

@@ -37,8 +37,11 @@ class Folder(Protocol):
     def replace(self, name: str, content: bytes) -> None:
         """Writes or replaces a file as a whole; creates the folder if it is missing."""
 
-    def create(self, name: str, content: bytes) -> bool:
-        """Writes a new file as a whole, with missing folders. Returns False, and writes nothing, if the file exists."""
+    def create(self, name: str, content: bytes, *, flush: bool = True) -> bool:
+        """Writes a new file as a whole, with missing folders. Returns False, and writes nothing, if the file exists.
+
+        Without `flush` it is not forced to a local disk.
+        """
 
     def remove(self, name: str) -> None:
         """Removes a file, or a folder with its content. Does nothing if it does not exist."""

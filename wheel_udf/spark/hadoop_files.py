@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from wheel_udf.common.errors import CheckpointError
 from wheel_udf.spark.folder import PROBE, Folder, probe_name
 from wheel_udf.spark.jvm import hadoop_configuration, java_class
-from wheel_udf.spark.private_api import CHECKPOINT_FILES, required
+from wheel_udf.spark.private_api import required
 from wheel_udf.spark.running import running_session
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class _HadoopFolder:
         self.folder = folder
         configuration = hadoop_configuration(session)
         self._system = self._path(folder).getFileSystem(configuration)
-        with required(CHECKPOINT_FILES):
+        with required("checkpoint_files"):
             companion = getattr(java_class(session, _FILE_MANAGER), "MODULE$")
             self._manager = companion.create(self._path(folder), configuration)
         self._io = java_class(session, "org.apache.commons.io.IOUtils")
@@ -96,13 +96,13 @@ class _HadoopFolder:
         finally:
             stream.close()
 
-    @required(CHECKPOINT_FILES)
+    @required("checkpoint_files")
     def replace(self, name: str, content: bytes) -> None:
         self._manager.createCheckpointDirectory()
         self._write(name, content, over=True)
 
-    @required(CHECKPOINT_FILES)
-    def create(self, name: str, content: bytes) -> bool:
+    @required("checkpoint_files")
+    def create(self, name: str, content: bytes, *, flush: bool = True) -> bool:  # noqa: ARG002  # as on a local disk
         self._manager.mkdirs(self._path(self.name(name)).getParent())
         try:
             self._write(name, content, over=False)

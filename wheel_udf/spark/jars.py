@@ -165,9 +165,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help=f"which jars, one or more of {', '.join(CONFIGURATIONS)} (default: spark)",
     )
     parser.add_argument(
-        "--into", type=Path, metavar="FOLDER", help="where to put them (default: jars in the environment)"
-    )
-    parser.add_argument(
         "--check-java", action="store_true", help="only check that there is a Java which Spark can use"
     )
     chosen = parser.parse_args(arguments)
@@ -184,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_java()
         if chosen.check_java:
             return 0
-        for folder in resolve(chosen.configurations, chosen.into):
+        for folder in resolve(chosen.configurations):
             sys.stderr.write(f"{len(list(folder.glob('*.jar')))} jars in {folder}\n")
         link_spark_home()
     except KeyboardInterrupt:

@@ -8,7 +8,7 @@ itself. It is opened by the driver class, and not by ``java.sql.DriverManager``,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from py4j.protocol import Py4JJavaError
@@ -48,6 +48,7 @@ class Database:
     """
 
     def __init__(self, spark: SparkSession, driver: str, url: str, properties: Mapping[str, str]) -> None:
+        self._spark = spark
         given = java_class(spark, "java.util.Properties")()
         for name, value in properties.items():
             given.setProperty(name, value)
@@ -56,7 +57,7 @@ class Database:
         except UnsupportedVersionError:
             raise SqlFault("", f"the class {driver} is not on Spark's class path") from None
         except Py4JJavaError as fault:
-            raise _fault_of(fault) from None
+            raise _fault_of(self._spark, fault) from None
         if self._connection is None:  # JDBC's answer for a URL of another driver
             raise SqlFault("", f"the driver {driver} does not know this URL")
 
@@ -94,37 +95,20 @@ class Database:
             finally:
                 statement.close()
         except Py4JJavaError as fault:
-            raise _fault_of(fault) from None
+            raise _fault_of(self._spark, fault) from None
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
+    def __exit__(self, *_: object) -> None:
+        with suppress(Py4JJavaError):  # nothing is open: each statement was a transaction
             self._connection.close()
-        except Py4JJavaError as fault:
-            if error is None:
-                raise _fault_of(fault) from None
 
 
-def _fault_of(fault: Py4JJavaError) -> SqlFault:
+def _fault_of(spark: SparkSession, fault: Py4JJavaError) -> SqlFault:
     """The fault with the SQLSTATE, of the exception itself or of one of its causes."""
-    found = fault.java_exception
-    for _ in range(10):
-        if hasattr(found, "getSQLState") and "SQLException" in _classes_of(found):
-            text = " ".join((found.getMessage() or "no message").split())
-            return SqlFault(found.getSQLState() or "", hide(text)[:300])
-        if (found := found.getCause()) is None:
-            break
-    text = " ".join(str(fault.java_exception.toString()).split())
-    return SqlFault("", hide(text)[:300])
-
-
-def _classes_of(thrown: Any) -> list[str]:
-    kind, names = thrown.getClass(), []
-    while kind is not None:
-        names.append(str(kind.getSimpleName()))
-        kind = kind.getSuperclass()
-    return names
+    kind = java_class(spark, "java.lang.Class").forName("java.sql.SQLException")
+    errors = java_class(spark, "org.apache.commons.lang3.exception.ExceptionUtils")
+    found = errors.throwableOfType(fault.java_exception, kind)
+    text = fault.java_exception.toString() if found is None else found.getMessage() or "no message"
+    return SqlFault((found and found.getSQLState()) or "", hide(" ".join(text.split()))[:300])

@@ -40,28 +40,25 @@ class Tasks:
     def __init__(self, tracker: Any) -> None:
         self._tracker = tracker
         self._running: set[int] = set()
-        self._ended: dict[int, int] = {}
-        self._forgotten: set[int] = set()
+        self._counted: dict[int, tuple[int, int]] = {}
 
     def forget(self) -> None:
         """Leaves out what was counted so far, but jobs that still run."""
-        self._forgotten.update(self._ended)
-        self._ended.clear()
+        self._counted.clear()
 
     def count(self) -> tuple[int, int]:
         """Looks at Spark; returns the number of tasks that are done, and of all."""
-        self._running.update(set(self._tracker.getActiveJobsIds()) - self._forgotten - self._ended.keys())
-        done = total = 0
-        for job in sorted(self._running):
-            job_done, job_total, runs = self._of_job(job)
+        jobs = self._running.union(self._tracker.getActiveJobsIds())
+        self._running.clear()
+        for job in jobs:
+            done, total, runs = self._of_job(job)
+            # Stages that were skipped, because their output was there, never get done.
+            self._counted[job] = done, total if runs else done
             if runs:
-                done, total = done + job_done, total + job_total
-            else:
-                # Stages that were skipped, because their output was there, never get done.
-                self._running.discard(job)
-                self._ended[job] = job_done
-        ended = sum(self._ended.values())
-        return done + ended, total + ended
+                self._running.add(job)
+        return sum(done for done, _ in self._counted.values()), sum(
+            total for _, total in self._counted.values()
+        )
 
     def _of_job(self, job: int) -> tuple[int, int, bool]:
         info = self._tracker.getJobInfo(job)

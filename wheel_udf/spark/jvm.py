@@ -7,39 +7,29 @@ its full name, and keeps it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaPackage
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 
-from wheel_udf.spark.private_api import GATEWAY, required, unsupported
+from wheel_udf.spark.private_api import required, unsupported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
-"""Errors of a call of Spark. pyspark converts most of the JVM's errors, but not all (a file that cannot be read)."""
-
 _known: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
-@required(GATEWAY)
+@required("gateway")
 def java_gateway(spark: SparkSession) -> Any:
     """The py4j view of the session's JVM; another one after the JVM was started again."""
     return spark._jvm  # noqa: SLF001
 
 
-@required(GATEWAY)
-def java_context(spark: SparkSession) -> Any:
-    """The session's ``JavaSparkContext``."""
-    return spark._jsc  # noqa: SLF001
-
-
+@required("gateway")
 def hadoop_configuration(spark: SparkSession) -> Any:
     """The Hadoop configuration of the session's context."""
-    return java_context(spark).hadoopConfiguration()
+    return spark._jsc.hadoopConfiguration()  # noqa: SLF001
 
 
 def java_class(spark: SparkSession, name: str) -> Any:

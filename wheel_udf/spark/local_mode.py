@@ -41,7 +41,9 @@ def settings_of(settings: Mapping[str, str], *, project_jars: str | None) -> dic
         settings: Those of project and user.
         project_jars: The value of ``spark.jars`` that is the project's own; None without one.
     """
-    if not is_one_jvm(settings):
+    if not re.match(
+        r"local(?!-cluster)", settings.get("spark.master", "")
+    ):  # local-cluster starts further JVMs
         return dict(settings)
     made = {_HEARTBEAT_TIMEOUT: "3650d", **settings}
     made[JVM_OPTIONS] = fast_start.jvm_options(settings.get(JVM_OPTIONS, ""))
@@ -60,11 +62,6 @@ def settings_of(settings: Mapping[str, str], *, project_jars: str | None) -> dic
 def executors_are_here(spark: SparkSession) -> bool:
     """Whether the executors run on the driver's machine, in its JVM or in others (``local-cluster``)."""
     return str(spark.sparkContext.master).startswith("local")
-
-
-def is_one_jvm(settings: Mapping[str, str]) -> bool:
-    """Whether the driver is the only executor; ``local-cluster`` starts further JVMs."""
-    return re.match(r"local(?!-cluster)", settings.get("spark.master", "")) is not None
 
 
 def with_package_folder(given: str | None) -> str:

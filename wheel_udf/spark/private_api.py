@@ -1,171 +1,24 @@
-"""The list of private API that this package uses, and the error for a version of Spark or Delta that lacks one.
+"""The error for a version of Spark or Delta that lacks a private API which this package uses.
 
-Each :class:`PrivateApi` below is a use of something that Spark, Delta or py4j does not promise to keep.
+``private_api.toml`` is the list of these: what Spark, Delta or py4j does not promise to keep.
 ``tests/upgrade/test_canaries.py`` exercises every entry against the installed versions. To use another private API,
-add an entry here and a canary there.
+add an entry there and a canary.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pkgutil import get_data
 from typing import Final
 
 from py4j.protocol import Py4JError
 
 from wheel_udf.common.errors import UnsupportedVersionError
 from wheel_udf.spark.failures import first_line
-
-SPARK: Final = "Spark 4.2.0"
-DELTA: Final = "Delta 4.4.0"
-
-
-@dataclass(frozen=True, slots=True)
-class PrivateApi:
-    """A use of a private API.
-
-    Attributes:
-        name: The classes, attributes or formats.
-        used_in: The module that uses them.
-        why: What they are used for.
-        risk: What stops working without them.
-        instead: The public way that is taken then; None if there is none.
-        read_in: The version in whose source the use was read.
-    """
-
-    name: str
-    used_in: str
-    why: str
-    risk: str
-    instead: str | None
-    read_in: str
-
-
-GATEWAY: Final = PrivateApi(
-    name="SparkSession._jvm, _jsparkSession, _jsc",
-    used_in="spark/jvm",
-    why="JVM classes that have no Python API, the JVM's session, Hadoop's configuration",
-    risk="the package needs a classic session; Spark Connect has no _jvm",
-    instead=None,
-    read_in=SPARK,
-)
-CHECKPOINT_FILES: Final = PrivateApi(
-    name="CheckpointFileManager",
-    used_in="spark/hadoop_files",
-    why="replaces a file of a checkpoint as a whole on any file system",
-    risk="checkpoints on other file systems than the local one cannot be opened",
-    instead=None,
-    read_in=SPARK,
-)
-PLAIN_RENAMES: Final = PrivateApi(
-    name="FileSystemBasedCheckpointFileManager",
-    used_in="spark/session",
-    why="writes a local checkpoint without starting programs (ls, readlink) for each file",
-    risk="a batch takes about 0.14 s longer",
-    instead="Spark's default file manager",
-    read_in=SPARK,
-)
-CHECKPOINT_FORMAT: Final = PrivateApi(
-    name="offsets/N, commits/N, metadata (v1, v2)",
-    used_in="checkpoint/spark_logs",
-    why="which batch is planned and which is committed, whether a batch holds input",
-    risk="a checkpoint with another format is refused as damaged",
-    instead=None,
-    read_in=SPARK,
-)
-SOURCE_LOGS: Final = PrivateApi(
-    name="sources/N of a source of files, offsets of sources by their order",
-    used_in="checkpoint/source_logs",
-    why="a moved job goes on reading where the old one stopped",
-    risk="an import cannot keep the position of a source of files",
-    instead=None,
-    read_in=SPARK,
-)
-STATE_FILES: Final = PrivateApi(
-    name="state/O/P/V_ID.changelog, .zip, .crc, stateUniqueIds in commits",
-    used_in="checkpoint/state_files",
-    why="which version of the state is damaged, and which batch reads it",
-    risk="damage of the state is found only by the run that reads it",
-    instead=None,
-    read_in=SPARK,
-)
-ERROR_TEXTS: Final = PrivateApi(
-    name="error classes and 'Caused by' in the texts of exceptions, logger SQLQueryContextLogger",
-    used_in="spark/failures",
-    why="one sentence for the user instead of a stack trace",
-    risk="the sentence is longer or less exact; a page of JSON in the log for SQL that cannot be used",
-    instead="the first line of the text",
-    read_in=SPARK,
-)
-LOADED_STATES: Final = PrivateApi(
-    name="StateStore.stop",
-    used_in="spark/session",
-    why="closes the states that a session has loaded before their folder is emptied",
-    risk="within a minute Spark may upload an old state into the folder",
-    instead="an empty folder is asked for again by the next call",
-    read_in=SPARK,
-)
-GROUPS_AS_ARROW: Final = PrivateApi(
-    name="ApplyInPandasWithStateSerializer, ArrowBatchTransformer, GroupState._value",
-    used_in="spark/arrow_groups",
-    why="rows reach the operator and leave it as Arrow, not as Python objects",
-    risk="the operator takes a sixth fewer rows a second",
-    instead="pandas frames of objects",
-    read_in=SPARK,
-)
-BATCH_PROPERTIES: Final = PrivateApi(
-    name="local properties streaming.sql.batchId, sql.streaming.queryId",
-    used_in="stream/worker",
-    why="which batch of which query a task of the operator belongs to",
-    risk="a repeated batch is not told from a new one by the shards' reports and hand-overs",
-    instead=None,
-    read_in=SPARK,
-)
-SHARD_PLACEMENT: Final = PrivateApi(
-    name="groups go to partition pmod(hash(key), partitions)",
-    used_in="stream/sharding",
-    why="grouping keys that spread the shards evenly over the tasks",
-    risk="some tasks have several shards while others have none",
-    instead="any keys",
-    read_in=SPARK,
-)
-IVY: Final = PrivateApi(
-    name="pyspark/jars/ivy-*.jar",
-    used_in="spark/jars",
-    why="downloads jars without Maven",
-    risk="make setup fails",
-    instead="spark.jars.packages, set by the user",
-    read_in=SPARK,
-)
-DELTA_OFFSETS: Final = PrivateApi(
-    name="the offsets of a Delta source",
-    used_in="tables/delta_log",
-    why="which table a checkpoint reads; where the wheel of an imported tiered job begins to read its store",
-    risk="another slot store at the same path is not noticed before the run; no import into the tiered mode",
-    instead="Delta's own check when the query starts",
-    read_in=DELTA,
-)
-
-PRIVATE_APIS: Final = (
-    GATEWAY,
-    CHECKPOINT_FILES,
-    PLAIN_RENAMES,
-    CHECKPOINT_FORMAT,
-    SOURCE_LOGS,
-    STATE_FILES,
-    ERROR_TEXTS,
-    LOADED_STATES,
-    GROUPS_AS_ARROW,
-    BATCH_PROPERTIES,
-    SHARD_PLACEMENT,
-    IVY,
-    DELTA_OFFSETS,
-)
-"""All uses of private API."""
 
 # How a missing class, method, signature or JVM-side dependency shows itself.
 _NO_SUCH_MEMBER: Final = re.compile(
@@ -175,46 +28,42 @@ _NO_SUCH_MEMBER: Final = re.compile(
 )
 
 
+def private_apis() -> dict[str, dict[str, str]]:
+    """The list, by the key of an entry; the file describes its fields."""
+    return tomllib.loads((get_data(__package__, "private_api.toml") or b"").decode())
+
+
 @contextmanager
-def required(api: PrivateApi) -> Iterator[None]:
-    """Reports a class, method or signature of `api` that is missing as an error that names the versions.
+def required(key: str) -> Iterator[None]:
+    """Reports a class, method or signature that is missing as an error that names the versions.
 
     Use it as a decorator or in a ``with``, around calls of the API alone.
 
+    Args:
+        key: The entry of the list.
+
     Raises:
-        UnsupportedVersionError: Something of `api` is missing. All other exceptions pass.
+        UnsupportedVersionError: Something of the API is missing. All other exceptions pass.
     """
     try:
         yield
     except (AttributeError, ImportError, Py4JError) as fault:
-        if not is_missing(fault):
+        if isinstance(fault, Py4JError) and _NO_SUCH_MEMBER.search(str(fault)) is None:
             raise
-        raise unsupported(api.name, first_line(str(fault)), api) from fault
+        api = private_apis()[key]
+        raise unsupported(api["name"], f"{first_line(str(fault))}; {api['risk']}") from fault
 
 
-def is_missing(fault: Exception) -> bool:
-    """Whether an exception means that an API is missing, not that it failed."""
-    return isinstance(fault, AttributeError | ImportError) or _NO_SUCH_MEMBER.search(str(fault)) is not None
-
-
-def unsupported(name: str, detail: str, api: PrivateApi | None = None) -> UnsupportedVersionError:
-    """The error for an API that is missing.
-
-    Args:
-        name: The API.
-        detail: What is missing of it.
-        api: Its entry in the list, if there is one.
-    """
+def unsupported(name: str, detail: str) -> UnsupportedVersionError:
+    """The error for an API that is missing: its name, and what is missing of it."""
     return UnsupportedVersionError(
-        f"the installed Spark or Delta lacks an internal API ({api.risk if api else detail})",
+        f"the installed Spark or Delta lacks an internal API ({detail})",
         field=name,
-        value=detail if api else None,
-        rule=f"as in {api.read_in if api else f'{SPARK} and {DELTA}'}; installed: {installed_versions()}",
+        rule=f"as in Spark 4.2.0 and Delta 4.4.0; installed: {installed_versions()}",
         hint="install the versions of Spark and Delta that this release was tested with",
     )
 
 
-@cache
 def installed_versions() -> str:
     """The installed versions, for people."""
     return f"Spark {_version_of('pyspark')}, Delta {_version_of('delta-spark')}"

@@ -25,7 +25,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,8 +37,7 @@ from wheel_udf.spark.files import local_folder
 from wheel_udf.spark.interrupts import at_end
 from wheel_udf.spark.jvm import hadoop_configuration, has_class, java_class
 from wheel_udf.spark.local_mode import JVM_OPTIONS, METRICS
-from wheel_udf.spark.memory_settings import MALLOC_SETTINGS
-from wheel_udf.spark.private_api import LOADED_STATES, required
+from wheel_udf.spark.private_api import required
 from wheel_udf.spark.running import note_built, running_session
 
 if TYPE_CHECKING:
@@ -47,9 +46,8 @@ if TYPE_CHECKING:
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
-_PATIENCE_S = 10.0
-"""Longest wait at shutdown for optional background work."""
 _PACKAGES = "spark.jars.packages"
+_OF_MEMORY = "spark.executorEnv.MALLOC_"
 _SUBMIT_HINT = "give spark-submit --properties-file conf/spark-defaults.conf, or SPARK_CONF_DIR=conf"
 
 
@@ -92,14 +90,6 @@ def build_session(
     return spark
 
 
-_before_stop: list[Callable[[float], None]] = []
-
-
-def before_stop(finish: Callable[[float], None]) -> None:
-    """Has `stop_session` call a function before Spark stops, with the seconds that it may take."""
-    _before_stop.append(finish)
-
-
 def stop_session(spark: SparkSession) -> None:
     """Cancels the batches of the streaming queries, stops these, then Spark. A JVM that has ended is no error."""
     at_end(lambda: _stop(spark))
@@ -109,8 +99,6 @@ def _stop(spark: SparkSession) -> None:
     try:
         for query in spark.streams.active:
             query.stop()
-        for work in _before_stop:
-            work(_PATIENCE_S)
         spark.stop()
     except Exception as error:
         if not is_jvm_end(error):
@@ -142,7 +130,7 @@ def close_states(spark: SparkSession) -> None:
     anew for it. While another query runs in the session, nothing is closed.
     """
     if not spark.streams.active:
-        with suppress(UnsupportedVersionError), required(LOADED_STATES):
+        with suppress(UnsupportedVersionError), required("loaded_states"):
             java_class(spark, "org.apache.spark.sql.execution.streaming.state.StateStore").stop()
 
 
@@ -277,7 +265,9 @@ def _environment(settings: Mapping[str, str]) -> Iterator[None]:
     # Workers would run the first python3 on PATH: pyspark reads this from the environment and not from the
     # configuration.
     wanted = {"PYSPARK_PYTHON": settings.get("spark.pyspark.python", sys.executable)}
-    wanted |= MALLOC_SETTINGS
+    for name, value in settings.items():
+        if name.startswith(_OF_MEMORY):  # the JVM as its Python workers, which get them from these settings
+            wanted[name.removeprefix("spark.executorEnv.")] = value
     folder = jars.conf_folder()
     if folder is not None and METRICS not in settings:
         wanted["SPARK_CONF_DIR"] = str(folder)  # where log4j2.properties and metrics.properties are

@@ -75,32 +75,22 @@ def fault_of(program: str, path: str | None = None) -> str | None:
         return "is not there"
     if os.path.abspath(found) == sys.executable:  # noqa: PTH100  # unresolved: venvs are links
         return None
+    environment = {**os.environ, **({} if path is None else {"PYTHONPATH": path})}
+    command = [found, "-c", _QUESTION]
     try:
-        words = _answer(found, path).split()
+        words = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_LONGEST_S, check=False
+        ).stdout.split()
     except OSError as fault:
         return f"cannot be started ({fault.strerror})"
+    except subprocess.TimeoutExpired:
+        words = []
     if words[:1] != ["wheel-udf"]:
         return None
     _, version, *missing = words
     if version != _own_version():
         return f"is of version {version}"
     return f"has no {', '.join(missing)}" if missing else None
-
-
-def _answer(program: str, path: str | None) -> str:
-    """The output of a program about its version; empty if it takes too long."""
-    environment = {**os.environ, **({} if path is None else {"PYTHONPATH": path})}
-    try:
-        return subprocess.run(
-            [program, "-c", _QUESTION],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=_LONGEST_S,
-            check=False,
-        ).stdout
-    except subprocess.TimeoutExpired:
-        return ""
 
 
 def _own_version() -> str:

@@ -49,7 +49,7 @@ class StoreReader:
 
     def __init__(self, spark: SparkSession, path: str, layout: StoreLayout) -> None:
         self.spark, self.path, self.layout = spark, path.rstrip("/") or "/", layout
-        self._files = FileList(spark, self.path)
+        self._files = FileList(self.path)
 
     @property
     def table_id(self) -> str:
@@ -58,7 +58,7 @@ class StoreReader:
 
     def head(self, *, version: int | None = None) -> Head:
         """Returns version, cursor, clock and last batches of the current version, or of an earlier one."""
-        table = self._snapshot() if version is None else tables.snapshot_at(self.spark, self.path, version)
+        table = self._snapshot() if version is None else tables.snapshot_at(self.path, version)
         marks = table.transactions()
         cursor_ms, clock_ms, before_ms, _ = (
             marks.pop(name, None) for name in (CURSOR, CLOCK, CLOCK_BEFORE, DROP)
@@ -88,7 +88,7 @@ class StoreReader:
 
     def _additions_since(self, version: int) -> Iterator[Mapping[str, Any]]:
         """Yields the additions of new data after a version, as the log has them."""
-        for _, actions in tables.commits_after(self.spark, self.path, version):
+        for _, actions in tables.commits_after(self.path, version):
             yield from (action for action in actions if is_addition(action) and action["dataChange"])
 
     def near_stream(self) -> DataFrame:
@@ -167,4 +167,4 @@ class StoreReader:
         return found
 
     def _snapshot(self) -> TableState:
-        return tables.snapshot(self.spark, self.path)
+        return tables.snapshot(self.path)

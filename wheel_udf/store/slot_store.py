@@ -75,7 +75,6 @@ from wheel_udf.tables.delta_transaction import (
     ConflictError,
     NewFiles,
     Transaction,
-    begin_transaction,
 )
 from wheel_udf.tables.table_state import has_batch
 
@@ -107,7 +106,7 @@ class SlotStore(StoreReader):
     @staticmethod
     def at(spark: SparkSession, path: str) -> SlotStore:
         """Opens an existing store with its own layout; errors are those of :func:`wheel_udf.store.table.layout_of`."""
-        return SlotStore.open(spark, path, layout_of(spark, path), create=False)
+        return SlotStore.open(spark, path, layout_of(path), create=False)
 
     @staticmethod
     def find(spark: SparkSession, path: str, layout: StoreLayout) -> SlotStore | None:
@@ -173,7 +172,7 @@ class SlotStore(StoreReader):
         )
 
     def _begin(self) -> Transaction:
-        return begin_transaction(self.spark, self.path, keeps_log=not self.log_is_read)
+        return Transaction(self.path, keeps_log=not self.log_is_read)
 
     def _require(self, marks: Mapping[str, int], expected: Mapping[str, int | None]) -> None:
         for name, value in expected.items():
@@ -313,7 +312,7 @@ class SlotStore(StoreReader):
             return set()
         added = [
             action
-            for _, actions in tables.commits_after(self.spark, self.path, version)
+            for _, actions in tables.commits_after(self.path, version)
             for action in actions
             if is_addition(action) and partition_of(action) in wanted
         ]

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession, types as T
 from wheel_udf.common.errors import GeometryChangedError, StoreError
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.tables import delta_log as tables
-from wheel_udf.tables.delta_transaction import ConflictError, begin_transaction
+from wheel_udf.tables.delta_transaction import ConflictError, Transaction
 from wheel_udf.tables.table_state import bare_type
 
 FORMAT_VERSION: Final = 2
@@ -95,19 +95,18 @@ def open_table(
         raise StoreError(
             "the slot store is missing", field=path, hint="run the job once, or correct store.path"
         )
-    _create(spark, path, layout, keep_ms)
-    _require_ours(spark, path, layout)
+    _create(path, layout, keep_ms)
+    _require_ours(path, layout)
 
 
-def layout_of(spark: SparkSession, path: str) -> StoreLayout:
+def layout_of(path: str) -> StoreLayout:
     """Returns the layout that a store was made with.
 
     Raises:
         StoreError: There is no slot store at the place.
         GeometryChangedError: It was made in another format.
     """
-    made = tables.has_log(spark, path) and (table := tables.snapshot(spark, path)).version >= 0
-    properties = table.properties() if made else {}
+    properties = tables.snapshot(path).properties()
     if _LAYOUT not in properties or _FORMAT not in properties:
         hint = "run the job once, or correct the path"
         raise StoreError(
@@ -129,8 +128,8 @@ def is_made(spark: SparkSession, path: str, layout: StoreLayout) -> bool:
         GeometryChangedError: It was created with another layout or in another format.
         StoreError: Something else is at the place.
     """
-    if tables.has_log(spark, path) and tables.snapshot(spark, path).version >= 0:
-        _require_ours(spark, path, layout)
+    if tables.snapshot(path).version >= 0:
+        _require_ours(path, layout)
         return True
     _require_nothing(spark, path)
     return False
@@ -147,9 +146,9 @@ def _require_nothing(spark: SparkSession, path: str) -> None:
         )
 
 
-def _create(spark: SparkSession, path: str, layout: StoreLayout, keep_ms: int) -> None:
+def _create(path: str, layout: StoreLayout, keep_ms: int) -> None:
     # Not DeltaTable.createIfNotExists: that fails on an empty log, which it takes for a lost table.
-    transaction = begin_transaction(spark, path)
+    transaction = Transaction(path)
     if transaction.before.version >= 0:
         return
     # Of two creations at a time one gets a conflict; a table is there either way, and is checked next.
@@ -162,8 +161,8 @@ def _properties(layout: StoreLayout, keep_ms: int) -> dict[str, str]:
     return {**TABLE_PROPERTIES, **kept, _LAYOUT: layout.fingerprint(), _FORMAT: str(FORMAT_VERSION)}
 
 
-def _require_ours(spark: SparkSession, path: str, layout: StoreLayout) -> None:
-    table = tables.snapshot(spark, path)
+def _require_ours(path: str, layout: StoreLayout) -> None:
+    table = tables.snapshot(path)
     properties = table.properties()
     if _LAYOUT not in properties or _FORMAT not in properties:
         raise StoreError(

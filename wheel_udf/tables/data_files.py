@@ -95,37 +95,29 @@ def _with_statistics(state: TableState) -> frozenset[str]:
 
 
 def _statistics(footer: pq.FileMetaData, columns: Collection[str]) -> dict[str, Any]:
-    smallest: dict[str, list[Any]] = {}
-    largest: dict[str, list[Any]] = {}
-    nulls: dict[str, list[int | None]] = {}
-    for group in map(footer.row_group, range(footer.num_row_groups)):
-        for column in map(group.column, range(group.num_columns)):
-            found, name = column.statistics, column.path_in_schema
-            if found is None or name.lower() not in columns:
-                continue
-            nulls.setdefault(name, []).append(found.null_count if found.has_null_count else None)
-            if found.has_min_max:
-                smallest.setdefault(name, []).append(found.min)
-                largest.setdefault(name, []).append(found.max)
-            elif found.null_count != column.num_values:
-                smallest.setdefault(name, []).append(None)
-                largest.setdefault(name, []).append(None)
+    smallest: dict[str, Any] = {}
+    largest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    for at in range(footer.num_columns):
+        name = footer.schema.column(at).path
+        if name.lower() not in columns:
+            continue
+        parts = [found for group in groups if (found := group.column(at).statistics) is not None]
+        if len(parts) < len(groups):
+            continue
+        if all(part.has_null_count for part in parts):
+            nulls[name] = sum(part.null_count for part in parts)
+        bounded = [part for part in parts if part.num_values]  # without nulls
+        if bounded and all(part.has_min_max for part in bounded):
+            smallest[name] = _as_json(min(part.min for part in bounded), up=False)
+            largest[name] = _as_json(max(part.max for part in bounded), up=True)
     return {
         "numRecords": footer.num_rows,
-        "minValues": {
-            name: value for name, all_ in smallest.items() if (value := _smallest(all_)) is not None
-        },
-        "maxValues": {name: value for name, all_ in largest.items() if (value := _largest(all_)) is not None},
-        "nullCount": {name: sum(all_) for name, all_ in nulls.items() if None not in all_},
+        "minValues": {name: value for name, value in smallest.items() if value is not None},
+        "maxValues": {name: value for name, value in largest.items() if value is not None},
+        "nullCount": nulls,
     }
-
-
-def _smallest(values: Sequence[Any]) -> Any:
-    return None if None in values else _as_json(min(values), up=False)
-
-
-def _largest(values: Sequence[Any]) -> Any:
-    return None if None in values else _as_json(max(values), up=True)
 
 
 def _as_json(value: Any, *, up: bool) -> Any:

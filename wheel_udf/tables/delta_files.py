@@ -63,7 +63,6 @@ class FileList:
     """The files of one table, by their path in its log. Any thread may ask; what it gets does not change any more.
 
     Args:
-        spark: The session.
         path: Place of the table.
 
     Attributes:
@@ -71,8 +70,8 @@ class FileList:
             all have one.
     """
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        self._spark, self._path = spark, path
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._known: Listing | None = None
         self._turn = threading.Lock()
         self.unsigned: list[int] = []
@@ -91,7 +90,7 @@ class FileList:
     def _followed(self, known: Listing) -> Listing | None:
         """A listing after later commits; None if the log no longer has them. Unsigned ones are noted."""
         try:
-            commits = delta_log.commits_after(self._spark, self._path, known.version)
+            commits = delta_log.commits_after(self._path, known.version)
         except StoreError:
             return None
         if not commits:
@@ -104,7 +103,7 @@ class FileList:
         return Listing(commits[-1][0], files)
 
     def _read_all(self) -> Listing:
-        version, added = delta_log.files_of(self._spark, self._path)
+        version, added = delta_log.files_of(self._path)
         return Listing(version, {str(file["path"]): file_of(file) for file in added})
 
 

@@ -14,9 +14,7 @@ table was created anew, and is read like an unknown one.
 from __future__ import annotations
 
 import json
-import os
 import re
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -27,7 +25,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession, functions as F
 
 from wheel_udf.common.errors import StoreError
-from wheel_udf.spark.files import local_folder, open_folder
+from wheel_udf.spark.files import open_folder
 from wheel_udf.spark.folder import Folder
 from wheel_udf.spark.jvm import hadoop_configuration, java_class
 from wheel_udf.tables.table_state import TableState
@@ -92,7 +90,7 @@ _known: Final[dict[str, _Known]] = {}
 """By place, the newest state that was read. Reading one twice does no harm: no lock is held meanwhile."""
 
 
-def snapshot(spark: SparkSession, place: str) -> TableState:  # noqa: ARG001  # a simulated log has it for the table
+def snapshot(place: str) -> TableState:
     """The newest version of a table."""
     log = _folder(place)
     known = _known.get(place)
@@ -107,7 +105,7 @@ def snapshot(spark: SparkSession, place: str) -> TableState:  # noqa: ARG001  # 
     return known.state
 
 
-def snapshot_at(spark: SparkSession, place: str, version: int) -> TableState:  # noqa: ARG001  # as above
+def snapshot_at(place: str, version: int) -> TableState:
     """A table as it was at a version.
 
     Raises:
@@ -162,20 +160,22 @@ def position_after(table_id: str, version: int) -> dict[str, Any]:
     }
 
 
-def commits_after(spark: SparkSession, place: str, version: int) -> list[tuple[int, list[Action]]]:  # noqa: ARG001  # as above
+def commits_after(place: str, version: int) -> list[tuple[int, list[Action]]]:
     """The commits after a version, by rising version: the fields of all their actions.
 
     Raises:
         StoreError: The log no longer has them.
     """
     log = _folder(place)
-    found = [(number, [*_fields(content)]) for number, content in _commits(log, version)]
+    found = [
+        (number, [fields for _, fields in _actions(content)]) for number, content in _commits(log, version)
+    ]
     if not found and log.read(_name_of(max(version, 0))) is None:
         raise StoreError("the table's log no longer has these commits", field=place, value=version + 1)
     return found
 
 
-def files_of(spark: SparkSession, place: str) -> tuple[int, list[Action]]:  # noqa: ARG001  # as above
+def files_of(place: str) -> tuple[int, list[Action]]:
     """The newest version of a table, and the fields of the ``add`` action of each of its files."""
     log = _folder(place)
     version, rows = _checkpoint(log, ("add",))
@@ -195,21 +195,8 @@ def commit(place: str, version: int, actions: Iterable[tuple[str, Mapping[str, A
     lines = [
         json.dumps({kind: fields}, separators=(",", ":"), ensure_ascii=False) for kind, fields in actions
     ]
-    content, name = ("\n".join(lines) + "\n").encode(), _name_of(version)
-    folder = local_folder(f"{place}/{_LOG}")
-    if folder is None:
-        return _folder(place).create(name, content)
     # Not flushed to the disk, as the data files are not.
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f".{name}.{uuid.uuid4().hex}"
-    try:
-        draft.write_bytes(content)
-        os.link(draft, folder / name)  # unlike a rename, it replaces nothing
-    except FileExistsError:
-        return False
-    finally:
-        draft.unlink(missing_ok=True)
-    return True
+    return _folder(place).create(_name_of(version), ("\n".join(lines) + "\n").encode(), flush=False)
 
 
 def _folder(place: str) -> Folder:
@@ -253,10 +240,6 @@ def _commits(log: Folder, after: int, to: int | None = None) -> Iterator[tuple[i
 def _actions(content: bytes) -> Iterator[tuple[str, Action]]:
     for line in content.splitlines():
         yield from json.loads(line).items()
-
-
-def _fields(content: bytes) -> Iterator[Action]:
-    return (fields for _, fields in _actions(content))
 
 
 def _checkpoint(

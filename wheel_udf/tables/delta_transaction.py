@@ -3,7 +3,7 @@
 A transaction reads a version and commits the next one, or is told that another commit was first. So nothing that it
 has read can have changed, whatever a commit depends on: its own last batch, a cursor, a file to remove::
 
-    transaction = begin_transaction(spark, place)                   what it reads: transaction.before, version 7
+    transaction = Transaction(place)                    what it reads: transaction.before, version 7
     files = transaction.write_files(frame)              in the table's folder, in no commit yet
     transaction.commit_append(files, ...)               version 8 as a whole, or ConflictError: nothing was added
 
@@ -46,11 +46,16 @@ class ConflictError(Exception):
 
 
 class Transaction:
-    """A transaction on a table: what it has read, and one commit. Made by :func:`begin_transaction`."""
+    """A transaction on a table: what it has read, and one commit.
 
-    def __init__(self, spark: SparkSession, place: str, *, keeps_log: bool) -> None:
+    Args:
+        place: Path or URI of the table.
+        keeps_log: Whether commits that have expired stay in its log (:mod:`wheel_udf.tables.log_checkpoints`).
+    """
+
+    def __init__(self, place: str, *, keeps_log: bool = False) -> None:
         self._place, self._keeps_log = place, keeps_log
-        self.before: TableState = delta_log.snapshot(spark, place)
+        self.before: TableState = delta_log.snapshot(place)
         """The version that the transaction reads."""
 
     def write_files(self, frame: DataFrame, options: Mapping[str, str]) -> NewFiles:
@@ -158,17 +163,6 @@ def _removal(path: str, file: File, *, changes: bool) -> tuple[str, Mapping[str,
     return "remove", fields
 
 
-def begin_transaction(spark: SparkSession, place: str, *, keeps_log: bool = False) -> Transaction:
-    """Begins a transaction on the table at a place.
-
-    Args:
-        spark: The session.
-        place: Path or URI of the table.
-        keeps_log: Whether commits that have expired stay in its log (:mod:`wheel_udf.tables.log_checkpoints`).
-    """
-    return Transaction(spark, place, keeps_log=keeps_log)
-
-
 def append_once(
     frame: DataFrame,
     place: str,
@@ -195,7 +189,7 @@ def append_once(
     """
     files: NewFiles | None = None
     for _ in range(MOST_TRIES):
-        transaction = begin_transaction(frame.sparkSession, place)
+        transaction = Transaction(place)
         state = transaction.before
         if has_batch(state.transactions(), app_id, batch_id):
             return

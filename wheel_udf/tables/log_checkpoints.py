@@ -20,13 +20,14 @@ checkpoint.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 from typing import Final
 
+from wheel_udf.control.wall import elapsed_ms
 from wheel_udf.spark.failures import first_line
 from wheel_udf.spark.files import local_folder
-from wheel_udf.spark.session import before_stop
 
 _log = logging.getLogger(__name__)
 
@@ -38,9 +39,9 @@ _CLEANS: Final = "delta.enableExpiredLogCleanup"
 _turn: Final = threading.Lock()
 """Held by the thread that writes: one at a time, so that batches keep their cores."""
 _threads: Final[dict[str, threading.Thread]] = {}
-"""By table, those that write or wait for their turn."""
-_changed: Final = threading.Condition()
-"""Held to read or change ``_threads``; notified when one of them ends."""
+"""By table, the last one that writes or waits for its turn."""
+_PATIENCE_S: Final = 10.0
+"""Longest wait at the end of the process."""
 
 
 def after_commit(place: str, version: int, *, keeps_log: bool = False) -> None:
@@ -51,59 +52,42 @@ def after_commit(place: str, version: int, *, keeps_log: bool = False) -> None:
         version: The number of a commit that was just made.
         keeps_log: Whether commits that have expired stay.
     """
-    if version == 0 or version % EVERY:
+    if version == 0 or version % EVERY or (place in _threads and _threads[place].is_alive()):
         return
-    with _changed:
-        if place in _threads:
-            return
-        # A daemon: a file system that hangs must not keep the process.
-        thread = threading.Thread(
-            target=_try,
-            args=(place,),
-            kwargs={"keeps_log": keeps_log},
-            name="wheel-log-checkpoint",
-            daemon=True,
-        )
+    # A daemon: a file system that hangs must not keep the process.
+    thread = threading.Thread(
+        target=_try, args=(place,), kwargs={"keeps_log": keeps_log}, name="wheel-log-checkpoint", daemon=True
+    )
+    try:
+        thread.start()
+    except RuntimeError as fault:  # the process has as many threads as it may; the batch is committed
+        _warn(place, fault)
+    else:
         _threads[place] = thread
-        try:
-            thread.start()
-        except RuntimeError as fault:  # the process has as many threads as it may; the batch is committed
-            del _threads[place]
-            _warn(place, fault)
 
 
 def finish(timeout_s: float | None = None) -> None:
-    """Waits until what was begun is written, at most so long; what still waits for its turn then is given up."""
-    with _changed:
-        _changed.wait_for(lambda: not _threads, timeout_s)
-        _threads.clear()
+    """Waits until what was begun is written, at most so long."""
+    began_ms = elapsed_ms()
+    for thread in list(_threads.values()):
+        spent_s = (elapsed_ms() - began_ms) / 1000
+        thread.join(None if timeout_s is None else max(0.0, timeout_s - spent_s))
 
 
-before_stop(finish)
+atexit.register(finish, _PATIENCE_S)
 
 
 def _try(place: str, *, keeps_log: bool) -> None:
     try:
         with _turn:
-            if _is_due(place):
-                _write(place, keeps_log=keeps_log)
+            _write(place, keeps_log=keeps_log)
     except Exception as fault:  # noqa: BLE001  # the table is whole without it
         _warn(place, fault)
-    finally:
-        with _changed:
-            if _is_due(place):
-                del _threads[place]
-            _changed.notify_all()
 
 
 def _warn(place: str, fault: Exception) -> None:
     why = first_line(str(fault))
     _log.warning("the log of %s has no new checkpoint: %s; a later commit tries again", place, why)
-
-
-def _is_due(place: str) -> bool:
-    """Whether this thread still is the one of that table: `finish` has not given it up."""
-    return _threads.get(place) is threading.current_thread()
 
 
 def _write(place: str, *, keeps_log: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -106,9 +105,7 @@ def sources_of(part: str) -> list[Source]:
     """The sources of a query, without the clock."""
     offsets = committed_offsets(part) or []
     return [
-        Source(number, position)
-        for number, position in enumerate(offsets)
-        if position is None or not is_clock_offset(json.dumps(position))
+        Source(number, position) for number, position in enumerate(offsets) if not is_clock_offset(position)
     ]
 
 

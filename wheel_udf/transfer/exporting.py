@@ -25,8 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from wheel_udf.checkpoint.act_files import acts_of, earlier_records
 from wheel_udf.checkpoint.identity import Identity, identity_of
 from wheel_udf.checkpoint.move_marks import mark_exported
-from wheel_udf.checkpoint.source_logs import source_log, write_source_log
-from wheel_udf.checkpoint.spark_logs import last_committed
+from wheel_udf.checkpoint.spark_logs import last_committed, source_log, write_source_log
 from wheel_udf.common.errors import TransferError
 from wheel_udf.common.interrupts import uninterrupted
 from wheel_udf.common.outcomes import WATCH_COUNTS, WHEEL_COUNTS

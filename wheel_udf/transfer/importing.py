@@ -24,8 +24,7 @@ from wheel_udf.checkpoint.chunk_place import chunks_of_tasks
 from wheel_udf.checkpoint.identity import open_checkpoint
 from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.checkpoint.move_marks import import_mark, mark_import
-from wheel_udf.checkpoint.source_logs import source_log, write_source_log
-from wheel_udf.checkpoint.spark_logs import last_planned
+from wheel_udf.checkpoint.spark_logs import last_planned, source_log, write_source_log
 from wheel_udf.commands.delay_levels import fingerprint
 from wheel_udf.common.errors import TransferError
 from wheel_udf.common.geometry import Wheel

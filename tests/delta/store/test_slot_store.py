@@ -130,7 +130,7 @@ def test_a_store_does_not_depend_on_what_the_session_gives_new_tables(
     store.append(frame(row(2, 190, "c")), app_id="intake", batch_id=1)
     store.drop([(2, 191)])
 
-    assert "delta.columnMapping.mode" not in tables.snapshot(spark, store.path).properties()
+    assert "delta.columnMapping.mode" not in tables.snapshot(store.path).properties()
     assert ids(SlotStore.open(spark, store.path, LAYOUT, create=False).rows()) == ["a", "c"]
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession, types as T
 from wheel_udf.common.errors import SinkError
 from wheel_udf.spark.hadoop_files import hadoop_folder
 from wheel_udf.tables import data_files, delta_log, log_checkpoints
-from wheel_udf.tables.delta_transaction import ConflictError, Transaction, append_once, begin_transaction
+from wheel_udf.tables.delta_transaction import ConflictError, Transaction, append_once
 
 COLUMNS = T.StructType([T.StructField("id", T.LongType()), T.StructField("name", T.StringType())])
 
@@ -54,8 +54,8 @@ def test_a_repeated_batch_is_written_once(spark: SparkSession, tmp_path: Path) -
     append_once(rows(spark, 7), place, COLUMNS, (), app_id="other job", batch_id=0)
 
     assert found(spark, place) == [0, 1, 7]
-    assert delta_log.snapshot(spark, place).version == 3
-    assert delta_log.snapshot(spark, place).transactions() == {"job": 1, "other job": 0}
+    assert delta_log.snapshot(place).version == 3
+    assert delta_log.snapshot(place).transactions() == {"job": 1, "other job": 0}
 
 
 def test_batches_of_delta_s_own_writer_are_known_and_the_other_way_round(
@@ -108,7 +108,7 @@ def test_an_append_that_comes_second_to_another_one_is_committed_after_it(
     append_once(rows(spark, 1), place, COLUMNS, (), app_id="job", batch_id=0)
 
     assert found(spark, place) == [1, 2]
-    assert delta_log.snapshot(spark, place).version == 2
+    assert delta_log.snapshot(place).version == 2
 
 
 def test_transactions_are_found_in_a_log_that_was_cleaned_up(spark: SparkSession, tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_transactions_are_found_in_a_log_that_was_cleaned_up(spark: SparkSession
         (tmp_path / "table" / "_delta_log" / f"{version:020}.json").unlink()
     moved = str(Path(place).rename(tmp_path / "moved"))
 
-    assert delta_log.snapshot(spark, moved).transactions() == {"job": 2, "late": 5}
-    assert delta_log.snapshot(spark, moved).columns() == COLUMNS.jsonValue()["fields"]
+    assert delta_log.snapshot(moved).transactions() == {"job": 2, "late": 5}
+    assert delta_log.snapshot(moved).columns() == COLUMNS.jsonValue()["fields"]
 
 
 def test_a_table_that_was_created_anew_is_not_taken_for_the_old_one(
@@ -226,7 +226,7 @@ def test_a_table_with_more_features_is_written_by_delta_s_own_writer(
     columns, more, reason = BEYOND[case]
     place = make(spark, tmp_path / "table", columns, more)
 
-    assert delta_log.snapshot(spark, place).beyond_plain() == reason
+    assert delta_log.snapshot(place).beyond_plain() == reason
     for batch_id in (0, 1, 1, 0):
         append_once(rows(spark, batch_id), place, COLUMNS, (), app_id="job", batch_id=batch_id)
 
@@ -271,19 +271,18 @@ def test_a_file_system_of_hadoop_is_read_and_written_likewise(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = make(spark, tmp_path / "table", more="PARTITIONED BY (id)")
-    for module in (data_files, delta_log):
-        monkeypatch.setattr(module, "local_folder", lambda _: None)
+    monkeypatch.setattr(data_files, "local_folder", lambda _: None)
     monkeypatch.setattr(delta_log, "open_folder", lambda path: hadoop_folder(f"file://{path}"))
     for batch_id in (0, 1, 1):
         append_once(rows(spark, batch_id), place, COLUMNS, (), app_id="job", batch_id=batch_id)
-    late = begin_transaction(spark, place)
+    late = Transaction(place)
     append_once(rows(spark, 2), place, COLUMNS, (), app_id="job", batch_id=2)
     with pytest.raises(ConflictError):
         late.commit_append([], app_id="job", batch_id=2)
 
     assert found(spark, place) == [0, 1, 2]
-    assert delta_log.snapshot(spark, place).transactions() == {"job": 2}
-    assert [file["partitionValues"] for file in delta_log.files_of(spark, place)[1]] == [
+    assert delta_log.snapshot(place).transactions() == {"job": 2}
+    assert [file["partitionValues"] for file in delta_log.files_of(place)[1]] == [
         {"id": "0"},
         {"id": "1"},
         {"id": "2"},
@@ -293,4 +292,4 @@ def test_a_file_system_of_hadoop_is_read_and_written_likewise(
 def test_an_empty_log_has_version_minus_one(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "table" / "_delta_log").mkdir(parents=True)
 
-    assert delta_log.snapshot(spark, str(tmp_path / "table")).version == -1
+    assert delta_log.snapshot(str(tmp_path / "table")).version == -1

@@ -16,7 +16,7 @@ from wheel_udf.checkpoint.move_marks import (
     mark_exported,
     mark_import,
 )
-from wheel_udf.checkpoint.source_logs import source_log, write_source_log
+from wheel_udf.checkpoint.spark_logs import source_log, write_source_log
 from wheel_udf.common.errors import CheckpointError, GeometryChangedError
 
 ASKED: dict[str, Any] = {"wheel_fingerprint": WHEEL, "shards": 4, "clock_kind": "event"}

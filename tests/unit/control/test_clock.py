@@ -18,7 +18,7 @@ from wheel_udf.control.clocks import (
     EventClock,
     ProcessingClock,
     SimulatedClock,
-    clock_from_json,
+    clock_of,
     clock_options,
 )
 from wheel_udf.control.reports import forget_run, post_reports
@@ -290,9 +290,9 @@ def test_a_replayed_offset_gives_the_same_instant(tmp_path: Path) -> None:
     assert rows[0] == rows[1] == [(0, 300), (1, 300)]
 
 
-def test_an_offset_of_the_clock_is_known_in_sparks_offset_log(tmp_path: Path) -> None:
-    assert is_clock_offset(json.dumps({"wheel_clock": 7}))
-    assert not is_clock_offset('{"logOffset":7}')
+def test_an_offset_of_the_clock_is_known_in_sparks_offset_log() -> None:
+    assert is_clock_offset({"wheel_clock": 7})
+    assert not is_clock_offset({"logOffset": 7})
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,8 @@ def test_an_offset_of_the_clock_is_known_in_sparks_offset_log(tmp_path: Path) ->
     [EventClock(delay_ms=5, max_ahead_ms=None), ProcessingClock(until_ms=3), SimulatedClock(instants_ms=(1, 2)), SimulatedClock(start_ms=-5, step_ms=2)],
 )  # fmt: skip
 def test_a_clock_reaches_the_source_as_it_was_made(clock: Clock, tmp_path: Path) -> None:
-    assert clock_from_json(clock_options(clock, 4, tmp_path)["clock"]) == clock
+    settings = json.loads(clock_options(clock, 4, tmp_path)["settings"])
+    assert clock_of(settings["clock"]) == clock
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from wheel_udf.common.errors import UnsupportedVersionError
-from wheel_udf.spark import private_api
-from wheel_udf.spark.private_api import PRIVATE_APIS, PrivateApi, required
+from wheel_udf.spark.private_api import private_apis, required
 
 ROOT = Path(__file__).parents[3]
 ROOM = ROOT / "wheel_udf"
@@ -19,19 +18,20 @@ ROOM = ROOT / "wheel_udf"
 # --- the list -------------------------------------------------------------------------------------
 
 
-def test_the_list_holds_every_entry_of_the_module_once() -> None:
-    entries = [value for value in vars(private_api).values() if isinstance(value, PrivateApi)]
+@pytest.mark.parametrize("key", private_apis())
+def test_an_entry_names_a_module_of_the_room_and_a_version(key: str) -> None:
+    entry = private_apis()[key]
+    assert entry.keys() - {"instead"} == {"name", "used_in", "why", "risk", "read_in"}
+    assert (ROOM / f"{entry['used_in']}.py").is_file()
+    assert re.match(r"(Spark|Delta) \d+\.\d+\.\d+|Java \d+", entry["read_in"])
 
-    assert list(PRIVATE_APIS) == entries
-    assert len({api.name for api in PRIVATE_APIS}) == len(PRIVATE_APIS)
 
-
-@pytest.mark.parametrize("api", PRIVATE_APIS, ids=lambda api: api.name)
-def test_an_entry_names_a_module_of_the_room_and_a_version(api: PrivateApi) -> None:
-    assert (ROOM / f"{api.used_in}.py").is_file()
-    assert re.match(r"(Spark|Delta) \d+\.\d+\.\d+|Java \d+", api.read_in)
-    assert api.why
-    assert api.risk
+def test_what_modules_require_is_in_the_list() -> None:
+    used = {
+        key for file in ROOM.rglob("*.py") for key in re.findall(r'required\("(\w+)"\)', file.read_text())
+    }
+    assert used
+    assert used <= private_apis().keys()
 
 
 # --- the error ------------------------------------------------------------------------------------
@@ -52,11 +52,11 @@ def test_an_entry_names_a_module_of_the_room_and_a_version(api: PrivateApi) -> N
     ],
 )
 def test_a_missing_api_is_an_error_that_names_both_versions(fault: Exception) -> None:
-    with pytest.raises(UnsupportedVersionError) as failure, required(private_api.GROUPS_AS_ARROW):
+    with pytest.raises(UnsupportedVersionError) as failure, required("groups_as_arrow"):
         raise fault
 
-    assert private_api.GROUPS_AS_ARROW.risk in str(failure.value)
-    assert "Spark 4.2.0; installed: Spark " in str(failure.value)
+    assert private_apis()["groups_as_arrow"]["risk"] in str(failure.value)
+    assert "as in Spark 4.2.0 and Delta 4.4.0; installed: Spark " in str(failure.value)
     assert failure.value.__cause__ is fault
 
 
@@ -71,7 +71,7 @@ def test_a_missing_api_is_an_error_that_names_both_versions(fault: Exception) ->
     ],
 )
 def test_other_failures_of_an_api_pass_unchanged(fault: Exception) -> None:
-    with pytest.raises(type(fault)) as failure, required(private_api.GROUPS_AS_ARROW):
+    with pytest.raises(type(fault)) as failure, required("groups_as_arrow"):
         raise fault
 
     assert failure.value is fault

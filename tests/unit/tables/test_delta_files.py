@@ -49,7 +49,7 @@ class Log:
                 del there[action["path"]]
         return len(self.commits) - 1, list(there.values())
 
-    def commits_after(self, _spark: object, _place: str, version: int) -> list[Any]:
+    def commits_after(self, _place: str, version: int) -> list[Any]:
         return list(enumerate(self.commits))[version + 1 :]
 
 
@@ -59,7 +59,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 def file_list() -> FileList:
-    return FileList(None, "table")  # type: ignore[arg-type]  # the log needs no session
+    return FileList("table")
 
 
 def test_the_files_follow_the_commits(log: Log) -> None:

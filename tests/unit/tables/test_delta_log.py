@@ -16,7 +16,7 @@ from tests.hostile import PATH_NAME
 from wheel_udf.common.errors import StoreError
 from wheel_udf.tables import delta_log, log_checkpoints
 from wheel_udf.tables.delta_files import File
-from wheel_udf.tables.delta_transaction import ConflictError, Transaction, begin_transaction
+from wheel_udf.tables.delta_transaction import ConflictError, Transaction
 
 COLUMNS = T.StructType(
     [
@@ -29,11 +29,11 @@ NO_SPARK: Any = None
 
 
 def begin(place: str) -> Transaction:
-    return begin_transaction(NO_SPARK, place, keeps_log=True)
+    return Transaction(place, keeps_log=True)
 
 
 def snapshot(place: str) -> Any:
-    return delta_log.snapshot(NO_SPARK, place)
+    return delta_log.snapshot(place)
 
 
 def file(name: str, slot: int = 7) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def log_of(place: str) -> Path:
 
 
 def paths(place: str) -> list[str]:
-    return sorted(action["path"] for action in delta_log.files_of(NO_SPARK, place)[1])
+    return sorted(action["path"] for action in delta_log.files_of(place)[1])
 
 
 def test_a_table_is_what_its_commits_say(place: str) -> None:
@@ -78,12 +78,12 @@ def test_a_table_is_what_its_commits_say(place: str) -> None:
     assert state.columns() == COLUMNS.jsonValue()["fields"]
     assert (state.partition_columns(), state.properties()) == (("level", "slot"), {"made.by": "a test"})
     assert state.beyond_plain() is None
-    assert delta_log.snapshot_at(NO_SPARK, place, 1).transactions() == {"job": 3, "cursor": 30}
+    assert delta_log.snapshot_at(place, 1).transactions() == {"job": 3, "cursor": 30}
     assert paths(place) == ["a.parquet", "b.parquet", "c.parquet"]
-    ((number, actions),) = delta_log.commits_after(NO_SPARK, place, 1)
+    ((number, actions),) = delta_log.commits_after(place, 1)
     assert number == 2
     assert {action["path"] for action in actions if "path" in action} == {"c.parquet"}
-    assert delta_log.commits_after(NO_SPARK, place, 2) == []
+    assert delta_log.commits_after(place, 2) == []
 
 
 def test_the_name_of_the_folder_makes_no_difference(tmp_path: Path) -> None:
@@ -158,9 +158,9 @@ def test_a_log_is_read_from_its_checkpoint_on_where_the_commits_before_are_gone(
     assert snapshot(place) == state
     assert paths(place) == ["a.parquet", "b.parquet", "c.parquet"]
     with pytest.raises(StoreError, match="no longer has these commits"):
-        delta_log.commits_after(NO_SPARK, place, 0)
+        delta_log.commits_after(place, 0)
     with pytest.raises(StoreError, match="does not have this version"):
-        delta_log.snapshot_at(NO_SPARK, place, 1)
+        delta_log.snapshot_at(place, 1)
 
 
 def test_a_checkpoint_in_parts_counts_once_all_are_there(place: str) -> None:

@@ -19,7 +19,7 @@ def read_table(spark: SparkSession, source: DeltaSourceConfig) -> DataFrame:
     """Opens a Delta table or its change feed as a stream; see :func:`~wheel_udf.job.sources.read_commands`."""
     frame = _stream(spark, source)
     require_id(frame.columns, source)
-    return _changes(spark, frame, source) if source.reads_changes else _with_coordinates(frame, source)
+    return _changes(frame, source) if source.reads_changes else _with_coordinates(frame, source)
 
 
 def open_table(spark: SparkSession, source: DeltaSourceConfig) -> DataFrame:
@@ -36,8 +36,8 @@ def _with_coordinates(frame: DataFrame, source: DeltaSourceConfig) -> DataFrame:
     return frame.withColumn(COORDINATES, F.lit(source.path))
 
 
-def _changes(spark: SparkSession, feed: DataFrame, source: DeltaSourceConfig) -> DataFrame:
-    properties = delta_log.snapshot(spark, source.path).properties()
+def _changes(feed: DataFrame, source: DeltaSourceConfig) -> DataFrame:
+    properties = delta_log.snapshot(source.path).properties()
     if properties.get(_KEEPS_CHANGES, "").lower() != "true":
         raise ConfigError(
             "the table keeps no changes",
