@@ -56,9 +56,6 @@ class ShardNumbers(InputPartition):
 
     shards: int
 
-    def __init__(self, shards: int) -> None:
-        self.shards = shards
-
 
 class PositionReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offers one offset, which never changes."""

@@ -28,7 +28,7 @@ from wheel_udf.purgatory.step import WatchStep, advance
 from wheel_udf.shard.holdings import counted_by, largest
 from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.status_row import WatchStatus
-from wheel_udf.stream.worker import DETAIL, GroupRows, ShardWorker, chunk_files, ddl_of, part
+from wheel_udf.stream.worker import DETAIL, GroupRows, ShardWorker, chunk_files, ddl_of, part, row_of
 from wheel_udf.wheel.acted import acts_of_texts
 
 _OUTPUT_SCHEMA = pa.schema(
@@ -148,7 +148,7 @@ class WatchWorker(ShardWorker):
             step = replace(step, state=replace(step.state, clock_ms=step.clock_ms), changed=True)
         step = _with_rejects(step, rows.rejected)
         if step.changed:
-            self.write(group, step.state, before)
+            group.update(row_of(step.state, self.shards, before))
         going = step.outcomes.filter(
             pc.is_in(step.outcomes["outcome"], value_set=pa.array(self.delivered, pa.string()))
         )

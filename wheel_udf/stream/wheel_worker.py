@@ -41,6 +41,7 @@ from wheel_udf.stream.worker import (
     ddl_of,
     part,
     property_of_task,
+    row_of,
 )
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts, as_commands
 from wheel_udf.wheel.policies import Policies
@@ -166,7 +167,7 @@ class WheelWorker(ShardWorker):
         if late:
             state = state.counting(superseded=late)
         if step.changed or rejects or holds or late:
-            self.write(group, state, before)
+            group.update(row_of(state, self.shards, before))
         status = self._status(shard, rows, commands, step, state, group, acts)
         if over is not None and self.punctual is not None:
             status = replace(status, **_sent(step, state, over))

@@ -294,16 +294,6 @@ class ShardWorker(ABC):
     def sample(self, state: Any) -> dict[str, Mapping[str, int]]:
         """The columns of the status row that need opened chunks (:attr:`ShardStatus.SAMPLED`)."""
 
-    def write(self, group: Any, state: BaseShardState, before: BaseShardState) -> None:
-        """Writes the state of a shard: its long chunks to files if possible, the row to Spark.
-
-        Args:
-            group: Spark's state of the group.
-            state: The next state.
-            before: The last one.
-        """
-        group.update(row_of(state, self.shards, before))
-
     def posted(self, status: ShardStatus) -> str:
         """Posts the shard's report for the clock source, where the board can be reached; the status as JSON."""
         if self.board_folder is not None:
