@@ -30,6 +30,8 @@ years 1678 to 2261 move the clock no further than those bounds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.commands import delay_levels as levels
@@ -38,13 +40,12 @@ from wheel_udf.commands.parse import parse_commands, require_due_column
 from wheel_udf.commands.readers import batch_ms
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
-from wheel_udf.control.board import ShardBoard
 from wheel_udf.control.clocks import Clock, ProcessingClock, StoreClock
 from wheel_udf.policies.limits import Limits
 from wheel_udf.policies.punctual import Punctual
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.stream.clock_rows import event_column, no_tick
-from wheel_udf.stream.frame_facts import FrameFacts, Operator
+from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.outputs import LEVEL_COLUMNS
 from wheel_udf.stream.sharded_query import (
     DEFAULT_MEMORY_MS,
@@ -108,9 +109,26 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
     contract = contract or Contract()
     contract = clocked(contract, clock)
     leveled = contract.levels is not None
+    parsed, good = parse_commands(commands, contract), F.col("error_code").isNull()
+    rows = _rows_of_step(
+        parsed,
+        shards,
+        packed=("op", "seq_given"),
+        reject=F.when(~good, F.to_json(F.struct(*REASON))),
+        event_at=event_column(F.when(good, F.col("event_time_ms"))),
+        leveled=leveled,
+        of_rejects=("source", "record"),
+    )
+    facts = FrameFacts(
+        wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
+        shards=shards,
+        clock=clock.kind,
+        leveled=leveled,
+        punctual=punctual,
+    )
     return _through_the_wheel(
-        _command_rows(parse_commands(commands, contract), shards, leveled=leveled),
-        _facts(wheel, clock, shards, leveled=leveled, punctual=punctual),
+        rows,
+        facts,
         wheel=wheel,
         clock=clock,
         memory_ms=memory_ms,
@@ -150,9 +168,26 @@ def schedule_stored(
         ConfigError: A setting is out of range.
     """
     check_settings(near, shards, memory_ms, limit)
+    rows = _rows_of_step(
+        near,
+        shards,
+        packed=("op", "seq_given", "act", "amend"),
+        reject=F.col("reject"),
+        event_at=F.lit(None).cast("timestamp"),
+        leveled=leveled,
+        of_rejects=("source", "reject"),
+    )
+    facts = FrameFacts(
+        wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
+        shards=shards,
+        clock=clock.kind,
+        leveled=leveled,
+        stored=True,
+        punctual=punctual,
+    )
     return _through_the_wheel(
-        _stored_rows(near, shards, leveled=leveled),
-        _facts(wheel, clock, shards, leveled=leveled, stored=True, punctual=punctual),
+        rows,
+        facts,
         wheel=wheel,
         clock=clock,
         memory_ms=memory_ms,
@@ -168,27 +203,6 @@ def _require_processing(clock: Clock, punctual: Punctual | None) -> None:
             value=clock.kind,
             rule="processing: the sender sends when the wall clock has reached the due time",
         )
-
-
-def _facts(
-    wheel: Wheel,
-    clock: Clock | StoreClock,
-    shards: int,
-    *,
-    leveled: bool,
-    stored: bool = False,
-    punctual: Punctual | None = None,
-) -> FrameFacts:
-    return FrameFacts(
-        operator=Operator.SCHEDULE,
-        wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
-        shards=shards,
-        clock=clock.kind,
-        board=str(ShardBoard().folder),
-        leveled=leveled,
-        stored=stored,
-        punctual=punctual,
-    )
 
 
 def _through_the_wheel(
@@ -220,34 +234,6 @@ def _through_the_wheel(
     return _to_output_columns(released, facts)
 
 
-def _command_rows(parsed: DataFrame, shards: int, *, leveled: bool) -> DataFrame:
-    good = F.col("error_code").isNull()
-    return _rows_of_step(
-        parsed,
-        shards,
-        bits=command_bits(_int_or_0("op"), _int_or_0("seq_given")),
-        reject=F.when(~good, F.to_json(F.struct(*REASON))),
-        event_at=event_column(F.when(good, F.col("event_time_ms"))),
-        leveled=leveled,
-        of_rejects=("source", "record"),
-    )
-
-
-def _stored_rows(near: DataFrame, shards: int, *, leveled: bool) -> DataFrame:
-    """Rows of a store's near partitions as input of the worker."""
-    bits = command_bits(*(_int_or_0(name) for name in ("op", "seq_given", "act", "amend")))
-    no_event = F.lit(None).cast("timestamp")
-    return _rows_of_step(
-        near,
-        shards,
-        bits=bits,
-        reject=F.col("reject"),
-        event_at=no_event,
-        leveled=leveled,
-        of_rejects=("source", "reject"),
-    )
-
-
 def _int_or_0(column: str) -> Column:
     return F.coalesce(F.col(column).cast("int"), F.lit(0))
 
@@ -256,7 +242,7 @@ def _rows_of_step(
     rows: DataFrame,
     shards: int,
     *,
-    bits: Column,
+    packed: Sequence[str],
     reject: Column,
     event_at: Column,
     leveled: bool,
@@ -266,7 +252,7 @@ def _rows_of_step(
     return rows.select(
         shard_column("schedule_id", shards, *of_rejects),
         "schedule_id",
-        bits.cast("int").alias("command_bits"),
+        command_bits(*map(_int_or_0, packed)).cast("int").alias("command_bits"),
         long_or("seq", 0),
         long_or("deliver_at_ms", NO_LONG),
         long_or("max_lateness_ms", NO_LONG),

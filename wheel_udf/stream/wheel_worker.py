@@ -263,22 +263,19 @@ def _sent(step: Step, state: ShardState, hand_over: HandOver) -> dict[str, Any]:
 
 def _output(step: Step, rejected: pa.Table, refused: pa.Table | None, status: str) -> pd.DataFrame:
     max_lateness_ms = step.missed["max_lateness_ms"].cast(pa.string())
+    released = {"fired": step.fired, "ahead": step.handed}
     parts = [
-        _rows("fired", step.fired, fired_at_ms=step.clock_ms, detail=_amend_of(step.fired)),
-        *_ahead(step),
+        *(
+            _rows(kind, rows, fired_at_ms=step.clock_ms, detail=_amend_of(rows))
+            for kind, rows in released.items()
+            if rows.num_rows
+        ),
         _rows("missed", step.missed, fired_at_ms=step.clock_ms, detail=max_lateness_ms),
         _rows("rejected", rejected, detail=rejected["reject"]),
         *([] if refused is None else [_rows("rejected", refused, detail=refused["reject"])]),
         part(_OUTPUT_SCHEMA, "status", 1, {DETAIL: pa.array([status])}),
     ]
     return as_frame(parts)
-
-
-def _ahead(step: Step) -> list[pa.Table]:
-    """The rows for the sender."""
-    if not step.handed.num_rows:
-        return []
-    return [_rows("ahead", step.handed, fired_at_ms=step.clock_ms, detail=_amend_of(step.handed))]
 
 
 def _amend_of(entries: pa.Table) -> pa.ChunkedArray | None:
