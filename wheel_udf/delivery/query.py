@@ -183,7 +183,7 @@ class _Delivery:
         frame = frame.persist()
         try:
             statuses = _statuses(frame, self.facts)
-            not_sent = None if self.punctual is None else self.punctual.hand_over(frame, statuses, batch_id)
+            not_sent = [] if self.punctual is None else self.punctual.hand_over(frame, statuses, batch_id)
             undeliverable = self._write_rows(frame, statuses, batch_id, not_sent)
         finally:
             frame.unpersist()
@@ -210,7 +210,7 @@ class _Delivery:
         return replace(row, **{name: getattr(before, name) for name in row.SAMPLED})
 
     def _write_rows(
-        self, frame: DataFrame, statuses: list[ShardStatus], batch_id: int, not_sent: LeftOut | None
+        self, frame: DataFrame, statuses: list[ShardStatus], batch_id: int, not_sent: list[LeftOut]
     ) -> int:
         rows_to, largest_to = leaving_to(statuses, "destinations", "largest")
         return write_batch(

@@ -191,7 +191,7 @@ class PunctualDelivery:
                 hint="repair it and restart: what was not acknowledged is delivered then",
             )
 
-    def hand_over(self, frame: DataFrame, statuses: Sequence[ShardStatus], batch_id: int) -> LeftOut:
+    def hand_over(self, frame: DataFrame, statuses: Sequence[ShardStatus], batch_id: int) -> list[LeftOut]:
         """Gives the sender the rows that a batch hands over.
 
         Args:

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame
 from wheel_udf.punctual.producers import Producers
 from wheel_udf.punctual.sender import Producer
 from wheel_udf.punctual.timed_records import TimedRecords
-from wheel_udf.sinks.batch_writer import explained
 from wheel_udf.sinks.destinations import Destinations, LeftOut, shape_of
 from wheel_udf.sinks.kafka_record import timed_records
 from wheel_udf.sinks.kafka_sink import KafkaSink
@@ -42,7 +41,7 @@ class Packer:
 
     def pack(
         self, frame: DataFrame, rows_to: Mapping[str, int], largest_to: Mapping[str, int]
-    ) -> tuple[list[tuple[Producer, TimedRecords]], LeftOut]:
+    ) -> tuple[list[tuple[Producer, TimedRecords]], list[LeftOut]]:
         """Packs a batch.
 
         Args:
@@ -61,16 +60,13 @@ class Packer:
         if rows_to:
             ahead = leaving_ahead(frame, self.facts)
             by_sink, unknown = self._by_sink(rows_to)
-            left_out.append(
-                _all_left_out(
-                    ahead, dict.fromkeys(unknown, "no destination of the allow-list matches"), rows_to
-                )
-            )
+            reasons = dict.fromkeys(unknown, "no destination of the allow-list matches")
+            left_out.append(LeftOut.whole(ahead, reasons, rows_to))
             for sink, names in by_sink.items():
                 packed += self._packed(
                     ahead, sink, {name: rows_to[name] for name in names}, largest_to, left_out
                 )
-        return packed, _joined(left_out)
+        return packed, left_out
 
     def _packed(
         self,
@@ -81,16 +77,13 @@ class Packer:
         left_out: list[LeftOut],
     ) -> Iterable[tuple[Producer, TimedRecords]]:
         shape = shape_of(self.facts)
-        found = sink.sendable(ahead, rows_to, largest_to=largest_to, shape=shape)
-        left_out += [
-            _all_left_out(ahead, found.left_out.reasons, rows_to),
-            replace(found.left_out, reasons={}),
-        ]
-        if not found.limits:
+        rows, limits, refused = sink.sendable(ahead, rows_to, largest_to=largest_to, shape=shape)
+        left_out += [LeftOut.whole(ahead, refused.reasons, rows_to), replace(refused, reasons={})]
+        if not limits:
             return []
-        table = timed_records(found.rows, shape).toArrow()
+        table = timed_records(rows, shape).toArrow()
         topics_of: dict[Producer, list[str]] = {}
-        for name, limit in found.limits.items():
+        for name, limit in limits.items():
             topics_of.setdefault(self._producers.of(sink, limit), []).append(name)
         if len(topics_of) == 1:
             return [(producer, TimedRecords.of(table)) for producer in topics_of]
@@ -109,18 +102,3 @@ class Packer:
             else:
                 unknown.append(name)
         return by_sink, unknown
-
-
-def _all_left_out(ahead: DataFrame, reasons: Mapping[str, str], rows_to: Mapping[str, int]) -> LeftOut:
-    """All rows of some destinations, each with its reason."""
-    if not reasons:
-        return LeftOut({})
-    return LeftOut({}, explained(ahead, reasons), sum(rows_to[name] for name in reasons))
-
-
-def _joined(parts: Sequence[LeftOut]) -> LeftOut:
-    rows: DataFrame | None = None
-    for part in parts:
-        if part.rows is not None:
-            rows = part.rows if rows is None else rows.unionByName(part.rows)
-    return LeftOut({}, rows, sum(part.row_count for part in parts))

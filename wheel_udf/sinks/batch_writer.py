@@ -47,13 +47,13 @@ from wheel_udf.sinks.destinations import (
     FIRED,
     OUTCOME,
     REJECT_SCHEMA,
-    SOURCE,
     Destinations,
     JointSink,
     LeftOut,
     Shape,
     Sink,
     fields,
+    with_source,
 )
 
 ROWS_PER_FILE: Final = 500_000
@@ -100,7 +100,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     batch_id: int,
     largest_to: Mapping[str, int] | None = None,
     shape: Shape = FIRED,
-    not_sent: LeftOut | None = None,
+    not_sent: Sequence[LeftOut] = (),
 ) -> int:
     """Writes one micro-batch in the three steps above. A repetition of the batch changes no table.
 
@@ -117,7 +117,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
         largest_to: Destination name to an upper bound of the bytes of its largest row, as in
             :meth:`~wheel_udf.sinks.destinations.JointSink.write_all`; the rows of other destinations are measured.
         shape: The shape of the fired rows.
-        not_sent: Rows that were handed to the sender of the query and cannot be sent; undeliverable, too.
+        not_sent: Rows that were to be handed to the sender of the query and cannot be sent, without `reasons`.
 
     Returns:
         The number of undeliverable rows (in a repetition of a complete batch: only those of unusable destinations).
@@ -126,7 +126,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
         SinkError: Destinations failed, or the rejects cannot be written. The batch can be repeated.
     """
     waiting = {name: rows for name, rows in rows_to.items() if rows}
-    unsent = 0 if not_sent is None else not_sent.row_count
+    unsent = sum(left.row_count for left in not_sent)
     if not waiting and not rejected and not unsent:
         return 0
     batch = _Batch(shape, app_id, batch_id)
@@ -137,26 +137,20 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     refused = 0
     series = rejects_app_id(app_id)
     if not rejects.holds(spark, None, app_id=series, batch_id=batch_id):
-        fired = _with_source(fired_rows)
+        fired = with_source(fired_rows)
         usable = {name: sink for name, sink in sinks.items() if sink is not None and name not in reasons}
         tasks = _table_tasks(fired, usable, waiting, batch)
         tasks += _joint_tasks(fired, usable, waiting, largest_to, shape)
-        left_out = _run_all(spark, tasks, batch_id)
+        left_out = [*_run_all(spark, tasks, batch_id), *not_sent]
         reasons |= {name: reason for left in left_out for name, reason in left.reasons.items()}
-        left_out += [not_sent] if not_sent is not None and unsent else []
         refused = sum(left.row_count for left in left_out)
         if reasons or refused or rejected:
-            rows = _with_undeliverable(reject_rows, fired, reasons, left_out, shape)
+            rows = reject_rows.select(*fields(REJECT_SCHEMA).fieldNames())
+            for left in (LeftOut.whole(fired, reasons, waiting), *left_out):
+                if left.rows is not None:
+                    rows = rows.unionByName(_undeliverable(left.rows, shape))
             _write_rejects(rows, rejects, series, batch_id)
     return refused + sum(waiting[name] for name in reasons)
-
-
-def _with_source(fired_rows: DataFrame) -> DataFrame:
-    return (
-        fired_rows
-        if SOURCE in fired_rows.columns
-        else fired_rows.withColumn(SOURCE, F.lit(None).cast("string"))
-    )
 
 
 def _refusal(spark: SparkSession, sink: Sink | None, name: str, batch: _Batch) -> str | None:
@@ -254,31 +248,6 @@ def _run_all(spark: SparkSession, tasks: Sequence[_Task], batch_id: int) -> list
 def _named(names: Sequence[str]) -> str:
     more = len(names) - _NAMES_SHOWN
     return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _with_undeliverable(
-    reject_rows: DataFrame,
-    fired: DataFrame,
-    reasons: Mapping[str, str],
-    left_out: Sequence[LeftOut],
-    shape: Shape,
-) -> DataFrame:
-    rows = reject_rows.select(*fields(REJECT_SCHEMA).fieldNames())
-    if reasons:
-        rows = rows.unionByName(_undeliverable(explained(fired, reasons), shape))
-    for left in left_out:
-        if left.rows is not None:
-            rows = rows.unionByName(_undeliverable(left.rows, shape))
-    return rows
-
-
-def explained(rows: DataFrame, reasons: Mapping[str, str]) -> DataFrame:
-    """Returns the rows to some destinations, with each destination's reason, secrets hidden, as ``error_message``."""
-    # A join and not an expression: Spark's planner is slow with thousands of branches, and users choose the number.
-    why = rows.sparkSession.createDataFrame(
-        [(name, hide(reason)) for name, reason in reasons.items()], "destination string, error_message string"
-    )
-    return rows.join(F.broadcast(why), "destination")
 
 
 def _undeliverable(left_out: DataFrame, shape: Shape) -> DataFrame:

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Final, Literal, Protocol, Self, runtime_checkable
+from typing import Any, Final, Literal, Protocol, Self, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
 
 from wheel_udf.common.command_facts import FIRE_ID_HEADER
-from wheel_udf.common.errors import ConfigError, SinkError
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.names import (
     PATTERN_RULE,
     AllowList,
@@ -193,7 +193,11 @@ def with_source(frame: DataFrame) -> DataFrame:
 
 
 class WithoutRecord:
-    """A sink whose destinations have no record of their batches."""
+    """A joint sink whose destinations have no record of their batches. With its own ``write`` it takes rejects."""
+
+    def write(self, *_rows: Any, **_batch: Any) -> None:
+        """Is not called: ``missing_reason`` refuses rejects, and ``write_all`` writes the rows of destinations."""
+        raise AssertionError("write_all() writes the rows of a joint sink")
 
     def holds(self, *_destination: object, **_batch: object) -> bool:
         """Returns False."""
@@ -229,24 +233,29 @@ class LeftOut:
         explained = frame.sparkSession.createDataFrame(rows, "fire_id string, error_message string")
         return cls(reasons, frame.join(F.broadcast(explained), "fire_id"), len(rows))
 
-    def require_none(self, destination: str, some: str) -> None:
-        """Refuses a write to one destination that has left rows out.
+    @classmethod
+    def whole(cls, frame: DataFrame, reasons: Mapping[str, str], rows_to: Mapping[str, int]) -> Self:
+        """All rows of some destinations, each with the reason of its destination.
 
         Args:
-            destination: The destination.
-            some: The message if single rows were left out; ``{rows}`` stands for their number.
-
-        Raises:
-            SinkError: Rows were left out.
+            frame: The rows.
+            reasons: Destination to reason.
+            rows_to: Destination to the number of its rows.
         """
-        if self.reasons or self.row_count:
-            what = self.reasons.get(destination) or some.format(rows=self.row_count)
-            raise SinkError(what, field="destination", value=destination)
+        if not reasons:
+            return cls({})
+        # A join and not an expression: Spark's planner is slow with thousands of branches, and users choose the number.
+        lines = [(name, hide(reason)) for name, reason in reasons.items()]
+        why = frame.sparkSession.createDataFrame(lines, "destination string, error_message string")
+        return cls({}, frame.join(F.broadcast(why), "destination"), sum(rows_to[name] for name in reasons))
 
 
 @runtime_checkable
 class JointSink(Sink, Protocol):
-    """A hashable sink that writes all its destinations in one write; equal sinks of an allow-list share it."""
+    """A hashable sink that writes all its destinations in one write; equal sinks of an allow-list share it.
+
+    Its method ``write`` is called for rejects alone.
+    """
 
     def write_all(
         self,

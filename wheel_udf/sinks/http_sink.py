@@ -42,7 +42,7 @@ from wheel_udf.common.extras import missing_package
 from wheel_udf.common.instants import LONGEST_WAIT_MS
 from wheel_udf.common.secrets import hide, hide_from_now_on, is_secret_name
 from wheel_udf.control.wall import wall_clock_ms
-from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord, fields, with_source
+from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord, fields
 from wheel_udf.sinks.http_endpoint import Patience
 from wheel_udf.sinks.http_sender import REPORT, Plan, is_header_name, send_partition
 from wheel_udf.sinks.kafka_record import delivery_headers
@@ -133,24 +133,6 @@ class HttpSink(WithoutRecord):
     ) -> str | None:
         """See :meth:`~wheel_udf.sinks.destinations.Sink.missing_reason`; no request: it might have effects."""
         return "a webhook takes no rejects" if destination is None else None
-
-    def write(
-        self,
-        frame: DataFrame,
-        destination: str | None,
-        *,
-        app_id: str,  # noqa: ARG002
-        batch_id: int,  # noqa: ARG002
-        shape: Shape = FIRED,
-    ) -> None:
-        """See :meth:`~wheel_udf.sinks.destinations.Sink.write`; a repetition sends the rows again.
-
-        Raises:
-            SinkError: Rows were refused; the others are delivered.
-        """
-        assert destination is not None, "missing_reason() was asked"
-        left_out = self.write_all(with_source(frame), {destination: 1}, shape=shape)
-        left_out.require_none(destination, "{rows} rows were refused")
 
     def write_all(
         self,

@@ -104,24 +104,6 @@ class JdbcSink(WithoutRecord):
             raise self._away(fault) from None
         return found if isinstance(found, str) else None
 
-    def write(
-        self,
-        frame: DataFrame,
-        destination: str | None,
-        *,
-        app_id: str,  # noqa: ARG002
-        batch_id: int,  # noqa: ARG002
-        shape: Shape = FIRED,
-    ) -> None:
-        """See :meth:`~wheel_udf.sinks.destinations.Sink.write`; a repetition inserts what is missing.
-
-        Raises:
-            SinkError: The table cannot be written, or refuses some of the rows; the others are written.
-        """
-        assert destination is not None, "missing_reason() was asked"
-        left_out = self.write_all(frame, {destination: 1}, shape=shape)
-        left_out.require_none(destination, "the table refuses {rows} rows")
-
     def write_all(
         self,
         frame: DataFrame,

@@ -45,7 +45,7 @@ from wheel_udf.common.names import KAFKA_SERVERS, NAME_RULE, is_destination_name
 from wheel_udf.common.secrets import remember_options
 from wheel_udf.kafka import admin as kafka_admin
 from wheel_udf.kafka.admin import TopicInfo
-from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord, with_source
+from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord
 from wheel_udf.sinks.kafka_record import (
     OWN_BYTES_OF_DELIVERY,
     SMALLEST_REJECTS_TOPIC,
@@ -54,7 +54,7 @@ from wheel_udf.sinks.kafka_record import (
     reject_records,
     size_bound,
 )
-from wheel_udf.sinks.kafka_topics import TopicCheck, check_topics, describe_and_make, topic_reason
+from wheel_udf.sinks.kafka_topics import TopicCheck, check_topics, topic_reason
 
 _PRODUCER_DEFAULTS: Final = {
     "kafka.max.request.size": 1_048_576,
@@ -66,21 +66,6 @@ _REFUSED_OPTIONS: Final = {
     "kafka.transactional.id": "Spark's Kafka sink has no transactions: leave it out",
 }
 _LOOKS: Final = 3
-
-
-@dataclass(frozen=True)
-class Sendable:
-    """What a sink can send of some rows.
-
-    Attributes:
-        rows: Rows that it can send.
-        limits: Their topics, each with the bytes of the largest record that it takes.
-        left_out: The others.
-    """
-
-    rows: DataFrame
-    limits: Mapping[str, int]
-    left_out: LeftOut
 
 
 @dataclass(frozen=True)
@@ -148,22 +133,20 @@ class KafkaSink(WithoutRecord):
     def write(
         self,
         frame: DataFrame,
-        destination: str | None,
+        destination: str | None,  # noqa: ARG002  # write_all() writes the others
         *,
         app_id: str,  # noqa: ARG002
         batch_id: int,  # noqa: ARG002
-        shape: Shape = FIRED,
+        shape: Shape = FIRED,  # noqa: ARG002
     ) -> None:
-        """See :meth:`~wheel_udf.sinks.destinations.Sink.write`; a repetition sends the records again.
-
-        Raises:
-            SinkError: The topic cannot be written, or refuses some of the rows; the others are written.
-        """
-        if destination is None:
-            self._write_rejects(frame)
-            return
-        left_out = self.write_all(with_source(frame), {destination: 1}, shape=shape)
-        left_out.require_none(destination, "the topic takes all rows but {rows}")
+        """See :meth:`~wheel_udf.sinks.destinations.Sink.write`, of rejects; a repetition sends the records again."""
+        assert self.topic is not None, "missing_reason() was asked"
+        check = check_topics(self.options, [self.topic], create=True)
+        if check.reasons:
+            raise SinkError(check.reasons[self.topic], field="topic", value=self.topic)
+        self._produce(
+            reject_records(frame, self.topic, self._limit(check.infos[self.topic])), check.infos.values()
+        )
 
     def write_all(
         self,
@@ -180,14 +163,14 @@ class KafkaSink(WithoutRecord):
         describes its topics once (two requests).
         """
         check = self._check_topics(rows_to)
-        for further in range(_LOOKS):
+        for _ in range(_LOOKS - 1):
             try:
                 return self._send(frame, check, largest_to or {}, shape)
             except Exception:
                 before, check = check, self._check_topics(rows_to)
-                if check == before or further == _LOOKS - 1:
+                if check == before:
                     raise
-        raise AssertionError("the last check returns or raises")
+        return self._send(frame, check, largest_to or {}, shape)
 
     def sendable(
         self,
@@ -196,16 +179,19 @@ class KafkaSink(WithoutRecord):
         *,
         largest_to: Mapping[str, int],
         shape: Shape = FIRED,
-    ) -> Sendable:
+    ) -> tuple[DataFrame, dict[str, int], LeftOut]:
         """Finds the rows that Kafka takes, for a client that sends them later. Creates missing topics, if the sink may.
         Arguments as :meth:`write_all`.
+
+        Returns:
+            The rows that it takes; their topics, each with the bytes of the largest record that it takes; the others.
 
         Raises:
             SinkError: The cluster does not answer.
         """
         check = self._check_topics(rows_to)
         rows, left_out = self._checked(frame, check, largest_to, shape)
-        return Sendable(rows, {name: self._limit(info) for name, info in check.infos.items()}, left_out)
+        return rows, {name: self._limit(info) for name, info in check.infos.items()}, left_out
 
     def _send(
         self, frame: DataFrame, check: TopicCheck, largest_to: Mapping[str, int], shape: Shape
@@ -229,13 +215,6 @@ class KafkaSink(WithoutRecord):
             count = refused.count()
             rows = explained.where(F.col("error_message").isNull()) if count else rows
         return rows, LeftOut(check.reasons, refused if count else None, count)
-
-    def _write_rejects(self, frame: DataFrame) -> None:
-        assert self.topic is not None, "missing_reason() was asked"
-        infos, faults = describe_and_make(self.options, [self.topic])
-        if faults:
-            raise SinkError(faults[self.topic], field="topic", value=self.topic)
-        self._produce(reject_records(frame, self.topic, self._limit(infos[self.topic])), infos.values())
 
     def _produce(self, records: DataFrame, infos: Iterable[TopicInfo]) -> None:
         options = {name: value for name, value in self.options.items() if name.lower() != "kafka.batch.size"}
