@@ -43,12 +43,20 @@ from wheel_udf.common.instants import LONGEST_WAIT_MS
 from wheel_udf.common.secrets import hide, hide_from_now_on, is_secret_name
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord, fields
-from wheel_udf.sinks.http_endpoint import Patience
-from wheel_udf.sinks.http_sender import REPORT, Plan, is_header_name, send_partition
+from wheel_udf.sinks.http_endpoint import Plan
+from wheel_udf.sinks.http_sender import REPORT, is_header_name, send_partition
 from wheel_udf.sinks.kafka_record import delivery_headers
 
 _NAME: Final = "{destination}"
 _URL_RULE: Final = f"http:// or https:// and a host, without a password; {_NAME} only after the host"
+_LEAST: Final = {
+    "timeout_ms": 1,
+    "concurrency": 1,
+    "budget_ms": 1,
+    "retries": 0,
+    "backoff_ms": 0,
+    "cooldown_ms": 0,
+}
 _JSON: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
 
 
@@ -97,22 +105,10 @@ class HttpSink(WithoutRecord):
             raise ConfigErrors(faults)
 
     def _faults(self) -> list[ConfigError | None]:
-        lowest = {
-            "timeout_ms": 1,
-            "retries": 0,
-            "backoff_ms": 0,
-            "concurrency": 1,
-            "budget_ms": 1,
-            "cooldown_ms": 0,
-        }
         numbers = [
-            ConfigError("too small", field=name, value=getattr(self, name), rule=f"at least {least}")
-            for name, least in lowest.items()
-            if getattr(self, name) < least
-        ] + [
-            ConfigError("too large", field=name, value=getattr(self, name), rule=f"at most {LONGEST_WAIT_MS}")
-            for name in lowest
-            if name.endswith("_ms") and getattr(self, name) > LONGEST_WAIT_MS
+            ConfigError("out of range", field=name, value=value, rule=f"{least} to {LONGEST_WAIT_MS}")
+            for name, least in _LEAST.items()
+            if not least <= (value := getattr(self, name)) <= LONGEST_WAIT_MS
         ]
         body = None
         if self.body not in ("json", "value"):
@@ -163,15 +159,17 @@ class HttpSink(WithoutRecord):
         kind = "application/json" if self.body == "json" else "application/octet-stream"
         usual = {"Content-Type": kind, "Accept-Encoding": "identity", "User-Agent": "wheel_udf"}
         added = {name: value for name, value in usual.items() if name.lower() not in given}
-        patience = Patience(
+        return Plan(
+            self.url,
+            tuple({**added, **self.headers}.items()),
+            self.id_header,
             self.timeout_ms / 1000,
             self.retries,
             self.backoff_ms / 1000,
             self.budget_ms / 1000,
             self.concurrency,
+            frozenset(self._failed),
         )
-        headers = tuple({**added, **self.headers}.items())
-        return Plan(self.url, headers, self.id_header, patience, frozenset(self._failed))
 
     def _request(self, shape: Shape) -> list[Column]:
         """The columns ``body`` and ``headers`` of a request."""
