@@ -58,6 +58,17 @@ class Input(NamedTuple):
 Inputs = dict[str, Input]
 
 
+def read_or_null(
+    given: Inputs, name: str, reader: Callable[..., Column], kind: str, **options: bool
+) -> Column:
+    """A column through one of the readers of this room; a null of a type where the column is missing.
+
+    Raises:
+        ContractError: The column's type can hold no valid value.
+    """
+    return given[name].read(reader, **options) if name in given else F.lit(None).cast(kind)
+
+
 def located(
     frame: DataFrame, known: Collection[str], *, required: Collection[str], what: str
 ) -> tuple[DataFrame, Inputs, list[Input]]:

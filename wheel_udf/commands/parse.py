@@ -54,7 +54,8 @@ to what the just-in-time compiler accepts (:mod:`wheel_udf.commands.generated_co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F, types as T
@@ -71,16 +72,19 @@ from wheel_udf.commands.inputs import (
     Inputs,
     located,
     meant,
+    read_or_null,
 )
+from wheel_udf.commands.json_objects import COMMAND_FIELDS
 from wheel_udf.commands.records import record_of
 from wheel_udf.commands.rules import (
     DUE_COLUMNS,
     MISREAD,
     SOURCE,
     UNREADABLE,
+    Rule,
     common_rules,
-    error_code,
     error_message,
+    first_broken,
     is_ahead,
     payload_bytes,
     schedule_rules,
@@ -93,19 +97,8 @@ from wheel_udf.common.errors import ContractError
 from wheel_udf.shard.rows import CANCEL, SCHEDULE
 
 _NAMES: Final = (
-    *(
-        "schedule_id",
-        "op",
-        "seq",
-        "deliver_at",
-        "delay",
-        "event_time",
-        "destination",
-        "key",
-        "value",
-        "headers",
-    ),
-    *("max_lateness", SOURCE, SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, UNREADABLE, MISREAD),
+    *COMMAND_FIELDS,
+    *(SOURCE, SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, UNREADABLE, MISREAD),
 )
 _PAYLOAD: Final = ("key", "value", "headers")
 _NOT_RECORDED: Final = (SOURCE, SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, MISREAD)
@@ -173,7 +166,9 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
         error_ms = delay_error_column(contract.levels, delay_ms, F.col("_level_ms"))
         frame = frame.select("*", error_ms.alias("_level_error_ms"))
     common, schedules = common_rules(given, contract), schedule_rules(given, contract)
-    frame = frame.select("*", error_code(common, schedules).alias("_code"))
+    # Only the common rules apply to a CANCEL.
+    rules = [*common, Rule(None, F.col("_op") == CANCEL, read.null("string")), *schedules]
+    frame = frame.select("*", first_broken(rules).alias("_code"))
     message = error_message(F.col("_code"), common + schedules, contract)
     leveled = [] if contract.levels is None else _leveled()
     return frame.select(*_outcome(given, contract), *_rejection(given, original, message, contract), *leveled)
@@ -181,10 +176,7 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
 
 def _read(given: Inputs, contract: Contract) -> list[Column]:
     """First projection: each column by itself. Null means missing, null or unreadable."""
-
-    def column(name: str, reader: Callable[..., Column], kind: str, **options: bool) -> Column:
-        return given[name].read(reader, **options) if name in given else read.null(kind)
-
+    column = partial(read_or_null, given)
     at_ms = column("deliver_at", times.instant_ms, "long", round_up=True)
     destination = column("destination", read.text, "string")
     if contract.default_destination is not None:
@@ -284,7 +276,7 @@ def _rejection(given: Inputs, original: list[Input], message: Column, contract: 
             payload_bytes(given) <= contract.max_value_bytes,
             lambda is_small: record_of([_with_payload(each, is_small) for each in original], *_NOT_RECORDED),
         )
-    source = F.make_valid_utf8(given[SOURCE].read(read.text)) if SOURCE in given else read.null("string")
+    source = F.make_valid_utf8(read_or_null(given, SOURCE, read.text, "string"))
     return [
         code.alias("error_code"),
         interpreted(message, code.isNotNull()).alias("error_message"),

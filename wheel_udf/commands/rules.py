@@ -25,7 +25,6 @@ from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS, ID_RULE, MAX
 from wheel_udf.common.durations import DURATION_RULE
 from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.common.names import NAME_PATTERN, NAME_RULE, NOT_NAMES, AllowList
-from wheel_udf.shard.rows import CANCEL
 
 DUE_COLUMNS: Final = ("deliver_at", "delay")
 """The columns that a due time comes from."""
@@ -100,9 +99,9 @@ TEXTS: Final[Mapping[str, Text]] = {
 
 
 class Rule(NamedTuple):
-    """One rule: its code, the condition that breaks it, and the value to show."""
+    """One rule: its code (none: the row is good), the condition that breaks it, and the value to show."""
 
-    code: str
+    code: str | None
     broken: Column
     value: Column
 
@@ -218,18 +217,9 @@ def payload_bytes(given: Inputs) -> Column:
 
 def first_broken(rules: list[Rule]) -> Column:
     """The code of the first broken rule; null if no rule is broken."""
-    chain = F.when(rules[0].broken, rules[0].code)
+    chain = F.when(rules[0].broken, F.lit(rules[0].code))
     for rule in rules[1:]:
-        chain = chain.when(rule.broken, rule.code)
-    return chain
-
-
-def error_code(common: list[Rule], schedules: list[Rule]) -> Column:
-    """The code of the first broken rule; only the common rules apply to a CANCEL."""
-    chain = first_broken(common)
-    chain = chain.when(F.col("_op") == CANCEL, read.null("string"))
-    for rule in schedules:
-        chain = chain.when(rule.broken, rule.code)
+        chain = chain.when(rule.broken, F.lit(rule.code))
     return chain
 
 
@@ -245,7 +235,7 @@ def error_message(
         "allowed": shortened(contract.destinations or ()),
         "last_level": _last_level(contract),
     }
-    templates = {rule.code: _template(texts[rule.code], named) for rule in rules}
+    templates = {name: _template(texts[name], named) for name in (rule.code for rule in rules) if name}
     pairs = _PAIR_END.join(f"{name}{_PAIR_JOINT}{template}" for name, template in templates.items())
     quoted = F.concat(F.lit("'"), shown(_value(code, rules), _LONGEST_VALUE), F.lit("'"))
     # One look-up in a literal, and not a branch for each rule: Spark analyses each node at each start and plans it in

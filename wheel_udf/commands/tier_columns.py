@@ -1,17 +1,8 @@
-"""Tiers as Spark ``Column`` expressions: level, slot and bucket of a due time, and the delay level of a delay.
+"""Tiers as Spark ``Column`` expressions: level and slot of a due time, and the delay level of a delay.
 
-The formulas of :mod:`wheel_udf.common.geometry` and :mod:`wheel_udf.commands.delay_levels` in JVM expressions
-alone (no UDF). They give the same results as the plain int and numpy forms for every int64, and neither
-overflow nor raise under Spark's ANSI mode; a test holds the three forms against each other::
-
-    plain int         numpy             Column
-    level_of          levels_of         level_column            level of the wheel
-    slot_of           slots_of          slot_column
-    ring_of           rings_of          ring_column
-    bucket_interval   bucket_starts     bucket_start_column
-    level_of          -                 delay_level_column      delay level
-    error_of          -                 delay_error_column
-    is_beyond         -                 is_beyond_column
+The formulas of :mod:`wheel_udf.common.geometry` (``level_of``, ``slot_of``) and of the policies of
+:mod:`wheel_udf.commands.delay_levels`, in JVM expressions alone (no UDF). They give the same results as the plain int
+and numpy forms for every int64, and neither overflow nor raise under Spark's ANSI mode.
 
 Cost: two divisions for each level of the wheel up to the level of the entry; a comparison for each delay
 level of a list up to that of the delay, and a branch of generated code for each level of the list.
@@ -22,7 +13,7 @@ from __future__ import annotations
 from pyspark.sql import Column, functions as F
 
 from wheel_udf.commands.delay_levels import NO_LEVEL, BinaryLevels, Levels, level_beyond, refused_beyond_ms
-from wheel_udf.common.geometry import INT64_MAX, INT64_MIN, Wheel, ticks_of
+from wheel_udf.common.geometry import INT64_MAX, Wheel, ticks_of
 
 # ---- levels of the wheel -------------------------------------------------------------------------
 
@@ -41,19 +32,6 @@ def level_column(wheel: Wheel, deliver_at_ms: Column | int, clock_ms: Column | i
 def slot_column(wheel: Wheel, level: Column | int, deliver_at_ms: Column | int) -> Column:
     """The absolute slot of a due time on a level (long); null for null and for a level that the wheel does not have."""
     return _floor_div(_long(deliver_at_ms), _tick_column(wheel, level))
-
-
-def ring_column(wheel: Wheel, slot: Column | int) -> Column:
-    """The place of an absolute slot on the ring (long); null for null."""
-    return F.pmod(_long(slot), _long(wheel.size))
-
-
-def bucket_start_column(wheel: Wheel, level: Column | int, slot: Column | int) -> Column:
-    """The start of a bucket (long, ms, held within int64); null as :func:`slot_column`."""
-    number, tick_ms = _long(slot), _tick_column(wheel, level)
-    extreme = F.when(number < 0, _long(INT64_MIN)).otherwise(_long(INT64_MAX))
-    known = number.isNotNull() & tick_ms.isNotNull()
-    return F.when(known, F.coalesce(F.try_multiply(number, tick_ms), extreme))
 
 
 def _tick_column(wheel: Wheel, level: Column | int) -> Column:

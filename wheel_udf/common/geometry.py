@@ -124,11 +124,6 @@ def slot_of(wheel: Wheel, level: int, deliver_at_ms: int) -> int:
     return deliver_at_ms // wheel.tick_of(level)
 
 
-def ring_of(wheel: Wheel, slot: int) -> int:
-    """Place of an absolute slot on the ring, in ``[0, size)``."""
-    return slot % wheel.size
-
-
 def bucket_interval(wheel: Wheel, level: int, slot: int) -> tuple[int, int]:
     """The instants ``[start_ms, end_ms)`` of a slot, each held within int64."""
     tick_ms = wheel.tick_of(level)
@@ -160,22 +155,6 @@ def levels_of(wheel: Wheel, deliver_at_ms: NDArray[np.int64], clock_ms: int) -> 
 def slots_of(wheel: Wheel, levels: NDArray[np.int32], deliver_at_ms: NDArray[np.int64]) -> NDArray[np.int64]:
     """:func:`slot_of` for many: levels int32[n] and due times int64[n] to absolute slots int64[n]."""
     return np.floor_divide(deliver_at_ms, _at(levels, ticks_of(wheel)))
-
-
-def rings_of(wheel: Wheel, slots: NDArray[np.int64]) -> NDArray[np.int64]:
-    """:func:`ring_of` for many: absolute slots int64[n] to places on the ring, int64[n]."""
-    return np.mod(slots, np.int64(wheel.size))
-
-
-def bucket_starts(wheel: Wheel, levels: NDArray[np.int32], slots: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Starts of many buckets: levels int32[n], absolute slots int64[n] to ms, int64[n], held within int64."""
-    ticks_ms = ticks_of(wheel)
-    first = _at(levels, [-(-INT64_MIN // u) for u in ticks_ms])
-    last = _at(levels, [INT64_MAX // u for u in ticks_ms])
-    starts: NDArray[np.int64] = np.clip(slots, first, last) * _at(levels, ticks_ms)
-    starts[slots < first] = INT64_MIN
-    starts[slots > last] = INT64_MAX
-    return starts
 
 
 def _last_instants(wheel: Wheel, clock_ms: int) -> NDArray[np.int64]:

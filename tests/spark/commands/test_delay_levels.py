@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
+from tests.delay_levels import error_of, is_beyond, level_of
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.delay_levels import (
     BinaryLevels,
     FixedLevels,
-    error_of,
-    is_beyond,
-    level_of,
 )
 from wheel_udf.commands.parse import parse_commands
 from wheel_udf.commands.tier_columns import delay_error_column, delay_level_column, is_beyond_column

@@ -13,17 +13,13 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession, functions as F
 
-from wheel_udf.commands.tier_columns import bucket_start_column, level_column, ring_column, slot_column
+from wheel_udf.commands.tier_columns import level_column, slot_column
 from wheel_udf.common.geometry import (
     INT64_MAX,
     INT64_MIN,
     Wheel,
-    bucket_interval,
-    bucket_starts,
     level_of,
     levels_of,
-    ring_of,
-    rings_of,
     slot_of,
     slots_of,
 )
@@ -82,46 +78,23 @@ def test_int_numpy_and_column_agree_on_hostile_values(spark: SparkSession, wheel
     for clock_ms, due in pairs:
         level = level_of(wheel, due, clock_ms)
         slot = slot_of(wheel, level, due)
-        start_ms, _ = bucket_interval(wheel, level, slot)
-        by_int.append((clock_ms, due, level, slot, ring_of(wheel, slot), start_ms))
+        by_int.append((clock_ms, due, level, slot))
 
     by_numpy = []
     for clock_ms in CLOCKS:
         dues = np.array(hostile_due_times(wheel, clock_ms), dtype=np.int64)
         levels = levels_of(wheel, dues, clock_ms)
         slots = slots_of(wheel, levels, dues)
-        columns: list[NDArray[Any]] = [
-            dues,
-            levels,
-            slots,
-            rings_of(wheel, slots),
-            bucket_starts(wheel, levels, slots),
-        ]
+        columns: list[NDArray[Any]] = [dues, levels, slots]
         by_numpy += [(clock_ms, *row) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
     frame = spark.createDataFrame(pairs, "clock_ms long, due long")
     frame = frame.withColumn("level", level_column(wheel, F.col("due"), F.col("clock_ms")))
     frame = frame.withColumn("slot", slot_column(wheel, F.col("level"), F.col("due")))
-    frame = frame.withColumn("ring", ring_column(wheel, F.col("slot")))
-    frame = frame.withColumn("start_ms", bucket_start_column(wheel, F.col("level"), F.col("slot")))
     by_column = [tuple(row) for row in frame.collect()]
 
     assert by_numpy == by_int
     assert by_column == by_int
-
-
-def test_bucket_starts_far_outside_are_held_at_the_extremes_in_all_three_forms(spark: SparkSession) -> None:
-    wheel = Wheel(tick_ms=1_000, size=20, levels=6)
-    pairs = [(6, INT64_MIN), (6, INT64_MAX), (1, INT64_MIN), (1, INT64_MAX), (2, -3), (1, INT64_MAX // 1_000)]
-    expected = [INT64_MIN, INT64_MAX, INT64_MIN, INT64_MAX, -60_000, INT64_MAX // 1_000 * 1_000]
-
-    assert [bucket_interval(wheel, level, slot)[0] for level, slot in pairs] == expected
-    levels = np.array([level for level, _ in pairs], dtype=np.int32)
-    slots = np.array([slot for _, slot in pairs], dtype=np.int64)
-    assert bucket_starts(wheel, levels, slots).tolist() == expected
-    frame = spark.createDataFrame(pairs, "level int, slot long")
-    starts = frame.select(bucket_start_column(wheel, F.col("level"), F.col("slot"))).collect()
-    assert [start for (start,) in starts] == expected
 
 
 def test_the_columns_are_null_for_null_and_for_a_level_that_the_wheel_has_not(spark: SparkSession) -> None:
@@ -130,15 +103,13 @@ def test_the_columns_are_null_for_null_and_for_a_level_that_the_wheel_has_not(sp
     frame = spark.createDataFrame(rows, "due long, clock_ms long, level int").select(
         level_column(wheel, F.col("due"), F.col("clock_ms")).alias("level"),
         slot_column(wheel, F.col("level"), F.col("due")).alias("slot"),
-        ring_column(wheel, F.col("due")).alias("ring"),
-        bucket_start_column(wheel, F.col("level"), F.col("due")).alias("start_ms"),
     )
     assert [tuple(row) for row in frame.collect()] == [
-        (None, None, None, None),
-        (None, 5, 5, 5),
-        (1, None, 5, None),
-        (1, None, 5, None),
-        (1, None, 5, None),
+        (None, None),
+        (None, 5),
+        (1, None),
+        (1, None),
+        (1, None),
     ]
 
 
@@ -147,16 +118,13 @@ def test_the_columns_take_plain_numbers_and_have_the_types_of_the_contract(spark
     frame = spark.range(1).select(
         level_column(wheel, 450, 0).alias("level"),
         slot_column(wheel, 3, 450).alias("slot"),
-        ring_column(wheel, 21).alias("ring"),
-        bucket_start_column(wheel, 3, 1).alias("start_ms"),
     )
-    assert frame.dtypes == [("level", "int"), ("slot", "bigint"), ("ring", "bigint"), ("start_ms", "bigint")]
-    assert [tuple(row) for row in frame.collect()] == [(3, 1, 1, 400)]
+    assert frame.dtypes == [("level", "int"), ("slot", "bigint")]
+    assert [tuple(row) for row in frame.collect()] == [(3, 1)]
 
 
 def test_the_columns_are_jvm_expressions_with_no_python_in_the_plan(spark: SparkSession) -> None:
     wheel = Wheel(tick_ms=1_000, size=20, levels=6)
     level = level_column(wheel, F.col("id"), 0)
-    start_ms = bucket_start_column(wheel, level, slot_column(wheel, level, F.col("id")))
-    frame = spark.range(4).select(ring_column(wheel, F.col("id")), level, start_ms)
+    frame = spark.range(4).select(level, slot_column(wheel, level, F.col("id")))
     assert "Python" not in frame._jdf.queryExecution().optimizedPlan().toString()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.delay_levels import error_of, is_beyond, level_of
 from wheel_udf.commands.delay_levels import (
     DEFAULT_LIST_MS,
     LONGEST_LEVEL_MS,
@@ -12,10 +13,7 @@ from wheel_udf.commands.delay_levels import (
     BinaryLevels,
     FixedLevels,
     Levels,
-    error_of,
-    is_beyond,
     level_name,
-    level_of,
 )
 from wheel_udf.common.errors import ConfigError
 

@@ -17,11 +17,8 @@ from wheel_udf.common.geometry import (
     INT64_MIN,
     Wheel,
     bucket_interval,
-    bucket_starts,
     level_of,
     levels_of,
-    ring_of,
-    rings_of,
     slot_of,
     slots_of,
 )
@@ -68,14 +65,14 @@ def test_a_level_is_as_wide_as_one_slot_of_the_level_above() -> None:
 
 
 def test_450_ms_lies_on_level_3_then_2_then_1_as_the_clock_comes_near() -> None:
-    def place(clock_ms: int) -> tuple[int, int, int, tuple[int, int]]:
+    def place(clock_ms: int) -> tuple[int, int, tuple[int, int]]:
         level = level_of(KAFKA, 450, clock_ms)
         slot = slot_of(KAFKA, level, 450)
-        return level, slot, ring_of(KAFKA, slot), bucket_interval(KAFKA, level, slot)
+        return level, slot, bucket_interval(KAFKA, level, slot)
 
-    assert place(0) == (3, 1, 1, (400, 800))
-    assert place(400) == (2, 22, 2, (440, 460))
-    assert place(440) == (1, 450, 10, (450, 451))
+    assert place(0) == (3, 1, (400, 800))
+    assert place(400) == (2, 22, (440, 460))
+    assert place(440) == (1, 450, (450, 451))
 
 
 @pytest.mark.parametrize(
@@ -120,22 +117,21 @@ def test_the_level_at_every_edge_in_both_forms(deliver_at_ms: int, clock_ms: int
 
 
 @pytest.mark.parametrize(
-    ("level", "deliver_at_ms", "slot", "ring", "bucket"),
+    ("level", "deliver_at_ms", "slot", "bucket"),
     [
-        (1, -1, -1, 19, (-1, 0)),
-        (2, -1, -1, 19, (-20, 0)),
-        (2, -20, -1, 19, (-20, 0)),
-        (2, -21, -2, 18, (-40, -20)),
-        (3, 8_000, 20, 0, (8_000, 8_400)),
-        (3, INT64_MAX, 23_058_430_092_136_939, 19, (9_223_372_036_854_775_600, INT64_MAX)),
-        (3, INT64_MIN, -23_058_430_092_136_940, 0, (INT64_MIN, -9_223_372_036_854_775_600)),
+        (1, -1, -1, (-1, 0)),
+        (2, -1, -1, (-20, 0)),
+        (2, -20, -1, (-20, 0)),
+        (2, -21, -2, (-40, -20)),
+        (3, 8_000, 20, (8_000, 8_400)),
+        (3, INT64_MAX, 23_058_430_092_136_939, (9_223_372_036_854_775_600, INT64_MAX)),
+        (3, INT64_MIN, -23_058_430_092_136_940, (INT64_MIN, -9_223_372_036_854_775_600)),
     ],
 )
-def test_slot_ring_and_bucket_round_down_and_stay_within_int64(
-    level: int, deliver_at_ms: int, slot: int, ring: int, bucket: tuple[int, int]
+def test_slot_and_bucket_round_down_and_stay_within_int64(
+    level: int, deliver_at_ms: int, slot: int, bucket: tuple[int, int]
 ) -> None:
     assert slot_of(KAFKA, level, deliver_at_ms) == slot
-    assert ring_of(KAFKA, slot) == ring
     assert bucket_interval(KAFKA, level, slot) == bucket
 
 
@@ -160,31 +156,21 @@ def test_int_and_numpy_agree(case: tuple[Wheel, int, list[int]]) -> None:
     for due in dues:
         level = level_of(wheel, due, clock_ms)
         slot = slot_of(wheel, level, due)
-        by_int.append((level, slot, ring_of(wheel, slot), bucket_interval(wheel, level, slot)[0]))
+        by_int.append((level, slot))
 
     due_times = np.array(dues, dtype=np.int64)
     levels = levels_of(wheel, due_times, clock_ms)
     slots = slots_of(wheel, levels, due_times)
-    columns: list[NDArray[Any]] = [levels, slots, rings_of(wheel, slots), bucket_starts(wheel, levels, slots)]
+    columns: list[NDArray[Any]] = [levels, slots]
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == by_int
-
-
-@given(wheels(), st.lists(int64s(), min_size=1, max_size=10), st.data())
-def test_int_and_numpy_agree_on_the_start_of_any_slot_number(
-    wheel: Wheel, slots: list[int], data: st.DataObject
-) -> None:
-    level = data.draw(st.integers(1, wheel.levels))
-    starts = bucket_starts(wheel, np.full(len(slots), level, dtype=np.int32), np.array(slots, dtype=np.int64))
-    assert starts.tolist() == [bucket_interval(wheel, level, slot)[0] for slot in slots]
 
 
 def test_numpy_answers_have_the_types_of_the_contract_and_take_an_empty_array() -> None:
     for dues in (np.array([450], dtype=np.int64), np.array([], dtype=np.int64)):
         levels = levels_of(KAFKA, dues, 0)
         slots = slots_of(KAFKA, levels, dues)
-        starts = bucket_starts(KAFKA, levels, slots)
-        assert [a.dtype for a in (levels, slots, rings_of(KAFKA, slots), starts)] == ["int32", *["int64"] * 3]
-        assert {len(a) for a in (levels, slots, starts)} == {len(dues)}
+        assert [a.dtype for a in (levels, slots)] == ["int32", "int64"]
+        assert {len(a) for a in (levels, slots)} == {len(dues)}
 
 
 def test_a_clock_that_is_a_numpy_number_does_not_overflow() -> None:
