@@ -43,12 +43,13 @@ from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS, Contract
 from wheel_udf.commands.generated_code import interpreted
 from wheel_udf.commands.inputs import Input, Inputs, located, read_or_null
-from wheel_udf.commands.operation_rules import WATCH_TEXTS, operation_rules, shared_rules
+from wheel_udf.commands.operation_rules import operation_rules, shared_rules
 from wheel_udf.commands.records import record_of
 from wheel_udf.commands.rules import (
     MISREAD,
     SOURCE,
     UNREADABLE,
+    WATCH_TEXTS,
     Rule,
     error_message,
     first_broken,

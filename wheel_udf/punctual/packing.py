@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from wheel_udf.punctual.producers import Producers
-from wheel_udf.punctual.sender import Producer
+from wheel_udf.punctual.producers import Producer, Producers
 from wheel_udf.punctual.timed_records import TimedRecords
 from wheel_udf.sinks.destinations import Destinations, LeftOut, shape_of
 from wheel_udf.sinks.kafka_record import timed_records

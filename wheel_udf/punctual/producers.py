@@ -26,7 +26,6 @@ from wheel_udf.common.errors import ConfigError
 from wheel_udf.kafka import settings as kafka_settings
 
 if TYPE_CHECKING:  # a config is checked before Spark is loaded
-    from wheel_udf.punctual.sender import Producer
     from wheel_udf.sinks.kafka_sink import KafkaSink
 
 _log = logging.getLogger(__name__)
@@ -120,12 +119,12 @@ class Producers:
         if (sink, batch_bytes) not in self._made:
             settings = {**settings_of(sink.options), "batch.size": batch_bytes}
             hurries = not any(name.lower() == "kafka.linger.ms" for name in sink.options)
-            self._made[sink, batch_bytes] = _Client(_made(settings), hurries=hurries)
+            self._made[sink, batch_bytes] = Producer(_made(settings), hurries=hurries)
         return self._made[sink, batch_bytes]
 
 
-class _Client:
-    """A producer of confluent-kafka with a ``hurry`` method."""
+class Producer:
+    """A producer of confluent-kafka (``produce``, ``poll``, ``flush``, ``purge``) with a ``hurry`` method."""
 
     def __init__(self, producer: Any, *, hurries: bool) -> None:
         # Its own methods: a record costs no further call.
@@ -142,10 +141,10 @@ class _Client:
 
 
 def _made(settings: dict[str, Any]) -> Any:
-    from confluent_kafka import KafkaException, Producer as KafkaProducer
+    from confluent_kafka import KafkaException, Producer as Client
 
     try:
-        return KafkaProducer(settings, logger=_log)
+        return Client(settings, logger=_log)
     except (KafkaException, ValueError, TypeError) as fault:
         what = f"punctual delivery cannot use the options of a Kafka sink ({fault})"
         raise ConfigError(

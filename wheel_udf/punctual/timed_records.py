@@ -20,17 +20,16 @@ from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.common.arrays import Int64s
 from wheel_udf.common.command_facts import OUR_PREFIX
 from wheel_udf.common.instants import instant_text_ms
 
 FIRED_AT: Final = "wheel-fired-at"
 """The header with the instant of the sending, ISO 8601."""
 
-Int64s = npt.NDArray[np.int64]
 Header = tuple[str, bytes | None]
 Record = tuple[str, bytes | None, bytes | None, list[Header]]
 """Topic, key, value and headers."""

@@ -227,11 +227,7 @@ class LeftOut:
             frame: The rows that were to be written.
             refused: Fire id to reason.
         """
-        if not refused:
-            return cls(reasons)
-        rows = [(fire_id, hide(reason)) for fire_id, reason in refused.items()]
-        explained = frame.sparkSession.createDataFrame(rows, "fire_id string, error_message string")
-        return cls(reasons, frame.join(F.broadcast(explained), "fire_id"), len(rows))
+        return cls(reasons, _explained(frame, "fire_id", refused), len(refused))
 
     @classmethod
     def whole(cls, frame: DataFrame, reasons: Mapping[str, str], rows_to: Mapping[str, int]) -> Self:
@@ -242,12 +238,17 @@ class LeftOut:
             reasons: Destination to reason.
             rows_to: Destination to the number of its rows.
         """
-        if not reasons:
-            return cls({})
-        # A join and not an expression: Spark's planner is slow with thousands of branches, and users choose the number.
-        lines = [(name, hide(reason)) for name, reason in reasons.items()]
-        why = frame.sparkSession.createDataFrame(lines, "destination string, error_message string")
-        return cls({}, frame.join(F.broadcast(why), "destination"), sum(rows_to[name] for name in reasons))
+        return cls({}, _explained(frame, "destination", reasons), sum(rows_to[name] for name in reasons))
+
+
+def _explained(frame: DataFrame, key: str, reasons: Mapping[str, str]) -> DataFrame | None:
+    """The rows with one of these keys, each with its reason, secrets hidden, as ``error_message``; None for none."""
+    if not reasons:
+        return None
+    # A join and not an expression: Spark's planner is slow with thousands of branches, and users choose the number.
+    lines = [(value, hide(reason)) for value, reason in reasons.items()]
+    why = frame.sparkSession.createDataFrame(lines, f"{key} string, error_message string")
+    return frame.join(F.broadcast(why), key)
 
 
 @runtime_checkable
@@ -288,9 +289,6 @@ class Destinations:
     Args:
         table: Names or patterns (``*`` any text, ``?`` one character, case-sensitive) to sinks, in order.
 
-    Attributes:
-        patterns: The names and patterns, in order.
-
     Raises:
         ConfigError: A pattern cannot match any name.
     """
@@ -303,7 +301,6 @@ class Destinations:
                 )
         self._table = dict(table)
         self._allowed = AllowList(self._table)
-        self.patterns: tuple[str, ...] = self._allowed.patterns
 
     def resolve(self, name: str) -> Sink | None:
         """Returns the sink for a name; None if the name breaks the name rule or no pattern matches it."""
@@ -315,9 +312,6 @@ class Destinations:
     def __iter__(self) -> Iterator[tuple[str, Sink]]:
         """Iterates over patterns and sinks, in order."""
         return iter(self._table.items())
-
-    def __len__(self) -> int:
-        return len(self._table)
 
 
 def require_apart(destinations: Destinations, rejects: Sink) -> None:

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from functools import reduce
@@ -26,13 +25,6 @@ OWN_SINK_PATTERN: Final = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*"
 
 _RULE: Final = "module:Class, such as my.module:MySink"
 _HINT: Final = "the module has to be installed, or in a folder of PYTHONPATH"
-_BATCH: Final = {"app_id": "a", "batch_id": 0}
-# How the batch writer calls the methods.
-_CALLS: Final[Mapping[str, tuple[tuple[object, ...], dict[str, object]]]] = {
-    "missing_reason": ((None, "name", None), {}),
-    "write": ((None, "name"), {**_BATCH, "shape": None}),
-    "holds": ((None, "name"), _BATCH),
-}
 
 
 def make_own_sink(name: str, options: Mapping[str, Any]) -> Sink:
@@ -56,10 +48,13 @@ def make_own_sink(name: str, options: Mapping[str, Any]) -> Sink:
             field="options",
             rule=hide(f"{made.__name__}: {_message_of(fault)}"),
         ) from None
-    reasons = [reason for method, call in _CALLS.items() if (reason := _misfit(sink, method, *call))]
-    if reasons:
-        hint = "the methods are described in wheel_udf.sinks.destinations.Sink"
-        raise ConfigError("not a sink", field="sink", value=name, rule="; ".join(reasons), hint=hint)
+    methods = ("missing_reason", "write", "holds")
+    if missing := [method for method in methods if not callable(getattr(sink, method, None))]:
+        hint, rule = (
+            "they are described in wheel_udf.sinks.destinations.Sink",
+            f"it has methods {', '.join(missing)}",
+        )
+        raise ConfigError("not a sink", field="sink", value=name, rule=rule, hint=hint)
     if isinstance(sink, JointSink) and type(sink).__hash__ is None:
         rule = "one with write_all is hashable: a frozen dataclass, for example"
         raise ConfigError("not a sink", field="sink", value=name, rule=rule)
@@ -82,18 +77,6 @@ def _class_of(name: str) -> Callable[..., object]:
     if not callable(found):
         raise ConfigError("not a class", field="sink", value=name, rule=_RULE)
     return cast("Callable[..., object]", found)
-
-
-def _misfit(sink: object, method: str, args: tuple[object, ...], named: Mapping[str, object]) -> str | None:
-    """Why a method cannot be called as the batch writer calls it."""
-    found = getattr(sink, method, None)
-    if not callable(found):
-        return f"it has a method {method}"
-    try:
-        inspect.signature(found).bind(*args, **named)
-    except TypeError as fault:
-        return f"{method} takes the arguments of the protocol ({fault})"
-    return None
 
 
 def _message_of(fault: Exception) -> str:

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.punctual.producers import Producers, _Client, settings_of
+from wheel_udf.punctual.producers import Producers, settings_of
 from wheel_udf.sinks.kafka_sink import KafkaSink
 
 SERVERS = {"kafka.bootstrap.servers": "broker-1:9092"}
@@ -158,7 +158,7 @@ def test_a_client_that_hurries_does_not_wait_for_its_batch_to_fill() -> None:
 
     acknowledged: list[object] = []
     # librdkafka brings a broker of its own for tests. Records would wait for a minute.
-    client = _Client(Producer({"test.mock.num.brokers": 1, "linger.ms": 60_000}), hurries=True)
+    client = Producer(Producer({"test.mock.num.brokers": 1, "linger.ms": 60_000}), hurries=True)
     client.produce("out", key=b"k", value=b"v", on_delivery=lambda fault, _: acknowledged.append(fault))
     tries = 0
     while not acknowledged and tries < 10_000:  # each takes a millisecond; the first ones connect
