@@ -154,11 +154,11 @@ def test_records_do_not_wait_for_others_unless_the_config_says_so(
 
 
 def test_a_client_that_hurries_does_not_wait_for_its_batch_to_fill() -> None:
-    from confluent_kafka import Producer
+    from confluent_kafka import Producer as Client
 
     acknowledged: list[object] = []
     # librdkafka brings a broker of its own for tests. Records would wait for a minute.
-    client = Producer(Producer({"test.mock.num.brokers": 1, "linger.ms": 60_000}), hurries=True)
+    client = Producer(Client({"test.mock.num.brokers": 1, "linger.ms": 60_000}), hurries=True)
     client.produce("out", key=b"k", value=b"v", on_delivery=lambda fault, _: acknowledged.append(fault))
     tries = 0
     while not acknowledged and tries < 10_000:  # each takes a millisecond; the first ones connect
