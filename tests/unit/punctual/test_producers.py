@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.punctual.producers import Producers, settings_of
+from wheel_udf.punctual.producers import Producer, Producers, settings_of
 from wheel_udf.sinks.kafka_sink import KafkaSink
 
 SERVERS = {"kafka.bootstrap.servers": "broker-1:9092"}
