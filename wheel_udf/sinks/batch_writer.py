@@ -46,15 +46,14 @@ from wheel_udf.common.secrets import hide
 from wheel_udf.sinks.destinations import (
     FIRED,
     OUTCOME,
-    REJECT_SCHEMA,
     Destinations,
     JointSink,
     LeftOut,
     Shape,
     Sink,
-    fields,
     with_source,
 )
+from wheel_udf.stream.outputs import REJECT_COLUMNS
 
 ROWS_PER_FILE: Final = 500_000
 """Up to this many rows of a destination go to one file in a batch (100 MB at 200 bytes a row)."""
@@ -145,7 +144,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
         reasons |= {name: reason for left in left_out for name, reason in left.reasons.items()}
         refused = sum(left.row_count for left in left_out)
         if reasons or refused or rejected:
-            rows = reject_rows.select(*fields(REJECT_SCHEMA).fieldNames())
+            rows = reject_rows.select(*REJECT_COLUMNS)
             for left in (LeftOut.whole(fired, reasons, waiting), *left_out):
                 if left.rows is not None:
                     rows = rows.unionByName(_undeliverable(left.rows, shape))
@@ -261,8 +260,7 @@ def _undeliverable(left_out: DataFrame, shape: Shape) -> DataFrame:
     }
     if shape == OUTCOME:
         named |= {"schedule_id": F.col("op_id"), "seq": F.lit(None).cast("long"), "deliver_at": F.col("at")}
-    names = fields(REJECT_SCHEMA).fieldNames()
-    return left_out.select(*(named.get(name, F.col(name)).alias(name) for name in names))
+    return left_out.select(*(named.get(name, F.col(name)).alias(name) for name in REJECT_COLUMNS))
 
 
 def _write_rejects(rows: DataFrame, rejects: Sink, app_id: str, batch_id: int) -> None:

@@ -51,7 +51,7 @@ def _columns(destination: str | None, shape: Shape) -> tuple[T.StructType, froze
     if destination is None:
         return fields(REJECT_SCHEMA), frozenset(), frozenset({"error_code"})
     columns = fields(shape.columns)
-    return columns, frozenset(columns.fieldNames()) - shape.may_be_null, frozenset({"destination", "outcome"})
+    return columns, frozenset(shape.names) - shape.may_be_null, frozenset({"destination", "outcome"})
 
 
 @dataclass(frozen=True)

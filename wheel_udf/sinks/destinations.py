@@ -11,13 +11,12 @@ kinds of sinks::
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Literal, Protocol, Self, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
 
-from wheel_udf.common.command_facts import FIRE_ID_HEADER
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.names import (
     PATTERN_RULE,
@@ -28,29 +27,7 @@ from wheel_udf.common.names import (
 )
 from wheel_udf.common.secrets import hide
 from wheel_udf.stream.frame_facts import FrameFacts
-
-_HEADERS: Final = "headers array<struct<key: string, value: binary>>"
-FIRED_SCHEMA: Final = (
-    "schedule_id string, seq bigint, fire_id string, destination string, key binary, value binary, "
-    f"{_HEADERS}, deliver_at timestamp, fired_at timestamp, lateness_ms bigint"
-)
-"""Columns of a delivery, as DDL."""
-REJECT_SCHEMA: Final = (
-    "error_code string, error_message string, record string, source string, schedule_id string, seq bigint, "
-    f"destination string, key binary, value binary, {_HEADERS}, deliver_at timestamp, rejected_at timestamp"
-)
-"""Columns of the rejects, as DDL."""
-
-LEVELED_SCHEMA: Final = f"{FIRED_SCHEMA}, scheduled_at timestamp, level_error_ms bigint"
-"""Columns of a delivery of a wheel with delay levels (:mod:`wheel_udf.commands.delay_levels`), as DDL. ``deliver_at``
-is the requested due time, ``scheduled_at`` the time of release, ``level_error_ms`` the difference."""
-
-OUTCOME_SCHEMA: Final = (
-    "op_id string, group string, outcome string, by_key string, at timestamp, decided_at timestamp, "
-    "present array<string>, "
-    f"missing array<string>, generation int, destination string, key binary, value binary, {_HEADERS}, fire_id string"
-)
-"""Columns of an outcome of the purgatory, as DDL."""
+from wheel_udf.stream.outputs import SHAPES, ddl_of
 
 SOURCE: Final = "source"
 """Optional column of fired rows: the origin of the command as text, ``topic/partition/offset``; null if unknown."""
@@ -66,6 +43,7 @@ class Shape:
 
     Attributes:
         columns: Columns, as DDL.
+        names: Their names.
         order: Columns that order rows in a file and records in a partition.
         looked_up_by: Columns with statistics in tables.
         may_be_null: Columns that may be null.
@@ -73,15 +51,24 @@ class Shape:
     """
 
     columns: str
+    names: tuple[str, ...]
     order: tuple[str, ...]
     looked_up_by: str
     may_be_null: frozenset[str]
     headers: tuple[tuple[str, str, HeaderForm], ...]
 
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of its columns."""
-        return tuple(fields(self.columns).fieldNames())
+    @classmethod
+    def of(cls, *kinds: str) -> Self:
+        """The shape of kinds of ``wheel_udf/stream/shapes.toml``, the later ones in addition to the first."""
+        parts = [SHAPES[kind] for kind in kinds]
+        return cls(
+            columns=", ".join(ddl_of(kind) for kind in kinds),
+            names=tuple(name for part in parts for name in part["columns"]),
+            order=tuple(parts[-1]["order"]),
+            looked_up_by=",".join(name for part in parts for name in part["looked_up_by"]),
+            may_be_null=frozenset(parts[0]["may_be_null"]),
+            headers=tuple((name, *how) for part in parts for name, how in part["headers"].items()),
+        )
 
     @property
     def record(self) -> tuple[str, ...]:
@@ -89,53 +76,20 @@ class Shape:
         return tuple(name for name in self.names if name not in ("key", "value", "headers"))
 
 
-FIRED: Final = Shape(
-    columns=FIRED_SCHEMA,
-    order=("deliver_at", "schedule_id", "seq"),
-    looked_up_by="schedule_id,seq,deliver_at,fired_at",
-    may_be_null=frozenset({"key", "value", "headers"}),
-    headers=(
-        ("wheel-id", "schedule_id", "text"),
-        (FIRE_ID_HEADER, "fire_id", "text"),
-        ("wheel-deliver-at", "deliver_at", "instant"),
-        ("wheel-fired-at", "fired_at", "instant"),
-        ("wheel-seq", "seq", "text"),
-    ),
-)
+FIRED: Final = Shape.of("fired")
 """A firing of the wheel."""
 
-LEVELED: Final = replace(
-    FIRED,
-    columns=LEVELED_SCHEMA,
-    order=("scheduled_at", "schedule_id", "seq"),
-    looked_up_by=f"{FIRED.looked_up_by},scheduled_at",
-    headers=(
-        *FIRED.headers,
-        ("wheel-scheduled-at", "scheduled_at", "instant"),
-        ("wheel-level-error-ms", "level_error_ms", "text"),
-    ),
-)
+LEVELED: Final = Shape.of("fired", "leveled")
 """A firing of a wheel with delay levels."""
 
-OUTCOME: Final = Shape(
-    columns=OUTCOME_SCHEMA,
-    order=("at", "group", "op_id"),
-    looked_up_by="op_id,group,outcome,at",
-    may_be_null=frozenset({"key", "value", "headers", "by_key"}),
-    headers=(
-        ("wheel-id", "op_id", "text"),
-        (FIRE_ID_HEADER, "fire_id", "text"),
-        ("wheel-group", "group", "text"),
-        ("wheel-outcome", "outcome", "text"),
-        ("wheel-by-key", "by_key", "text"),
-        ("wheel-at", "at", "instant"),
-        ("wheel-decided-at", "decided_at", "instant"),
-        ("wheel-generation", "generation", "text"),
-        ("wheel-present", "present", "json"),
-        ("wheel-missing", "missing", "json"),
-    ),
-)
+OUTCOME: Final = Shape.of("outcome")
 """An outcome of the purgatory."""
+
+FIRED_SCHEMA: Final = FIRED.columns
+"""Columns of a delivery, as DDL."""
+
+REJECT_SCHEMA: Final = ddl_of("reject")
+"""Columns of the rejects, as DDL."""
 
 
 def shape_of(facts: FrameFacts) -> Shape:

@@ -42,7 +42,7 @@ from wheel_udf.common.extras import missing_package
 from wheel_udf.common.instants import LONGEST_WAIT_MS
 from wheel_udf.common.secrets import hide, hide_from_now_on, is_secret_name
 from wheel_udf.control.wall import wall_clock_ms
-from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord, fields
+from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord
 from wheel_udf.sinks.http_endpoint import Plan
 from wheel_udf.sinks.http_sender import REPORT, is_header_name, send_partition
 from wheel_udf.sinks.kafka_record import delivery_headers
@@ -231,7 +231,7 @@ def _header_fault(header: tuple[str, str]) -> ConfigError | None:
 def _json_columns(shape: Shape) -> list[Column]:
     """The columns of a delivery for JSON: bytes as text where they are UTF-8, else in base64 under another name."""
     columns = []
-    for name in fields(shape.columns).fieldNames():
+    for name in shape.names:
         if name == "headers":
             pairs = F.transform(
                 "headers",

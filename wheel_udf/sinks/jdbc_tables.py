@@ -66,7 +66,7 @@ def table_of(database: Database, name: str, shape: Shape) -> Table | str:
     found = database.rows(_COLUMNS, 3, name)
     if not found:
         return f"the table {name} is missing"
-    own = fields(shape.columns).fieldNames()
+    own = shape.names
     columns = tuple((str(column), str(kind)) for column, kind, _ in found if column in own)
     if "fire_id" not in dict(columns) or not database.rows(_UNIQUE, 1, name):
         return f"the table {name} has no primary key or unique index on fire_id alone"

@@ -13,30 +13,32 @@ So a frame that was written to Delta or Parquet and read again can be selected f
 
 from __future__ import annotations
 
+import pkgutil
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Final
+
 from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.common.errors import ContractError
 from wheel_udf.stream.frame_facts import FrameFacts, facts_of
 from wheel_udf.stream.status_row import WatchStatus, WheelStatus
 
-FIRED_COLUMNS = (
-    "schedule_id", "seq", "fire_id", "destination", "key", "value", "headers", "deliver_at", "fired_at", "lateness_ms",
-)  # fmt: skip
-LEVEL_COLUMNS = ("scheduled_at", "level_error_ms")
-"""With delay levels: the rounded time of release, a timestamp, and its distance from ``deliver_at``, in ms."""
-OUTCOME_COLUMNS = (
-    "op_id", "group", "outcome", "by_key", "at", "decided_at", "present", "missing", "generation",
-    "destination", "key", "value",
-    "headers", "fire_id",
-)  # fmt: skip
-REJECT_COLUMNS = (
-    "error_code", "error_message", "record", "source", "schedule_id", "seq", "destination", "key", "value", "headers",
-    "deliver_at", "rejected_at",
-)  # fmt: skip
+SHAPES: Final[Mapping[str, Any]] = tomllib.loads((pkgutil.get_data(__name__, "shapes.toml") or b"").decode())
+"""The rows that leave, by kind."""
+
+FIRED_COLUMNS, LEVEL_COLUMNS, OUTCOME_COLUMNS, REJECT_COLUMNS = (
+    tuple(SHAPES[kind]["columns"]) for kind in ("fired", "leveled", "outcome", "reject")
+)
 WATCH_REJECT_COLUMNS = (
     *("error_code", "error_message", "record", "source", "op_id", "group"),
     *("destination", "key", "value", "headers", "rejected_at"),
 )
+
+
+def ddl_of(kind: str) -> str:
+    """The columns of a kind of row, as DDL."""
+    return ", ".join(f"{name} {of_type}" for name, of_type in SHAPES[kind]["columns"].items())
 
 
 def fired(scheduled: DataFrame) -> DataFrame:
