@@ -23,12 +23,15 @@ that span. The line about lateness then reads::
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from wheel_udf.common.instants import instant_text
 from wheel_udf.delivery.progress import span_text
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.wheel.lateness import LatenessHistogram
+
+_SUMMED = ("received", "fired", "missed", "rejected", "undeliverable", "spread", "ambiguous")
 
 
 class Summary:
@@ -44,13 +47,7 @@ class Summary:
 
     def __init__(self) -> None:
         self.batches = 0
-        self.received = 0
-        self.fired = 0
-        self.missed = 0
-        self.rejected = 0
-        self.undeliverable = 0
-        self.spread = 0
-        self.ambiguous = 0
+        self.totals: Counter[str] = Counter()
         self.lost = 0
         self.lateness = LatenessHistogram()
         self.last: BatchReport | None = None
@@ -66,19 +63,13 @@ class Summary:
         if report.batch_id == 0:
             self._accounted_before = 0
         self.batches += 1
-        self.received += report.received
-        self.fired += report.fired
-        self.missed += report.missed
-        self.rejected += report.rejected
-        self.undeliverable += report.undeliverable
-        self.spread += report.spread
-        self.ambiguous += report.ambiguous
+        self.totals.update({name: getattr(report, name) for name in _SUMMED})
         self.lateness = self.lateness.merge(report.lateness)
         self._note_span(report)
         self.last = report
         if self._accounted_before is None and report.complete:
             # A run that does not begin with batch 0 continues the account of earlier runs.
-            self._accounted_before = _accounted(report) - self.received
+            self._accounted_before = _accounted(report) - self.totals["received"]
 
     def _note_span(self, report: BatchReport) -> None:
         """Notes how far a batch that released rows has moved the clock."""
@@ -92,7 +83,7 @@ class Summary:
         """Whether every command received is accounted for."""
         if self.last is None or self._accounted_before is None:
             return True
-        return _accounted(self.last) - self._accounted_before == self.received
+        return _accounted(self.last) - self._accounted_before == self.totals["received"]
 
     @property
     def cancels_close(self) -> bool:
@@ -105,13 +96,14 @@ class Summary:
         """Returns the account as several lines, without a trailing line end."""
         if self.last is None:
             return "summary: no batch ran"
+        total = self.totals
         left = (
-            f"delivered {self.fired:,}"
+            f"delivered {total['fired']:,}"
             if self.last.purgatory
-            else f"fired {self.fired:,}, missed {self.missed:,}"
+            else f"fired {total['fired']:,}, missed {total['missed']:,}"
         )
         done = (
-            f"in {self.received:,}, {left}, rejected {self.rejected:,}, undeliverable {self.undeliverable:,}"
+            f"in {total['received']:,}, {left}, rejected {total['rejected']:,}, undeliverable {total['undeliverable']:,}"
         )
         identities = (
             f"every row accounted for: {_CLOSES[self.commands_close]}"
@@ -127,11 +119,11 @@ class Summary:
             f"  clock       {instant_text(self.last.clock_ms)}, next due {instant_text(self.last.next_due_ms)}",
             f"  identities  {identities}",
         ]
-        if self.spread:
-            what = f"{self.spread:,} ids came over several partitions without a seq: their order is not known"
+        if total["spread"]:
+            what = f"{total['spread']:,} ids came over several partitions without a seq: their order is not known"
             lines.append(f"  warning     {what}; key them by id, or give a seq")
-        if self.ambiguous:
-            what = f"{self.ambiguous:,} ambiguous: no seq, and the id and event time of another command, which was kept"
+        if total["ambiguous"]:
+            what = f"{total['ambiguous']:,} ambiguous: no seq, and the id and event time of another command, which was kept"
             lines.append(f"  warning     {what}; give a seq")
         if self.lost:
             lines.append(

@@ -19,6 +19,8 @@ in large batches. With a ``kafka.linger.ms`` in the config, ``hurry`` has no eff
 from __future__ import annotations
 
 import logging
+import pkgutil
+import tomllib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,36 +34,9 @@ _log = logging.getLogger(__name__)
 
 _LARGEST_BATCH: Final = 262_144
 
-_SAME: Final = frozenset(
-    {
-        "acks", "compression.type", "connections.max.idle.ms", "delivery.timeout.ms", "enable.idempotence", "linger.ms",
-        "max.in.flight.requests.per.connection", "metadata.max.age.ms",
-        "reconnect.backoff.max.ms", "reconnect.backoff.ms",
-        "request.timeout.ms", "retries", "retry.backoff.max.ms", "retry.backoff.ms",
-    }
-)  # fmt: skip
-"""Options of the same name and meaning."""
-
-_RENAMED: Final = {
-    "max.request.size": "message.max.bytes",
-    "receive.buffer.bytes": "socket.receive.buffer.bytes",
-    "send.buffer.bytes": "socket.send.buffer.bytes",
-}
-_WITHOUT_MEANING: Final = frozenset({"batch.size", "buffer.memory", "max.block.ms"})
-"""Of the memory of Kafka's own client; the sender has bounds of its own."""
-
-_DEFAULTS: Final[Mapping[str, Any]] = {
-    "acks": "all",
-    "delivery.timeout.ms": 120_000,
-    "linger.ms": 10,
-    "message.max.bytes": 1_048_576,
-    "partitioner": "murmur2_random",
-    "queue.buffering.max.kbytes": 2_147_483_647,
-    "queue.buffering.max.messages": 0,
-    "reconnect.backoff.max.ms": 1_000,
-    "reconnect.backoff.ms": 50,
-    "socket.nagle.disable": True,
-}
+_TABLES: Final = tomllib.loads((pkgutil.get_data(__name__, "producer.toml") or b"").decode())
+_NAMES: Final = {name: name for name in _TABLES["same"]} | _TABLES["renamed"]
+_DEFAULTS: Final[Mapping[str, Any]] = _TABLES["defaults"]
 _HURRY_S: Final = 0.001
 
 
@@ -80,9 +55,9 @@ def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
     given = kafka_settings.client_options(options)
     settings = {**_DEFAULTS, **kafka_settings.login_settings(given)}
     for name, value in given.items():
-        if name in _SAME or name in _RENAMED:
-            settings[_RENAMED.get(name, name)] = value
-        elif name not in _WITHOUT_MEANING and not kafka_settings.is_of_login(name):
+        if name in _NAMES:
+            settings[_NAMES[name]] = value
+        elif name not in _TABLES["without_meaning"] and not kafka_settings.is_of_login(name):
             raise kafka_settings.refusal(name)
     settings.setdefault("enable.idempotence", _may_be_idempotent(settings))
     if "reconnect.backoff.max.ms" not in given:
