@@ -9,14 +9,10 @@ Each micro-batch, in this order::
     post the hint              the next due time, for the clock's source
     report                     one BatchReport to the caller; an error of the caller's function is logged
 
-A batch that fails is repeated by Spark with the same rows; Delta's transaction identifiers skip what was written.
 Several tables are each exactly once, not atomic together: for a moment a reader may see the rows of a batch in the
-first table only.
-
-A checkpoint belongs to one running query (a lease), one geometry, one number of shards and one kind of clock (its
-identity); a start that differs is refused before anything runs, see :mod:`wheel_udf.checkpoint.identity`. The lease is
-given back when the query ends, however it ends, also if the caller keeps nothing but the ``StreamingQuery``: see
-:mod:`wheel_udf.checkpoint.lease`.
+first table only. A start with another geometry, number of shards or kind of clock is refused before anything runs
+(:mod:`wheel_udf.checkpoint.identity`). The lease is given back however the query ends
+(:mod:`wheel_udf.checkpoint.lease`).
 """
 
 from __future__ import annotations

@@ -11,14 +11,12 @@ for.
       clock       2026-01-01T10:00:00Z, next due 2026-01-01T10:05:00Z
       identities  every command accounted for: yes; cancelled = applied: yes
 
-:attr:`Summary.lost` is set by the caller: how many offsets of the source are known to be lost.
-
-In the tiered mode ``2 near + 5 far`` stands for ``7 pending``: see :attr:`BatchReport.far`.
-
-Under an event or simulated clock a batch spans any amount of the data's time, and an entry is released at the end of
-that span. The line about lateness then reads::
+In the tiered mode ``2 near + 5 far`` stands for ``7 pending``. Under an event or simulated clock, whose batches span
+any amount of the data's time, the line about lateness reads::
 
       released    within 13.6 d of data time after due (p50 6.0 d, p99 12.6 d); one batch spans up to 13.6 d of data
+
+:attr:`Summary.lost` is set by the caller: how many offsets of the source are known to be lost.
 """
 
 from __future__ import annotations
@@ -102,9 +100,8 @@ class Summary:
             if self.last.purgatory
             else f"fired {total['fired']:,}, missed {total['missed']:,}"
         )
-        done = (
-            f"in {total['received']:,}, {left}, rejected {total['rejected']:,}, undeliverable {total['undeliverable']:,}"
-        )
+        done = f"in {total['received']:,}, {left}, rejected {total['rejected']:,}"
+        done += f", undeliverable {total['undeliverable']:,}"
         identities = (
             f"every row accounted for: {_CLOSES[self.commands_close]}"
             if self.last.purgatory
@@ -123,8 +120,8 @@ class Summary:
             what = f"{total['spread']:,} ids came over several partitions without a seq: their order is not known"
             lines.append(f"  warning     {what}; key them by id, or give a seq")
         if total["ambiguous"]:
-            what = f"{total['ambiguous']:,} ambiguous: no seq, and the id and event time of another command, which was kept"
-            lines.append(f"  warning     {what}; give a seq")
+            what = "ambiguous: no seq, and the id and event time of another command, which was kept"
+            lines.append(f"  warning     {total['ambiguous']:,} {what}; give a seq")
         if self.lost:
             lines.append(
                 f"  warning     {self.lost:,} offsets of the source are lost: failOnDataLoss is false"

@@ -7,27 +7,16 @@
                 topics of a cluster in one write beside them   failed ones
     3 rejects   one write for rejects and undeliverable rows   last, so it marks the batch as complete
 
-Guarantees
-    Spark repeats a batch that was not committed, with the same id and the same rows. A table skips a batch that it has
-    (:meth:`~wheel_udf.sinks.destinations.Sink.holds`): Delta is exactly once, table by table. A topic does not know
-    its batches: Kafka is at least once; a repetition sends the records again, with the same ``fire_id`` in the header
-    ``wheel-fire-id``. One batch can have both.
+Spark repeats a batch that was not committed, with the same id and the same rows. A table skips a batch that it has:
+Delta is exactly once, table by table. Kafka is at least once, with the same ``fire_id``.
 
-    Which rows are undeliverable depends on the destinations at the time of the check, and may differ in a repetition
-    (a missing table may have been created meanwhile). Because step 3 is last, this is consistent for rejects in a
-    table: if it has the batch, all of the batch was written, and a repetition writes nothing, not even to topics. In a
-    batch without rejects every row was delivered.
+Which rows are undeliverable depends on the destinations at the time of the check, and may differ in a repetition.
+Rejects in a table make this consistent: if it has the batch, all of the batch was written, and a repetition writes
+nothing. Rejects in a topic do not: a row whose destination has become writable meanwhile (or the other way round) is
+sent both ways. A batch without rejects has no such mark, and needs none.
 
-    Rejects in a topic cannot mark a batch as complete: a repetition sends them again, and a row whose destination has
-    become writable meanwhile (or the other way round) is sent both ways, as a reject by one try and as a delivery by
-    the other. Tables stay exactly once.
-
-A bad destination does not fail the batch: a name that no pattern matches, a missing table or topic (created only with
-``create=True``), a table with other columns. A bad row does not fail it either, where a topic takes some rows and not
-others: see :mod:`wheel_udf.sinks.kafka_sink`.
-
-Cost: a write mostly waits for the driver's bookkeeping, so several tables are written at the same time, and beside
-Kafka. A sink of many destinations has its own thread: a hanging webhook does not block writes to tables.
+A bad destination does not fail the batch: a name that no pattern matches, a missing table or topic, a table with other
+columns. Nor does a bad row, where the sink can name it (:mod:`wheel_udf.sinks.kafka_sink`).
 """
 
 from __future__ import annotations
@@ -104,8 +93,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     """Writes one micro-batch in the three steps above. A repetition of the batch changes no table.
 
     Args:
-        fired_rows: Rows with the columns of `shape` and optionally ``source``; other columns are ignored. Cached by
-            the caller: read once per table and once or twice for all topics.
+        fired_rows: Rows with the columns of `shape` and optionally ``source``, cached.
         reject_rows: Rows of :data:`~wheel_udf.sinks.destinations.REJECT_SCHEMA`, likewise.
         rows_to: Destination name to number of fired rows in this batch.
         rejected: Number of reject rows in this batch.
@@ -113,8 +101,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
         rejects: Sink of the rejects; its own path or topic, created when missing.
         app_id: Transaction id of the checkpoint.
         batch_id: Number of the micro-batch.
-        largest_to: Destination name to an upper bound of the bytes of its largest row, as in
-            :meth:`~wheel_udf.sinks.destinations.JointSink.write_all`; the rows of other destinations are measured.
+        largest_to: As in :meth:`~wheel_udf.sinks.destinations.JointSink.write_all`.
         shape: The shape of the fired rows.
         not_sent: Rows that were to be handed to the sender of the query and cannot be sent, without `reasons`.
 

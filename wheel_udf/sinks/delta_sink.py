@@ -6,14 +6,7 @@ atomic together.
 
 A table whose rules depend on the data of a row (a CHECK constraint, a NOT NULL column that a delivery may leave null,
 folders named by a text that may be too long) would fail the same batch again and again. Such a table is refused as a
-whole: its rows are undeliverable. Generated columns are the exception: their expressions are not examined, and must
-not raise on data.
-
-Two queries may create one table in the same moment. Delta lets one of them commit; the other then appends to the table
-that is there.
-
-Cost: a commit is mostly the job that writes its file (:mod:`wheel_udf.tables.delta_transaction`). A table that was
-checked once is only checked for existence afterwards.
+whole: its rows are undeliverable. Generated columns are not examined, and must not raise on data.
 
 Caveats: a batch writes one file into each of its tables (more above half a million rows), so a table that is written
 every second needs an OPTIMIZE now and then. That, VACUUM and appends of other writers do not conflict with the sink's

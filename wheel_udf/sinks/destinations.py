@@ -174,24 +174,12 @@ class LeftOut:
 
     @classmethod
     def of(cls, reasons: Mapping[str, str], frame: DataFrame, refused: Mapping[str, str]) -> Self:
-        """Makes the result of a write that has found its refused rows by their fire ids.
-
-        Args:
-            reasons: As the attribute.
-            frame: The rows that were to be written.
-            refused: Fire id to reason.
-        """
+        """The result of a write that has found its refused rows by their fire ids, each with its reason."""
         return cls(reasons, _explained(frame, "fire_id", refused), len(refused))
 
     @classmethod
     def whole(cls, frame: DataFrame, reasons: Mapping[str, str], rows_to: Mapping[str, int]) -> Self:
-        """All rows of some destinations, each with the reason of its destination.
-
-        Args:
-            frame: The rows.
-            reasons: Destination to reason.
-            rows_to: Destination to the number of its rows.
-        """
+        """All rows of some destinations, each with the reason of its destination."""
         return cls({}, _explained(frame, "destination", reasons), sum(rows_to[name] for name in reasons))
 
 

@@ -9,9 +9,7 @@
                  Retry-After: all rows of the endpoint wait so long    5 rows given up in a row, or the budget used up:
                  otherwise: the back-off, doubled with each try        the other rows are refused without a try
 
-Time is that of the event loop, which no step of the wall clock moves. No state outlives the task; what the driver
-keeps for the next batch is in :mod:`wheel_udf.sinks.http_sink`. Executors load this module: httpx, and nothing of
-Spark.
+Time is that of the event loop. No state outlives the task. Executors load this module: httpx, and nothing of Spark.
 """
 
 from __future__ import annotations

@@ -6,10 +6,8 @@
         --> by destination, each an Endpoint with workers of its own, all on one event loop
         --> rows (destination, fire_id, reason): those not delivered, and at the end one for each endpoint that failed
 
-A hanging endpoint blocks its own workers only. An Arrow batch ends when all its endpoints have ended, so an endpoint
-delays the next Arrow batch of its task by its budget at most, once.
-
-Executors load this module: pyarrow and httpx, nothing of Spark.
+A hanging endpoint blocks its own workers, and the next Arrow batch of its task, by its budget at most, once. Executors
+load this module: pyarrow and httpx, nothing of Spark.
 """
 
 from __future__ import annotations

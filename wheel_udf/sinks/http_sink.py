@@ -1,30 +1,18 @@
 """Webhook sink: each row is a POST to the URL of its destination. At least once; the fire id is the idempotency key.
 
-Rows are sent by the executors, several at the same time, in the order of their due times within a task (strictly with
-``concurrency=1``)::
+::
 
     batch --> rows --mapInArrow--> task: one Endpoint for each destination --> POST ... Idempotency-Key: <fire_id>
                                                          |
               rejects <-- undeliverable, with the reason-'   e.g. HTTP 500: out of order (4 tries)
 
-Refused rows
-    After the last try a row becomes a reject with the code ``undeliverable``; the other rows are sent. The batch does
-    not fail: one bad endpoint stops neither the job nor the other destinations. So a webhook suits receivers that
-    tolerate a gap, which is in the rejects. If nobody monitors the rejects, use a topic or a table.
+Rows go in the order of their due times within a task (strictly with ``concurrency=1``). After the last try a row
+becomes a reject ``undeliverable``; the other rows are sent, and the batch does not fail.
 
-Delay of a batch by an endpoint
-    ``timeout_ms`` for a try, ``retries`` further tries, and ``budget_ms`` for all its rows in a task. After five
-    consecutive rows that were given up, the rest of the batch is refused without a try. The driver remembers such an
-    endpoint: for ``cooldown_ms`` its rows are refused at once, then one row is tried, once, before the others. An
-    endpoint that accepted no row, but failed fewer, does not rest; the next batch tries it with one row first. So a
-    dead endpoint costs one budget, and then one time-out for each cooldown.
-
-    The tasks wait in executor slots. On few cores, other writes of the batch start when a slot is free: later by that
-    budget at most.
-
-At least once
-    A batch that is repeated, and a task that Spark repeats, send rows again with the same idempotency key. Receivers
-    drop keys that they have seen.
+An endpoint delays a batch by ``budget_ms`` at most. After five consecutive rows that were given up, the rest of the
+batch is refused without a try; for ``cooldown_ms`` its rows are refused at once, then one row is tried, once, before
+the others. An endpoint that accepted no row, but failed fewer, does not rest; the next batch tries it with one row
+first. The tasks wait in executor slots: on few cores, other writes of the batch start later by that budget at most.
 """
 
 from __future__ import annotations

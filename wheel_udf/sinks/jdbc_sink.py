@@ -5,19 +5,14 @@
     batch --Spark's JDBC writer, on executors--> staging table --INSERT ... ON CONFLICT (fire_id) DO NOTHING--> tables
                                                  wheel_staging_<random>, dropped at the end
 
-Exactly-once effect
-    A batch that is repeated inserts only missing rows, by ``fire_id``. A table without a unique index on ``fire_id`` is
-    refused. A row that was deleted from its table comes back if its batch is repeated.
+A batch that is repeated inserts only missing rows (also one that was deleted from its table meanwhile).
 
-Refused rows
-    All rows of a table that is missing, has no unique index or may not be written become rejects, ``undeliverable``;
-    of other tables, rows with a value that does not fit its column or breaks a constraint (SQLSTATE class 22 or 23).
+All rows of a table that is missing, has no unique index on ``fire_id`` or may not be written become rejects,
+``undeliverable``; of other tables, rows with a value that does not fit its column or breaks a constraint (SQLSTATE
+class 22 or 23).
 
-Unreachable database
-    By default the batch fails, after the other destinations are written; nothing is lost, and the next start of the
-    query repeats it (as for a Kafka cluster). This suits a database that restarts. With
-    ``when_down="undeliverable"`` the rows become rejects at once, and the job never waits for this database longer
-    than ``timeout_ms`` for each statement.
+If the database is unreachable, the batch fails, after the other destinations are written, and the next start repeats
+it. With ``when_down="undeliverable"`` the rows become rejects at once.
 
 Caveats: the user of the connection creates tables in the schema (``GRANT CREATE ON SCHEMA``). A driver process that is
 killed leaves its staging table.

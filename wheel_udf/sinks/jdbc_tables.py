@@ -89,12 +89,7 @@ def create_staging(database: Database, name: str, shape: Shape) -> None:
 class Move:
     """The move of a destination's rows from the staging table into its table, except fire ids that are there.
 
-    Attributes:
-        database: The connection.
-        staging: The quoted name of the staging table.
-        table: Where the rows go.
-        destination: Which rows.
-        refused: The fire ids of the rows that the table refuses, each with the reason.
+    ``refused`` gets the fire ids of the rows that the table refuses, each with the reason.
     """
 
     database: Database

@@ -72,14 +72,8 @@ _PAYLOAD: Final = "value,key,headers"
 
 
 def delivery_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
-    """Converts deliveries to rows for Spark's Kafka writer.
-
-    Args:
-        fired: Rows with the columns of `shape`, and ``source``.
-        shape: The shape of the rows.
-
-    Returns:
-        ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value).
+    """Converts deliveries (the columns of `shape`, and ``source``) to rows for Spark's Kafka writer: ``topic`` string,
+    ``key`` binary, ``value`` binary, ``headers`` array of (key, value).
     """
     return fired.select(*_delivery(shape).columns(fired))
 
@@ -87,16 +81,9 @@ def delivery_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
 def timed_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
     """Converts deliveries to rows for a client that sends them later, see :mod:`wheel_udf.punctual.timed_records`.
 
-    The headers of :func:`delivery_records` are here columns.
-
-    Args:
-        fired: As of :func:`delivery_records`.
-        shape: The shape of the rows.
-
-    Returns:
-        ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value): the entry's own, or
-        null; ``due_ms`` bigint, when each is due (UTC epoch ms); and our headers in their order, each a column with
-        its name: a string, or the UTC epoch ms of an instant.
+    The columns of :func:`delivery_records`, with the entry's own headers alone, or null; ``due_ms`` bigint, when each
+    is due (UTC epoch ms); and our headers in their order, each a column with its name: a string, or the UTC epoch ms of
+    an instant.
     """
     return fired.select(*_timed(shape).columns(fired))
 
@@ -150,15 +137,12 @@ def _timed(shape: Shape) -> Prepared:
 
 
 def reject_records(rejects: DataFrame, topic: str, limit: int) -> DataFrame:
-    """Converts rejects to rows for Spark's Kafka writer, each small enough for the topic.
+    """Converts rejects to the columns of :func:`delivery_records`, each small enough for the topic.
 
     Args:
         rejects: Rows of :data:`~wheel_udf.sinks.destinations.REJECT_SCHEMA`.
         topic: The topic of the rejects.
         limit: Bytes of the largest record that the topic takes; at least :data:`SMALLEST_REJECTS_TOPIC`.
-
-    Returns:
-        The columns of :func:`delivery_records`.
     """
     whole = rejects.select(
         "key",
@@ -209,15 +193,9 @@ def _dropped(limit: int) -> Column:
 
 
 def size_bound(key: Column, value: Column, headers: Column) -> Column:
-    """Returns the bytes of a record, as Kafka's producer estimates them before it sends it.
+    """Returns the bytes of a record (bigint), as Kafka's producer estimates them before it sends it.
 
-    Args:
-        key: Binary, or null.
-        value: Binary, or null.
-        headers: Array of (key, value), not null, no header without a name.
-
-    Returns:
-        A bigint.
+    Key and value are binary or null; the headers are an array of (key, value), not null, no header without a name.
     """
 
     def add(total: Column, header: Column) -> Column:

@@ -1,8 +1,7 @@
 """Kafka sink: deliveries and rejects in Kafka topics, at least once.
 
-All topics of a batch are one write: a Spark job has a fixed cost, and a further topic almost none. But one record that
-Kafka refuses fails the whole write, without naming the record, and would fail every repetition. So records that Kafka
-would refuse are found before the write and left out, each with its reason::
+All topics of a batch are one write. One record that Kafka refuses would fail the whole write, without naming the
+record, and every repetition. So records that Kafka would refuse are found before the write and left out::
 
     a topic    missing (created with create=True), internal, or not allowed for this user      all its rows
     a row      larger than topic or producer allow; no key for a compacted topic               that row
@@ -11,24 +10,17 @@ would refuse are found before the write and left out, each with its reason::
                    smallest of max.request.size and buffer.memory of the producer and the limit of the topic
 
 If a write fails nevertheless, the topics are described again. If they have changed meanwhile (deleted, a smaller
-limit), the rest is sent without the rows that have become undeliverable; otherwise the batch fails. That is the case
-of a broker that is down or slow: Kafka's client tries for ``kafka.delivery.timeout.ms`` (2 minutes), after which the
-batch fails; a repetition may succeed.
+limit), the rest is sent without the rows that have become undeliverable; otherwise the batch fails. So does it if a
+broker is down or slow for ``kafka.delivery.timeout.ms`` (2 minutes). A batch that is repeated, and a write that is
+tried again here, send records again, with the same ``wheel-fire-id``.
 
-At least once
-    A topic has no record of its batches. A batch that is repeated (the driver died before its commit, or another
-    destination failed) sends its records again, all of them with the same ``wheel-fire-id``; so does a write that is
-    tried again here. Consumers drop the ids that they have seen.
+The producer's settings are Kafka's, except one: ``batch.size`` never exceeds the smallest limit of the topics written.
+The client splits a batch of records that is larger than its topic allows and sends it again; in kafka-clients before
+4.2 (KAFKA-19479) ``flush`` does not wait for that second sending, so Spark would commit a batch whose records are not
+written. (KAFKA-8350: with a limit far below ``batch.size`` the splitting does not end either.)
 
-The producer's settings are Kafka's (``acks=all`` and idempotence are its defaults since 3.0), except one:
-``batch.size`` never exceeds the smallest limit of the topics written. The client splits a batch of records that is
-larger than its topic allows and sends it again; in kafka-clients before 4.2 (KAFKA-19479) ``flush`` does not wait for
-that second sending, so Spark would commit a batch whose records are not written. (KAFKA-8350: with a limit far below
-``batch.size`` the splitting does not end either.)
-
-Cost: see :meth:`KafkaSink.write_all`. Caveats: a user who may not describe a topic's configuration gets no check
-against its limit, and a user who may not describe the topic sees it as missing. With ``kafka.compression.type`` a
-producer may still split a batch, because it estimates the compression.
+Caveats: a user who may not describe a topic's configuration gets no check against its limit, and a user who may not
+describe the topic sees it as missing. With ``kafka.compression.type`` a producer may still split a batch.
 """
 
 from __future__ import annotations
@@ -159,8 +151,7 @@ class KafkaSink(WithoutRecord):
         """See :meth:`~wheel_udf.sinks.destinations.JointSink.write_all`.
 
         Cost: one Spark job, and before it one that counts the rows that are too large, unless `largest_to` shows that
-        there are none. Of the CPU time of a row, its exact size takes over twice that of its headers. Each batch
-        describes its topics once (two requests).
+        there are none.
         """
         check = self._check_topics(rows_to)
         for _ in range(_LOOKS - 1):

@@ -25,12 +25,7 @@ class TopicCheck:
 
 
 def check_topics(options: Mapping[str, str], names: Collection[str], *, create: bool) -> TopicCheck:
-    """Checks topics before a write.
-
-    Args:
-        options: Of the sink.
-        names: The topics.
-        create: Whether missing ones are created.
+    """Checks topics before a write, and makes missing ones if it may.
 
     Raises:
         SinkError: The cluster does not answer.

@@ -28,11 +28,7 @@ _HINT: Final = "the module has to be installed, or in a folder of PYTHONPATH"
 
 
 def make_own_sink(name: str, options: Mapping[str, Any]) -> Sink:
-    """Makes a sink of a user's class.
-
-    Args:
-        name: ``module:Class``.
-        options: Its arguments, by keyword.
+    """Makes a sink of a user's class, ``module:Class``, with the options as its arguments.
 
     Raises:
         ConfigError: There is no such class, it cannot be made with these options, or it lacks a method of the protocol.
