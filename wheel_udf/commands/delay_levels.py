@@ -2,9 +2,9 @@
 rounding error is.
 
 A *delay level* is a fixed delay with a partition, a topic and a count of its own; it has nothing to do with
-the levels of the wheel. A delay is the due time less ``event_time``. The rounding ends here: to
-the wheel a rounded due time is a due time, and the level and the error are columns that an entry carries. There are
-two policies; :mod:`wheel_udf.commands.tier_columns` computes them:
+the levels of the wheel. A delay is the due time less ``event_time``. To the wheel a rounded due time is a due time, and
+the level and the error are columns that an entry carries. There are two policies;
+:mod:`wheel_udf.commands.tier_columns` computes them:
 
 * :class:`FixedLevels` (RocketMQ's ``messageDelayLevel``): a list of delays; a delay between two of them is
   rounded **up**, so an entry is never early, and the error is bounded by the gap::
@@ -14,9 +14,8 @@ two policies; :mod:`wheel_udf.commands.tier_columns` computes them:
       beyond 1m   reject: refused | top: 1m, earlier than requested (negative error) | exact: as requested, no level
 
 * :class:`BinaryLevels` (the delay infrastructure of NServiceBus on RabbitMQ, a queue for each bit of the
-  delay): levels of 2^k ticks, each twice the one below. A delay is a sum of such levels, so it is kept to the
-  millisecond, and the error is 0. The level of an entry is the first one that it would wait on: the highest
-  level that is not longer than its delay::
+  delay): levels of 2^k ticks. A delay is a sum of such levels, so it is kept to the millisecond, and the error is 0.
+  The level of an entry is the first one that it would wait on, the highest that is not longer than its delay::
 
       tick 1 s    13 s = 8 s + 4 s + 1 s    level 8s
 

@@ -18,27 +18,21 @@ Each preset maps the parts of a record to the columns that :mod:`wheel_udf.comma
     * ISO 8601 text, or a whole number: UTC epoch ms (of 10 digits, and of more than 15, it is rejected: another unit).
     - : none.   without event_time: the record's timestamp
 
-Headers. ``wheel-*`` headers (and ``scheduler-*`` ones in that preset) are read and not passed on. Of repeated
-headers the last one counts, as with Kafka's ``lastHeader``; in the scheduler preset the first.
+``wheel-*`` headers (and ``scheduler-*`` ones in that preset) are read and not passed on. Of repeated headers the last
+one counts, as with Kafka's ``lastHeader``; in the scheduler preset the first.
 
-Versions. A record without ``seq`` has its offset as version: the latest record of a partition wins. So all
-commands of an id belong in one partition; a record key that depends on the id alone ensures this. Offsets of
-two partitions have no common order: of an id in several partitions the higher offset wins. A producer that
-cannot keep an id in one partition sets ``seq`` itself.
+A record without ``seq`` has its offset as version. So all commands of an id belong in one partition; a record key that
+depends on the id alone ensures this. Offsets of two partitions have no common order: of an id in several partitions the
+higher offset wins. A compacted topic loses records that a later record of their key replaced; gaps are harmless,
+because versions are compared, not counted.
 
-Compaction. A compacted topic (``scheduler``) loses records that a later record of their key replaced, and
-tombstones after ``delete.retention.ms`` (Kafka's documentation, "Log Compaction"). Gaps are harmless:
-versions are compared, not counted. A tombstone needs its key only.
-
-Errors. No data raises an error, and no row is lost: an unreadable value is passed on unchanged, and the rule
-of its column rejects it. A ``json`` value is read by :mod:`wheel_udf.commands.json_objects`. In all presets
-the column ``kafka`` keeps the record for ``record`` of a reject: coordinates, timestamp, and the parts that
+No data raises an error, and no row is lost: an unreadable value is passed on unchanged, and the rule of its column
+rejects it. The column ``kafka`` keeps the record for ``record`` of a reject: coordinates, timestamp, and the parts that
 no other column holds unchanged.
 
 Units. A number in another unit would be due at once, or never. Seconds have 10 digits from 2001 to 2286, which as ms
-is 12 January to 26 April 1970; microseconds have more than 15, which as ms is beyond the year 33658. Such numbers stay
-texts and are rejected as ``bad_deliver_at`` and ``bad_event_time``, as are milliseconds in ``scheduler-epoch`` (more
-than 12 digits). Text is never ambiguous: a test clock that runs in those months of 1970 has to use it.
+is 12 January to 26 April 1970; microseconds have more than 15, which as ms is beyond the year 33658. Such numbers are
+rejected as ``bad_deliver_at`` and ``bad_event_time``, as are milliseconds in ``scheduler-epoch`` (more than 12 digits).
 
 Caveats: a whole number is epoch ms even if its digits look like a date (``20260101`` is 05:37 in 1970). Spark's
 connector itself fails on a record whose own timestamp is beyond the year 294247; brokers refuse such records

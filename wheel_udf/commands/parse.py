@@ -1,9 +1,8 @@
 """The command contract as Spark ``Column`` expressions: a frame of user columns in, command rows out.
 
-A command is one row: schedule this, replace it, cancel it. :func:`parse_commands` finds the known columns by
-name (in any case), reads and checks them, and returns one row for each row of its input, on batch and
-streaming frames. It keeps no state and runs in the JVM alone. A row that breaks the contract does not raise:
-it gets an ``error_code``.
+:func:`parse_commands` finds the known columns by name (in any case), reads and checks them, and returns one row for
+each row of its input, on batch and streaming frames. It keeps no state and runs in the JVM alone. A row that breaks the
+contract does not raise: it gets an ``error_code``.
 
 ======================  ==================================================================================
 input column            accepted types, and meaning
@@ -26,28 +25,22 @@ input column            accepted types, and meaning
 ``_misread_columns``    string: the names of columns whose values are not of their types; null for none
 ======================  ==================================================================================
 
-Columns. Every column but ``schedule_id`` may be missing, which is the same as null. With a column
-``source_seq``, good rows carry their coordinates, too, into the wheel and out again. Strings may be binary,
-which is read as UTF-8. Other columns are kept in ``record`` and nowhere else. A column whose type can hold no
-valid value (a boolean or a number as ``deliver_at``) raises ``ContractError`` before anything runs; numbers as
+Every column but ``schedule_id`` may be missing, which is the same as null. With ``source_seq``, good rows carry their
+coordinates, too, into the wheel and out again. Strings may be binary, which is read as UTF-8. A column whose type can
+hold no valid value (a boolean or a number as ``deliver_at``) raises ``ContractError`` before anything runs; numbers as
 durations are refused row by row, since a delay of 0 is valid.
 
-Rules. Their order, and which of them apply to a CANCEL: :mod:`wheel_udf.commands.rules`. An empty text is a
-value, not a null, and breaks the rule of its column (except ``op``). A due time that no timestamp can hold is
-``beyond_max_delay``, whatever the contract allows; one before the year 1900 is ``due_too_early``.
-
-Delay levels (:mod:`wheel_udf.commands.delay_levels`), if the contract has them, move due times:
-``deliver_at_ms`` is then when the wheel is to release the row, and the requested time is ``deliver_at_ms -
-level_error_ms``. ``max_delay`` limits the requested time.
+Order of the rules, and which apply to a CANCEL: :mod:`wheel_udf.commands.rules`. An empty text is a value, not a null,
+and breaks the rule of its column (except ``op``). A due time that no timestamp can hold is ``beyond_max_delay``,
+whatever the contract allows; one before the year 1900 is ``due_too_early``. With delay levels
+(:mod:`wheel_udf.commands.delay_levels`) ``deliver_at_ms`` is when the wheel is to release the row, and the requested
+time, which ``max_delay`` limits, is ``deliver_at_ms - level_error_ms``.
 
 Rejects carry the original row in ``record`` (:mod:`wheel_udf.commands.records`); key, value and headers of more
-than ``max_value_bytes`` are in their own columns alone. Their ``op`` is 1 if it was
-CANCEL; ``schedule_id`` is cut to 512 characters, and null if it was not UTF-8; ``destination`` is the
-requested one, cut to 249 characters; ``deliver_at_ms`` is null outside of the years 1900 to 9999;
-``event_time_ms`` is null where it was unusable, so that it cannot move a clock; key, value and headers pass
-through.
+than ``max_value_bytes`` are in their own columns alone. Their ``op`` is 1 if it was CANCEL; ``schedule_id`` is cut to
+512 characters, and null if it was not UTF-8; ``destination`` is cut to 249 characters; ``deliver_at_ms`` is null
+outside of the years 1900 to 9999; ``event_time_ms`` is null where it was unusable, so that it cannot move a clock.
 
-Cost: instants as text, delays, frames of over 20 columns, records of Kafka and delay levels each add to that of a row.
 Projections between the steps keep the optimizer from copying one expression into all its uses; generated code is kept
 to what the just-in-time compiler accepts (:mod:`wheel_udf.commands.generated_code`).
 """

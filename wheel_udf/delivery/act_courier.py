@@ -4,10 +4,9 @@
 
     wheel-udf cancel ...  --> <checkpoint>/acts/7.json --> this courier, on the driver --> board --> clock --> shards
 
-The process that plans the clock's ticks can read neither the checkpoint nor its file system, only the board, a folder
-of the driver's machine. Before the query starts, the courier posts the acts that no committed batch has taken: so an
-act on a stopped job is in its first batch, and a planned batch finds its acts. While the query runs, the courier looks
-for the next act every second.
+The process that plans the clock's ticks can read only the board. Before the query starts, the courier posts the acts
+that no committed batch has taken: an act on a stopped job is in its first batch, and a planned batch finds its acts.
+While the query runs, the courier looks for the next act every second.
 """
 
 from __future__ import annotations

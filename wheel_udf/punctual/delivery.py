@@ -9,15 +9,10 @@ news to the clock.
                      <checkpoint>/wheel-sender.json <-- the same, once a second: the next start repeats less
 
 Two threads live as long as the query: one sends (:meth:`Sender.turn`), the other posts news and writes the note, so
-that a slow disk delays no record.
+that a slow disk delays no record. At least once: a new start (``since``) sends all that its predecessors have not noted
+as confirmed, and a batch that is repeated hands its rows over again.
 
-At least once
-    Entries that are handed over stay in the state of the shards until the clock brings the news that they are
-    confirmed. A new start (``since``) sends all that its predecessors have not noted as confirmed. A batch that is
-    repeated hands its rows over again.
-
-If the sender fails, the clock starts a batch, and the batch raises :class:`~wheel_udf.common.SinkError`: so the query
-fails as with any sink, and a restart continues from there.
+If the sender fails, the clock starts a batch, and the batch raises :class:`~wheel_udf.common.SinkError`.
 """
 
 from __future__ import annotations
@@ -192,15 +187,8 @@ class PunctualDelivery:
             )
 
     def hand_over(self, frame: DataFrame, statuses: Sequence[ShardStatus], batch_id: int) -> list[LeftOut]:
-        """Gives the sender the rows that a batch hands over.
-
-        Args:
-            frame: The batch, cached.
-            statuses: Its status rows.
-            batch_id: The batch.
-
-        Returns:
-            The rows that cannot be sent, with their reasons; they are undeliverable.
+        """Gives the sender the rows that a batch hands over; returns those that cannot be sent, which are
+        undeliverable.
 
         Raises:
             SinkError: The sender has failed, or a cluster does not answer.

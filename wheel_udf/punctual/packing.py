@@ -27,12 +27,7 @@ from wheel_udf.stream.outputs import leaving_ahead
 
 @dataclass
 class Packer:
-    """Packs the batches of one query.
-
-    Attributes:
-        facts: The facts about its frame.
-        destinations: The allow-list.
-    """
+    """Packs the batches of one query."""
 
     facts: FrameFacts
     destinations: Destinations
@@ -41,15 +36,12 @@ class Packer:
     def pack(
         self, frame: DataFrame, rows_to: Mapping[str, int], largest_to: Mapping[str, int]
     ) -> tuple[list[tuple[Producer, TimedRecords]], list[LeftOut]]:
-        """Packs a batch.
+        """Packs a batch; returns the records, and the rows that cannot be sent, with their reasons.
 
         Args:
             frame: The batch, cached.
             rows_to: How many rows it hands over for each destination.
             largest_to: About how large the largest of them is.
-
-        Returns:
-            The records, and the rows that cannot be sent, with their reasons.
 
         Raises:
             SinkError: A cluster does not answer.

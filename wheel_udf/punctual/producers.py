@@ -41,13 +41,7 @@ _HURRY_S: Final = 0.001
 
 
 def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
-    """Translates the options of a Kafka sink.
-
-    Args:
-        options: As :attr:`~wheel_udf.sinks.kafka_sink.KafkaSink.options`.
-
-    Returns:
-        Settings of confluent-kafka's producer, without ``batch.size``.
+    """Translates the options of a Kafka sink to settings of confluent-kafka's producer, without ``batch.size``.
 
     Raises:
         ConfigError: An option cannot be translated.
@@ -81,11 +75,7 @@ class Producers:
         self._made: dict[tuple[KafkaSink, int], Producer] = {}
 
     def of(self, sink: KafkaSink, limit: int) -> Producer:
-        """The producer for topics of a sink.
-
-        Args:
-            sink: The sink.
-            limit: Bytes of the largest record that they take.
+        """The producer for topics of a sink that take records of at most `limit` bytes.
 
         Raises:
             ConfigError: confluent-kafka refuses a setting.

@@ -8,10 +8,8 @@ less.
                                                                          due by then are acknowledged
 
 A start without a sender reads the note, too: confirmed entries have fired, and the others in flight are released by
-the batches.
-
-A lost or outdated note costs repetitions and nothing else. A note with too many confirmations would lose rows, so its
-entries for uncommitted batches are ignored: these batches are planned anew.
+the batches. A lost or outdated note costs repetitions and nothing else. One with too many confirmations would lose
+rows, so its entries for uncommitted batches, which are planned anew, are ignored.
 """
 
 from __future__ import annotations

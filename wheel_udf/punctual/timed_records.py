@@ -6,10 +6,8 @@
                                                                  |
                                  when they are due: records(start, stop, fired_at) --> topic, key, value, headers
 
-The pairs of name and value that a client takes as headers are made when a record is sent. Building them early would
-take most of the memory, and Python's garbage collector would visit each of them again and again.
-
-Cost: O(rows). Python loops over rows only where they are sent, on the driver.
+The pairs of name and value that a client takes as headers are made when a record is sent: built early, they would
+take most of the memory, and the time of the garbage collector.
 """
 
 from __future__ import annotations

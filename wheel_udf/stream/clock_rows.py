@@ -41,9 +41,7 @@ def with_clock_rows(
     has_sender: bool = False,
     limit: int | None = None,
 ) -> DataFrame:
-    """Rows of an operator, plus one row per shard for each tick of the clock.
-
-    A clock row has ``shard`` and ``tick``; all its other columns are blank.
+    """Rows of an operator, plus one row per shard for each tick of the clock; its other columns are blank.
 
     Args:
         rows: With the columns ``shard``, ``tick`` (:func:`no_tick`) and ``event_at`` (:func:`event_column`).

@@ -6,26 +6,22 @@
                                         union --> groupBy(shard) --> wheel/step --> fired | missed | rejected | status
     clock source ----> clock rows -----'
 
-:func:`schedule` is a function of a DataFrame to a DataFrame. It starts nothing, and works with any source and
-any sink. The column ``kind`` distinguishes the rows; the functions of :mod:`wheel_udf.stream.outputs` select by
-it. Each touched shard adds one status row per batch with counts, next due time and lateness;
-:func:`wheel_udf.delivery.query.deliver` makes its progress report from these.
+:func:`schedule` starts nothing, and works with any source and any sink. The column ``kind`` distinguishes the rows;
+:mod:`wheel_udf.stream.outputs` selects by it. Each touched shard adds one status row per batch, from which
+:func:`wheel_udf.delivery.query.deliver` makes its report.
 
 Design notes
 
 * The key is the shard, never the id: a group has a fixed cost, hundreds of times that of a row inside a group.
 * ``NoTimeout``: with any timeout, Spark scans and decodes every key of every partition in every batch. Time
   comes as data instead (:mod:`wheel_udf.control.source`).
-* Rejected rows pass through the operator too. They are counted in the same state as everything else, so the
-  account is exact at each batch boundary, and the source is read once.
-* Geometry and shard count travel as metadata of the ``kind`` column (:mod:`wheel_udf.stream.frame_facts`);
-  ``deliver`` compares them with the checkpoint before it starts.
+* Rejected rows pass through the operator too: they are counted in the same state as everything else, and the
+  source is read once.
 * A batch of commands needs no clock rows of its own: a shard with something due at the next batch's watermark
   is known from the board when that batch is planned, so the clock source adds a row for it.
 
-Caveats: set ``spark.sql.shuffle.partitions`` to the number of cores or less before the first start; the
-default of 200 means 200 tasks and state stores per batch. Under the event clock, event times outside the
-years 1678 to 2261 move the clock no further than those bounds.
+Caveats: set ``spark.sql.shuffle.partitions`` to the number of cores or less before the first start. Under the event
+clock, event times outside the years 1678 to 2261 move the clock no further than those bounds.
 """
 
 from __future__ import annotations
@@ -153,16 +149,13 @@ def schedule_stored(
     Args:
         near: :meth:`wheel_udf.store.slot_store.SlotStore.near_stream`: commands that the intake has parsed,
             and the store's own rows.
-        wheel: The geometry.
-        clock: The clock that the store's keeper publishes.
-        shards: As in :func:`schedule`.
-        memory_ms: As in :func:`schedule`.
-        limit: As in :func:`schedule`.
+        wheel: As in :func:`schedule`, like all that is not named here.
+        clock: The clock that the store's keeper publishes; with `punctual` that must be the wall clock.
+        shards: Number of shards.
+        memory_ms: How long an ended id is remembered.
+        limit: Most rows released in a batch.
         leveled: Whether the commands were parsed with delay levels.
-        punctual: As in :func:`schedule`; the store's clock must be the wall clock.
-
-    Returns:
-        As :func:`schedule`.
+        punctual: Hands entries to a sender.
 
     Raises:
         ConfigError: A setting is out of range.

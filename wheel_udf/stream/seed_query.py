@@ -33,13 +33,13 @@ from wheel_udf.wheel.seed import Seed
 
 
 def pack_by_shard(rows: DataFrame, kind: str, schema: pa.Schema, *, by: str, shards: int) -> DataFrame:
-    """Packs rows into parcels, by shard.
+    """Packs rows into parcels, by shard: the hash of the column `by` chooses it.
 
     Args:
         rows: A table with the columns of `schema`.
         kind: What they are.
         schema: Their columns, as the state keeps them.
-        by: The column whose hash chooses the shard.
+        by: The column of the id.
         shards: Number of shards.
     """
     placed = rows.select(shard_column(by, shards), *schema.names)

@@ -224,15 +224,8 @@ def largest_of(entries: pa.Table) -> dict[str, int]:
 def leaving_to(
     rows: Collection[ShardStatus], counts: str, largest: str
 ) -> tuple[Counter[str], dict[str, int]]:
-    """Adds up what leaves, by destination.
-
-    Args:
-        rows: Status rows.
-        counts: Their column with the number of rows by destination; it may be missing, like the other.
-        largest: Their column with the bytes of the largest of these rows.
-
-    Returns:
-        The number of rows, and the bytes of the largest one, by destination.
+    """Adds up what leaves, by destination: the number of rows, and the bytes of the largest one, from two columns of
+    status rows (which may be missing).
     """
     rows_to: Counter[str] = Counter()
     largest_to: dict[str, int] = {}

@@ -6,9 +6,7 @@
     events     --parse--> rows --+ union --> groupBy(shard of the group) --> purgatory/step --> outcome|rejected|status
     clock source --> clock rows -'
 
-:func:`watch` is a function of two DataFrames to a DataFrame, as
-:func:`wheel_udf.stream.schedule_operator.schedule` is of one. It starts nothing, and works with any sources
-and any sinks. Rules of completion and expiry: :mod:`wheel_udf.purgatory.step`. Columns of both inputs:
+Rules of completion and expiry: :mod:`wheel_udf.purgatory.step`. Columns of both inputs:
 :mod:`wheel_udf.commands.operations`.
 
 The watermark of the event clock is that of both streams together: the largest event time of either, less the

@@ -5,15 +5,12 @@ common status columns.
 
     pandas chunks of a group --> GroupRows: good | rejected | clock row --> WheelWorker, WatchWorker --> a pandas frame
 
-The rows of a group are the operator's own rows, rejected rows and clock rows, in any order and any number of
-pandas chunks. In long columns :data:`NO_LONG` stands for null on the way in and out, because pandas has no
-null in an int64.
+The rows of a group come in any order and any number of pandas chunks. In long columns :data:`NO_LONG` stands for null
+on the way in and out, because pandas has no null in an int64.
 
-Decision: few columns, and one frame for the whole output of a group, because each has a fixed cost. Values that only
-the JVM needs (the reason of a reject) travel as one column that the JVM packs and unpacks; values that belong to one
-kind of output row share the column :data:`DETAIL`. The frame has Arrow's columns
-(:mod:`wheel_udf.stream.arrow_frame`), and so have the chunks if pyspark allows it
-(:mod:`wheel_udf.spark.arrow_groups`).
+Few columns, and one frame for the whole output of a group, because each has a fixed cost: values that only the JVM
+needs (the reason of a reject) travel as one column, and values of one kind of output row share the column
+:data:`DETAIL`. Chunks and frame have Arrow's columns where pyspark allows it (:mod:`wheel_udf.spark.arrow_groups`).
 
 Imports numpy, pandas and pyarrow only, besides the standard library and pure modules: it runs on executors.
 """
@@ -93,8 +90,7 @@ class GroupRows:
 def _split(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection[str]) -> GroupRows:
     """Splits the rows of a group by kind: the clock row has a ``tick``, rejected rows have a ``reject``.
 
-    Each chunk is converted to Arrow separately and before anything else: pandas tests every object for null
-    in Python and takes rows column by column; either costs as much as the whole step.
+    Each chunk is converted to Arrow separately and before anything else: pandas would take as long as the whole step.
 
     Args:
         frames: The chunks.
@@ -185,13 +181,7 @@ class ShardWorker(ABC):
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], group: Any
     ) -> Iterator[pd.DataFrame]:
-        """Runs one batch of one shard, as ``applyInPandasWithState`` calls it.
-
-        Args:
-            key: The grouping key.
-            frames: The rows of the group.
-            group: Spark's state of the group.
-        """
+        """Runs one batch of one shard, as ``applyInPandasWithState`` calls it: key, rows and state of the group."""
         _silence_pyspark()
         rows = _split(frames, self.INPUT, self.ABSENT)
         yield self.batch(self.keys.index(key[0]), rows, group)
@@ -201,13 +191,7 @@ class ShardWorker(ABC):
         """Runs the step, writes the state if it changed, and returns the rows that leave."""
 
     def now_ms(self, standing_ms: int | None, rows: GroupRows, group: Any) -> int:
-        """The clock of a batch.
-
-        Args:
-            standing_ms: The shard's clock before the batch; ``None`` before its first.
-            rows: The rows of the batch.
-            group: Spark's state of the group, which knows watermark and batch timestamp.
-        """
+        """The clock of a batch; `standing_ms` is the shard's clock before it, ``None`` before its first."""
         if self.clock_kind in ("simulated", "store"):
             before_ms = self.first_ms if standing_ms is None else standing_ms
             return before_ms if rows.instant_ms is None else rows.instant_ms
@@ -219,17 +203,12 @@ class ShardWorker(ABC):
         return now_ms if rows.instant_ms is None else max(now_ms, rows.instant_ms)
 
     def holds(self, state: BaseShardState, clock_ms: int, rows: GroupRows) -> bool:
-        """Whether the shard must write its clock, even if nothing else changes.
+        """Whether the shard must write its clock, even if nothing else changes in `state`, that before the batch.
 
         A shard with input (commands, rejects, acts, also late ones) writes its clock. A shard without input need not:
         the next batch brings a later clock. Exception: the clock's row brings an instant. The time may be set back
         after it, and until the time has passed that instant again all shards must keep it. (The instants of a store's
         clock never go back.)
-
-        Args:
-            state: The state before the batch.
-            clock_ms: The clock of the step.
-            rows: The rows of the batch.
         """
         brought = rows.instant_ms is not None and self.clock_kind != "store"
         needed = brought or rows.rejected.num_rows > 0 or len(rows.acts) > 0
@@ -257,14 +236,8 @@ class ShardWorker(ABC):
     ) -> dict[str, Any]:
         """The columns of :class:`ShardStatus` that both operators fill in the same way.
 
-        Args:
-            shard: The shard.
-            rows: The rows of the batch.
-            state: The next state.
-            clock_ms: The clock of the step.
-            released: The rows that go to a destination, with the columns of a payload.
-            late_ms: The lateness of each of them.
-            group: Spark's state of the group.
+        `state` is the next one, `released` are the rows that go to a destination, with the columns of a payload, and
+        `late_ms` is the lateness of each.
         """
         batch_id, query_id = batch_of_task()
         held = holdings_of(state.text, clock_ms, self.wheel.levels)
@@ -324,13 +297,7 @@ def _silence_pyspark() -> None:
 
 
 def row_of(state: BaseShardState, shards: int, before: BaseShardState | None = None) -> tuple[object, ...]:
-    """The row of a state for Spark, when its long chunks are in files.
-
-    Args:
-        state: The next state.
-        shards: Number of shards.
-        before: The last one; None for the first.
-    """
+    """The row of a state for Spark, when its long chunks are in files; `before` is the last state, if any."""
     row = state.to_row(shards)
     if isinstance(files := state.content.texts, ChunkFiles):
         files.release_files(external_names(before.text) if before else (), external_names(state.text))
