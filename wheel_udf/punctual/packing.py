@@ -22,7 +22,7 @@ from wheel_udf.sinks.destinations import Destinations, LeftOut, shape_of
 from wheel_udf.sinks.kafka_record import timed_records
 from wheel_udf.sinks.kafka_sink import KafkaSink
 from wheel_udf.stream.frame_facts import FrameFacts
-from wheel_udf.stream.outputs import leaving_ahead
+from wheel_udf.stream.outputs import leaving
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Packer:
         packed: list[tuple[Producer, TimedRecords]] = []
         left_out: list[LeftOut] = []
         if rows_to:
-            ahead = leaving_ahead(frame, self.facts)
+            ahead = leaving(frame, self.facts, "ahead")
             by_sink, unknown = self._by_sink(rows_to)
             reasons = dict.fromkeys(unknown, "no destination of the allow-list matches")
             left_out.append(LeftOut.whole(ahead, reasons, rows_to))

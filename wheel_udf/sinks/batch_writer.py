@@ -50,6 +50,7 @@ ROWS_PER_FILE: Final = 500_000
 WRITES_AT_ONCE: Final = 4
 """How many tables of a batch are written at the same time; a commit mostly waits for the driver's bookkeeping."""
 
+_PAYLOAD: Final = ("key", "value", "headers")
 _NAMES_SHOWN: Final = 5
 
 
@@ -125,8 +126,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     if not rejects.holds(spark, None, app_id=series, batch_id=batch_id):
         fired = with_source(fired_rows)
         usable = {name: sink for name, sink in sinks.items() if sink is not None and name not in reasons}
-        tasks = _table_tasks(fired, usable, waiting, batch)
-        tasks += _joint_tasks(fired, usable, waiting, largest_to, shape)
+        tasks = _tasks(fired, usable, waiting, largest_to, batch)
         left_out = [*_run_all(spark, tasks, batch_id), *not_sent]
         reasons |= {name: reason for left in left_out for name, reason in left.reasons.items()}
         refused = sum(left.row_count for left in left_out)
@@ -151,36 +151,27 @@ def _refusal(spark: SparkSession, sink: Sink | None, name: str, batch: _Batch) -
     return reason
 
 
-def _table_tasks(
-    fired: DataFrame, sinks: Mapping[str, Sink], waiting: Mapping[str, int], batch: _Batch
-) -> list[_Task]:
-    def task(name: str, sink: Sink) -> _Task:
-        rows = fired.where(F.col("destination") == name).select(*batch.shape.names)
-        rows = _in_order(rows, waiting[name], batch.shape)
-        return _Task([name], partial(_write_table, sink, rows, name, batch))
-
-    return [task(name, sink) for name, sink in sinks.items() if not isinstance(sink, JointSink)]
-
-
-def _joint_tasks(
+def _tasks(
     fired: DataFrame,
     sinks: Mapping[str, Sink],
     waiting: Mapping[str, int],
     largest_to: Mapping[str, int] | None,
-    shape: Shape,
+    batch: _Batch,
 ) -> list[_Task]:
-    rows_by_sink: dict[JointSink, dict[str, int]] = {}
+    """A task for each table, then one for each joint sink."""
+    tasks: list[_Task] = []
+    joint: dict[JointSink, dict[str, int]] = {}
     for name, sink in sinks.items():
         if isinstance(sink, JointSink):
-            rows_by_sink.setdefault(sink, {})[name] = waiting[name]
-    return [
-        _Task(
-            list(rows_to),
-            partial(sink.write_all, fired, rows_to, largest_to=largest_to, shape=shape),
-            is_joint=True,
-        )
-        for sink, rows_to in rows_by_sink.items()
-    ]
+            joint.setdefault(sink, {})[name] = waiting[name]
+            continue
+        rows = fired.where(F.col("destination") == name).select(*batch.shape.names)
+        rows = _in_order(rows, waiting[name], batch.shape)
+        tasks.append(_Task([name], partial(_write_table, sink, rows, name, batch)))
+    for joint_sink, rows_to in joint.items():
+        run = partial(joint_sink.write_all, fired, rows_to, largest_to=largest_to, shape=batch.shape)
+        tasks.append(_Task(list(rows_to), run, is_joint=True))
+    return tasks
 
 
 def _in_order(frame: DataFrame, rows: int, shape: Shape) -> DataFrame:
@@ -237,11 +228,12 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _undeliverable(left_out: DataFrame, shape: Shape) -> DataFrame:
-    """Turns fired rows with an ``error_message`` into reject rows; ``record`` does not repeat the payload."""
+    """Turns fired rows with an ``error_message`` into reject rows."""
     style = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
     named: dict[str, Column] = {
         "error_code": F.lit("undeliverable"),
-        "record": F.to_json(F.struct(*shape.record), style),
+        # Without the payload, which has columns of its own.
+        "record": F.to_json(F.struct(*(name for name in shape.names if name not in _PAYLOAD)), style),
         # The row's own instant, so that a repetition writes the same.
         "rejected_at": F.col("decided_at" if shape == OUTCOME else "fired_at"),
     }

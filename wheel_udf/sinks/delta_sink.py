@@ -72,7 +72,10 @@ class DeltaSink:
         if destination is not None and tables.has_log(spark, self.path):
             return f"the folder of the tables, {self.path}, is a table itself"
         if not self._stands(spark, place):
-            return self._absence(spark, destination, place)
+            creates = self.create or destination is None
+            if tables.is_foreign(spark, place, or_leftovers=not creates):
+                return f"{place} is not a Delta table"
+            return None if creates else f"the table {place} is missing"
         if (place, shape) in self._sound:
             return None
         misfit = tables.snapshot(spark, place).contradiction(*_columns(destination, shape))
@@ -92,7 +95,7 @@ class DeltaSink:
         """See :meth:`~wheel_udf.sinks.destinations.Sink.write`."""
         place, spark = place_of(self.path, destination), frame.sparkSession
         stands = self._stands(spark, place)
-        if not stands and not self._creates(destination):
+        if not stands and not self.create and destination is not None:
             raise SinkError("the table is missing", field=place, hint="create it, or set create: true")
         if not stands:
             transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
@@ -132,13 +135,3 @@ class DeltaSink:
 
     def _forget(self, place: str) -> None:
         self._sound.difference_update([sound for sound in self._sound if sound[0] == place])
-
-    def _creates(self, destination: str | None) -> bool:
-        return self.create or destination is None
-
-    def _absence(self, spark: SparkSession, destination: str | None, place: str) -> str | None:
-        """Returns why the missing table is an error; None if it will be created."""
-        creates = self._creates(destination)
-        if tables.is_foreign(spark, place, or_leftovers=not creates):
-            return f"{place} is not a Delta table"
-        return None if creates else f"the table {place} is missing"

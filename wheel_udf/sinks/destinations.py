@@ -27,7 +27,7 @@ from wheel_udf.common.names import (
 )
 from wheel_udf.common.secrets import hide
 from wheel_udf.stream.frame_facts import FrameFacts
-from wheel_udf.stream.outputs import SHAPES, ddl_of
+from wheel_udf.stream.outputs import SHAPES, schema_of
 
 SOURCE: Final = "source"
 """Optional column of fired rows: the origin of the command as text, ``topic/partition/offset``; null if unknown."""
@@ -62,18 +62,13 @@ class Shape:
         """The shape of kinds of ``wheel_udf/stream/shapes.toml``, the later ones in addition to the first."""
         parts = [SHAPES[kind] for kind in kinds]
         return cls(
-            columns=", ".join(ddl_of(kind) for kind in kinds),
+            columns=", ".join(schema_of(kind) for kind in kinds),
             names=tuple(name for part in parts for name in part["columns"]),
             order=tuple(parts[-1]["order"]),
             looked_up_by=",".join(name for part in parts for name in part["looked_up_by"]),
             may_be_null=frozenset(parts[0]["may_be_null"]),
             headers=tuple((name, *how) for part in parts for name, how in part["headers"].items()),
         )
-
-    @property
-    def record(self) -> tuple[str, ...]:
-        """Its columns without the payload."""
-        return tuple(name for name in self.names if name not in ("key", "value", "headers"))
 
 
 FIRED: Final = Shape.of("fired")
@@ -88,7 +83,7 @@ OUTCOME: Final = Shape.of("outcome")
 FIRED_SCHEMA: Final = FIRED.columns
 """Columns of a delivery, as DDL."""
 
-REJECT_SCHEMA: Final = ddl_of("reject")
+REJECT_SCHEMA: Final = schema_of("reject")
 """Columns of the rejects, as DDL."""
 
 

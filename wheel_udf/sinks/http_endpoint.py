@@ -40,11 +40,8 @@ class Request(NamedTuple):
     headers: list[tuple[str, str]]
 
 
-class Refused(NamedTuple):
-    """A row that was not delivered, and why."""
-
-    fire_id: str
-    reason: str
+Refused = tuple[str, str]
+"""The fire id of a row that was not delivered, and why."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +121,7 @@ class Endpoint:
             request = waiting.popleft()
             reason = self.open_reason or await self._deliver(client, request)
             if reason is not None:
-                refused.append(Refused(request.fire_id, reason))
+                refused.append((request.fire_id, reason))
 
     async def _deliver(self, client: httpx.AsyncClient, request: Request) -> str | None:
         """Tries a row until it is delivered, refused or given up; returns why it is not delivered."""

@@ -194,12 +194,7 @@ class JdbcSink(WithoutRecord):
 
 def _columns(shape: Shape) -> list[Column]:
     """The columns of a delivery as the staging table has them; values without a type of PostgreSQL are JSON."""
-
-    def column(each: T.StructField) -> Column:
-        return (
-            F.to_json(each.name).alias(each.name)
-            if isinstance(each.dataType, T.ArrayType)
-            else F.col(each.name)
-        )
-
-    return [column(each) for each in fields(shape.columns)]
+    return [
+        F.to_json(each.name).alias(each.name) if isinstance(each.dataType, T.ArrayType) else F.col(each.name)
+        for each in fields(shape.columns)
+    ]

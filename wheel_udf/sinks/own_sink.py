@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import reduce
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from wheel_udf.common.errors import ConfigError
@@ -60,9 +59,8 @@ def make_own_sink(name: str, options: Mapping[str, Any]) -> Sink:
 def _class_of(name: str) -> Callable[..., object]:
     if not re.fullmatch(OWN_SINK_PATTERN, name):
         raise ConfigError("not the name of a class", field="sink", value=name, rule=_RULE)
-    module, _, path = name.partition(":")
     try:
-        found = reduce(getattr, path.split("."), cast("Any", import_module(module)))
+        found = resolve_name(name)
     except AttributeError as fault:
         raise ConfigError(
             "the module has no such class", field="sink", value=name, rule=_message_of(fault)

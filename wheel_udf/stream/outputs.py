@@ -36,7 +36,7 @@ WATCH_REJECT_COLUMNS = (
 )
 
 
-def ddl_of(kind: str) -> str:
+def schema_of(kind: str) -> str:
     """The columns of a kind of row, as DDL."""
     return ", ".join(f"{name} {of_type}" for name, of_type in SHAPES[kind]["columns"].items())
 
@@ -103,17 +103,15 @@ def _fired_columns(facts: FrameFacts) -> tuple[str, ...]:
 # --- in a batch that is written -------------------------------------------------------------------
 
 
-def leaving(frame: DataFrame, facts: FrameFacts) -> DataFrame:
-    """The rows for the destinations: firings, or the outcomes that have a destination; plus their ``source``."""
+def leaving(frame: DataFrame, facts: FrameFacts, kind: str = "fired") -> DataFrame:
+    """The rows for the destinations: firings, or the outcomes that have a destination; plus their ``source``.
+
+    Those for the sender have the kind ``ahead``; their ``fired_at`` is when the batch hands them over.
+    """
     if facts.is_purgatory:
         found = frame.where("kind = 'outcome' AND destination IS NOT NULL")
         return found.select(*OUTCOME_COLUMNS, "source")
-    return frame.where("kind = 'fired'").select(*_fired_columns(facts), "source")
-
-
-def leaving_ahead(frame: DataFrame, facts: FrameFacts) -> DataFrame:
-    """The rows for the sender, with the columns of :func:`leaving`; ``fired_at`` is when the batch hands them over."""
-    return frame.where("kind = 'ahead'").select(*_fired_columns(facts), "source")
+    return frame.where(F.col("kind") == kind).select(*_fired_columns(facts), "source")
 
 
 def refused(frame: DataFrame, facts: FrameFacts) -> DataFrame:

@@ -286,6 +286,7 @@ def _to_output_columns(released: DataFrame, facts: FrameFacts) -> DataFrame:
     rejected_at = F.when(is_rejected, F.timestamp_millis(batch_ms())).when(
         is_missed, F.timestamp_millis(fired_at_ms)
     )
+    levels_of_row = zip(LEVEL_COLUMNS, (F.timestamp_millis(due_ms), error_ms), strict=True)
     return released.select(
         facts.kind_column(),
         "schedule_id",
@@ -305,11 +306,5 @@ def _to_output_columns(released: DataFrame, facts: FrameFacts) -> DataFrame:
         "source",
         rejected_at.alias("rejected_at"),
         F.when(kind == "status", status_json).alias("status"),
-        *(_level_columns(leaves | is_missed, due_ms, error_ms) if facts.leveled else []),
+        *(F.when(leaves | is_missed, value).alias(name) for name, value in levels_of_row if facts.leveled),
     )
-
-
-def _level_columns(released: Column, due_ms: Column, error_ms: Column) -> list[Column]:
-    """The :data:`LEVEL_COLUMNS`."""
-    values = (F.timestamp_millis(due_ms), error_ms)
-    return [F.when(released, value).alias(name) for name, value in zip(LEVEL_COLUMNS, values, strict=True)]

@@ -139,8 +139,8 @@ class WheelWorker(ShardWorker):
         )
         before = state
         commands, acts, late = _commands(rows.good), 0, 0
-        if rows.acts:
-            acted, late = as_commands(state, acts_of_texts(rows.acts, ACT_SCHEMA))
+        if rows.tick.acts:
+            acted, late = as_commands(state, acts_of_texts(rows.tick.acts, ACT_SCHEMA))
             commands, acts = pa.concat_tables([commands, acted]), acted.num_rows + late
         over = self._hand_over(shard, rows, state)
         policies = Policies(
@@ -148,12 +148,12 @@ class WheelWorker(ShardWorker):
             hold=InFlight(over),
             report=StoreReports() if self.stored else None,
         )
-        waits = self.waits_for_clock and rows.instant_ms is None
+        waits = self.waits_for_clock and rows.tick.instant_ms is None
         step = advance(
             state,
             commands,
             self.now_ms(state.clock_ms, rows, group),
-            0 if waits else self._share(shard, rows.tick.share if rows.tick else None),
+            0 if waits else self._share(shard, rows.tick.share),
             memory_ms=self.memory_ms,
             policies=policies,
         )
@@ -184,7 +184,7 @@ class WheelWorker(ShardWorker):
 
     def _hand_over(self, shard: int, rows: GroupRows, state: ShardState) -> HandOver | None:
         """How the batch hands entries to the sender; None without one, and without a note of an earlier one."""
-        punctual, news = self.punctual, rows.tick.sender if rows.tick else None
+        punctual, news = self.punctual, rows.tick.sender
         if punctual is None:
             noted = property_of_task(NOTED_PROPERTY)
             if not noted:

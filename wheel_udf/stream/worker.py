@@ -62,24 +62,14 @@ class GroupRows:
     Attributes:
         good: Valid rows, with the requested columns.
         rejected: Rejected rows, with the same columns.
-        tick: What the clock row brought; ``None`` in a batch without one.
+        tick: What the clock row brought; nothing in a batch without one.
         latest_event_ms: Largest event time of the good rows; ``None`` if none is known.
     """
 
     good: pa.Table
     rejected: pa.Table
-    tick: Tick | None
+    tick: Tick
     latest_event_ms: int | None
-
-    @property
-    def instant_ms(self) -> int | None:
-        """The time that the tick brings; ``None`` if there is none."""
-        return self.tick.instant_ms if self.tick else None
-
-    @property
-    def acts(self) -> tuple[str, ...]:
-        """The rows of acts that the tick brings."""
-        return self.tick.acts if self.tick else ()
 
     @property
     def received(self) -> int:
@@ -115,7 +105,7 @@ def _split(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection
     return GroupRows(
         good=pa.concat_tables(good),
         rejected=pa.concat_tables(rejected),
-        tick=Tick.from_text(ticks[0]) if ticks else None,
+        tick=Tick.from_text(ticks[0]) if ticks else Tick(run=""),
         latest_event_ms=max(latest, default=None),
     )
 
@@ -194,13 +184,13 @@ class ShardWorker(ABC):
         """The clock of a batch; `standing_ms` is the shard's clock before it, ``None`` before its first."""
         if self.clock_kind in ("simulated", "store"):
             before_ms = self.first_ms if standing_ms is None else standing_ms
-            return before_ms if rows.instant_ms is None else rows.instant_ms
+            return before_ms if rows.tick.instant_ms is None else rows.tick.instant_ms
         now_ms = int(
             group.getCurrentWatermarkMs()
             if self.clock_kind == "event"
             else group.getCurrentProcessingTimeMs()
         )
-        return now_ms if rows.instant_ms is None else max(now_ms, rows.instant_ms)
+        return now_ms if rows.tick.instant_ms is None else max(now_ms, rows.tick.instant_ms)
 
     def holds(self, state: BaseShardState, clock_ms: int, rows: GroupRows) -> bool:
         """Whether the shard must write its clock, even if nothing else changes in `state`, that before the batch.
@@ -210,8 +200,8 @@ class ShardWorker(ABC):
         after it, and until the time has passed that instant again all shards must keep it. (The instants of a store's
         clock never go back.)
         """
-        brought = rows.instant_ms is not None and self.clock_kind != "store"
-        needed = brought or rows.rejected.num_rows > 0 or len(rows.acts) > 0
+        brought = rows.tick.instant_ms is not None and self.clock_kind != "store"
+        needed = brought or rows.rejected.num_rows > 0 or len(rows.tick.acts) > 0
         return needed and (state.clock_ms is None or state.clock_ms < clock_ms)
 
     def next_watermarks_ms(self, rows: GroupRows) -> list[int]:
@@ -247,7 +237,7 @@ class ShardWorker(ABC):
             "shard": shard,
             "batch_id": batch_id,
             "query_id": query_id,
-            "run": rows.tick.run if rows.tick else None,
+            "run": rows.tick.run or None,
             "clock_ms": clock_ms,
             "next_due_ms": state.next_due_ms,
             "pending": state.pending,
