@@ -16,13 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from wheel_udf.punctual.producers import Producer, Producers
+from wheel_udf.punctual.producers import Producer, producer_of
 from wheel_udf.punctual.timed_records import TimedRecords
 from wheel_udf.sinks.destinations import Destinations, LeftOut, shape_of
 from wheel_udf.sinks.kafka_record import timed_records
 from wheel_udf.sinks.kafka_sink import KafkaSink
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.outputs import leaving
+
+_LARGEST_BATCH = 262_144
 
 
 @dataclass
@@ -31,7 +33,7 @@ class Packer:
 
     facts: FrameFacts
     destinations: Destinations
-    _producers: Producers = field(default_factory=Producers)
+    _producers: dict[tuple[KafkaSink, int], Producer] = field(default_factory=dict)
 
     def pack(
         self, frame: DataFrame, rows_to: Mapping[str, int], largest_to: Mapping[str, int]
@@ -75,7 +77,13 @@ class Packer:
         table = timed_records(rows, shape).toArrow()
         topics_of: dict[Producer, list[str]] = {}
         for name, limit in limits.items():
-            topics_of.setdefault(self._producers.of(sink, limit), []).append(name)
+            key = (
+                sink,
+                min(_LARGEST_BATCH, max(1, limit // 2)),
+            )  # one for each cluster, and for topics of small limits
+            if key not in self._producers:
+                self._producers[key] = producer_of(*key)
+            topics_of.setdefault(self._producers[key], []).append(name)
         if len(topics_of) == 1:
             return [(producer, TimedRecords.of(table)) for producer in topics_of]
         return [

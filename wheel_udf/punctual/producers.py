@@ -32,8 +32,6 @@ if TYPE_CHECKING:  # a config is checked before Spark is loaded
 
 _log = logging.getLogger(__name__)
 
-_LARGEST_BATCH: Final = 262_144
-
 _TABLES: Final = tomllib.loads((pkgutil.get_data(__name__, "producer.toml") or b"").decode())
 _NAMES: Final = {name: name for name in _TABLES["same"]} | _TABLES["renamed"]
 _DEFAULTS: Final[Mapping[str, Any]] = _TABLES["defaults"]
@@ -68,26 +66,6 @@ def _may_be_idempotent(settings: Mapping[str, Any]) -> bool:
     return str(settings["acks"]) in ("all", "-1") and str(settings.get("retries")) != "0" and in_flight <= 5
 
 
-class Producers:
-    """The producers of a sender: one for each cluster, and one more for topics with a small limit."""
-
-    def __init__(self) -> None:
-        self._made: dict[tuple[KafkaSink, int], Producer] = {}
-
-    def of(self, sink: KafkaSink, limit: int) -> Producer:
-        """The producer for topics of a sink that take records of at most `limit` bytes.
-
-        Raises:
-            ConfigError: confluent-kafka refuses a setting.
-        """
-        batch_bytes = min(_LARGEST_BATCH, max(1, limit // 2))
-        if (sink, batch_bytes) not in self._made:
-            settings = {**settings_of(sink.options), "batch.size": batch_bytes}
-            hurries = not any(name.lower() == "kafka.linger.ms" for name in sink.options)
-            self._made[sink, batch_bytes] = Producer(_made(settings), hurries=hurries)
-        return self._made[sink, batch_bytes]
-
-
 class Producer:
     """A producer of confluent-kafka (``produce``, ``poll``, ``flush``, ``purge``) with a ``hurry`` method."""
 
@@ -105,13 +83,20 @@ class Producer:
             self.flush(_HURRY_S)
 
 
-def _made(settings: dict[str, Any]) -> Any:
+def producer_of(sink: KafkaSink, batch_bytes: int) -> Producer:
+    """A producer for topics of a sink.
+
+    Raises:
+        ConfigError: confluent-kafka refuses a setting.
+    """
     from confluent_kafka import KafkaException, Producer as Client
 
+    hurries = not any(name.lower() == "kafka.linger.ms" for name in sink.options)
     try:
-        return Client(settings, logger=_log)
+        client = Client({**settings_of(sink.options), "batch.size": batch_bytes}, logger=_log)
     except (KafkaException, ValueError, TypeError) as fault:
         what = f"punctual delivery cannot use the options of a Kafka sink ({fault})"
         raise ConfigError(
             what, field="options", hint="compare them with librdkafka's CONFIGURATION.md"
         ) from None
+    return Producer(client, hurries=hurries)

@@ -34,6 +34,7 @@ from wheel_udf.common.errors import SinkError
 from wheel_udf.common.secrets import hide
 from wheel_udf.sinks.destinations import (
     FIRED,
+    ISO_STYLE,
     OUTCOME,
     Destinations,
     JointSink,
@@ -229,11 +230,10 @@ def _named(names: Sequence[str]) -> str:
 
 def _undeliverable(left_out: DataFrame, shape: Shape) -> DataFrame:
     """Turns fired rows with an ``error_message`` into reject rows."""
-    style = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
     named: dict[str, Column] = {
         "error_code": F.lit("undeliverable"),
         # Without the payload, which has columns of its own.
-        "record": F.to_json(F.struct(*(name for name in shape.names if name not in _PAYLOAD)), style),
+        "record": F.to_json(F.struct(*(name for name in shape.names if name not in _PAYLOAD)), ISO_STYLE),
         # The row's own instant, so that a repetition writes the same.
         "rejected_at": F.col("decided_at" if shape == OUTCOME else "fired_at"),
     }

@@ -27,7 +27,10 @@ from wheel_udf.common.names import (
 )
 from wheel_udf.common.secrets import hide
 from wheel_udf.stream.frame_facts import FrameFacts
-from wheel_udf.stream.outputs import SHAPES, schema_of
+from wheel_udf.stream.outputs import SHAPES, columns_of
+
+ISO_STYLE: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
+"""Options of Spark's writers of JSON and CSV: instants in UTC, to the millisecond."""
 
 SOURCE: Final = "source"
 """Optional column of fired rows: the origin of the command as text, ``topic/partition/offset``; null if unknown."""
@@ -62,7 +65,7 @@ class Shape:
         """The shape of kinds of ``wheel_udf/stream/shapes.toml``, the later ones in addition to the first."""
         parts = [SHAPES[kind] for kind in kinds]
         return cls(
-            columns=", ".join(schema_of(kind) for kind in kinds),
+            columns=", ".join(columns_of(kind) for kind in kinds),
             names=tuple(name for part in parts for name in part["columns"]),
             order=tuple(parts[-1]["order"]),
             looked_up_by=",".join(name for part in parts for name in part["looked_up_by"]),
@@ -83,7 +86,7 @@ OUTCOME: Final = Shape.of("outcome")
 FIRED_SCHEMA: Final = FIRED.columns
 """Columns of a delivery, as DDL."""
 
-REJECT_SCHEMA: Final = schema_of("reject")
+REJECT_SCHEMA: Final = columns_of("reject")
 """Columns of the rejects, as DDL."""
 
 

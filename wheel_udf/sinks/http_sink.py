@@ -30,7 +30,7 @@ from wheel_udf.common.extras import missing_package
 from wheel_udf.common.instants import LONGEST_WAIT_MS
 from wheel_udf.common.secrets import hide, hide_from_now_on, is_secret_name
 from wheel_udf.control.wall import wall_clock_ms
-from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord
+from wheel_udf.sinks.destinations import FIRED, ISO_STYLE, LeftOut, Shape, WithoutRecord
 from wheel_udf.sinks.http_endpoint import Plan
 from wheel_udf.sinks.http_sender import REPORT, is_header_name, send_partition
 from wheel_udf.sinks.kafka_record import delivery_headers
@@ -45,7 +45,6 @@ _LEAST: Final = {
     "backoff_ms": 0,
     "cooldown_ms": 0,
 }
-_JSON: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ class HttpSink(WithoutRecord):
             return [F.col("value").alias("body"), delivery_headers(shape).alias("headers")]
         none = F.lit(None).cast("array<struct<key: string, value: binary>>")
         return [
-            F.to_json(F.struct(*_json_columns(shape)), _JSON).cast("binary").alias("body"),
+            F.to_json(F.struct(*_json_columns(shape)), ISO_STYLE).cast("binary").alias("body"),
             none.alias("headers"),
         ]
 

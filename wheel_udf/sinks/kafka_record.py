@@ -44,7 +44,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.common.command_facts import OUR_PREFIX
-from wheel_udf.sinks.destinations import FIRED, SOURCE, HeaderForm, Shape
+from wheel_udf.sinks.destinations import FIRED, ISO_STYLE, SOURCE, HeaderForm, Shape
 from wheel_udf.spark.cached_columns import Prepared
 
 _BATCH_OVERHEAD: Final = 61
@@ -108,7 +108,7 @@ def _own_headers() -> Column:
 
 def _written(column: str, form: HeaderForm) -> Column:
     if form == "instant":
-        return iso_utc(column)
+        return F.to_csv(F.struct(column), ISO_STYLE)
     return F.to_json(column) if form == "json" else F.col(column).cast("string")
 
 
@@ -224,12 +224,6 @@ def _varint(number: Column) -> Column:
     for bound, octets in steps:
         chain = chain.when(number < bound, octets)
     return chain.otherwise(5).cast("bigint")
-
-
-def iso_utc(column: str) -> Column:
-    """Formats an instant as ISO 8601 text in UTC, to the millisecond, independent of the session's time zone."""
-    style = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
-    return F.to_csv(F.struct(column), style)
 
 
 def _header(name: str, text: Column) -> Column:

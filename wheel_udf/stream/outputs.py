@@ -36,7 +36,7 @@ WATCH_REJECT_COLUMNS = (
 )
 
 
-def schema_of(kind: str) -> str:
+def columns_of(kind: str) -> str:
     """The columns of a kind of row, as DDL."""
     return ", ".join(f"{name} {of_type}" for name, of_type in SHAPES[kind]["columns"].items())
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.purgatory.seed import KINDS, seeded as purgatory_seeded
 from wheel_udf.purgatory.state import WatchState
+from wheel_udf.shard.arrow_text import encoded
 from wheel_udf.shard.chunk_store import ChunkStore
 from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 from wheel_udf.shard.state import BaseShardState, ShardState
@@ -44,19 +45,11 @@ def packer(kind: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]],
             shards = table["shard"].to_numpy()
             rows = table.select(schema.names).cast(schema)
             for shard in np.unique(shards):
-                octets = _octets(rows.filter(pa.array(shards == shard)))
+                octets = encoded(rows.filter(pa.array(shards == shard))).to_pybytes()
                 columns = [pa.array([shard], pa.int32()), pa.array([kind]), pa.array([octets], pa.binary())]
                 yield pa.RecordBatch.from_arrays(columns, names=["shard", "kind", "parcel"])
 
     return packed
-
-
-def _octets(rows: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    octets: bytes = sink.getvalue().to_pybytes()
-    return octets
 
 
 def _unpacked(frames: Iterable[pd.DataFrame]) -> dict[str, pa.Table]:

@@ -38,39 +38,26 @@ from wheel_udf.stream.worker import (
     ShardWorker,
     batch_of_task,
     chunk_files,
-    ddl_of,
     part,
     property_of_task,
     row_of,
+    schema_of,
 )
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts, as_commands
 from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import Step, advance
 
-_OUTPUT_SCHEMA = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("schedule_id", pa.string()),
-        ("seq", pa.int64()),
-        ("destination", pa.string()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.string()),
-        ("source", pa.string()),
-        ("deliver_at_ms", pa.int64()),
-        ("fired_at_ms", pa.int64()),
-        (DETAIL, pa.string()),
-        ("level_error_ms", pa.int64()),
-    ]
+OUTPUT_TYPE = (
+    "kind string, schedule_id string, seq long, destination string, key binary, value binary, headers string, "
+    f"source string, deliver_at_ms long, fired_at_ms long, {DETAIL} string, level_error_ms long"
 )
-
-OUTPUT_TYPE = ddl_of(_OUTPUT_SCHEMA)
 """A row that leaves. ``deliver_at_ms`` is when the wheel releases it, ``level_error_ms`` as in ``ENTRY_SCHEMA``.
 
 ``detail`` by ``kind``: of a fired row, and of a row that goes to the sender (``ahead``), its ``amend`` (null for 0),
 of a missed row its ``max_lateness_ms``, of a rejected row its reason (the input's ``reject``, JSON), of a status row
 its JSON (:class:`~wheel_udf.stream.status_row.WheelStatus`)."""
 
+_OUTPUT_SCHEMA = schema_of(OUTPUT_TYPE)
 _PACKED = ("op", "seq_given", "act", "amend")
 """Columns of a command that travel packed into one, ``command_bits`` (:func:`command_bits`)."""
 _INPUT_SCHEMA = pa.schema(

@@ -47,12 +47,24 @@ NO_LONG = -(2**63)
 DETAIL = "detail"
 """Column of the rows that leave, a text: values of this ``kind`` of row only, listed in each output schema."""
 
-_DDL = {pa.string(): "string", pa.binary(): "binary", pa.int64(): "long", pa.int32(): "int"}
+_TYPES = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "long": pa.int64(),
+    "int": pa.int32(),
+    "double": pa.float64(),
+}
+_DDL = {arrow: name for name, arrow in _TYPES.items()}
 
 
 def ddl_of(schema: pa.Schema) -> str:
     """The columns of a schema as Spark's DDL."""
     return ", ".join(f"{field.name} {_DDL[field.type]}" for field in schema)
+
+
+def schema_of(ddl: str) -> pa.Schema:
+    """The inverse of :func:`ddl_of`."""
+    return pa.schema([(name, _TYPES[kind]) for name, kind in (column.split() for column in ddl.split(","))])
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.punctual.producers import Producer, Producers, settings_of
+from wheel_udf.punctual.producers import Producer, producer_of, settings_of
 from wheel_udf.sinks.kafka_sink import KafkaSink
 
 SERVERS = {"kafka.bootstrap.servers": "broker-1:9092"}
@@ -149,7 +149,7 @@ def test_records_do_not_wait_for_others_unless_the_config_says_so(
             return 0
 
     monkeypatch.setattr("confluent_kafka.Producer", Client)
-    Producers().of(KafkaSink(SERVERS | options), 1_000_000).hurry()
+    producer_of(KafkaSink(SERVERS | options), 262_144).hurry()
     assert found == flushed
 
 
