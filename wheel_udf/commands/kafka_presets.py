@@ -166,18 +166,17 @@ def _with_headers(records: DataFrame, known: Sequence[str], *prefixes: str, last
     frame = records.select(
         "*", headers.getField("key").alias("_names"), headers.getField("value").alias("_values")
     )
-    passed_on = F.filter("headers", lambda each: _is_passed_on(each.getField("key"), prefixes))
+
+    def is_passed_on(each: Column) -> Column:
+        return ~reduce(
+            operator.or_, (F.startswith(each.getField("key"), F.lit(prefix)) for prefix in prefixes)
+        )
+
+    passed_on = F.filter("headers", is_passed_on)
     # Spark interprets a lambda, and most records have no other headers. Spark computes each place once, for this sum
     # and for the look-up.
     found = reduce(operator.add, (F.when(_place(name) > 0, 1).otherwise(0) for name in known))
     return frame.select("*", F.when(F.size("_names") != found, passed_on).alias("_passed_on"))
-
-
-def _is_passed_on(name: Column, prefixes: tuple[str, ...]) -> Column:
-    found = F.startswith(name, F.lit(prefixes[0]))
-    for prefix in prefixes[1:]:
-        found |= F.startswith(name, F.lit(prefix))
-    return ~found
 
 
 def _header(name: str) -> Column:

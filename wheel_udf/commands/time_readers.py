@@ -25,8 +25,6 @@ from wheel_udf.commands.inputs import SOURCE_EVENT_TIME, Inputs
 from wheel_udf.common.durations import BLANKS, DURATION_PATTERN, LONGEST_TEXT, TOO_LONG_MS, UNITS_MS
 from wheel_udf.common.instants import MAX_INSTANT_MS
 
-"""The last whole ms that a Spark timestamp (64-bit microseconds) can hold, in the year 294247."""
-
 _DAY_MS: Final = 86_400_000
 _DATE: Final = "[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}"
 _MINUTES: Final = "[T ][0-9]{2}:[0-9]{2}"

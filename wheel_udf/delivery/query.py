@@ -18,9 +18,10 @@ first table only. A start with another geometry, number of shards or kind of clo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -45,6 +46,8 @@ from wheel_udf.stream.status_row import ShardStatus, leaving_to
 
 AVAILABLE_NOW = "available-now"
 ONCE = "once"
+
+_TRIGGERS: Final[Mapping[str, Any]] = {AVAILABLE_NOW: {"availableNow": True}, ONCE: {"once": True}}
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +97,8 @@ def deliver(
     check_checkpoint(checkpoint, **asked)  # before the lease creates a folder
     lease = (lease_of or Lease)(checkpoint).acquire()
     punctual: PunctualDelivery | None = None
-    try:
+    with ExitStack() as opened:
+        opened.callback(lease.close)
         identity = open_checkpoint(checkpoint, name=name, **asked)
         board = ShardBoard(facts.board)
         courier = None if facts.stored else ActCourier(checkpoint, board, facts.frame)
@@ -102,6 +106,7 @@ def deliver(
             courier.prepare()
         if facts.punctual is not None:
             punctual = PunctualDelivery(facts, destinations, checkpoint, board, trigger)
+            opened.callback(punctual.close)
             punctual.start()
         delivery = _Delivery(
             destinations=destinations,
@@ -125,11 +130,7 @@ def deliver(
             property_of_tasks(spark, NOTED_PROPERTY, noted(facts, checkpoint)),
         ):
             query = start_with(writer, trigger)
-    except BaseException:
-        if punctual is not None:
-            punctual.close()
-        lease.close()
-        raise
+        opened.pop_all()  # from here on they are closed with the query
     lease.close_after(query, None if punctual is None else punctual.close)
     if courier is not None:
         courier.follow(query)
@@ -138,19 +139,7 @@ def deliver(
 
 def start_with(writer: DataStreamWriter, trigger: str) -> StreamingQuery:
     """Starts a query with a trigger as text: an interval, ``available-now`` or ``once``."""
-    if trigger == AVAILABLE_NOW:
-        return writer.trigger(availableNow=True).start()
-    if trigger == ONCE:
-        return writer.trigger(once=True).start()
-    return writer.trigger(processingTime=trigger).start()
-
-
-def _call(on_batch: Callable[[BatchReport], None], report: BatchReport) -> None:
-    """Calls the user's callback after the batch is written; logs its errors, which do not fail the batch."""
-    try:
-        on_batch(report)
-    except Exception:  # noqa: BLE001  # whatever the user's code raises
-        _log.exception("on_batch failed for batch %d, which is written", report.batch_id)
+    return writer.trigger(**_TRIGGERS.get(trigger, {"processingTime": trigger})).start()
 
 
 def _statuses(frame: DataFrame, facts: FrameFacts) -> list[ShardStatus]:
@@ -196,7 +185,10 @@ class _Delivery:
                 facts=self.facts,
                 sent=None if self.punctual is None else self.punctual.lateness(),
             )
-            _call(self.on_batch, report)
+            try:
+                self.on_batch(report)
+            except Exception:  # noqa: BLE001  # whatever the user's code raises
+                _log.exception("on_batch failed for batch %d, which is written", batch_id)
 
     def _with_sample(self, row: ShardStatus) -> ShardStatus:
         """The status with the shard's last sample, if it has taken none in this batch."""

@@ -169,16 +169,10 @@ class JdbcSink(WithoutRecord):
         return database
 
     def _properties(self) -> dict[str, str]:
-        longest_s = str(
-            -(-self.timeout_ms // 1000) + 5
-        )  # the server's own bound comes first, with a better message
-        usual = {
-            "connectTimeout": "10",
-            "loginTimeout": "10",
-            "socketTimeout": longest_s,
-            "stringtype": "unspecified",
-        }
-        return usual | {"ApplicationName": "wheel_udf"} | dict(self.options)
+        # The server's own bound comes first, with a better message.
+        longest_s = str(-(-self.timeout_ms // 1000) + 5)
+        usual = {"connectTimeout": "10", "loginTimeout": "10", "socketTimeout": longest_s}
+        return usual | {"stringtype": "unspecified", "ApplicationName": "wheel_udf"} | dict(self.options)
 
     def _table(self, destination: str) -> str:
         return quoted(self.schema, self.table.replace(_NAME, destination))
