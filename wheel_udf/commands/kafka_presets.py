@@ -156,11 +156,8 @@ def _json(records: DataFrame) -> DataFrame:
 def _with_headers(records: DataFrame, known: Sequence[str], *prefixes: str, last: bool = True) -> DataFrame:
     """Adds the names and values of the headers (the one that counts comes first), and the headers to pass on.
 
-    Args:
-        records: Records of Kafka.
-        known: The headers that the preset reads.
-        prefixes: Headers whose names begin so are not passed on.
-        last: Whether the last one of repeated headers counts.
+    `known` are the headers that the preset reads; those whose names begin with a prefix are not passed on; `last`:
+    whether the last one of repeated headers counts.
     """
     headers = F.reverse("headers") if last else F.col("headers")
     frame = records.select(

@@ -105,9 +105,7 @@ headers are in the same method."""
 def require_due_column(names: Sequence[str], *, exact: bool = False) -> None:
     """Refuses commands without a column that a due time can come from: each schedule would be rejected.
 
-    Args:
-        names: The names of the columns.
-        exact: Whether their case counts, as it does for keys of JSON.
+    If `exact`, the case of the names counts, as it does for keys of JSON.
 
     Raises:
         ContractError: Neither ``deliver_at`` nor ``delay`` is there; the hint names the closest column.

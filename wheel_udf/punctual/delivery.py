@@ -89,14 +89,8 @@ def noted(facts: FrameFacts, checkpoint: str) -> str:
 
 
 class PunctualDelivery:
-    """The sender of one run of a query, with its threads. Claims the frame; close it when the query has ended.
-
-    Args:
-        facts: The facts about the frame.
-        destinations: The allow-list.
-        checkpoint: Of the query; its lease is held.
-        board: The board.
-        trigger: Of the query.
+    """The sender of one run of a query, with its threads. Claims the frame; close it when the query has ended. The
+    lease of the checkpoint is held.
 
     Raises:
         ConfigError: The frame is being delivered already, or a sink does not fit.
@@ -213,10 +207,8 @@ class PunctualDelivery:
 
     @property
     def ahead_ms(self) -> int:
-        """How long before its due time an entry is handed over: as set, or about twice a batch's time, at least 4 s.
-
-        The minimum is for a large batch after short ones: it may hand over a hundred thousand rows, in seconds, and
-        they would come too late.
+        """How long before its due time an entry is handed over: as set, or about twice a batch's time, at least 4 s,
+        for a large batch after short ones.
         """
         if self._settings.ahead_ms is not None:
             return self._settings.ahead_ms

@@ -1,9 +1,5 @@
-"""Producers of the sender: translates settings of Kafka's Java client, as in Spark's sink, to confluent-kafka's.
-
-::
-
-    kafka.linger.ms          linger.ms           kafka.acks                    acks
-    kafka.max.request.size   message.max.bytes   kafka.sasl, kafka.ssl, ...    see wheel_udf.kafka.settings
+"""Producers of the sender: translates settings of Kafka's Java client, as in Spark's sink, to confluent-kafka's
+(``producer.toml``; login: :mod:`wheel_udf.kafka.settings`).
 
 An option that librdkafka cannot take is refused, with a hint; so nothing is delivered with settings that differ from
 the config.

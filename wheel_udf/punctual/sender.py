@@ -6,20 +6,16 @@
                                                                                                               |
     confirmed() = "all records of batches 40 to 41 due by 10:00:04.199"   <-- earliest unacknowledged: 10:00:04.200
 
-Rules
-    * Never early: a record is sent when the wall clock has reached its due time. A clock that is set back holds the
-      records.
-    * In order of due times, over all batches. Kafka keeps that order within a partition.
-    * At the millisecond; while more than five records a millisecond are due, every five.
-    * A record counts as confirmed when Kafka has acknowledged it. The first one that Kafka refuses, or does not take
-      within the client's own ``delivery.timeout.ms``, ends the sender: :attr:`Sender.fault`. Unconfirmed entries are
-      in the state of the shards.
+* Never early: a record is sent when the wall clock has reached its due time. A clock that is set back holds the
+  records.
+* In order of due times, over all batches. Kafka keeps that order within a partition.
+* At the millisecond; while more than five records a millisecond are due, every five.
+* A record counts as confirmed when Kafka has acknowledged it. The first one that Kafka refuses, or does not take
+  within the client's own ``delivery.timeout.ms``, ends the sender: :attr:`Sender.fault`.
 
 One thread calls :meth:`Sender.turn`, which also gets the acknowledgements; any thread calls the other methods. Wall
-clock and producers are arguments, so tests wait for nothing.
-
-Cost: O(1) for a record and its acknowledgement. Records that are due together are sent together, so an acknowledgement
-counts down one number.
+clock and producers are arguments. Records that are due together are sent together, so an acknowledgement counts down
+one number.
 """
 
 from __future__ import annotations

@@ -6,10 +6,9 @@
                                                                 union, with the watermark under the event clock
     clock source --> (shard, tick) ----------------------------'       tick: a wheel_udf.control.tick.Tick as text
 
-The process that plans a streaming Python source gets no ``--py-files`` (Spark 4.2), unlike the workers on executors,
-and takes its ``PYTHONPATH`` from the context's environment at the moment of registration. So the folder of the package
-is added to that environment, behind what is in it. Spark starts other Python processes for each environment: in a local
-session of ``build_session``, which has the folder from the start, all share theirs.
+The process that plans a streaming Python source gets no ``--py-files`` (Spark 4.2) and takes its ``PYTHONPATH`` from
+the context's environment at the moment of registration. So the folder of the package is added to that environment,
+behind what is in it.
 """
 
 from __future__ import annotations

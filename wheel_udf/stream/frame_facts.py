@@ -1,7 +1,7 @@
-"""The facts about the frame of an operator, in the metadata of its column ``kind``.
+"""The facts about the frame of an operator, in the metadata of its column ``kind``, for code that selects from it or
+delivers it.
 
-``schedule`` and ``watch`` return frames with different columns; code that selects from a frame or delivers it
-needs its operator, its geometry, and whether it has delay levels. These facts are metadata of the column ``kind``::
+::
 
     schedule(...) --> kind {"wheel_udf": {"is_purgatory": false, "wheel": "tick_ms=1000,...", "shards": 4, ...}}
                       schedule_id, ...

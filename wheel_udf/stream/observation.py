@@ -4,8 +4,6 @@
 ::
 
     schedule(...) --observed--> deliver(...)    progress.observedMetrics["wheel_udf"]  ->  Row(received=3, fired=1, ...)
-
-Cost: a few counters for each row that leaves the operator; no further pass.
 """
 
 from __future__ import annotations

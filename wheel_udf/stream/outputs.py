@@ -6,9 +6,6 @@
     frame of watch()      outcome | rejected | status               outcomes(), rejects(), status()
 
     in a batch that is written: leaving() for the destinations, refused() for the rejects
-
-Which operator made a frame is in the metadata of its column ``kind`` (:mod:`wheel_udf.stream.frame_facts`).
-So a frame that was written to Delta or Parquet and read again can be selected from, too.
 """
 
 from __future__ import annotations

@@ -33,15 +33,7 @@ from wheel_udf.wheel.seed import Seed
 
 
 def pack_by_shard(rows: DataFrame, kind: str, schema: pa.Schema, *, by: str, shards: int) -> DataFrame:
-    """Packs rows into parcels, by shard: the hash of the column `by` chooses it.
-
-    Args:
-        rows: A table with the columns of `schema`.
-        kind: What they are.
-        schema: Their columns, as the state keeps them.
-        by: The column of the id.
-        shards: Number of shards.
-    """
+    """Packs rows of a kind, with the columns of `schema`, into parcels; the hash of column `by` chooses the shard."""
     placed = rows.select(shard_column(by, shards), *schema.names)
     return placed.mapInArrow(packer(kind, schema), PARCEL_TYPE)
 

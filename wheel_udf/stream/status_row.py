@@ -1,8 +1,6 @@
 """The status row: what a shard reports after each batch. The one declaration of its columns.
 
-The step of a shard fills a :class:`WheelStatus` or :class:`WatchStatus` in the Python worker, and it leaves
-the operator as JSON in the column ``status`` of a row of kind ``status``. It is read in three places, each
-from the declaration below::
+::
 
     worker    WheelStatus(...).to_json() --> column `status` --.--> outputs.status()    columns for users (type_of)
                                                                '--> delivery/query      WheelStatus.from_json(): reports

@@ -1,8 +1,5 @@
 """The Python worker of ``schedule``: one shard's rows of a batch in, its output rows out. Calls
-:func:`wheel_udf.wheel.step.advance`.
-
-It turns the rows of a group (:mod:`wheel_udf.stream.worker`) into commands, runs the step, and writes the
-state only if the step changed it.
+:func:`wheel_udf.wheel.step.advance`, and writes the state only if the step changed it.
 
 Imports numpy, pandas and pyarrow only, besides the standard library and pure modules: it runs on executors.
 """
