@@ -9,7 +9,6 @@ from wheel_udf.commands.delay_levels import (
     BinaryLevels,
     Levels,
     level_beyond,
-    refused_beyond_ms,
 )
 
 
@@ -27,9 +26,3 @@ def level_of(levels: Levels, delay_ms: int) -> int:
 def error_of(levels: Levels, delay_ms: int, level_ms: int) -> int:
     """How much later than requested an entry fires by its level, in ms."""
     return 0 if isinstance(levels, BinaryLevels) or level_ms == NO_LEVEL else level_ms - delay_ms
-
-
-def is_beyond(levels: Levels, delay_ms: int) -> bool:
-    """Whether a delay is refused."""
-    last_ms = refused_beyond_ms(levels)
-    return last_ms is not None and delay_ms > last_ms

@@ -15,15 +15,14 @@ from wheel_udf.commands.inputs import Inputs
 from wheel_udf.commands.rules import (
     MOST_KEYS,
     Rule,
-    counted_from_ms,
     destination_rules,
     event_time_rules,
     id_rules,
     is_ill_formed,
+    is_too_far,
     payload_bytes,
     record_rules,
 )
-from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.purgatory.state import BEAT, SUM
 
 
@@ -42,9 +41,6 @@ def operation_rules(given: Inputs, contract: Contract) -> list[Rule]:
         for name in ("deadline", "limit", "rule")
     }
     bad_key = F.exists(keys, lambda key: key.isNull() | (key == "") | is_ill_formed(key))
-    too_far = F.abs(deadline_ms) > MAX_INSTANT_MS
-    if contract.max_delay_ms is not None:
-        too_far |= deadline_ms - counted_from_ms(contract) > contract.max_delay_ms
     rules = [
         Rule(
             "no_keys",
@@ -62,12 +58,10 @@ def operation_rules(given: Inputs, contract: Contract) -> list[Rule]:
             (deadline_ms < made_ms) | ((need == BEAT) & (deadline_ms == made_ms)),
             asked["deadline"],
         ),
-        Rule("beyond_max_delay", too_far, asked["deadline"]),
+        Rule("beyond_max_delay", is_too_far(deadline_ms, contract), asked["deadline"]),
     ]
     if "limit" in given:
-        unread = limit_ms.isNull() | (limit_ms < deadline_ms) | (F.abs(limit_ms) > MAX_INSTANT_MS)
-        if contract.max_delay_ms is not None:
-            unread |= limit_ms - counted_from_ms(contract) > contract.max_delay_ms
+        unread = limit_ms.isNull() | (limit_ms < deadline_ms) | is_too_far(limit_ms, contract)
         rules.append(
             Rule("bad_limit", asked["limit"].isNotNull() & (unread | need.isin(SUM, BEAT)), asked["limit"])
         )

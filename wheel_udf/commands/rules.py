@@ -22,7 +22,6 @@ from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract, shortened
 from wheel_udf.commands.delay_levels import level_name, refused_beyond_ms
 from wheel_udf.commands.inputs import Inputs
-from wheel_udf.commands.tier_columns import is_beyond_column
 from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS, ID_RULE, MAX_ID_BYTES
 from wheel_udf.common.durations import DURATION_RULE
 from wheel_udf.common.instants import MAX_INSTANT_MS
@@ -136,16 +135,14 @@ def _due_rules(given: Inputs, contract: Contract) -> list[Rule]:
     at, delay = (given[name].column if name in given else read.null("string") for name in DUE_COLUMNS)
     asked_at, asked_delay = at.cast("string"), delay.cast("string")
     due_ms, unread = F.col("_due_ms"), F.col("_due_ms").isNull()
-    too_far = F.abs(due_ms) > MAX_INSTANT_MS
-    if contract.max_delay_ms is not None:
-        too_far |= due_ms - counted_from_ms(contract) > contract.max_delay_ms
+    too_far = is_too_far(due_ms, contract)
     shown_due = F.coalesce(asked_delay, times.utc_text(due_ms))
     beyond = []
     if contract.levels is not None:
         # A due time that is rounded up may be beyond the last timestamp.
         too_far |= due_ms + F.col("_level_error_ms") > MAX_INSTANT_MS
-        delay_ms = due_ms - F.col("_made_ms")
-        beyond = [Rule("beyond_levels", is_beyond_column(contract.levels, delay_ms), shown_due)]
+        if (last_ms := refused_beyond_ms(contract.levels)) is not None:
+            beyond = [Rule("beyond_levels", due_ms - F.col("_made_ms") > last_ms, shown_due)]
     return [
         Rule("no_due_time", at.isNull() & delay.isNull(), read.null("string")),
         Rule("two_due_times", at.isNotNull() & delay.isNotNull(), asked_delay),
@@ -157,10 +154,14 @@ def _due_rules(given: Inputs, contract: Contract) -> list[Rule]:
     ]
 
 
-def counted_from_ms(contract: Contract) -> Column:
-    """The instant that ``max_delay_ms`` counts from."""
+def is_too_far(due_ms: Column, contract: Contract) -> Column:
+    """Whether a due time is beyond the last timestamp, or beyond ``max_delay_ms``."""
+    too_far = F.abs(due_ms) > MAX_INSTANT_MS
+    if contract.max_delay_ms is None:
+        return too_far
     made_ms = F.col("_made_ms")
-    return F.least(made_ms, F.col("_batch_ms")) if contract.from_batch else made_ms
+    from_ms = F.least(made_ms, F.col("_batch_ms")) if contract.from_batch else made_ms
+    return too_far | (due_ms - from_ms > contract.max_delay_ms)
 
 
 def destination_rules(given: Inputs, contract: Contract) -> list[Rule]:

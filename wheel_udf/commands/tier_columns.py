@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, functions as F
 
-from wheel_udf.commands.delay_levels import NO_LEVEL, BinaryLevels, Levels, level_beyond, refused_beyond_ms
+from wheel_udf.commands.delay_levels import NO_LEVEL, BinaryLevels, Levels, level_beyond
 from wheel_udf.common.geometry import INT64_MAX, Wheel, ticks_of
 
 # ---- levels of the wheel -------------------------------------------------------------------------
@@ -77,9 +77,3 @@ def delay_error_column(levels: Levels, delay_ms: Column, level_ms: Column) -> Co
         return F.when(level_ms.isNotNull(), none)
     # A delay in the lowest half of int64 has no level, and the difference would not fit.
     return F.when(level_ms == NO_LEVEL, none).when(level_ms > NO_LEVEL, level_ms - delay_ms)
-
-
-def is_beyond_column(levels: Levels, delay_ms: Column) -> Column:
-    """Whether a delay is refused (boolean); null for null where delays are refused."""
-    last_ms = refused_beyond_ms(levels)
-    return F.lit(False) if last_ms is None else delay_ms > last_ms
