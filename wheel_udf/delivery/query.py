@@ -183,7 +183,7 @@ class _Delivery:
                 undeliverable=undeliverable,
                 held_input=held_input,
                 facts=self.facts,
-                sent=None if self.punctual is None else self.punctual.lateness(),
+                sent=None if self.punctual is None else self.punctual.sender.drain_lateness(),
             )
             try:
                 self.on_batch(report)

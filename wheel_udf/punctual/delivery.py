@@ -42,7 +42,6 @@ from wheel_udf.sinks.kafka_sink import KafkaSink
 from wheel_udf.spark.files import local_folder, open_folder
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.status_row import ShardStatus, leaving_to
-from wheel_udf.wheel.lateness import LatenessHistogram
 
 _POST_EVERY_S: Final = 0.1
 _NOTE_EVERY: Final = 10
@@ -170,16 +169,6 @@ class PunctualDelivery:
 
     # --- batches --------------------------------------------------------------------------------------
 
-    def require_sending(self) -> None:
-        """Raises SinkError if the sender has failed, or is closed."""
-        if self._ends.is_set():
-            raise SinkError("punctual delivery has ended", hint="the query was stopped, or the program ends")
-        if self.sender.fault is not None:
-            raise SinkError(
-                f"punctual delivery has failed: {self.sender.fault}",
-                hint="repair it and restart: what was not acknowledged is delivered then",
-            )
-
     def hand_over(self, frame: DataFrame, statuses: Sequence[ShardStatus], batch_id: int) -> list[LeftOut]:
         """Gives the sender the rows that a batch hands over; returns those that cannot be sent, which are
         undeliverable.
@@ -187,7 +176,13 @@ class PunctualDelivery:
         Raises:
             SinkError: The sender has failed, or a cluster does not answer.
         """
-        self.require_sending()
+        if self._ends.is_set():
+            raise SinkError("punctual delivery has ended", hint="the query was stopped, or the program ends")
+        if self.sender.fault is not None:
+            raise SinkError(
+                f"punctual delivery has failed: {self.sender.fault}",
+                hint="repair it and restart: what was not acknowledged is delivered then",
+            )
         rows_to, largest_to = leaving_to(statuses, "handed", "handed_largest")
         records, left_out = self._packer.pack(frame, rows_to, largest_to)
         if rows_to:
@@ -198,10 +193,6 @@ class PunctualDelivery:
         self.sender.give(batch_id, records)
         self._post()
         return left_out
-
-    def lateness(self) -> LatenessHistogram:
-        """The lateness of the records sent since the last call."""
-        return self.sender.drain_lateness()
 
     # --- news -----------------------------------------------------------------------------------------
 

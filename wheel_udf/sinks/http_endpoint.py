@@ -87,6 +87,7 @@ class Endpoint:
     Attributes:
         url: Where rows are posted.
         plan: How long and how often.
+        slots: The connections of the task.
         on_probation: Whether it failed in an earlier batch: one row is tried, once, before the others.
         open_reason: Why no further row is tried in this task; None while rows are tried.
         failed_reason: Why it is not tried in the next batches; None if it is.
@@ -96,6 +97,7 @@ class Endpoint:
 
     url: str
     plan: Plan
+    slots: asyncio.Semaphore = field(repr=False)
     on_probation: bool = False
     open_reason: str | None = None
     failed_reason: str | None = None
@@ -104,7 +106,6 @@ class Endpoint:
     _deadline: float | None = None
     _not_before: float = 0.0
     _given_up: int = 0
-    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(256), repr=False)
 
     async def send(self, client: httpx.AsyncClient, requests: list[Request]) -> list[Refused]:
         """Sends the requests of one batch of rows, oldest first; returns those that were not delivered."""
@@ -188,7 +189,7 @@ class Endpoint:
         import httpx
 
         assert self._deadline is not None, "a turn came first"
-        async with self._slots:
+        async with self.slots:
             left_s = self._deadline - asyncio.get_running_loop().time()
             limit_s = max(0.0, min(self.plan.timeout_s, left_s))
             try:

@@ -103,7 +103,7 @@ class _Sender:
     def _endpoint(self, name: str) -> Endpoint:
         if name not in self._endpoints:
             url, probation = self._plan.url.replace("{destination}", name), name in self._plan.on_probation
-            self._endpoints[name] = Endpoint(url, self._plan, probation, _slots=self._slots)
+            self._endpoints[name] = Endpoint(url, self._plan, self._slots, probation)
         return self._endpoints[name]
 
     def _opened(self) -> httpx.AsyncClient:
