@@ -59,7 +59,7 @@ class DeltaSink:
 
     path: str
     create: bool = False
-    _sound: set[tuple[str, Shape]] = field(default_factory=set, init=False, repr=False, compare=False)
+    _sound: dict[str, Shape] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def missing_reason(
         self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
@@ -76,11 +76,11 @@ class DeltaSink:
             if tables.is_foreign(spark, place, or_leftovers=not creates):
                 return f"{place} is not a Delta table"
             return None if creates else f"the table {place} is missing"
-        if (place, shape) in self._sound:
+        if self._sound.get(place) == shape:
             return None
         misfit = tables.snapshot(spark, place).contradiction(*_columns(destination, shape))
         if misfit is None:
-            self._sound.add((place, shape))
+            self._sound[place] = shape
         return f"the table {place} does not fit: {misfit}" if misfit else None
 
     def write(
@@ -112,7 +112,7 @@ class DeltaSink:
         try:
             append_once(frame, place, *_columns(destination, shape), app_id=app_id, batch_id=batch_id)
         except Exception:
-            self._forget(place)
+            self._sound.pop(place, None)
             raise
 
     def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:
@@ -128,10 +128,6 @@ class DeltaSink:
     def _stands(self, spark: SparkSession, place: str) -> bool:
         """Whether a table exists; a log without a commit (left by a first write that was killed) is not a table."""
         if not tables.has_log(spark, place):
-            self._forget(place)
+            self._sound.pop(place, None)
             return False
-        known = any(sound == place for sound, _ in self._sound)
-        return known or tables.snapshot(spark, place).version >= 0
-
-    def _forget(self, place: str) -> None:
-        self._sound.difference_update([sound for sound in self._sound if sound[0] == place])
+        return place in self._sound or tables.snapshot(spark, place).version >= 0
