@@ -68,12 +68,10 @@ class TimedRecords:
 
     @classmethod
     def of(cls, rows: pa.Table) -> TimedRecords:
-        """Makes the records of a table.
-
-        Args:
-            rows: ``topic`` string, ``key`` and ``value`` binary, ``headers`` list of (key string, value binary) or
-                null, ``due_ms`` int64; and in their order our headers, each a column with the header's name: string,
-                or int64 for an instant (UTC epoch ms, not null). :data:`FIRED_AT` is one of them, with any values.
+        """Makes the records of a table: ``topic`` string, ``key`` and ``value`` binary, ``headers`` list of (key
+        string, value binary) or null, ``due_ms`` int64; and in their order our headers, each a column with the header's
+        name: string, or int64 for an instant (UTC epoch ms, not null). :data:`FIRED_AT` is one of them, with any
+        values.
         """
         due_ms = rows["due_ms"].to_numpy()
         order = np.argsort(due_ms, kind="stable")

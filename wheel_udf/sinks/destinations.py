@@ -206,7 +206,7 @@ class JointSink(Sink, Protocol):
         largest_to: Mapping[str, int] | None = None,
         shape: Shape = FIRED,
     ) -> LeftOut:
-        """Writes the rows of several destinations.
+        """Writes the rows of several destinations; returns those that were left out.
 
         Args:
             frame: Rows with the columns of `shape` and :data:`SOURCE`, of these destinations and of others.
@@ -214,9 +214,6 @@ class JointSink(Sink, Protocol):
             largest_to: Destination to an upper bound of the bytes of its largest row: key, value, and for each header
                 its name, its value and 10. With it the rows need not be measured.
             shape: The shape of the rows.
-
-        Returns:
-            The rows that were left out; all others are written.
 
         Raises:
             SinkError: The sink as a whole cannot be written at the moment.

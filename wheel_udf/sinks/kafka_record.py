@@ -1,20 +1,8 @@
 """Converts deliveries and rejects to Kafka records, and computes the size of a record, as Column expressions.
 
 A delivery: the topic is the destination; key and value are unchanged; the headers are the entry's own, in their order,
-followed by::
-
-    wheel-id          schedule_id                     wheel-deliver-at  2026-01-01T10:00:00.000Z
-    wheel-fire-id     the same in every repetition    wheel-fired-at    2026-01-01T10:00:00.250Z
-    wheel-seq         version of the id               wheel-source      topic/partition/offset of the command, if known
-
-With delay levels, ``wheel-deliver-at`` is the requested due time, and there are also::
-
-    wheel-scheduled-at    when it was to be released, ISO    wheel-level-error-ms    how much later that is
-
-An outcome of the purgatory has, besides id, fire id and source::
-
-    wheel-group    wheel-outcome      wheel-by-key (if any)    wheel-generation
-    wheel-at       wheel-decided-at   wheel-present (JSON)     wheel-missing (JSON)
+followed by those of its shape (``wheel_udf/stream/shapes.toml``) and ``wheel-source``, ``topic/partition/offset`` of
+the command, if known. A header whose column is null is left out.
 
 A reject: key, value and headers of the record as they came (if it had neither key nor value: the JSON ``record`` as
 the value), followed by these headers, each only if known and cut to a sensible length::
