@@ -48,17 +48,21 @@ class Packer:
         Raises:
             SinkError: A cluster does not answer.
         """
+        if not rows_to:
+            return [], []
+        by_sink: dict[KafkaSink, dict[str, int]] = {}
+        unknown: dict[str, str] = {}
+        for name, rows in rows_to.items():
+            sink = self.destinations.resolve(name)
+            if isinstance(sink, KafkaSink):
+                by_sink.setdefault(sink, {})[name] = rows
+            else:
+                unknown[name] = "no destination of the allow-list matches"
+        ahead = leaving(frame, self.facts, "ahead")
         packed: list[tuple[Producer, TimedRecords]] = []
-        left_out: list[LeftOut] = []
-        if rows_to:
-            ahead = leaving(frame, self.facts, "ahead")
-            by_sink, unknown = self._by_sink(rows_to)
-            reasons = dict.fromkeys(unknown, "no destination of the allow-list matches")
-            left_out.append(LeftOut.whole(ahead, reasons, rows_to))
-            for sink, names in by_sink.items():
-                packed += self._packed(
-                    ahead, sink, {name: rows_to[name] for name in names}, largest_to, left_out
-                )
+        left_out = [LeftOut.whole(ahead, unknown, rows_to)]
+        for kafka_sink, part in by_sink.items():
+            packed += self._packed(ahead, kafka_sink, part, largest_to, left_out)
         return packed, left_out
 
     def _packed(
@@ -90,14 +94,3 @@ class Packer:
             (producer, TimedRecords.of(table.filter(pc.is_in(table["topic"], pa.array(names)))))
             for producer, names in topics_of.items()
         ]
-
-    def _by_sink(self, rows_to: Mapping[str, int]) -> tuple[dict[KafkaSink, list[str]], list[str]]:
-        by_sink: dict[KafkaSink, list[str]] = {}
-        unknown: list[str] = []
-        for name in rows_to:
-            sink = self.destinations.resolve(name)
-            if isinstance(sink, KafkaSink):
-                by_sink.setdefault(sink, []).append(name)
-            else:
-                unknown.append(name)
-        return by_sink, unknown
