@@ -44,10 +44,10 @@ class Picky(Lines):
 
 
 class WithoutHolds:
-    """One method of the protocol is missing, and another has other arguments."""
+    """One method of the protocol is missing."""
 
-    def missing_reason(self, spark: Any) -> None:
-        """Takes no destination."""
+    def missing_reason(self, *_: Any) -> None:
+        """Takes anything."""
 
     def write(self, frame: Any, destination: Any, **_: Any) -> None:
         """Takes anything."""

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tests.faults.trap import Trap
 from wheel_udf.pending import audit
+from wheel_udf.shard.chunk_files import ChunkFiles
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import FIRED, Shape
 from wheel_udf.sinks.kafka_sink import KafkaSink
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from wheel_udf.delivery.report import BatchReport
-    from wheel_udf.shard.state import BaseShardState
 
 _TRAP = Trap.of_environment()
 _PATIENCE_S = 60
@@ -43,16 +44,18 @@ class _Trapped:
     """What both workers have: a trap before and behind the step of a shard."""
 
     def batch(self, shard: int, rows: Any, group: Any) -> pd.DataFrame:
+        _trap_chunk_files()
         _TRAP.passes("in the function, before its step")
         done: pd.DataFrame = super().batch(shard, rows, group)  # type: ignore[misc]
         _TRAP.passes("in the function, after its step")
         return done
 
-    def write(self, group: Any, state: BaseShardState, before: BaseShardState) -> None:
-        """As the worker does."""
-        _ = state.text  # writes the files
-        _TRAP.passes("in the function, files of chunks written, their note not")
-        super().write(group, state, before)  # type: ignore[misc]
+
+@cache
+def _trap_chunk_files() -> None:
+    """Of this worker process."""
+    passed = lambda *_, **__: _TRAP.passes("in the function, files of chunks written, their note not")  # noqa: E731
+    _before(ChunkFiles, "release_files", passed)
 
 
 @dataclass(frozen=True)

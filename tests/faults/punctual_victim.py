@@ -79,13 +79,8 @@ def put_traps(start: int) -> None:
     _around(sender._Sent, "acknowledged", before=lambda given: _acknowledged(given[2].key(), mine))
     _around(sender_note.SenderNote, "write", after=lambda _: _noted())
     _around(punctual.PunctualDelivery, "start", before=lambda given: _SENDERS.append(given[0].sender))
-    kept, made = packing.Producers.of, {}
-
-    def trapped(self: Any, *where: Any) -> Any:
-        producer = kept(self, *where)
-        return made.setdefault(id(producer), _Counting(producer, mine))
-
-    packing.Producers.of = trapped  # type: ignore[method-assign]
+    kept = packing.producer_of
+    packing.producer_of = lambda *where: _Counting(kept(*where), mine)  # type: ignore[assignment]
 
 
 class _Counting:

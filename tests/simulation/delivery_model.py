@@ -30,7 +30,7 @@ from wheel_udf.control.shares import shares_of
 from wheel_udf.control.source import is_clock_offset
 from wheel_udf.control.tick import Tick
 from wheel_udf.delivery.report import BatchReport, report_of
-from wheel_udf.stream.frame_facts import FrameFacts, Operator
+from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.status_row import ShardStatus
 from wheel_udf.stream.worker import ShardWorker
 from wheel_udf.tables.table_state import has_batch
@@ -177,7 +177,6 @@ class Delivery:
         self.world.point("hint")
         self._post(results, plan, held_input=held_input)
         facts = FrameFacts(
-            operator=Operator.SCHEDULE,
             wheel="",
             shards=self.worker.shards,
             clock=self.worker.clock_kind,

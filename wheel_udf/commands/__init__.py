@@ -7,17 +7,12 @@ code; no row is dropped, and no data raises an error. All in the JVM: no UDF, no
 
 ::
 
-    Kafka record --> kafka_presets --+                 rules (order, conditions, messages)
+    Kafka record --> kafka_presets --+                 rules (order, conditions), texts.toml (messages)
     Delta changes -> change_feed ----+--> parse ---------> command rows --> wheel
     any frame -----------------------+      |
                                             +- inputs (find columns) - readers, time_readers (read one column)
     operations, events ---------------> operations -----> operation rows --> purgatory
                                                        operation_rules
-
-Other files: ``json_objects`` (records of JSON, byte for byte), ``contract`` (limits and allow-list), ``records`` (the
-original row of a reject as JSON), ``delay_levels`` (5s 10s 30s ...: rounds due times; no levels of the wheel),
-``tier_columns`` (level, slot and delay level of a due time as Column), ``generated_code`` (keeps Spark's generated
-methods small enough to be compiled, and the same in each batch).
 
 May import: common, shard, purgatory; pyspark.
 """

@@ -12,23 +12,17 @@ without a row is not pending. Its change data feed is that log, commit by commit
 So a commit that deletes a row and writes it again (an overwrite, some merges) replaces it, in whatever order
 the two are read: Delta may hand out the files of one commit in several batches.
 
-Columns. Those of the command contract without ``op`` and ``seq``: the change determines both, and a table
-that has such a column is refused. The other columns of the table, ``_change_type``, ``_commit_version`` and
-``_commit_timestamp`` are kept in the ``record`` of a reject. Any other kind of change is a reject,
-``bad_op``.
-
-First start. The table is read as it is, as inserts of its version (or, with ``startingVersion`` 0, all
-commits): the compacted log.
-
-Event time. ``event_time`` is the column of that name, if there is one, else the time of the commit. For a
-delete it is that of the deleted row, so that a wheel under the event clock has one kind of time. See
-https://docs.delta.io/delta-change-data-feed.
+Columns are those of the command contract without ``op`` and ``seq``, which the change determines; the others are kept
+in the ``record`` of a reject. Any other kind of change is a reject, ``bad_op``. The first start reads the table as it
+is, as inserts of its version (or, with ``startingVersion`` 0, all commits). ``event_time`` is the column of that name,
+if there is one, else the time of the commit; for a delete it is that of the deleted row, so that a wheel under the
+event clock has one kind of time. See https://docs.delta.io/delta-change-data-feed.
 
 Caveats: of two rows of one id in one commit the wheel keeps one (within a batch the one that is due first)
 and counts the other as a duplicate. An update that changes the ``schedule_id`` itself leaves the old id
-pending, because no row of the feed ends it: delete and insert instead. The rules of ``event_time`` apply to a
-delete, as to any CANCEL. A checkpoint of the same table read without its feed has versions of another kind
-(``event_time`` in ms, which is above all commit numbers): use a new checkpoint.
+pending: delete and insert instead. The rules of ``event_time`` apply to a delete, as to any CANCEL. A checkpoint of
+the same table read without its feed has versions of another kind (``event_time`` in ms, which is above all commit
+numbers): use a new checkpoint.
 """
 
 from __future__ import annotations
@@ -54,9 +48,8 @@ def change_commands(changes: DataFrame, table: str) -> DataFrame:
         table: Its path.
 
     Returns:
-        One row for each row of the feed except ``update_preimage``: its columns, ``op`` (string),
-        ``source_seq`` (long, the version of the table above) and ``source_coordinates`` (``orders@v7``, the
-        folder's name and the commit, as in Delta's time travel).
+        A row for each row of the feed except ``update_preimage``: its columns, ``op`` (string), ``source_seq`` (long,
+        the version above) and ``source_coordinates`` (``orders@v7``, the folder's name and the commit).
 
     Raises:
         ContractError: The table has a column ``op`` or ``seq``.

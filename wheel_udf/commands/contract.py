@@ -5,7 +5,7 @@ The rule of names, and the match of the allow-list: :mod:`wheel_udf.common.names
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -60,63 +60,35 @@ class Contract:
     from_batch: bool = False
 
     def __post_init__(self) -> None:
-        limits = {
-            field.name: getattr(self, field.name) for field in fields(self) if field.name.startswith("max_")
-        }
-        faults = [fault for name, value in limits.items() for fault in _limit_faults(name, value)]
-        faults += _list_faults(self.destinations) or _default_faults(
-            self.default_destination, self.destinations
-        )
+        faults = list(self._faults())
         if faults:
             raise faults[0] if len(faults) == 1 else ConfigErrors(faults)
         if self.destinations is not None:
             object.__setattr__(self, "destinations", tuple(self.destinations))
 
-
-def _limit_faults(name: str, value: object) -> list[ConfigError]:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63):
-        return []
-    return [
-        ConfigError(
-            "not a limit", field=name, value=value, rule="a whole number from 0 to 2**63 - 1, or None"
-        )
-    ]
-
-
-def _list_faults(destinations: object) -> list[ConfigError]:
-    if destinations is None:
-        return []
-    if not isinstance(destinations, tuple | list) or not destinations:
-        rule = "a tuple of at least one name or pattern, or None for any well-formed name"
-        return [ConfigError("not an allow-list", field="destinations", value=destinations, rule=rule)]
-    return [
-        ConfigError(
-            "no destination can match",
-            field="destinations",
-            value=each,
-            rule=PATTERN_RULE,
-        )
-        for each in destinations
-        if not is_destination_pattern(each)
-    ]
-
-
-def _default_faults(name: object, destinations: Sequence[str] | None) -> list[ConfigError]:
-    if name is None:
-        return []
-    if not isinstance(name, str) or not is_destination_name(name):
-        return [ConfigError("not a destination", field="default_destination", value=name, rule=NAME_RULE)]
-    if AllowList(destinations or ["*"]).first(name) is not None:
-        return []
-    return [
-        ConfigError(
-            "not an allowed destination",
-            field="default_destination",
-            value=name,
-            rule=f"one of {shortened(destinations or ())}",
-            hint="add it to destinations",
-        )
-    ]
+    def _faults(self) -> Iterator[ConfigError]:
+        for name in (field.name for field in fields(self) if field.name.startswith("max_")):
+            value = getattr(self, name)
+            if value is not None and not (type(value) is int and 0 <= value < 2**63):
+                rule = "a whole number from 0 to 2**63 - 1, or None"
+                yield ConfigError("not a limit", field=name, value=value, rule=rule)
+        listed: object = self.destinations
+        if listed is not None and (not isinstance(listed, tuple | list) or not listed):
+            rule = "a tuple of at least one name or pattern, or None for any well-formed name"
+            yield ConfigError("not an allow-list", field="destinations", value=listed, rule=rule)
+            return
+        wrong = [each for each in self.destinations or () if not is_destination_pattern(each)]
+        for each in wrong:
+            yield ConfigError("no destination can match", field="destinations", value=each, rule=PATTERN_RULE)
+        default: object = self.default_destination
+        field = "default_destination"
+        if wrong or default is None:
+            return
+        if not isinstance(default, str) or not is_destination_name(default):
+            yield ConfigError("not a destination", field=field, value=default, rule=NAME_RULE)
+        elif AllowList(self.destinations or ["*"]).first(default) is None:
+            rule, hint = f"one of {shortened(self.destinations or ())}", "add it to destinations"
+            yield ConfigError("not an allowed destination", field=field, value=default, rule=rule, hint=hint)
 
 
 def shortened(destinations: Sequence[str]) -> str:

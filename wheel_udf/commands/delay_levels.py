@@ -2,9 +2,9 @@
 rounding error is.
 
 A *delay level* is a fixed delay with a partition, a topic and a count of its own; it has nothing to do with
-the levels of the wheel. A delay is the due time less ``event_time``. The rounding ends here: to
-the wheel a rounded due time is a due time, and the level and the error are columns that an entry carries. There are
-two policies, each as plain int here and as Spark ``Column`` in :mod:`wheel_udf.commands.tier_columns`:
+the levels of the wheel. A delay is the due time less ``event_time``. To the wheel a rounded due time is a due time, and
+the level and the error are columns that an entry carries. There are two policies;
+:mod:`wheel_udf.commands.tier_columns` computes them:
 
 * :class:`FixedLevels` (RocketMQ's ``messageDelayLevel``): a list of delays; a delay between two of them is
   rounded **up**, so an entry is never early, and the error is bounded by the gap::
@@ -14,22 +14,18 @@ two policies, each as plain int here and as Spark ``Column`` in :mod:`wheel_udf.
       beyond 1m   reject: refused | top: 1m, earlier than requested (negative error) | exact: as requested, no level
 
 * :class:`BinaryLevels` (the delay infrastructure of NServiceBus on RabbitMQ, a queue for each bit of the
-  delay): levels of 2^k ticks, each twice the one below. A delay is a sum of such levels, so it is kept to the
-  millisecond, and the error is 0. The level of an entry is the first one that it would wait on: the highest
-  level that is not longer than its delay::
+  delay): levels of 2^k ticks. A delay is a sum of such levels, so it is kept to the millisecond, and the error is 0.
+  The level of an entry is the first one that it would wait on, the highest that is not longer than its delay::
 
       tick 1 s    13 s = 8 s + 4 s + 1 s    level 8s
 
 A level is named by its span (30 s is ``30s``), in stored data, too. So a list that changes between two starts
 does not change the level of waiting entries. A delay of 0 or less has no level and no error; neither has a
 delay of less than a tick under binary levels.
-
-Cost: one search among the levels.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal
@@ -106,7 +102,8 @@ class BinaryLevels:
 
     def has(self, level_ms: int) -> bool:
         """Whether this is the span of a level."""
-        return level_ms >= self.tick_ms and level_of(self, level_ms) == level_ms
+        ticks, rest = divmod(level_ms, self.tick_ms)
+        return not rest and ticks.bit_count() == 1
 
 
 Levels = FixedLevels | BinaryLevels
@@ -141,28 +138,6 @@ def fingerprint(of_wheel: str, *, leveled: bool) -> str:
     The policy and its list may change: waiting entries keep their level.
     """
     return f"{of_wheel},delay_levels=on" if leveled else of_wheel
-
-
-def level_of(levels: Levels, delay_ms: int) -> int:
-    """Span of a delay's level, in ms; :data:`NO_LEVEL` for none (also for a delay that ``reject`` refuses)."""
-    if delay_ms <= 0:
-        return NO_LEVEL
-    if isinstance(levels, BinaryLevels):
-        ticks = delay_ms // levels.tick_ms
-        return levels.tick_ms << (ticks.bit_length() - 1) if ticks else NO_LEVEL
-    at = bisect_left(levels.list_ms, delay_ms)
-    return levels.list_ms[at] if at < len(levels.list_ms) else level_beyond(levels)
-
-
-def error_of(levels: Levels, delay_ms: int, level_ms: int) -> int:
-    """How much later than requested an entry fires by its level, in ms; negative (earlier) only with ``top``."""
-    return 0 if isinstance(levels, BinaryLevels) or level_ms == NO_LEVEL else level_ms - delay_ms
-
-
-def is_beyond(levels: Levels, delay_ms: int) -> bool:
-    """Whether a delay is refused: it is longer than the last level, and ``on_beyond`` is ``reject``."""
-    last_ms = refused_beyond_ms(levels)
-    return last_ms is not None and delay_ms > last_ms
 
 
 def refused_beyond_ms(levels: Levels) -> int | None:

@@ -58,23 +58,28 @@ class Input(NamedTuple):
 Inputs = dict[str, Input]
 
 
+def read_or_null(
+    given: Inputs, name: str, reader: Callable[..., Column], kind: str, **options: bool
+) -> Column:
+    """A column through one of the readers of this room; a null of a type where the column is missing.
+
+    Raises:
+        ContractError: The column's type can hold no valid value.
+    """
+    return given[name].read(reader, **options) if name in given else F.lit(None).cast(kind)
+
+
 def located(
     frame: DataFrame, known: Collection[str], *, required: Collection[str], what: str
 ) -> tuple[DataFrame, Inputs, list[Input]]:
-    """Finds the known columns of a frame by name, in any case.
-
-    Args:
-        frame: The frame of the user.
-        known: The names, in lower case.
-        required: The names that must be present.
-        what: The noun for the rows, for messages.
+    """Finds the known columns of a frame (in lower case) by name, in any case.
 
     Returns:
         The frame with its columns renamed to positions, so that names of the user collide neither with ours
         nor with each other; the known columns by name; all columns.
 
     Raises:
-        ContractError: A name occurs twice, or a required one is missing.
+        ContractError: A name occurs twice, or a required one is missing. `what` is the noun for the rows.
     """
     original = [
         Input(field.name, F.col(f"in{at}"), field.dataType, what) for at, field in enumerate(frame.schema)
@@ -110,12 +115,8 @@ def located(
 
 
 def meant(found: Sequence[str], missing: Collection[str], known: Collection[str]) -> str | None:
-    """The hint which of the columns found are misspellings of missing ones; None if none is close.
-
-    Args:
-        found: The names of the columns.
-        missing: The known names that are not among them.
-        known: All known names, in lower case.
+    """The hint which of the columns found are misspellings of missing ones; None if none is close. `known` are all
+    known names, in lower case.
     """
     # Two spellings may differ by case and joints alone: deliverAt, deliver-at.
     plain = {name.replace("_", ""): name for name in missing}

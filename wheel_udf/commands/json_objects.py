@@ -55,12 +55,7 @@ _REWRITTEN_HEADER: Final = r'":[ \t\r\n]*+(?:[-0-9{\[]|"-?Inf)'
 
 
 def with_json_object(frame: DataFrame, record: Column, names: Sequence[str] = COMMAND_FIELDS) -> DataFrame:
-    """Reads a column of records.
-
-    Args:
-        frame: Any frame.
-        record: The records, binary or string.
-        names: The fields to take.
+    """Reads a column of records, binary or string; takes the fields of these names.
 
     Returns:
         The frame with ``_object``, a struct of texts (``headers`` of type

@@ -18,27 +18,21 @@ Each preset maps the parts of a record to the columns that :mod:`wheel_udf.comma
     * ISO 8601 text, or a whole number: UTC epoch ms (of 10 digits, and of more than 15, it is rejected: another unit).
     - : none.   without event_time: the record's timestamp
 
-Headers. ``wheel-*`` headers (and ``scheduler-*`` ones in that preset) are read and not passed on. Of repeated
-headers the last one counts, as with Kafka's ``lastHeader``; in the scheduler preset the first.
+``wheel-*`` headers (and ``scheduler-*`` ones in that preset) are read and not passed on. Of repeated headers the last
+one counts, as with Kafka's ``lastHeader``; in the scheduler preset the first.
 
-Versions. A record without ``seq`` has its offset as version: the latest record of a partition wins. So all
-commands of an id belong in one partition; a record key that depends on the id alone ensures this. Offsets of
-two partitions have no common order: of an id in several partitions the higher offset wins. A producer that
-cannot keep an id in one partition sets ``seq`` itself.
+A record without ``seq`` has its offset as version. So all commands of an id belong in one partition; a record key that
+depends on the id alone ensures this. Offsets of two partitions have no common order: of an id in several partitions the
+higher offset wins. A compacted topic loses records that a later record of their key replaced; gaps are harmless,
+because versions are compared, not counted.
 
-Compaction. A compacted topic (``scheduler``) loses records that a later record of their key replaced, and
-tombstones after ``delete.retention.ms`` (Kafka's documentation, "Log Compaction"). Gaps are harmless:
-versions are compared, not counted. A tombstone needs its key only.
-
-Errors. No data raises an error, and no row is lost: an unreadable value is passed on unchanged, and the rule
-of its column rejects it. A ``json`` value is read by :mod:`wheel_udf.commands.json_objects`. In all presets
-the column ``kafka`` keeps the record for ``record`` of a reject: coordinates, timestamp, and the parts that
+No data raises an error, and no row is lost: an unreadable value is passed on unchanged, and the rule of its column
+rejects it. The column ``kafka`` keeps the record for ``record`` of a reject: coordinates, timestamp, and the parts that
 no other column holds unchanged.
 
 Units. A number in another unit would be due at once, or never. Seconds have 10 digits from 2001 to 2286, which as ms
-is 12 January to 26 April 1970; microseconds have more than 15, which as ms is beyond the year 33658. Such numbers stay
-texts and are rejected as ``bad_deliver_at`` and ``bad_event_time``, as are milliseconds in ``scheduler-epoch`` (more
-than 12 digits). Text is never ambiguous: a test clock that runs in those months of 1970 has to use it.
+is 12 January to 26 April 1970; microseconds have more than 15, which as ms is beyond the year 33658. Such numbers are
+rejected as ``bad_deliver_at`` and ``bad_event_time``, as are milliseconds in ``scheduler-epoch`` (more than 12 digits).
 
 Caveats: a whole number is epoch ms even if its digits look like a date (``20260101`` is 05:37 in 1970). Spark's
 connector itself fails on a record whose own timestamp is beyond the year 294247; brokers refuse such records
@@ -162,28 +156,24 @@ def _json(records: DataFrame) -> DataFrame:
 def _with_headers(records: DataFrame, known: Sequence[str], *prefixes: str, last: bool = True) -> DataFrame:
     """Adds the names and values of the headers (the one that counts comes first), and the headers to pass on.
 
-    Args:
-        records: Records of Kafka.
-        known: The headers that the preset reads.
-        prefixes: Headers whose names begin so are not passed on.
-        last: Whether the last one of repeated headers counts.
+    `known` are the headers that the preset reads; those whose names begin with a prefix are not passed on; `last`:
+    whether the last one of repeated headers counts.
     """
     headers = F.reverse("headers") if last else F.col("headers")
     frame = records.select(
         "*", headers.getField("key").alias("_names"), headers.getField("value").alias("_values")
     )
-    passed_on = F.filter("headers", lambda each: _is_passed_on(each.getField("key"), prefixes))
+
+    def is_passed_on(each: Column) -> Column:
+        return ~reduce(
+            operator.or_, (F.startswith(each.getField("key"), F.lit(prefix)) for prefix in prefixes)
+        )
+
+    passed_on = F.filter("headers", is_passed_on)
     # Spark interprets a lambda, and most records have no other headers. Spark computes each place once, for this sum
     # and for the look-up.
     found = reduce(operator.add, (F.when(_place(name) > 0, 1).otherwise(0) for name in known))
     return frame.select("*", F.when(F.size("_names") != found, passed_on).alias("_passed_on"))
-
-
-def _is_passed_on(name: Column, prefixes: tuple[str, ...]) -> Column:
-    found = F.startswith(name, F.lit(prefixes[0]))
-    for prefix in prefixes[1:]:
-        found |= F.startswith(name, F.lit(prefix))
-    return ~found
 
 
 def _header(name: str) -> Column:

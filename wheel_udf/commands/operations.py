@@ -34,6 +34,7 @@ Both may have ``source_coordinates`` and ``_corrupt_record``, like commands.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F, types as T
@@ -41,13 +42,14 @@ from pyspark.sql import Column, DataFrame, functions as F, types as T
 from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS, Contract
 from wheel_udf.commands.generated_code import interpreted
-from wheel_udf.commands.inputs import Input, Inputs, located
-from wheel_udf.commands.operation_rules import WATCH_TEXTS, operation_rules, shared_rules
+from wheel_udf.commands.inputs import Input, Inputs, located, read_or_null
+from wheel_udf.commands.operation_rules import operation_rules, shared_rules
 from wheel_udf.commands.records import record_of
 from wheel_udf.commands.rules import (
     MISREAD,
     SOURCE,
     UNREADABLE,
+    WATCH_TEXTS,
     Rule,
     error_message,
     first_broken,
@@ -117,7 +119,7 @@ def parse_events(events: DataFrame, contract: Contract) -> DataFrame:
     frame, given, original = located(events, _EVENT_NAMES, required=("group", "key"), what="events")
     frame = frame.select("*", read.batch_ms().alias("_batch_ms"))
     op = given["op"].read(_op) if "op" in given else F.lit(EVENT)
-    amount = given["amount"].read(_amount) if "amount" in given else F.lit(0.0)
+    amount = read_or_null(given, "amount", _amount, "double")
     frame = frame.select(
         "*",
         op.cast("int").alias("_op"),
@@ -156,24 +158,21 @@ def _read_common(given: Inputs) -> list[Column]:
 
 
 def _read_operation(given: Inputs, contract: Contract) -> list[Column]:
-    destination = given["destination"].read(read.text) if "destination" in given else read.null("string")
+    column = partial(read_or_null, given)
+    destination = column("destination", read.text, "string")
     if contract.default_destination is not None:
         destination = F.coalesce(destination, F.lit(contract.default_destination))
-    keys = given["keys"].read(_keys)
-    rule = given["rule"].read(read.text) if "rule" in given else read.null("string")
-    rule = F.lower(F.regexp_replace(F.coalesce(rule, F.lit("any")), f"[{BLANKS}]", ""))
+    rule = F.coalesce(column("rule", read.text, "string"), F.lit("any"))
     return [
         *_read_common(given),
         given["op_id"].read(read.identity).alias("_name"),
-        F.array_distinct(keys).alias("_keys"),
-        rule.alias("_rule"),
+        F.array_distinct(given["keys"].read(_keys)).alias("_keys"),
+        F.lower(F.regexp_replace(rule, f"[{BLANKS}]", "")).alias("_rule"),
         *(column for name in ("deadline", "limit") for column in _instant_or_duration(given, name)),
         destination.alias("_destination"),
-        (given["key"].read(read.octets) if "key" in given else read.null("binary")).alias("_key"),
-        (given["value"].read(read.octets) if "value" in given else read.null("binary")).alias("_value"),
-        (given["headers"].read(read.headers) if "headers" in given else read.null(read.HEADERS)).alias(
-            "_headers"
-        ),
+        column("key", read.octets, "binary").alias("_key"),
+        column("value", read.octets, "binary").alias("_value"),
+        column("headers", read.headers, read.HEADERS).alias("_headers"),
     ]
 
 
@@ -183,7 +182,7 @@ def _instant_or_duration(given: Inputs, name: str) -> list[Column]:
     parts = read.null("array<string>")
     if asked is not None and isinstance(asked.kind, T.StringType | T.BinaryType | T.CharType | T.VarcharType):
         parts = times.duration_parts(asked.shown)
-    at_ms = asked.read(times.instant_ms, round_up=True) if asked is not None else read.null("long")
+    at_ms = read_or_null(given, name, times.instant_ms, "long", round_up=True)
     return [at_ms.alias(f"_{name}_at_ms"), parts.alias(f"_{name}_parts")]
 
 
@@ -252,7 +251,7 @@ def _checked(frame: DataFrame, rules: list[Rule], contract: Contract) -> DataFra
 
 
 def _identified(given: Inputs) -> list[Column]:
-    source = given[SOURCE].read(read.text) if SOURCE in given else read.null("string")
+    source = read_or_null(given, SOURCE, read.text, "string")
     good = F.col("_code").isNull()
     return [
         *(

@@ -1,9 +1,8 @@
 """The command contract as Spark ``Column`` expressions: a frame of user columns in, command rows out.
 
-A command is one row: schedule this, replace it, cancel it. :func:`parse_commands` finds the known columns by
-name (in any case), reads and checks them, and returns one row for each row of its input, on batch and
-streaming frames. It keeps no state and runs in the JVM alone. A row that breaks the contract does not raise:
-it gets an ``error_code``.
+:func:`parse_commands` finds the known columns by name (in any case), reads and checks them, and returns one row for
+each row of its input, on batch and streaming frames. It keeps no state and runs in the JVM alone. A row that breaks the
+contract does not raise: it gets an ``error_code``.
 
 ======================  ==================================================================================
 input column            accepted types, and meaning
@@ -26,35 +25,30 @@ input column            accepted types, and meaning
 ``_misread_columns``    string: the names of columns whose values are not of their types; null for none
 ======================  ==================================================================================
 
-Columns. Every column but ``schedule_id`` may be missing, which is the same as null. With a column
-``source_seq``, good rows carry their coordinates, too, into the wheel and out again. Strings may be binary,
-which is read as UTF-8. Other columns are kept in ``record`` and nowhere else. A column whose type can hold no
-valid value (a boolean or a number as ``deliver_at``) raises ``ContractError`` before anything runs; numbers as
+Every column but ``schedule_id`` may be missing, which is the same as null. With ``source_seq``, good rows carry their
+coordinates, too, into the wheel and out again. Strings may be binary, which is read as UTF-8. A column whose type can
+hold no valid value (a boolean or a number as ``deliver_at``) raises ``ContractError`` before anything runs; numbers as
 durations are refused row by row, since a delay of 0 is valid.
 
-Rules. Their order, and which of them apply to a CANCEL: :mod:`wheel_udf.commands.rules`. An empty text is a
-value, not a null, and breaks the rule of its column (except ``op``). A due time that no timestamp can hold is
-``beyond_max_delay``, whatever the contract allows; one before the year 1900 is ``due_too_early``.
-
-Delay levels (:mod:`wheel_udf.commands.delay_levels`), if the contract has them, move due times:
-``deliver_at_ms`` is then when the wheel is to release the row, and the requested time is ``deliver_at_ms -
-level_error_ms``. ``max_delay`` limits the requested time.
+Order of the rules, and which apply to a CANCEL: :mod:`wheel_udf.commands.rules`. An empty text is a value, not a null,
+and breaks the rule of its column (except ``op``). A due time that no timestamp can hold is ``beyond_max_delay``,
+whatever the contract allows; one before the year 1900 is ``due_too_early``. With delay levels
+(:mod:`wheel_udf.commands.delay_levels`) ``deliver_at_ms`` is when the wheel is to release the row, and the requested
+time, which ``max_delay`` limits, is ``deliver_at_ms - level_error_ms``.
 
 Rejects carry the original row in ``record`` (:mod:`wheel_udf.commands.records`); key, value and headers of more
-than ``max_value_bytes`` are in their own columns alone. Their ``op`` is 1 if it was
-CANCEL; ``schedule_id`` is cut to 512 characters, and null if it was not UTF-8; ``destination`` is the
-requested one, cut to 249 characters; ``deliver_at_ms`` is null outside of the years 1900 to 9999;
-``event_time_ms`` is null where it was unusable, so that it cannot move a clock; key, value and headers pass
-through.
+than ``max_value_bytes`` are in their own columns alone. Their ``op`` is 1 if it was CANCEL; ``schedule_id`` is cut to
+512 characters, and null if it was not UTF-8; ``destination`` is cut to 249 characters; ``deliver_at_ms`` is null
+outside of the years 1900 to 9999; ``event_time_ms`` is null where it was unusable, so that it cannot move a clock.
 
-Cost: instants as text, delays, frames of over 20 columns, records of Kafka and delay levels each add to that of a row.
 Projections between the steps keep the optimizer from copying one expression into all its uses; generated code is kept
 to what the just-in-time compiler accepts (:mod:`wheel_udf.commands.generated_code`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F, types as T
@@ -71,16 +65,19 @@ from wheel_udf.commands.inputs import (
     Inputs,
     located,
     meant,
+    read_or_null,
 )
+from wheel_udf.commands.json_objects import COMMAND_FIELDS
 from wheel_udf.commands.records import record_of
 from wheel_udf.commands.rules import (
     DUE_COLUMNS,
     MISREAD,
     SOURCE,
     UNREADABLE,
+    Rule,
     common_rules,
-    error_code,
     error_message,
+    first_broken,
     is_ahead,
     payload_bytes,
     schedule_rules,
@@ -93,19 +90,8 @@ from wheel_udf.common.errors import ContractError
 from wheel_udf.shard.rows import CANCEL, SCHEDULE
 
 _NAMES: Final = (
-    *(
-        "schedule_id",
-        "op",
-        "seq",
-        "deliver_at",
-        "delay",
-        "event_time",
-        "destination",
-        "key",
-        "value",
-        "headers",
-    ),
-    *("max_lateness", SOURCE, SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, UNREADABLE, MISREAD),
+    *COMMAND_FIELDS,
+    *(SOURCE, SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, UNREADABLE, MISREAD),
 )
 _PAYLOAD: Final = ("key", "value", "headers")
 _NOT_RECORDED: Final = (SOURCE, SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, MISREAD)
@@ -119,9 +105,7 @@ headers are in the same method."""
 def require_due_column(names: Sequence[str], *, exact: bool = False) -> None:
     """Refuses commands without a column that a due time can come from: each schedule would be rejected.
 
-    Args:
-        names: The names of the columns.
-        exact: Whether their case counts, as it does for keys of JSON.
+    If `exact`, the case of the names counts, as it does for keys of JSON.
 
     Raises:
         ContractError: Neither ``deliver_at`` nor ``delay`` is there; the hint names the closest column.
@@ -173,7 +157,9 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
         error_ms = delay_error_column(contract.levels, delay_ms, F.col("_level_ms"))
         frame = frame.select("*", error_ms.alias("_level_error_ms"))
     common, schedules = common_rules(given, contract), schedule_rules(given, contract)
-    frame = frame.select("*", error_code(common, schedules).alias("_code"))
+    # Only the common rules apply to a CANCEL.
+    rules = [*common, Rule(None, F.col("_op") == CANCEL, read.null("string")), *schedules]
+    frame = frame.select("*", first_broken(rules).alias("_code"))
     message = error_message(F.col("_code"), common + schedules, contract)
     leveled = [] if contract.levels is None else _leveled()
     return frame.select(*_outcome(given, contract), *_rejection(given, original, message, contract), *leveled)
@@ -181,10 +167,7 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
 
 def _read(given: Inputs, contract: Contract) -> list[Column]:
     """First projection: each column by itself. Null means missing, null or unreadable."""
-
-    def column(name: str, reader: Callable[..., Column], kind: str, **options: bool) -> Column:
-        return given[name].read(reader, **options) if name in given else read.null(kind)
-
+    column = partial(read_or_null, given)
     at_ms = column("deliver_at", times.instant_ms, "long", round_up=True)
     destination = column("destination", read.text, "string")
     if contract.default_destination is not None:
@@ -284,7 +267,7 @@ def _rejection(given: Inputs, original: list[Input], message: Column, contract: 
             payload_bytes(given) <= contract.max_value_bytes,
             lambda is_small: record_of([_with_payload(each, is_small) for each in original], *_NOT_RECORDED),
         )
-    source = F.make_valid_utf8(given[SOURCE].read(read.text)) if SOURCE in given else read.null("string")
+    source = F.make_valid_utf8(read_or_null(given, SOURCE, read.text, "string"))
     return [
         code.alias("error_code"),
         interpreted(message, code.isNotNull()).alias("error_message"),

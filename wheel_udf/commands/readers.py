@@ -3,8 +3,7 @@
 
 A reader takes a column and its Spark type, and returns a column that is null where the value cannot be read.
 No reader raises on data (ANSI mode is on in Spark 4: a bad cast or an overflow would stop a stream). A type
-that can hold no valid value raises :class:`TypeError` with the rule it breaks;
-:meth:`~wheel_udf.commands.inputs.Input.read` turns it into a ``ContractError`` that names the column.
+that can hold no valid value raises :class:`TypeError` with the rule it breaks.
 
 Where a projection uses an expression twice, Spark computes it twice. So a reader that needs an intermediate
 result more than once comes in two halves, for two projections (``duration_parts`` and ``duration_ms``).
@@ -114,8 +113,7 @@ def _are_octets(*kinds: T.DataType) -> bool:
 def whole_number(column: Column, kind: T.DataType) -> Column:
     """A long from any numeric type or numeric text; null for fractions and for numbers beyond 64 bits.
 
-    A float or double is taken up to 2**53, where it stops being exact. (Readers of JSON and pandas make doubles
-    of integers.)
+    A float or double is taken up to 2**53, where it stops being exact.
 
     Raises:
         TypeError: Any other type.

@@ -11,6 +11,8 @@ false. A rule is left out where the column that could break it is missing.
 
 from __future__ import annotations
 
+import pkgutil
+import tomllib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -20,12 +22,10 @@ from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract, shortened
 from wheel_udf.commands.delay_levels import level_name, refused_beyond_ms
 from wheel_udf.commands.inputs import Inputs
-from wheel_udf.commands.tier_columns import is_beyond_column
 from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS, ID_RULE, MAX_ID_BYTES
 from wheel_udf.common.durations import DURATION_RULE
 from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.common.names import NAME_PATTERN, NAME_RULE, NOT_NAMES, AllowList
-from wheel_udf.shard.rows import CANCEL
 
 DUE_COLUMNS: Final = ("deliver_at", "delay")
 """The columns that a due time comes from."""
@@ -39,70 +39,36 @@ UNREADABLE: Final = "_corrupt_record"
 MISREAD: Final = "_misread_columns"
 """Column: the names of columns of a readable record whose values are not of their types; null for none."""
 
+MOST_KEYS: Final = 10_000
+"""Most keys of an operation."""
+
 INSTANT_RULE: Final = "a timestamp, a date, or ISO 8601 text with Z, an offset, or no zone for UTC"
-_EPOCH_HINT: Final = (
-    "a number is taken only where a preset names its unit: wheel-* headers take milliseconds "
-    "(10 digits look like seconds), scheduler-epoch takes seconds"
-)
-_AGAIN_HINT: Final = "to schedule a delivery again drop its wheel-* headers (wheel_udf.client.kafka.put_back)"
-_DUE_RULE: Final = "exactly one of deliver_at and delay"
 _LONGEST_VALUE: Final = 100
 _VALUE, _PAIR_JOINT, _PAIR_END = "\x1a", "\x1f", "\x1e"
 """Placeholders in the templates of messages; no rule contains them."""
 
 
-class Text(NamedTuple):
-    """The message of a code, without the value; ``rule`` may name settings in braces."""
-
-    what: str
-    field: str
-    rule: str
-    hint: str | None = None
-
-
-TEXTS: Final[Mapping[str, Text]] = {
-    "bad_type": Text("not of the type of its column", "column", "the type in the schema of the source"),
-    "unreadable": Text("not readable", "record", "a record in the format of the source"),
-    "bad_op": Text("not an operation", "op", "SCHEDULE, REPLACE or CANCEL"),
-    "no_schedule_id": Text("no id", "schedule_id", ID_RULE),
-    "bad_schedule_id": Text("not an id", "schedule_id", ID_RULE),
-    "bad_seq": Text(
-        "not a version", "seq", "a whole number of 64 bits", "leave it null for event_time in ms"
-    ),
-    "bad_event_time": Text("not an instant", "event_time", INSTANT_RULE, _EPOCH_HINT),
-    "event_time_ahead": Text(
-        "event time in the future", "event_time", "at most {max_ahead_ms} ms beyond the time of the batch"
-    ),
-    # Schedules only, from here on.
-    "no_due_time": Text("no due time", "deliver_at", _DUE_RULE),
-    "two_due_times": Text("two due times", "delay beside deliver_at", _DUE_RULE, _AGAIN_HINT),
-    "bad_deliver_at": Text("not an instant", "deliver_at", INSTANT_RULE, _EPOCH_HINT),
-    "bad_delay": Text("not a duration", "delay", DURATION_RULE, "for an instant use deliver_at"),
-    "beyond_max_delay": Text(
-        "due too far away", "due", "{max_delay} after {counted_from}, between the years -290308 and 294247"
-    ),
-    "due_too_early": Text("due before all calendars in use", "due", f"not before {FIRST_DUE}"),
-    "beyond_levels": Text(
-        "beyond the last delay level",
-        "due",
-        "at most {last_level} after event_time",
-        "on_beyond: top or exact takes it",
-    ),
-    "no_destination": Text("no destination", "destination", "a name, or a default in the contract"),
-    "bad_destination": Text("not a destination", "destination", NAME_RULE),
-    "unknown_destination": Text(
-        "unknown destination", "destination", "one of {allowed}", "add it to the allow-list of destinations"
-    ),
-    "oversize": Text("too large", "bytes", "at most {max_value_bytes} bytes of value, key and headers"),
-    "bad_max_lateness": Text("not a duration", "max_lateness", f"not negative; {DURATION_RULE}"),
+_CONSTANTS: Final = {
+    "id_rule": ID_RULE,
+    "instant_rule": INSTANT_RULE,
+    "duration_rule": DURATION_RULE,
+    "name_rule": NAME_RULE,
+    "first_due": FIRST_DUE,
+    "most_keys": MOST_KEYS,
+    "value": _VALUE,
 }
-"""All codes of :func:`wheel_udf.commands.parse.parse_commands`, in the order of the rules."""
+_TEXTS: Final = tomllib.loads((pkgutil.get_data(__name__, "texts.toml") or b"").decode())
+TEXTS: Final[Mapping[str, str]] = _TEXTS["commands"]
+"""The messages of :func:`wheel_udf.commands.parse.parse_commands` by their code, in the order of the rules."""
+
+WATCH_TEXTS: Final[Mapping[str, str]] = TEXTS | _TEXTS["watch"]
+"""The messages of :mod:`wheel_udf.commands.operations` by their code."""
 
 
 class Rule(NamedTuple):
-    """One rule: its code, the condition that breaks it, and the value to show."""
+    """One rule: its code (none: the row is good), the condition that breaks it, and the value to show."""
 
-    code: str
+    code: str | None
     broken: Column
     value: Column
 
@@ -114,31 +80,38 @@ def is_ill_formed(name: Column) -> Column:
 
 def common_rules(given: Inputs, contract: Contract) -> list[Rule]:
     """The rules of all commands, in order."""
-    name = F.col("_id")
-    rules = [
-        Rule("no_schedule_id", name.isNull() | (name == ""), name),
-        Rule("bad_schedule_id", is_ill_formed(name), name),
-    ]
+    rules = record_rules(given)
     if op := given.get("op"):
-        rules.insert(0, Rule("bad_op", F.col("_op").isNull(), op.shown))
-    if unreadable := given.get(UNREADABLE):
-        rules.insert(0, Rule("unreadable", unreadable.column.isNotNull(), unreadable.shown))
-    rules[:0] = misread_rules(given)
+        rules.append(Rule("bad_op", F.col("_op").isNull(), op.shown))
+    rules += id_rules("schedule_id", F.col("_id"))
     if seq := given.get("seq"):
         rules.append(Rule("bad_seq", seq.column.isNotNull() & F.col("_seq").isNull(), seq.shown))
-    if made := given.get("event_time"):
-        rules.append(Rule("bad_event_time", F.col("_made_ms").isNull(), made.shown))
-        if contract.max_ahead_ms is not None:
-            rules.append(
-                Rule("event_time_ahead", is_ahead(contract.max_ahead_ms), times.utc_text(F.col("_made_ms")))
-            )
+    return rules + event_time_rules(given, contract)
+
+
+def record_rules(given: Inputs) -> list[Rule]:
+    """The rules of rows that the source could not read, or not as the types of their columns; they come first."""
+    codes = {"bad_type": given.get(MISREAD), "unreadable": given.get(UNREADABLE)}
+    return [Rule(code, each.column.isNotNull(), each.shown) for code, each in codes.items() if each]
+
+
+def id_rules(what: str, name: Column) -> list[Rule]:
+    """The rules of a required id."""
+    return [
+        Rule(f"no_{what}", name.isNull() | (name == ""), name),
+        Rule(f"bad_{what}", is_ill_formed(name), name),
+    ]
+
+
+def event_time_rules(given: Inputs, contract: Contract) -> list[Rule]:
+    """The rules of ``event_time``, in order."""
+    if (made := given.get("event_time")) is None:
+        return []
+    rules = [Rule("bad_event_time", F.col("_made_ms").isNull(), made.shown)]
+    if contract.max_ahead_ms is not None:
+        shown_time = times.utc_text(F.col("_made_ms"))
+        rules.append(Rule("event_time_ahead", is_ahead(contract.max_ahead_ms), shown_time))
     return rules
-
-
-def misread_rules(given: Inputs) -> list[Rule]:
-    """The rule of values that the source could not read as the type of their column; it comes first."""
-    misread = given.get(MISREAD)
-    return [] if misread is None else [Rule("bad_type", misread.column.isNotNull(), misread.shown)]
 
 
 def is_ahead(max_ahead_ms: int) -> Column:
@@ -162,16 +135,14 @@ def _due_rules(given: Inputs, contract: Contract) -> list[Rule]:
     at, delay = (given[name].column if name in given else read.null("string") for name in DUE_COLUMNS)
     asked_at, asked_delay = at.cast("string"), delay.cast("string")
     due_ms, unread = F.col("_due_ms"), F.col("_due_ms").isNull()
-    too_far = F.abs(due_ms) > MAX_INSTANT_MS
-    if contract.max_delay_ms is not None:
-        too_far |= due_ms - counted_from_ms(contract) > contract.max_delay_ms
+    too_far = is_too_far(due_ms, contract)
     shown_due = F.coalesce(asked_delay, times.utc_text(due_ms))
     beyond = []
     if contract.levels is not None:
         # A due time that is rounded up may be beyond the last timestamp.
         too_far |= due_ms + F.col("_level_error_ms") > MAX_INSTANT_MS
-        delay_ms = due_ms - F.col("_made_ms")
-        beyond = [Rule("beyond_levels", is_beyond_column(contract.levels, delay_ms), shown_due)]
+        if (last_ms := refused_beyond_ms(contract.levels)) is not None:
+            beyond = [Rule("beyond_levels", due_ms - F.col("_made_ms") > last_ms, shown_due)]
     return [
         Rule("no_due_time", at.isNull() & delay.isNull(), read.null("string")),
         Rule("two_due_times", at.isNotNull() & delay.isNotNull(), asked_delay),
@@ -183,10 +154,14 @@ def _due_rules(given: Inputs, contract: Contract) -> list[Rule]:
     ]
 
 
-def counted_from_ms(contract: Contract) -> Column:
-    """The instant that ``max_delay_ms`` counts from."""
+def is_too_far(due_ms: Column, contract: Contract) -> Column:
+    """Whether a due time is beyond the last timestamp, or beyond ``max_delay_ms``."""
+    too_far = F.abs(due_ms) > MAX_INSTANT_MS
+    if contract.max_delay_ms is None:
+        return too_far
     made_ms = F.col("_made_ms")
-    return F.least(made_ms, F.col("_batch_ms")) if contract.from_batch else made_ms
+    from_ms = F.least(made_ms, F.col("_batch_ms")) if contract.from_batch else made_ms
+    return too_far | (due_ms - from_ms > contract.max_delay_ms)
 
 
 def destination_rules(given: Inputs, contract: Contract) -> list[Rule]:
@@ -218,26 +193,17 @@ def payload_bytes(given: Inputs) -> Column:
 
 def first_broken(rules: list[Rule]) -> Column:
     """The code of the first broken rule; null if no rule is broken."""
-    chain = F.when(rules[0].broken, rules[0].code)
+    chain = F.when(rules[0].broken, F.lit(rules[0].code))
     for rule in rules[1:]:
-        chain = chain.when(rule.broken, rule.code)
-    return chain
-
-
-def error_code(common: list[Rule], schedules: list[Rule]) -> Column:
-    """The code of the first broken rule; only the common rules apply to a CANCEL."""
-    chain = first_broken(common)
-    chain = chain.when(F.col("_op") == CANCEL, read.null("string"))
-    for rule in schedules:
-        chain = chain.when(rule.broken, rule.code)
+        chain = chain.when(rule.broken, F.lit(rule.code))
     return chain
 
 
 def error_message(
-    code: Column, rules: list[Rule], contract: Contract, texts: Mapping[str, Text] = TEXTS
+    code: Column, rules: list[Rule], contract: Contract, texts: Mapping[str, str] = TEXTS
 ) -> Column:
     """The message: what is wrong, field, value, rule and hint, in the form of ``WheelError``."""
-    named = {
+    named = _CONSTANTS | {
         "max_ahead_ms": contract.max_ahead_ms,
         "max_value_bytes": contract.max_value_bytes,
         "max_delay": "any time" if contract.max_delay_ms is None else f"at most {contract.max_delay_ms} ms",
@@ -245,19 +211,13 @@ def error_message(
         "allowed": shortened(contract.destinations or ()),
         "last_level": _last_level(contract),
     }
-    templates = {rule.code: _template(texts[rule.code], named) for rule in rules}
+    templates = {name: texts[name].format_map(named) for name in (rule.code for rule in rules) if name}
     pairs = _PAIR_END.join(f"{name}{_PAIR_JOINT}{template}" for name, template in templates.items())
     quoted = F.concat(F.lit("'"), shown(_value(code, rules), _LONGEST_VALUE), F.lit("'"))
     # One look-up in a literal, and not a branch for each rule: Spark analyses each node at each start and plans it in
     # each batch.
     template = F.element_at(F.str_to_map(F.lit(pairs), F.lit(_PAIR_END), F.lit(_PAIR_JOINT)), code)
     return F.replace(template, F.lit(_VALUE), F.coalesce(quoted, F.lit("null")))
-
-
-def _template(text: Text, named: Mapping[str, object]) -> str:
-    """The message of a code, with :data:`_VALUE` where the value comes."""
-    hint = f"; hint: {text.hint}" if text.hint else ""
-    return f"{text.what}: {text.field} = {_VALUE}; rule: {text.rule.format(**named)}{hint}"
 
 
 def _value(code: Column, rules: list[Rule]) -> Column:

@@ -1,15 +1,8 @@
 """Tiers as Spark ``Column`` expressions: level and slot of a due time, and the delay level of a delay.
 
-The formulas of :mod:`wheel_udf.common.geometry` and :mod:`wheel_udf.commands.delay_levels` in JVM expressions
-alone (no UDF). They give the same results as the plain int and numpy forms for every int64, and neither
-overflow nor raise under Spark's ANSI mode; a test holds the three forms against each other::
-
-    plain int         numpy             Column
-    level_of          levels_of         level_column            level of the wheel
-    slot_of           slots_of          slot_column
-    level_of          -                 delay_level_column      delay level
-    error_of          -                 delay_error_column
-    is_beyond         -                 is_beyond_column
+The formulas of :mod:`wheel_udf.common.geometry` (``level_of``, ``slot_of``) and of the policies of
+:mod:`wheel_udf.commands.delay_levels`, in JVM expressions alone (no UDF). They give the same results as the plain int
+and numpy forms for every int64, and neither overflow nor raise under Spark's ANSI mode.
 
 Cost: two divisions for each level of the wheel up to the level of the entry; a comparison for each delay
 level of a list up to that of the delay, and a branch of generated code for each level of the list.
@@ -19,7 +12,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, functions as F
 
-from wheel_udf.commands.delay_levels import NO_LEVEL, BinaryLevels, Levels, level_beyond, refused_beyond_ms
+from wheel_udf.commands.delay_levels import NO_LEVEL, BinaryLevels, Levels, level_beyond
 from wheel_udf.common.geometry import INT64_MAX, Wheel, ticks_of
 
 # ---- levels of the wheel -------------------------------------------------------------------------
@@ -84,9 +77,3 @@ def delay_error_column(levels: Levels, delay_ms: Column, level_ms: Column) -> Co
         return F.when(level_ms.isNotNull(), none)
     # A delay in the lowest half of int64 has no level, and the difference would not fit.
     return F.when(level_ms == NO_LEVEL, none).when(level_ms > NO_LEVEL, level_ms - delay_ms)
-
-
-def is_beyond_column(levels: Levels, delay_ms: Column) -> Column:
-    """Whether a delay is refused (boolean); null for null where delays are refused."""
-    last_ms = refused_beyond_ms(levels)
-    return F.lit(False) if last_ms is None else delay_ms > last_ms

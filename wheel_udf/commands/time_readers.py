@@ -25,8 +25,6 @@ from wheel_udf.commands.inputs import SOURCE_EVENT_TIME, Inputs
 from wheel_udf.common.durations import BLANKS, DURATION_PATTERN, LONGEST_TEXT, TOO_LONG_MS, UNITS_MS
 from wheel_udf.common.instants import MAX_INSTANT_MS
 
-"""The last whole ms that a Spark timestamp (64-bit microseconds) can hold, in the year 294247."""
-
 _DAY_MS: Final = 86_400_000
 _DATE: Final = "[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}"
 _MINUTES: Final = "[T ][0-9]{2}:[0-9]{2}"
@@ -37,13 +35,8 @@ _ZONE: Final = " ?(?:Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)"
 def instant_ms(column: Column, kind: T.DataType, *, round_up: bool) -> Column:
     """UTC epoch ms (long) from a timestamp, timestamp_ntz (taken as UTC), date (its midnight in UTC) or text.
 
-    Null for dates that no timestamp can hold. A number is refused: only a preset knows the unit of an epoch number.
-
-    Args:
-        column: The instants.
-        kind: Their Spark type.
-        round_up: Whether a fraction of a ms is rounded up (due times: never early) or down (the time of an
-            event).
+    Null for dates that no timestamp can hold. A number is refused: only a preset knows the unit of an epoch number. A
+    fraction of a ms is rounded up (due times: never early) or down (the time of an event).
 
     Raises:
         TypeError: Any other type.
@@ -120,11 +113,8 @@ def _text_instant_ms(words: Column, *, round_up: bool) -> Column:
 
 
 def duration_parts(words: Column) -> Column:
-    """First half of reading a duration: its numbers.
-
-    Returns:
-        An array of six strings, the numbers of weeks, days, hours, minutes, seconds and milliseconds, most of
-        them empty; null or of another size where the text is not a duration.
+    """First half of reading a duration: its numbers, as an array of six strings (weeks, days, hours, minutes, seconds,
+    milliseconds), most of them empty; null or of another size where the text is not a duration.
     """
     listed = ",".join((*(f"${unit}${unit + len(UNITS_MS)}" for unit in range(1, len(UNITS_MS))), "$6"))
     numbers = F.split(F.regexp_replace(words, rf"\A{DURATION_PATTERN}\z", listed), ",")
@@ -134,14 +124,8 @@ def duration_parts(words: Column) -> Column:
 
 def duration_ms(words: Column, parts: Column) -> Column:
     """Second half of reading a duration: ms (long), rounded up, saturated as in
-    :mod:`wheel_udf.common.durations`.
-
-    Args:
-        words: The text.
-        parts: The result of :func:`duration_parts`, in a column of an earlier projection.
-
-    Returns:
-        Null where the text is null or not a duration.
+    :mod:`wheel_udf.common.durations`; null where the text is null or not a duration. `parts` is the result of
+    :func:`duration_parts`, in a column of an earlier projection.
     """
     total = reduce(
         operator.add, (_component(F.get(parts, F.lit(i)), unit) for i, unit in enumerate(UNITS_MS))

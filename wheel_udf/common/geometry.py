@@ -157,11 +157,6 @@ def slots_of(wheel: Wheel, levels: NDArray[np.int32], deliver_at_ms: NDArray[np.
     return np.floor_divide(deliver_at_ms, _at(levels, ticks_of(wheel)))
 
 
-def rings_of(wheel: Wheel, slots: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Places of absolute slots int64[n] on the ring: int64[n] in ``[0, size)``."""
-    return np.mod(slots, np.int64(wheel.size))
-
-
 def _last_instants(wheel: Wheel, clock_ms: int) -> NDArray[np.int64]:
     """The last due time that each level but the top one takes, int64[levels - 1], rising."""
     clock = int(clock_ms)  # a numpy scalar would overflow below

@@ -4,39 +4,30 @@
 
     wheel-udf cancel ...  --> <checkpoint>/acts/7.json --> this courier, on the driver --> board --> clock --> shards
 
-The process that plans the clock's ticks can read neither the checkpoint nor its file system, only the board, a folder
-of the driver's machine. Before the query starts, the courier posts the acts that no committed batch has taken: so an
-act on a stopped job is in its first batch, and a planned batch finds its acts. While the query runs, the courier looks
-for the next act every second.
+The process that plans the clock's ticks can read only the board. Before the query starts, the courier posts the acts
+that no committed batch has taken: an act on a stopped job is in its first batch, and a planned batch finds its acts.
+While the query runs, the courier looks for the next act every second.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from wheel_udf.checkpoint.act_files import acts_taken, read_act, require_acts
 from wheel_udf.common.errors import WheelError
 from wheel_udf.control.board import ACTS, FRAMES, ActRows, Link, ShardBoard
 from wheel_udf.spark.files import local_folder, open_folder, parsed_json
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
 _EVERY_S: Final = 1
 _EVERY_S_REMOTE: Final = 5
 """Each look is a request if the checkpoint is in an object store."""
 
 _log = logging.getLogger(__name__)
-
-
-class Followed(Protocol):
-    """The part of a streaming query that a courier uses."""
-
-    @property
-    def id(self) -> str:
-        """Id of the query."""
-
-    def awaitTermination(self, timeout: int) -> bool | None:  # noqa: N802  # Spark's name
-        """Whether the query has ended within this many seconds."""
 
 
 class ActCourier:
@@ -70,11 +61,11 @@ class ActCourier:
         if self._frame:
             self._board.put(FRAMES, self._frame, Link(metadata["id"]))
 
-    def follow(self, query: Followed) -> None:
+    def follow(self, query: StreamingQuery) -> None:
         """Posts further acts as long as a query runs, from a thread. Returns at once."""
         threading.Thread(target=self._follow, args=(query,), name="wheel-acts", daemon=True).start()
 
-    def _follow(self, query: Followed) -> None:
+    def _follow(self, query: StreamingQuery) -> None:
         try:
             query_id = str(query.id)
             while not query.awaitTermination(self._every_s):

@@ -13,12 +13,9 @@ def progress_line(report: BatchReport) -> str:
 
         batch    7 | in    1,000 | fired      250 | pending    12,000 | lateness p50  400 ms p99   1.0 s | clock ...
 
-    Under an event or simulated clock the time from due to release is not measured on the wall clock and is labelled
-    ``data time after due p50   6.0 d p99  11.9 d``.
-
-    Unusual counts (rejected, missed, undeliverable rows, a backlog over the limit) are added only if they are not 0,
-    the use of limits only if there are limits, and the sampled entries of each delay level only if there are levels.
-    With punctual delivery the line includes the number of pending entries that were handed to the sender.
+    Under an event or simulated clock lateness is labelled ``data time after due``. Unusual counts (rejected, missed,
+    undeliverable rows, a backlog over the limit) are added only if they are not 0, and the use of limits, the entries
+    of delay levels and those in flight only where there are any.
     """
     span = "data time after due" if report.in_data_time else "lateness"
     parts = [

@@ -9,22 +9,19 @@ Each micro-batch, in this order::
     post the hint              the next due time, for the clock's source
     report                     one BatchReport to the caller; an error of the caller's function is logged
 
-A batch that fails is repeated by Spark with the same rows; Delta's transaction identifiers skip what was written.
 Several tables are each exactly once, not atomic together: for a moment a reader may see the rows of a batch in the
-first table only.
-
-A checkpoint belongs to one running query (a lease), one geometry, one number of shards and one kind of clock (its
-identity); a start that differs is refused before anything runs, see :mod:`wheel_udf.checkpoint.identity`. The lease is
-given back when the query ends, however it ends, also if the caller keeps nothing but the ``StreamingQuery``: see
-:mod:`wheel_udf.checkpoint.lease`.
+first table only. A start with another geometry, number of shards or kind of clock is refused before anything runs
+(:mod:`wheel_udf.checkpoint.identity`). The lease is given back however the query ends
+(:mod:`wheel_udf.checkpoint.lease`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -49,6 +46,8 @@ from wheel_udf.stream.status_row import ShardStatus, leaving_to
 
 AVAILABLE_NOW = "available-now"
 ONCE = "once"
+
+_TRIGGERS: Final[Mapping[str, Any]] = {AVAILABLE_NOW: {"availableNow": True}, ONCE: {"once": True}}
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +97,8 @@ def deliver(
     check_checkpoint(checkpoint, **asked)  # before the lease creates a folder
     lease = (lease_of or Lease)(checkpoint).acquire()
     punctual: PunctualDelivery | None = None
-    try:
+    with ExitStack() as opened:
+        opened.callback(lease.close)
         identity = open_checkpoint(checkpoint, name=name, **asked)
         board = ShardBoard(facts.board)
         courier = None if facts.stored else ActCourier(checkpoint, board, facts.frame)
@@ -106,6 +106,7 @@ def deliver(
             courier.prepare()
         if facts.punctual is not None:
             punctual = PunctualDelivery(facts, destinations, checkpoint, board, trigger)
+            opened.callback(punctual.close)
             punctual.start()
         delivery = _Delivery(
             destinations=destinations,
@@ -129,11 +130,7 @@ def deliver(
             property_of_tasks(spark, NOTED_PROPERTY, noted(facts, checkpoint)),
         ):
             query = start_with(writer, trigger)
-    except BaseException:
-        if punctual is not None:
-            punctual.close()
-        lease.close()
-        raise
+        opened.pop_all()  # from here on they are closed with the query
     lease.close_after(query, None if punctual is None else punctual.close)
     if courier is not None:
         courier.follow(query)
@@ -142,19 +139,7 @@ def deliver(
 
 def start_with(writer: DataStreamWriter, trigger: str) -> StreamingQuery:
     """Starts a query with a trigger as text: an interval, ``available-now`` or ``once``."""
-    if trigger == AVAILABLE_NOW:
-        return writer.trigger(availableNow=True).start()
-    if trigger == ONCE:
-        return writer.trigger(once=True).start()
-    return writer.trigger(processingTime=trigger).start()
-
-
-def _call(on_batch: Callable[[BatchReport], None], report: BatchReport) -> None:
-    """Calls the user's callback after the batch is written; logs its errors, which do not fail the batch."""
-    try:
-        on_batch(report)
-    except Exception:  # noqa: BLE001  # whatever the user's code raises
-        _log.exception("on_batch failed for batch %d, which is written", report.batch_id)
+    return writer.trigger(**_TRIGGERS.get(trigger, {"processingTime": trigger})).start()
 
 
 def _statuses(frame: DataFrame, facts: FrameFacts) -> list[ShardStatus]:
@@ -183,7 +168,7 @@ class _Delivery:
         frame = frame.persist()
         try:
             statuses = _statuses(frame, self.facts)
-            not_sent = None if self.punctual is None else self.punctual.hand_over(frame, statuses, batch_id)
+            not_sent = [] if self.punctual is None else self.punctual.hand_over(frame, statuses, batch_id)
             undeliverable = self._write_rows(frame, statuses, batch_id, not_sent)
         finally:
             frame.unpersist()
@@ -198,9 +183,12 @@ class _Delivery:
                 undeliverable=undeliverable,
                 held_input=held_input,
                 facts=self.facts,
-                sent=None if self.punctual is None else self.punctual.lateness(),
+                sent=None if self.punctual is None else self.punctual.sender.drain_lateness(),
             )
-            _call(self.on_batch, report)
+            try:
+                self.on_batch(report)
+            except Exception:  # noqa: BLE001  # whatever the user's code raises
+                _log.exception("on_batch failed for batch %d, which is written", batch_id)
 
     def _with_sample(self, row: ShardStatus) -> ShardStatus:
         """The status with the shard's last sample, if it has taken none in this batch."""
@@ -210,7 +198,7 @@ class _Delivery:
         return replace(row, **{name: getattr(before, name) for name in row.SAMPLED})
 
     def _write_rows(
-        self, frame: DataFrame, statuses: list[ShardStatus], batch_id: int, not_sent: LeftOut | None
+        self, frame: DataFrame, statuses: list[ShardStatus], batch_id: int, not_sent: list[LeftOut]
     ) -> int:
         rows_to, largest_to = leaving_to(statuses, "destinations", "largest")
         return write_batch(

@@ -1,12 +1,6 @@
 """The report of one micro-batch: :class:`BatchReport`, made from the status rows of its shards by :func:`report_of`.
 
-::
-
-    status rows of batch 7    shard 0: fired_now 2, pending 10    shard 1: fired_now 0, pending 5
-    earlier status rows       shard 2: pending 7                  (not touched by batch 7)
-    report                    batch_id 7, fired 2, pending 22
-
-As a line of text: :mod:`wheel_udf.delivery.progress`; added up over a run: :mod:`wheel_udf.delivery.summary`.
+A shard that the batch has not touched counts with its last status row.
 """
 
 from __future__ import annotations

@@ -11,24 +11,25 @@ for.
       clock       2026-01-01T10:00:00Z, next due 2026-01-01T10:05:00Z
       identities  every command accounted for: yes; cancelled = applied: yes
 
-:attr:`Summary.lost` is set by the caller: how many offsets of the source are known to be lost.
-
-In the tiered mode ``2 near + 5 far`` stands for ``7 pending``: see :attr:`BatchReport.far`.
-
-Under an event or simulated clock a batch spans any amount of the data's time, and an entry is released at the end of
-that span. The line about lateness then reads::
+In the tiered mode ``2 near + 5 far`` stands for ``7 pending``. Under an event or simulated clock, whose batches span
+any amount of the data's time, the line about lateness reads::
 
       released    within 13.6 d of data time after due (p50 6.0 d, p99 12.6 d); one batch spans up to 13.6 d of data
+
+:attr:`Summary.lost` is set by the caller: how many offsets of the source are known to be lost.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from wheel_udf.common.instants import instant_text
 from wheel_udf.delivery.progress import span_text
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.wheel.lateness import LatenessHistogram
+
+_SUMMED = ("received", "fired", "missed", "rejected", "undeliverable", "spread", "ambiguous")
 
 
 class Summary:
@@ -44,13 +45,7 @@ class Summary:
 
     def __init__(self) -> None:
         self.batches = 0
-        self.received = 0
-        self.fired = 0
-        self.missed = 0
-        self.rejected = 0
-        self.undeliverable = 0
-        self.spread = 0
-        self.ambiguous = 0
+        self.totals: Counter[str] = Counter()
         self.lost = 0
         self.lateness = LatenessHistogram()
         self.last: BatchReport | None = None
@@ -66,19 +61,13 @@ class Summary:
         if report.batch_id == 0:
             self._accounted_before = 0
         self.batches += 1
-        self.received += report.received
-        self.fired += report.fired
-        self.missed += report.missed
-        self.rejected += report.rejected
-        self.undeliverable += report.undeliverable
-        self.spread += report.spread
-        self.ambiguous += report.ambiguous
+        self.totals.update({name: getattr(report, name) for name in _SUMMED})
         self.lateness = self.lateness.merge(report.lateness)
         self._note_span(report)
         self.last = report
         if self._accounted_before is None and report.complete:
             # A run that does not begin with batch 0 continues the account of earlier runs.
-            self._accounted_before = _accounted(report) - self.received
+            self._accounted_before = _accounted(report) - self.totals["received"]
 
     def _note_span(self, report: BatchReport) -> None:
         """Notes how far a batch that released rows has moved the clock."""
@@ -92,7 +81,7 @@ class Summary:
         """Whether every command received is accounted for."""
         if self.last is None or self._accounted_before is None:
             return True
-        return _accounted(self.last) - self._accounted_before == self.received
+        return _accounted(self.last) - self._accounted_before == self.totals["received"]
 
     @property
     def cancels_close(self) -> bool:
@@ -105,14 +94,14 @@ class Summary:
         """Returns the account as several lines, without a trailing line end."""
         if self.last is None:
             return "summary: no batch ran"
+        total = self.totals
         left = (
-            f"delivered {self.fired:,}"
+            f"delivered {total['fired']:,}"
             if self.last.purgatory
-            else f"fired {self.fired:,}, missed {self.missed:,}"
+            else f"fired {total['fired']:,}, missed {total['missed']:,}"
         )
-        done = (
-            f"in {self.received:,}, {left}, rejected {self.rejected:,}, undeliverable {self.undeliverable:,}"
-        )
+        done = f"in {total['received']:,}, {left}, rejected {total['rejected']:,}"
+        done += f", undeliverable {total['undeliverable']:,}"
         identities = (
             f"every row accounted for: {_CLOSES[self.commands_close]}"
             if self.last.purgatory
@@ -127,12 +116,12 @@ class Summary:
             f"  clock       {instant_text(self.last.clock_ms)}, next due {instant_text(self.last.next_due_ms)}",
             f"  identities  {identities}",
         ]
-        if self.spread:
-            what = f"{self.spread:,} ids came over several partitions without a seq: their order is not known"
+        if total["spread"]:
+            what = f"{total['spread']:,} ids came over several partitions without a seq: their order is not known"
             lines.append(f"  warning     {what}; key them by id, or give a seq")
-        if self.ambiguous:
-            what = f"{self.ambiguous:,} ambiguous: no seq, and the id and event time of another command, which was kept"
-            lines.append(f"  warning     {what}; give a seq")
+        if total["ambiguous"]:
+            what = "ambiguous: no seq, and the id and event time of another command, which was kept"
+            lines.append(f"  warning     {total['ambiguous']:,} {what}; give a seq")
         if self.lost:
             lines.append(
                 f"  warning     {self.lost:,} offsets of the source are lost: failOnDataLoss is false"

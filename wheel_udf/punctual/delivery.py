@@ -9,15 +9,10 @@ news to the clock.
                      <checkpoint>/wheel-sender.json <-- the same, once a second: the next start repeats less
 
 Two threads live as long as the query: one sends (:meth:`Sender.turn`), the other posts news and writes the note, so
-that a slow disk delays no record.
+that a slow disk delays no record. At least once: a new start (``since``) sends all that its predecessors have not noted
+as confirmed, and a batch that is repeated hands its rows over again.
 
-At least once
-    Entries that are handed over stay in the state of the shards until the clock brings the news that they are
-    confirmed. A new start (``since``) sends all that its predecessors have not noted as confirmed. A batch that is
-    repeated hands its rows over again.
-
-If the sender fails, the clock starts a batch, and the batch raises :class:`~wheel_udf.common.SinkError`: so the query
-fails as with any sink, and a restart continues from there.
+If the sender fails, the clock starts a batch, and the batch raises :class:`~wheel_udf.common.SinkError`.
 """
 
 from __future__ import annotations
@@ -47,7 +42,6 @@ from wheel_udf.sinks.kafka_sink import KafkaSink
 from wheel_udf.spark.files import local_folder, open_folder
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.status_row import ShardStatus, leaving_to
-from wheel_udf.wheel.lateness import LatenessHistogram
 
 _POST_EVERY_S: Final = 0.1
 _NOTE_EVERY: Final = 10
@@ -94,14 +88,8 @@ def noted(facts: FrameFacts, checkpoint: str) -> str:
 
 
 class PunctualDelivery:
-    """The sender of one run of a query, with its threads. Claims the frame; close it when the query has ended.
-
-    Args:
-        facts: The facts about the frame.
-        destinations: The allow-list.
-        checkpoint: Of the query; its lease is held.
-        board: The board.
-        trigger: Of the query.
+    """The sender of one run of a query, with its threads. Claims the frame; close it when the query has ended. The
+    lease of the checkpoint is held.
 
     Raises:
         ConfigError: The frame is being delivered already, or a sink does not fit.
@@ -181,8 +169,13 @@ class PunctualDelivery:
 
     # --- batches --------------------------------------------------------------------------------------
 
-    def require_sending(self) -> None:
-        """Raises SinkError if the sender has failed, or is closed."""
+    def hand_over(self, frame: DataFrame, statuses: Sequence[ShardStatus], batch_id: int) -> list[LeftOut]:
+        """Gives the sender the rows that a batch hands over; returns those that cannot be sent, which are
+        undeliverable.
+
+        Raises:
+            SinkError: The sender has failed, or a cluster does not answer.
+        """
         if self._ends.is_set():
             raise SinkError("punctual delivery has ended", hint="the query was stopped, or the program ends")
         if self.sender.fault is not None:
@@ -190,22 +183,6 @@ class PunctualDelivery:
                 f"punctual delivery has failed: {self.sender.fault}",
                 hint="repair it and restart: what was not acknowledged is delivered then",
             )
-
-    def hand_over(self, frame: DataFrame, statuses: Sequence[ShardStatus], batch_id: int) -> LeftOut:
-        """Gives the sender the rows that a batch hands over.
-
-        Args:
-            frame: The batch, cached.
-            statuses: Its status rows.
-            batch_id: The batch.
-
-        Returns:
-            The rows that cannot be sent, with their reasons; they are undeliverable.
-
-        Raises:
-            SinkError: The sender has failed, or a cluster does not answer.
-        """
-        self.require_sending()
         rows_to, largest_to = leaving_to(statuses, "handed", "handed_largest")
         records, left_out = self._packer.pack(frame, rows_to, largest_to)
         if rows_to:
@@ -217,18 +194,12 @@ class PunctualDelivery:
         self._post()
         return left_out
 
-    def lateness(self) -> LatenessHistogram:
-        """The lateness of the records sent since the last call."""
-        return self.sender.drain_lateness()
-
     # --- news -----------------------------------------------------------------------------------------
 
     @property
     def ahead_ms(self) -> int:
-        """How long before its due time an entry is handed over: as set, or about twice a batch's time, at least 4 s.
-
-        The minimum is for a large batch after short ones: it may hand over a hundred thousand rows, in seconds, and
-        they would come too late.
+        """How long before its due time an entry is handed over: as set, or about twice a batch's time, at least 4 s,
+        for a large batch after short ones.
         """
         if self._settings.ahead_ms is not None:
             return self._settings.ahead_ms

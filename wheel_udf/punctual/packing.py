@@ -9,68 +9,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from wheel_udf.punctual.producers import Producers
-from wheel_udf.punctual.sender import Producer
+from wheel_udf.punctual.producers import Producer, producer_of
 from wheel_udf.punctual.timed_records import TimedRecords
-from wheel_udf.sinks.batch_writer import explained
 from wheel_udf.sinks.destinations import Destinations, LeftOut, shape_of
 from wheel_udf.sinks.kafka_record import timed_records
 from wheel_udf.sinks.kafka_sink import KafkaSink
 from wheel_udf.stream.frame_facts import FrameFacts
-from wheel_udf.stream.outputs import leaving_ahead
+from wheel_udf.stream.outputs import leaving
+
+_LARGEST_BATCH = 262_144
 
 
 @dataclass
 class Packer:
-    """Packs the batches of one query.
-
-    Attributes:
-        facts: The facts about its frame.
-        destinations: The allow-list.
-    """
+    """Packs the batches of one query."""
 
     facts: FrameFacts
     destinations: Destinations
-    _producers: Producers = field(default_factory=Producers)
+    _producers: dict[tuple[KafkaSink, int], Producer] = field(default_factory=dict)
 
     def pack(
         self, frame: DataFrame, rows_to: Mapping[str, int], largest_to: Mapping[str, int]
-    ) -> tuple[list[tuple[Producer, TimedRecords]], LeftOut]:
-        """Packs a batch.
+    ) -> tuple[list[tuple[Producer, TimedRecords]], list[LeftOut]]:
+        """Packs a batch; returns the records, and the rows that cannot be sent, with their reasons.
 
         Args:
             frame: The batch, cached.
             rows_to: How many rows it hands over for each destination.
             largest_to: About how large the largest of them is.
 
-        Returns:
-            The records, and the rows that cannot be sent, with their reasons.
-
         Raises:
             SinkError: A cluster does not answer.
         """
+        if not rows_to:
+            return [], []
+        by_sink: dict[KafkaSink, dict[str, int]] = {}
+        unknown: dict[str, str] = {}
+        for name, rows in rows_to.items():
+            sink = self.destinations.resolve(name)
+            if isinstance(sink, KafkaSink):
+                by_sink.setdefault(sink, {})[name] = rows
+            else:
+                unknown[name] = "no destination of the allow-list matches"
+        ahead = leaving(frame, self.facts, "ahead")
         packed: list[tuple[Producer, TimedRecords]] = []
-        left_out: list[LeftOut] = []
-        if rows_to:
-            ahead = leaving_ahead(frame, self.facts)
-            by_sink, unknown = self._by_sink(rows_to)
-            left_out.append(
-                _all_left_out(
-                    ahead, dict.fromkeys(unknown, "no destination of the allow-list matches"), rows_to
-                )
-            )
-            for sink, names in by_sink.items():
-                packed += self._packed(
-                    ahead, sink, {name: rows_to[name] for name in names}, largest_to, left_out
-                )
-        return packed, _joined(left_out)
+        left_out = [LeftOut.whole(ahead, unknown, rows_to)]
+        for kafka_sink, part in by_sink.items():
+            packed += self._packed(ahead, kafka_sink, part, largest_to, left_out)
+        return packed, left_out
 
     def _packed(
         self,
@@ -81,46 +74,23 @@ class Packer:
         left_out: list[LeftOut],
     ) -> Iterable[tuple[Producer, TimedRecords]]:
         shape = shape_of(self.facts)
-        found = sink.sendable(ahead, rows_to, largest_to=largest_to, shape=shape)
-        left_out += [
-            _all_left_out(ahead, found.left_out.reasons, rows_to),
-            replace(found.left_out, reasons={}),
-        ]
-        if not found.limits:
+        rows, limits, refused = sink.sendable(ahead, rows_to, largest_to=largest_to, shape=shape)
+        left_out += [LeftOut.whole(ahead, refused.reasons, rows_to), replace(refused, reasons={})]
+        if not limits:
             return []
-        table = timed_records(found.rows, shape).toArrow()
+        table = timed_records(rows, shape).toArrow()
         topics_of: dict[Producer, list[str]] = {}
-        for name, limit in found.limits.items():
-            topics_of.setdefault(self._producers.of(sink, limit), []).append(name)
+        for name, limit in limits.items():
+            key = (
+                sink,
+                min(_LARGEST_BATCH, max(1, limit // 2)),
+            )  # one for each cluster, and for topics of small limits
+            if key not in self._producers:
+                self._producers[key] = producer_of(*key)
+            topics_of.setdefault(self._producers[key], []).append(name)
         if len(topics_of) == 1:
             return [(producer, TimedRecords.of(table)) for producer in topics_of]
         return [
             (producer, TimedRecords.of(table.filter(pc.is_in(table["topic"], pa.array(names)))))
             for producer, names in topics_of.items()
         ]
-
-    def _by_sink(self, rows_to: Mapping[str, int]) -> tuple[dict[KafkaSink, list[str]], list[str]]:
-        by_sink: dict[KafkaSink, list[str]] = {}
-        unknown: list[str] = []
-        for name in rows_to:
-            sink = self.destinations.resolve(name)
-            if isinstance(sink, KafkaSink):
-                by_sink.setdefault(sink, []).append(name)
-            else:
-                unknown.append(name)
-        return by_sink, unknown
-
-
-def _all_left_out(ahead: DataFrame, reasons: Mapping[str, str], rows_to: Mapping[str, int]) -> LeftOut:
-    """All rows of some destinations, each with its reason."""
-    if not reasons:
-        return LeftOut({})
-    return LeftOut({}, explained(ahead, reasons), sum(rows_to[name] for name in reasons))
-
-
-def _joined(parts: Sequence[LeftOut]) -> LeftOut:
-    rows: DataFrame | None = None
-    for part in parts:
-        if part.rows is not None:
-            rows = part.rows if rows is None else rows.unionByName(part.rows)
-    return LeftOut({}, rows, sum(part.row_count for part in parts))

@@ -1,9 +1,5 @@
-"""Producers of the sender: translates settings of Kafka's Java client, as in Spark's sink, to confluent-kafka's.
-
-::
-
-    kafka.linger.ms          linger.ms           kafka.acks                    acks
-    kafka.max.request.size   message.max.bytes   kafka.sasl, kafka.ssl, ...    see wheel_udf.kafka.settings
+"""Producers of the sender: translates settings of Kafka's Java client, as in Spark's sink, to confluent-kafka's
+(``producer.toml``; login: :mod:`wheel_udf.kafka.settings`).
 
 An option that librdkafka cannot take is refused, with a hint; so nothing is delivered with settings that differ from
 the config.
@@ -19,6 +15,8 @@ in large batches. With a ``kafka.linger.ms`` in the config, ``hurry`` has no eff
 from __future__ import annotations
 
 import logging
+import pkgutil
+import tomllib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,54 +24,18 @@ from wheel_udf.common.errors import ConfigError
 from wheel_udf.kafka import settings as kafka_settings
 
 if TYPE_CHECKING:  # a config is checked before Spark is loaded
-    from wheel_udf.punctual.sender import Producer
     from wheel_udf.sinks.kafka_sink import KafkaSink
 
 _log = logging.getLogger(__name__)
 
-_LARGEST_BATCH: Final = 262_144
-
-_SAME: Final = frozenset(
-    {
-        "acks", "compression.type", "connections.max.idle.ms", "delivery.timeout.ms", "enable.idempotence", "linger.ms",
-        "max.in.flight.requests.per.connection", "metadata.max.age.ms",
-        "reconnect.backoff.max.ms", "reconnect.backoff.ms",
-        "request.timeout.ms", "retries", "retry.backoff.max.ms", "retry.backoff.ms",
-    }
-)  # fmt: skip
-"""Options of the same name and meaning."""
-
-_RENAMED: Final = {
-    "max.request.size": "message.max.bytes",
-    "receive.buffer.bytes": "socket.receive.buffer.bytes",
-    "send.buffer.bytes": "socket.send.buffer.bytes",
-}
-_WITHOUT_MEANING: Final = frozenset({"batch.size", "buffer.memory", "max.block.ms"})
-"""Of the memory of Kafka's own client; the sender has bounds of its own."""
-
-_DEFAULTS: Final[Mapping[str, Any]] = {
-    "acks": "all",
-    "delivery.timeout.ms": 120_000,
-    "linger.ms": 10,
-    "message.max.bytes": 1_048_576,
-    "partitioner": "murmur2_random",
-    "queue.buffering.max.kbytes": 2_147_483_647,
-    "queue.buffering.max.messages": 0,
-    "reconnect.backoff.max.ms": 1_000,
-    "reconnect.backoff.ms": 50,
-    "socket.nagle.disable": True,
-}
+_TABLES: Final = tomllib.loads((pkgutil.get_data(__name__, "producer.toml") or b"").decode())
+_NAMES: Final = {name: name for name in _TABLES["same"]} | _TABLES["renamed"]
+_DEFAULTS: Final[Mapping[str, Any]] = _TABLES["defaults"]
 _HURRY_S: Final = 0.001
 
 
 def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
-    """Translates the options of a Kafka sink.
-
-    Args:
-        options: As :attr:`~wheel_udf.sinks.kafka_sink.KafkaSink.options`.
-
-    Returns:
-        Settings of confluent-kafka's producer, without ``batch.size``.
+    """Translates the options of a Kafka sink to settings of confluent-kafka's producer, without ``batch.size``.
 
     Raises:
         ConfigError: An option cannot be translated.
@@ -81,9 +43,9 @@ def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
     given = kafka_settings.client_options(options)
     settings = {**_DEFAULTS, **kafka_settings.login_settings(given)}
     for name, value in given.items():
-        if name in _SAME or name in _RENAMED:
-            settings[_RENAMED.get(name, name)] = value
-        elif name not in _WITHOUT_MEANING and not kafka_settings.is_of_login(name):
+        if name in _NAMES:
+            settings[_NAMES[name]] = value
+        elif name not in _TABLES["without_meaning"] and not kafka_settings.is_of_login(name):
             raise kafka_settings.refusal(name)
     settings.setdefault("enable.idempotence", _may_be_idempotent(settings))
     if "reconnect.backoff.max.ms" not in given:
@@ -100,32 +62,8 @@ def _may_be_idempotent(settings: Mapping[str, Any]) -> bool:
     return str(settings["acks"]) in ("all", "-1") and str(settings.get("retries")) != "0" and in_flight <= 5
 
 
-class Producers:
-    """The producers of a sender: one for each cluster, and one more for topics with a small limit."""
-
-    def __init__(self) -> None:
-        self._made: dict[tuple[KafkaSink, int], Producer] = {}
-
-    def of(self, sink: KafkaSink, limit: int) -> Producer:
-        """The producer for topics of a sink.
-
-        Args:
-            sink: The sink.
-            limit: Bytes of the largest record that they take.
-
-        Raises:
-            ConfigError: confluent-kafka refuses a setting.
-        """
-        batch_bytes = min(_LARGEST_BATCH, max(1, limit // 2))
-        if (sink, batch_bytes) not in self._made:
-            settings = {**settings_of(sink.options), "batch.size": batch_bytes}
-            hurries = not any(name.lower() == "kafka.linger.ms" for name in sink.options)
-            self._made[sink, batch_bytes] = _Client(_made(settings), hurries=hurries)
-        return self._made[sink, batch_bytes]
-
-
-class _Client:
-    """A producer of confluent-kafka with a ``hurry`` method."""
+class Producer:
+    """A producer of confluent-kafka (``produce``, ``poll``, ``flush``, ``purge``) with a ``hurry`` method."""
 
     def __init__(self, producer: Any, *, hurries: bool) -> None:
         # Its own methods: a record costs no further call.
@@ -141,13 +79,20 @@ class _Client:
             self.flush(_HURRY_S)
 
 
-def _made(settings: dict[str, Any]) -> Any:
-    from confluent_kafka import KafkaException, Producer as KafkaProducer
+def producer_of(sink: KafkaSink, batch_bytes: int) -> Producer:
+    """A producer for topics of a sink.
 
+    Raises:
+        ConfigError: confluent-kafka refuses a setting.
+    """
+    from confluent_kafka import KafkaException, Producer as Client
+
+    hurries = not any(name.lower() == "kafka.linger.ms" for name in sink.options)
     try:
-        return KafkaProducer(settings, logger=_log)
+        client = Client({**settings_of(sink.options), "batch.size": batch_bytes}, logger=_log)
     except (KafkaException, ValueError, TypeError) as fault:
         what = f"punctual delivery cannot use the options of a Kafka sink ({fault})"
         raise ConfigError(
             what, field="options", hint="compare them with librdkafka's CONFIGURATION.md"
         ) from None
+    return Producer(client, hurries=hurries)

@@ -6,20 +6,16 @@
                                                                                                               |
     confirmed() = "all records of batches 40 to 41 due by 10:00:04.199"   <-- earliest unacknowledged: 10:00:04.200
 
-Rules
-    * Never early: a record is sent when the wall clock has reached its due time. A clock that is set back holds the
-      records.
-    * In order of due times, over all batches. Kafka keeps that order within a partition.
-    * At the millisecond; while more than five records a millisecond are due, every five.
-    * A record counts as confirmed when Kafka has acknowledged it. The first one that Kafka refuses, or does not take
-      within the client's own ``delivery.timeout.ms``, ends the sender: :attr:`Sender.fault`. Unconfirmed entries are
-      in the state of the shards.
+* Never early: a record is sent when the wall clock has reached its due time. A clock that is set back holds the
+  records.
+* In order of due times, over all batches. Kafka keeps that order within a partition.
+* At the millisecond; while more than five records a millisecond are due, every five.
+* A record counts as confirmed when Kafka has acknowledged it. The first one that Kafka refuses, or does not take
+  within the client's own ``delivery.timeout.ms``, ends the sender: :attr:`Sender.fault`.
 
 One thread calls :meth:`Sender.turn`, which also gets the acknowledgements; any thread calls the other methods. Wall
-clock and producers are arguments, so tests wait for nothing.
-
-Cost: O(1) for a record and its acknowledgement. Records that are due together are sent together, so an acknowledgement
-counts down one number.
+clock and producers are arguments. Records that are due together are sent together, so an acknowledgement counts down
+one number.
 """
 
 from __future__ import annotations
@@ -29,16 +25,20 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from wheel_udf.common.arrays import Int64s
 from wheel_udf.common.geometry import INT64_MAX
 from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.common.secrets import hide
 from wheel_udf.policies.sender_news import Confirmed
-from wheel_udf.punctual.timed_records import Int64s, Record, TimedRecords
+from wheel_udf.punctual.timed_records import TimedRecords
 from wheel_udf.wheel.lateness import LatenessHistogram
+
+if TYPE_CHECKING:
+    from wheel_udf.punctual.producers import Producer
 
 _AT_ONCE: Final = 500
 """The most records between two looks at the clock and at the acknowledgements."""
@@ -55,25 +55,6 @@ _LET_GO: Final = 1_000
 """Sent records are released when they are so many, and at least half of their batch, which bounds the copying."""
 _UNCOUNTED: Final = 1_000
 """How many arrays of lateness are counted together, unless a report asks for them before."""
-
-
-class Producer(Protocol):
-    """The part of confluent-kafka's producer that a sender uses."""
-
-    def produce(self, topic: str, **record: Any) -> None:
-        """Takes a record; raises BufferError while its buffer is full."""
-
-    def poll(self, timeout: float) -> int:
-        """Calls the callbacks of acknowledged records."""
-
-    def hurry(self) -> None:
-        """Sends the records taken so far without waiting for more."""
-
-    def flush(self, timeout: float) -> int:
-        """Waits until all is acknowledged; returns how many are not."""
-
-    def purge(self) -> None:
-        """Forgets what is not acknowledged."""
 
 
 @dataclass(eq=False)
@@ -222,7 +203,8 @@ class Sender:
         records, since_ms = 0, self._turned_ms
         used: dict[Producer, None] = {}
         while self.fault is None:
-            self._poll(0)
+            for producer in list(self._producers):
+                producer.poll(0)
             self._turned_ms = now_ms = self.now_ms()
             sent, runs = self._take(now_ms)
             if sent is None:
@@ -302,31 +284,17 @@ class Sender:
         fired_at = instant_text_ms(now_ms).encode()
         for run in runs:
             producer = run.waiting.producer
-            for record in run.waiting.records.records(run.start, run.stop, fired_at):
-                topic, key, value, headers = record
-                try:
-                    producer.produce(
-                        topic, key=key, value=value, headers=headers, on_delivery=sent.acknowledged
-                    )
-                except BufferError:
-                    self._send_when_there_is_room(producer, record, sent)
-                except Exception as fault:  # noqa: BLE001  # whatever the client raises, the record is not sent
-                    self.fail(f"the topic {topic} does not take a record: {fault}")
-                    return
-
-    def _send_when_there_is_room(self, producer: Producer, record: Record, sent: _Sent) -> None:
-        topic, key, value, headers = record
-        while self.fault is None:
-            producer.poll(_FULL_WAIT_S)
-            try:
-                producer.produce(topic, key=key, value=value, headers=headers, on_delivery=sent.acknowledged)
-            except BufferError:
-                continue
-            return
-
-    def _poll(self, timeout_s: float) -> None:
-        for producer in list(self._producers):
-            producer.poll(timeout_s)
+            done = sent.acknowledged
+            for topic, key, value, headers in run.waiting.records.records(run.start, run.stop, fired_at):
+                while self.fault is None:
+                    try:
+                        producer.produce(topic, key=key, value=value, headers=headers, on_delivery=done)
+                    except BufferError:
+                        producer.poll(_FULL_WAIT_S)
+                    except Exception as fault:  # noqa: BLE001  # whatever the client raises, the record is not sent
+                        self.fail(f"the topic {topic} does not take a record: {fault}")
+                    else:
+                        break
 
     def _pause_s(self, began_ms: int, least_s: float) -> float:
         """How long to wait: at least so long since an instant, at most until the next record is due."""

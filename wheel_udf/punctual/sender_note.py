@@ -8,36 +8,25 @@ less.
                                                                          due by then are acknowledged
 
 A start without a sender reads the note, too: confirmed entries have fired, and the others in flight are released by
-the batches.
-
-A lost or outdated note costs repetitions and nothing else. A note with too many confirmations would lose rows, so its
-entries for uncommitted batches are ignored: these batches are planned anew.
+the batches. A lost or outdated note costs repetitions and nothing else. One with too many confirmations would lose
+rows, so its entries for uncommitted batches, which are planned anew, are ignored.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from wheel_udf.policies.sender_news import Confirmed, SenderNews, confirmed_from_json, confirmed_to_json
 from wheel_udf.spark.files import json_bytes, parsed_json
+from wheel_udf.spark.folder import Folder
 
 NOTE: Final = "wheel-sender.json"
 """The file of a checkpoint with what its senders have confirmed."""
 
 _SENDERS_NOTED: Final = 4
 """The number of starts whose confirmations are kept; a lost one costs repetitions."""
-
-
-class Files(Protocol):
-    """The part of a folder (:func:`~wheel_udf.spark.files.open_folder`) that a note uses."""
-
-    def read(self, name: str) -> bytes | None:
-        """The content of a file; None if there is none."""
-
-    def replace(self, name: str, content: bytes) -> None:
-        """Writes a file, whole or not at all."""
 
 
 class SenderNote:
@@ -47,7 +36,7 @@ class SenderNote:
         files: The folder of the checkpoint.
     """
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Folder) -> None:
         self._files, self._written = files, b""
 
     def read(self, since: int) -> tuple[Confirmed, ...]:

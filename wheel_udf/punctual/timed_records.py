@@ -6,10 +6,8 @@
                                                                  |
                                  when they are due: records(start, stop, fired_at) --> topic, key, value, headers
 
-The pairs of name and value that a client takes as headers are made when a record is sent. Building them early would
-take most of the memory, and Python's garbage collector would visit each of them again and again.
-
-Cost: O(rows). Python loops over rows only where they are sent, on the driver.
+The pairs of name and value that a client takes as headers are made when a record is sent: built early, they would
+take most of the memory, and the time of the garbage collector.
 """
 
 from __future__ import annotations
@@ -20,17 +18,16 @@ from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.common.arrays import Int64s
 from wheel_udf.common.command_facts import OUR_PREFIX
 from wheel_udf.common.instants import instant_text_ms
 
 FIRED_AT: Final = "wheel-fired-at"
 """The header with the instant of the sending, ISO 8601."""
 
-Int64s = npt.NDArray[np.int64]
 Header = tuple[str, bytes | None]
 Record = tuple[str, bytes | None, bytes | None, list[Header]]
 """Topic, key, value and headers."""
@@ -71,12 +68,10 @@ class TimedRecords:
 
     @classmethod
     def of(cls, rows: pa.Table) -> TimedRecords:
-        """Makes the records of a table.
-
-        Args:
-            rows: ``topic`` string, ``key`` and ``value`` binary, ``headers`` list of (key string, value binary) or
-                null, ``due_ms`` int64; and in their order our headers, each a column with the header's name: string,
-                or int64 for an instant (UTC epoch ms, not null). :data:`FIRED_AT` is one of them, with any values.
+        """Makes the records of a table: ``topic`` string, ``key`` and ``value`` binary, ``headers`` list of (key
+        string, value binary) or null, ``due_ms`` int64; and in their order our headers, each a column with the header's
+        name: string, or int64 for an instant (UTC epoch ms, not null). :data:`FIRED_AT` is one of them, with any
+        values.
         """
         due_ms = rows["due_ms"].to_numpy()
         order = np.argsort(due_ms, kind="stable")

@@ -18,22 +18,7 @@ databases, HTTP endpoints::
 
     kafka_search         finds records of an id in topics
 
-Where would I add a sink?
-    In a module of its own here: a frozen dataclass with the three methods of
-    :class:`~wheel_udf.sinks.destinations.Sink` (``missing_reason``, ``write``, ``holds``); if one write is to serve
-    many destinations, also ``write_all`` (:class:`~wheel_udf.sinks.destinations.JointSink`). A job makes sinks from
-    its config in :mod:`wheel_udf.job`. :class:`~wheel_udf.sinks.file_sink.FileSink` is the shortest example.
-
-What happens to a row that Kafka refuses?
-    It is found before the write (too large for the topic or the producer, no key for a compacted topic; see
-    :mod:`wheel_udf.sinks.kafka_sink`) and written to the rejects with the code ``undeliverable``; the rest of the
-    batch is delivered. All rows of a topic that is missing or not allowed go to the rejects, too. Such rows count as
-    fired, and in ``BatchReport.undeliverable``.
-
-Where does a row wait when its endpoint is down?
-    Kafka, Delta, a database: in its batch. The batch fails and with it the query; the next start repeats it. A row for
-    a punctual topic waits at the sender (:mod:`wheel_udf.punctual`), and in the state of its shard until Kafka has
-    acknowledged it. A webhook is tried several times in the batch; then its row is a reject, ``undeliverable``.
+Undeliverable rows count as fired. How to add a sink: CONTRIBUTING.
 
 May import: common, control, kafka, spark, tables, stream; pyspark, delta. ``http_sender`` and ``http_endpoint`` run
 on executors: httpx and pyarrow alone.

@@ -7,27 +7,16 @@
                 topics of a cluster in one write beside them   failed ones
     3 rejects   one write for rejects and undeliverable rows   last, so it marks the batch as complete
 
-Guarantees
-    Spark repeats a batch that was not committed, with the same id and the same rows. A table skips a batch that it has
-    (:meth:`~wheel_udf.sinks.destinations.Sink.holds`): Delta is exactly once, table by table. A topic does not know
-    its batches: Kafka is at least once; a repetition sends the records again, with the same ``fire_id`` in the header
-    ``wheel-fire-id``. One batch can have both.
+Spark repeats a batch that was not committed, with the same id and the same rows. A table skips a batch that it has:
+Delta is exactly once, table by table. Kafka is at least once, with the same ``fire_id``.
 
-    Which rows are undeliverable depends on the destinations at the time of the check, and may differ in a repetition
-    (a missing table may have been created meanwhile). Because step 3 is last, this is consistent for rejects in a
-    table: if it has the batch, all of the batch was written, and a repetition writes nothing, not even to topics. In a
-    batch without rejects every row was delivered.
+Which rows are undeliverable depends on the destinations at the time of the check, and may differ in a repetition.
+Rejects in a table make this consistent: if it has the batch, all of the batch was written, and a repetition writes
+nothing. Rejects in a topic do not: a row whose destination has become writable meanwhile (or the other way round) is
+sent both ways. A batch without rejects has no such mark, and needs none.
 
-    Rejects in a topic cannot mark a batch as complete: a repetition sends them again, and a row whose destination has
-    become writable meanwhile (or the other way round) is sent both ways, as a reject by one try and as a delivery by
-    the other. Tables stay exactly once.
-
-A bad destination does not fail the batch: a name that no pattern matches, a missing table or topic (created only with
-``create=True``), a table with other columns. A bad row does not fail it either, where a topic takes some rows and not
-others: see :mod:`wheel_udf.sinks.kafka_sink`.
-
-Cost: a write mostly waits for the driver's bookkeeping, so several tables are written at the same time, and beside
-Kafka. A sink of many destinations has its own thread: a hanging webhook does not block writes to tables.
+A bad destination does not fail the batch: a name that no pattern matches, a missing table or topic, a table with other
+columns. Nor does a bad row, where the sink can name it (:mod:`wheel_udf.sinks.kafka_sink`).
 """
 
 from __future__ import annotations
@@ -45,16 +34,16 @@ from wheel_udf.common.errors import SinkError
 from wheel_udf.common.secrets import hide
 from wheel_udf.sinks.destinations import (
     FIRED,
+    ISO_STYLE,
     OUTCOME,
-    REJECT_SCHEMA,
-    SOURCE,
     Destinations,
     JointSink,
     LeftOut,
     Shape,
     Sink,
-    fields,
+    with_source,
 )
+from wheel_udf.stream.outputs import REJECT_COLUMNS
 
 ROWS_PER_FILE: Final = 500_000
 """Up to this many rows of a destination go to one file in a batch (100 MB at 200 bytes a row)."""
@@ -62,6 +51,7 @@ ROWS_PER_FILE: Final = 500_000
 WRITES_AT_ONCE: Final = 4
 """How many tables of a batch are written at the same time; a commit mostly waits for the driver's bookkeeping."""
 
+_PAYLOAD: Final = ("key", "value", "headers")
 _NAMES_SHOWN: Final = 5
 
 
@@ -100,13 +90,12 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     batch_id: int,
     largest_to: Mapping[str, int] | None = None,
     shape: Shape = FIRED,
-    not_sent: LeftOut | None = None,
+    not_sent: Sequence[LeftOut] = (),
 ) -> int:
     """Writes one micro-batch in the three steps above. A repetition of the batch changes no table.
 
     Args:
-        fired_rows: Rows with the columns of `shape` and optionally ``source``; other columns are ignored. Cached by
-            the caller: read once per table and once or twice for all topics.
+        fired_rows: Rows with the columns of `shape` and optionally ``source``, cached.
         reject_rows: Rows of :data:`~wheel_udf.sinks.destinations.REJECT_SCHEMA`, likewise.
         rows_to: Destination name to number of fired rows in this batch.
         rejected: Number of reject rows in this batch.
@@ -114,10 +103,9 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
         rejects: Sink of the rejects; its own path or topic, created when missing.
         app_id: Transaction id of the checkpoint.
         batch_id: Number of the micro-batch.
-        largest_to: Destination name to an upper bound of the bytes of its largest row, as in
-            :meth:`~wheel_udf.sinks.destinations.JointSink.write_all`; the rows of other destinations are measured.
+        largest_to: As in :meth:`~wheel_udf.sinks.destinations.JointSink.write_all`.
         shape: The shape of the fired rows.
-        not_sent: Rows that were handed to the sender of the query and cannot be sent; undeliverable, too.
+        not_sent: Rows that were to be handed to the sender of the query and cannot be sent, without `reasons`.
 
     Returns:
         The number of undeliverable rows (in a repetition of a complete batch: only those of unusable destinations).
@@ -126,7 +114,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
         SinkError: Destinations failed, or the rejects cannot be written. The batch can be repeated.
     """
     waiting = {name: rows for name, rows in rows_to.items() if rows}
-    unsent = 0 if not_sent is None else not_sent.row_count
+    unsent = sum(left.row_count for left in not_sent)
     if not waiting and not rejected and not unsent:
         return 0
     batch = _Batch(shape, app_id, batch_id)
@@ -137,26 +125,19 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     refused = 0
     series = rejects_app_id(app_id)
     if not rejects.holds(spark, None, app_id=series, batch_id=batch_id):
-        fired = _with_source(fired_rows)
+        fired = with_source(fired_rows)
         usable = {name: sink for name, sink in sinks.items() if sink is not None and name not in reasons}
-        tasks = _table_tasks(fired, usable, waiting, batch)
-        tasks += _joint_tasks(fired, usable, waiting, largest_to, shape)
-        left_out = _run_all(spark, tasks, batch_id)
+        tasks = _tasks(fired, usable, waiting, largest_to, batch)
+        left_out = [*_run_all(spark, tasks, batch_id), *not_sent]
         reasons |= {name: reason for left in left_out for name, reason in left.reasons.items()}
-        left_out += [not_sent] if not_sent is not None and unsent else []
         refused = sum(left.row_count for left in left_out)
         if reasons or refused or rejected:
-            rows = _with_undeliverable(reject_rows, fired, reasons, left_out, shape)
+            rows = reject_rows.select(*REJECT_COLUMNS)
+            for left in (LeftOut.whole(fired, reasons, waiting), *left_out):
+                if left.rows is not None:
+                    rows = rows.unionByName(_undeliverable(left.rows, shape))
             _write_rejects(rows, rejects, series, batch_id)
     return refused + sum(waiting[name] for name in reasons)
-
-
-def _with_source(fired_rows: DataFrame) -> DataFrame:
-    return (
-        fired_rows
-        if SOURCE in fired_rows.columns
-        else fired_rows.withColumn(SOURCE, F.lit(None).cast("string"))
-    )
 
 
 def _refusal(spark: SparkSession, sink: Sink | None, name: str, batch: _Batch) -> str | None:
@@ -171,36 +152,27 @@ def _refusal(spark: SparkSession, sink: Sink | None, name: str, batch: _Batch) -
     return reason
 
 
-def _table_tasks(
-    fired: DataFrame, sinks: Mapping[str, Sink], waiting: Mapping[str, int], batch: _Batch
-) -> list[_Task]:
-    def task(name: str, sink: Sink) -> _Task:
-        rows = fired.where(F.col("destination") == name).select(*batch.shape.names)
-        rows = _in_order(rows, waiting[name], batch.shape)
-        return _Task([name], partial(_write_table, sink, rows, name, batch))
-
-    return [task(name, sink) for name, sink in sinks.items() if not isinstance(sink, JointSink)]
-
-
-def _joint_tasks(
+def _tasks(
     fired: DataFrame,
     sinks: Mapping[str, Sink],
     waiting: Mapping[str, int],
     largest_to: Mapping[str, int] | None,
-    shape: Shape,
+    batch: _Batch,
 ) -> list[_Task]:
-    rows_by_sink: dict[JointSink, dict[str, int]] = {}
+    """A task for each table, then one for each joint sink."""
+    tasks: list[_Task] = []
+    joint: dict[JointSink, dict[str, int]] = {}
     for name, sink in sinks.items():
         if isinstance(sink, JointSink):
-            rows_by_sink.setdefault(sink, {})[name] = waiting[name]
-    return [
-        _Task(
-            list(rows_to),
-            partial(sink.write_all, fired, rows_to, largest_to=largest_to, shape=shape),
-            is_joint=True,
-        )
-        for sink, rows_to in rows_by_sink.items()
-    ]
+            joint.setdefault(sink, {})[name] = waiting[name]
+            continue
+        rows = fired.where(F.col("destination") == name).select(*batch.shape.names)
+        rows = _in_order(rows, waiting[name], batch.shape)
+        tasks.append(_Task([name], partial(_write_table, sink, rows, name, batch)))
+    for joint_sink, rows_to in joint.items():
+        run = partial(joint_sink.write_all, fired, rows_to, largest_to=largest_to, shape=batch.shape)
+        tasks.append(_Task(list(rows_to), run, is_joint=True))
+    return tasks
 
 
 def _in_order(frame: DataFrame, rows: int, shape: Shape) -> DataFrame:
@@ -256,44 +228,18 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _with_undeliverable(
-    reject_rows: DataFrame,
-    fired: DataFrame,
-    reasons: Mapping[str, str],
-    left_out: Sequence[LeftOut],
-    shape: Shape,
-) -> DataFrame:
-    rows = reject_rows.select(*fields(REJECT_SCHEMA).fieldNames())
-    if reasons:
-        rows = rows.unionByName(_undeliverable(explained(fired, reasons), shape))
-    for left in left_out:
-        if left.rows is not None:
-            rows = rows.unionByName(_undeliverable(left.rows, shape))
-    return rows
-
-
-def explained(rows: DataFrame, reasons: Mapping[str, str]) -> DataFrame:
-    """Returns the rows to some destinations, with each destination's reason, secrets hidden, as ``error_message``."""
-    # A join and not an expression: Spark's planner is slow with thousands of branches, and users choose the number.
-    why = rows.sparkSession.createDataFrame(
-        [(name, hide(reason)) for name, reason in reasons.items()], "destination string, error_message string"
-    )
-    return rows.join(F.broadcast(why), "destination")
-
-
 def _undeliverable(left_out: DataFrame, shape: Shape) -> DataFrame:
-    """Turns fired rows with an ``error_message`` into reject rows; ``record`` does not repeat the payload."""
-    style = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
+    """Turns fired rows with an ``error_message`` into reject rows."""
     named: dict[str, Column] = {
         "error_code": F.lit("undeliverable"),
-        "record": F.to_json(F.struct(*shape.record), style),
+        # Without the payload, which has columns of its own.
+        "record": F.to_json(F.struct(*(name for name in shape.names if name not in _PAYLOAD)), ISO_STYLE),
         # The row's own instant, so that a repetition writes the same.
         "rejected_at": F.col("decided_at" if shape == OUTCOME else "fired_at"),
     }
     if shape == OUTCOME:
         named |= {"schedule_id": F.col("op_id"), "seq": F.lit(None).cast("long"), "deliver_at": F.col("at")}
-    names = fields(REJECT_SCHEMA).fieldNames()
-    return left_out.select(*(named.get(name, F.col(name)).alias(name) for name in names))
+    return left_out.select(*(named.get(name, F.col(name)).alias(name) for name in REJECT_COLUMNS))
 
 
 def _write_rejects(rows: DataFrame, rejects: Sink, app_id: str, batch_id: int) -> None:

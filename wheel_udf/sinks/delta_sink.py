@@ -6,14 +6,7 @@ atomic together.
 
 A table whose rules depend on the data of a row (a CHECK constraint, a NOT NULL column that a delivery may leave null,
 folders named by a text that may be too long) would fail the same batch again and again. Such a table is refused as a
-whole: its rows are undeliverable. Generated columns are the exception: their expressions are not examined, and must
-not raise on data.
-
-Two queries may create one table in the same moment. Delta lets one of them commit; the other then appends to the table
-that is there.
-
-Cost: a commit is mostly the job that writes its file (:mod:`wheel_udf.tables.delta_transaction`). A table that was
-checked once is only checked for existence afterwards.
+whole: its rows are undeliverable. Generated columns are not examined, and must not raise on data.
 
 Caveats: a batch writes one file into each of its tables (more above half a million rows), so a table that is written
 every second needs an OPTIMIZE now and then. That, VACUUM and appends of other writers do not conflict with the sink's
@@ -51,7 +44,7 @@ def _columns(destination: str | None, shape: Shape) -> tuple[T.StructType, froze
     if destination is None:
         return fields(REJECT_SCHEMA), frozenset(), frozenset({"error_code"})
     columns = fields(shape.columns)
-    return columns, frozenset(columns.fieldNames()) - shape.may_be_null, frozenset({"destination", "outcome"})
+    return columns, frozenset(shape.names) - shape.may_be_null, frozenset({"destination", "outcome"})
 
 
 @dataclass(frozen=True)
@@ -66,7 +59,7 @@ class DeltaSink:
 
     path: str
     create: bool = False
-    _sound: set[tuple[str, Shape]] = field(default_factory=set, init=False, repr=False, compare=False)
+    _sound: dict[str, Shape] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def missing_reason(
         self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
@@ -79,12 +72,15 @@ class DeltaSink:
         if destination is not None and tables.has_log(spark, self.path):
             return f"the folder of the tables, {self.path}, is a table itself"
         if not self._stands(spark, place):
-            return self._absence(spark, destination, place)
-        if (place, shape) in self._sound:
+            creates = self.create or destination is None
+            if tables.is_foreign(spark, place, or_leftovers=not creates):
+                return f"{place} is not a Delta table"
+            return None if creates else f"the table {place} is missing"
+        if self._sound.get(place) == shape:
             return None
         misfit = tables.snapshot(place).contradiction(*_columns(destination, shape))
         if misfit is None:
-            self._sound.add((place, shape))
+            self._sound[place] = shape
         return f"the table {place} does not fit: {misfit}" if misfit else None
 
     def write(
@@ -99,7 +95,7 @@ class DeltaSink:
         """See :meth:`~wheel_udf.sinks.destinations.Sink.write`."""
         place, spark = place_of(self.path, destination), frame.sparkSession
         stands = self._stands(spark, place)
-        if not stands and not self._creates(destination):
+        if not stands and not self.create and destination is not None:
             raise SinkError("the table is missing", field=place, hint="create it, or set create: true")
         if not stands:
             transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
@@ -116,7 +112,7 @@ class DeltaSink:
         try:
             append_once(frame, place, *_columns(destination, shape), app_id=app_id, batch_id=batch_id)
         except Exception:
-            self._forget(place)
+            self._sound.pop(place, None)
             raise
 
     def holds(
@@ -137,20 +133,6 @@ class DeltaSink:
     def _stands(self, spark: SparkSession, place: str) -> bool:
         """Whether a table exists; a log without a commit (left by a first write that was killed) is not a table."""
         if not tables.has_log(spark, place):
-            self._forget(place)
+            self._sound.pop(place, None)
             return False
-        known = any(sound == place for sound, _ in self._sound)
-        return known or tables.snapshot(place).version >= 0
-
-    def _forget(self, place: str) -> None:
-        self._sound.difference_update([sound for sound in self._sound if sound[0] == place])
-
-    def _creates(self, destination: str | None) -> bool:
-        return self.create or destination is None
-
-    def _absence(self, spark: SparkSession, destination: str | None, place: str) -> str | None:
-        """Returns why the missing table is an error; None if it will be created."""
-        creates = self._creates(destination)
-        if tables.is_foreign(spark, place, or_leftovers=not creates):
-            return f"{place} is not a Delta table"
-        return None if creates else f"the table {place} is missing"
+        return place in self._sound or tables.snapshot(place).version >= 0

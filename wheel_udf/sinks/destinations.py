@@ -11,14 +11,13 @@ kinds of sinks::
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from typing import Final, Literal, Protocol, Self, runtime_checkable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Literal, Protocol, Self, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
 
-from wheel_udf.common.command_facts import FIRE_ID_HEADER
-from wheel_udf.common.errors import ConfigError, SinkError
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.names import (
     PATTERN_RULE,
     AllowList,
@@ -28,29 +27,10 @@ from wheel_udf.common.names import (
 )
 from wheel_udf.common.secrets import hide
 from wheel_udf.stream.frame_facts import FrameFacts
+from wheel_udf.stream.outputs import SHAPES, columns_of
 
-_HEADERS: Final = "headers array<struct<key: string, value: binary>>"
-FIRED_SCHEMA: Final = (
-    "schedule_id string, seq bigint, fire_id string, destination string, key binary, value binary, "
-    f"{_HEADERS}, deliver_at timestamp, fired_at timestamp, lateness_ms bigint"
-)
-"""Columns of a delivery, as DDL."""
-REJECT_SCHEMA: Final = (
-    "error_code string, error_message string, record string, source string, schedule_id string, seq bigint, "
-    f"destination string, key binary, value binary, {_HEADERS}, deliver_at timestamp, rejected_at timestamp"
-)
-"""Columns of the rejects, as DDL."""
-
-LEVELED_SCHEMA: Final = f"{FIRED_SCHEMA}, scheduled_at timestamp, level_error_ms bigint"
-"""Columns of a delivery of a wheel with delay levels (:mod:`wheel_udf.commands.delay_levels`), as DDL. ``deliver_at``
-is the requested due time, ``scheduled_at`` the time of release, ``level_error_ms`` the difference."""
-
-OUTCOME_SCHEMA: Final = (
-    "op_id string, group string, outcome string, by_key string, at timestamp, decided_at timestamp, "
-    "present array<string>, "
-    f"missing array<string>, generation int, destination string, key binary, value binary, {_HEADERS}, fire_id string"
-)
-"""Columns of an outcome of the purgatory, as DDL."""
+ISO_STYLE: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
+"""Options of Spark's writers of JSON and CSV: instants in UTC, to the millisecond."""
 
 SOURCE: Final = "source"
 """Optional column of fired rows: the origin of the command as text, ``topic/partition/offset``; null if unknown."""
@@ -66,6 +46,7 @@ class Shape:
 
     Attributes:
         columns: Columns, as DDL.
+        names: Their names.
         order: Columns that order rows in a file and records in a partition.
         looked_up_by: Columns with statistics in tables.
         may_be_null: Columns that may be null.
@@ -73,69 +54,40 @@ class Shape:
     """
 
     columns: str
+    names: tuple[str, ...]
     order: tuple[str, ...]
     looked_up_by: str
     may_be_null: frozenset[str]
     headers: tuple[tuple[str, str, HeaderForm], ...]
 
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of its columns."""
-        return tuple(fields(self.columns).fieldNames())
+    @classmethod
+    def of(cls, *kinds: str) -> Self:
+        """The shape of kinds of ``wheel_udf/stream/shapes.toml``, the later ones in addition to the first."""
+        parts = [SHAPES[kind] for kind in kinds]
+        return cls(
+            columns=", ".join(columns_of(kind) for kind in kinds),
+            names=tuple(name for part in parts for name in part["columns"]),
+            order=tuple(parts[-1]["order"]),
+            looked_up_by=",".join(name for part in parts for name in part["looked_up_by"]),
+            may_be_null=frozenset(parts[0]["may_be_null"]),
+            headers=tuple((name, *how) for part in parts for name, how in part["headers"].items()),
+        )
 
-    @property
-    def record(self) -> tuple[str, ...]:
-        """Its columns without the payload."""
-        return tuple(name for name in self.names if name not in ("key", "value", "headers"))
 
-
-FIRED: Final = Shape(
-    columns=FIRED_SCHEMA,
-    order=("deliver_at", "schedule_id", "seq"),
-    looked_up_by="schedule_id,seq,deliver_at,fired_at",
-    may_be_null=frozenset({"key", "value", "headers"}),
-    headers=(
-        ("wheel-id", "schedule_id", "text"),
-        (FIRE_ID_HEADER, "fire_id", "text"),
-        ("wheel-deliver-at", "deliver_at", "instant"),
-        ("wheel-fired-at", "fired_at", "instant"),
-        ("wheel-seq", "seq", "text"),
-    ),
-)
+FIRED: Final = Shape.of("fired")
 """A firing of the wheel."""
 
-LEVELED: Final = replace(
-    FIRED,
-    columns=LEVELED_SCHEMA,
-    order=("scheduled_at", "schedule_id", "seq"),
-    looked_up_by=f"{FIRED.looked_up_by},scheduled_at",
-    headers=(
-        *FIRED.headers,
-        ("wheel-scheduled-at", "scheduled_at", "instant"),
-        ("wheel-level-error-ms", "level_error_ms", "text"),
-    ),
-)
+LEVELED: Final = Shape.of("fired", "leveled")
 """A firing of a wheel with delay levels."""
 
-OUTCOME: Final = Shape(
-    columns=OUTCOME_SCHEMA,
-    order=("at", "group", "op_id"),
-    looked_up_by="op_id,group,outcome,at",
-    may_be_null=frozenset({"key", "value", "headers", "by_key"}),
-    headers=(
-        ("wheel-id", "op_id", "text"),
-        (FIRE_ID_HEADER, "fire_id", "text"),
-        ("wheel-group", "group", "text"),
-        ("wheel-outcome", "outcome", "text"),
-        ("wheel-by-key", "by_key", "text"),
-        ("wheel-at", "at", "instant"),
-        ("wheel-decided-at", "decided_at", "instant"),
-        ("wheel-generation", "generation", "text"),
-        ("wheel-present", "present", "json"),
-        ("wheel-missing", "missing", "json"),
-    ),
-)
+OUTCOME: Final = Shape.of("outcome")
 """An outcome of the purgatory."""
+
+FIRED_SCHEMA: Final = FIRED.columns
+"""Columns of a delivery, as DDL."""
+
+REJECT_SCHEMA: Final = columns_of("reject")
+"""Columns of the rejects, as DDL."""
 
 
 def shape_of(facts: FrameFacts) -> Shape:
@@ -193,7 +145,11 @@ def with_source(frame: DataFrame) -> DataFrame:
 
 
 class WithoutRecord:
-    """A sink whose destinations have no record of their batches."""
+    """A joint sink whose destinations have no record of their batches. With its own ``write`` it takes rejects."""
+
+    def write(self, *_rows: Any, **_batch: Any) -> None:
+        """Is not called: ``missing_reason`` refuses rejects, and ``write_all`` writes the rows of destinations."""
+        raise AssertionError("write_all() writes the rows of a joint sink")
 
     def holds(self, *_destination: object, **_batch: object) -> bool:
         """Returns False."""
@@ -216,37 +172,31 @@ class LeftOut:
 
     @classmethod
     def of(cls, reasons: Mapping[str, str], frame: DataFrame, refused: Mapping[str, str]) -> Self:
-        """Makes the result of a write that has found its refused rows by their fire ids.
+        """The result of a write that has found its refused rows by their fire ids, each with its reason."""
+        return cls(reasons, _explained(frame, "fire_id", refused), len(refused))
 
-        Args:
-            reasons: As the attribute.
-            frame: The rows that were to be written.
-            refused: Fire id to reason.
-        """
-        if not refused:
-            return cls(reasons)
-        rows = [(fire_id, hide(reason)) for fire_id, reason in refused.items()]
-        explained = frame.sparkSession.createDataFrame(rows, "fire_id string, error_message string")
-        return cls(reasons, frame.join(F.broadcast(explained), "fire_id"), len(rows))
+    @classmethod
+    def whole(cls, frame: DataFrame, reasons: Mapping[str, str], rows_to: Mapping[str, int]) -> Self:
+        """All rows of some destinations, each with the reason of its destination."""
+        return cls({}, _explained(frame, "destination", reasons), sum(rows_to[name] for name in reasons))
 
-    def require_none(self, destination: str, some: str) -> None:
-        """Refuses a write to one destination that has left rows out.
 
-        Args:
-            destination: The destination.
-            some: The message if single rows were left out; ``{rows}`` stands for their number.
-
-        Raises:
-            SinkError: Rows were left out.
-        """
-        if self.reasons or self.row_count:
-            what = self.reasons.get(destination) or some.format(rows=self.row_count)
-            raise SinkError(what, field="destination", value=destination)
+def _explained(frame: DataFrame, key: str, reasons: Mapping[str, str]) -> DataFrame | None:
+    """The rows with one of these keys, each with its reason, secrets hidden, as ``error_message``; None for none."""
+    if not reasons:
+        return None
+    # A join and not an expression: Spark's planner is slow with thousands of branches, and users choose the number.
+    lines = [(value, hide(reason)) for value, reason in reasons.items()]
+    why = frame.sparkSession.createDataFrame(lines, f"{key} string, error_message string")
+    return frame.join(F.broadcast(why), key)
 
 
 @runtime_checkable
 class JointSink(Sink, Protocol):
-    """A hashable sink that writes all its destinations in one write; equal sinks of an allow-list share it."""
+    """A hashable sink that writes all its destinations in one write; equal sinks of an allow-list share it.
+
+    Its method ``write`` is called for rejects alone.
+    """
 
     def write_all(
         self,
@@ -256,7 +206,7 @@ class JointSink(Sink, Protocol):
         largest_to: Mapping[str, int] | None = None,
         shape: Shape = FIRED,
     ) -> LeftOut:
-        """Writes the rows of several destinations.
+        """Writes the rows of several destinations; returns those that were left out.
 
         Args:
             frame: Rows with the columns of `shape` and :data:`SOURCE`, of these destinations and of others.
@@ -264,9 +214,6 @@ class JointSink(Sink, Protocol):
             largest_to: Destination to an upper bound of the bytes of its largest row: key, value, and for each header
                 its name, its value and 10. With it the rows need not be measured.
             shape: The shape of the rows.
-
-        Returns:
-            The rows that were left out; all others are written.
 
         Raises:
             SinkError: The sink as a whole cannot be written at the moment.
@@ -278,9 +225,6 @@ class Destinations:
 
     Args:
         table: Names or patterns (``*`` any text, ``?`` one character, case-sensitive) to sinks, in order.
-
-    Attributes:
-        patterns: The names and patterns, in order.
 
     Raises:
         ConfigError: A pattern cannot match any name.
@@ -294,7 +238,6 @@ class Destinations:
                 )
         self._table = dict(table)
         self._allowed = AllowList(self._table)
-        self.patterns: tuple[str, ...] = self._allowed.patterns
 
     def resolve(self, name: str) -> Sink | None:
         """Returns the sink for a name; None if the name breaks the name rule or no pattern matches it."""
@@ -306,9 +249,6 @@ class Destinations:
     def __iter__(self) -> Iterator[tuple[str, Sink]]:
         """Iterates over patterns and sinks, in order."""
         return iter(self._table.items())
-
-    def __len__(self) -> int:
-        return len(self._table)
 
 
 def require_apart(destinations: Destinations, rejects: Sink) -> None:

@@ -9,9 +9,7 @@
                  Retry-After: all rows of the endpoint wait so long    5 rows given up in a row, or the budget used up:
                  otherwise: the back-off, doubled with each try        the other rows are refused without a try
 
-Time is that of the event loop, which no step of the wall clock moves. No state outlives the task; what the driver
-keeps for the next batch is in :mod:`wheel_udf.sinks.http_sink`. Executors load this module: httpx, and nothing of
-Spark.
+Time is that of the event loop. No state outlives the task. Executors load this module: httpx, and nothing of Spark.
 """
 
 from __future__ import annotations
@@ -42,30 +40,35 @@ class Request(NamedTuple):
     headers: list[tuple[str, str]]
 
 
-class Refused(NamedTuple):
-    """A row that was not delivered, and why."""
-
-    fire_id: str
-    reason: str
+Refused = tuple[str, str]
+"""The fire id of a row that was not delivered, and why."""
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long and how often an endpoint is tried.
+class Plan:
+    """The settings of a task.
 
     Attributes:
+        url: The URL, with ``{destination}`` where the name belongs.
+        headers: Headers of every request.
+        id_header: The header that gets the fire id.
         timeout_s: The longest time of one try, from connecting to the status of the answer.
         retries: Tries after the first one.
         backoff_s: The wait before the second try; it doubles with each further one.
         budget_s: The longest time for all rows of the endpoint in one task.
         concurrency: How many rows are sent at the same time.
+        on_probation: Destinations that failed in an earlier batch.
     """
 
+    url: str
+    headers: tuple[tuple[str, str], ...] = field(repr=False)
+    id_header: str
     timeout_s: float
     retries: int
     backoff_s: float
     budget_s: float
     concurrency: int
+    on_probation: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ class Endpoint:
 
     Attributes:
         url: Where rows are posted.
-        patience: How long and how often.
+        plan: How long and how often.
+        slots: The connections of the task.
         on_probation: Whether it failed in an earlier batch: one row is tried, once, before the others.
         open_reason: Why no further row is tried in this task; None while rows are tried.
         failed_reason: Why it is not tried in the next batches; None if it is.
@@ -92,7 +96,8 @@ class Endpoint:
     """
 
     url: str
-    patience: Patience
+    plan: Plan
+    slots: asyncio.Semaphore = field(repr=False)
     on_probation: bool = False
     open_reason: str | None = None
     failed_reason: str | None = None
@@ -101,7 +106,6 @@ class Endpoint:
     _deadline: float | None = None
     _not_before: float = 0.0
     _given_up: int = 0
-    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(256), repr=False)
 
     async def send(self, client: httpx.AsyncClient, requests: list[Request]) -> list[Refused]:
         """Sends the requests of one batch of rows, oldest first; returns those that were not delivered."""
@@ -109,7 +113,7 @@ class Endpoint:
         if self.on_probation and waiting:
             await self._work(client, deque([waiting.popleft()]), refused)
             self.on_probation = False
-        workers = (self._work(client, waiting, refused) for _ in range(self.patience.concurrency))
+        workers = (self._work(client, waiting, refused) for _ in range(self.plan.concurrency))
         await asyncio.gather(*workers)
         return refused
 
@@ -118,11 +122,11 @@ class Endpoint:
             request = waiting.popleft()
             reason = self.open_reason or await self._deliver(client, request)
             if reason is not None:
-                refused.append(Refused(request.fire_id, reason))
+                refused.append((request.fire_id, reason))
 
     async def _deliver(self, client: httpx.AsyncClient, request: Request) -> str | None:
         """Tries a row until it is delivered, refused or given up; returns why it is not delivered."""
-        tries = 1 if self.on_probation else 1 + self.patience.retries
+        tries = 1 if self.on_probation else 1 + self.plan.retries
         reason, not_before = "", 0.0
         for number in range(1, tries + 1):
             if not await self._turn(not_before):
@@ -138,7 +142,7 @@ class Endpoint:
         """Waits for the time of a try, of this row and of the endpoint; returns whether it may be made."""
         now = asyncio.get_running_loop().time()
         if self._deadline is None:
-            self._deadline = now + self.patience.budget_s
+            self._deadline = now + self.plan.budget_s
         while self.open_reason is None and now < self._deadline:  # another row may put the time off meanwhile
             wait_s = max(not_before, self._not_before) - now
             if wait_s <= 0:
@@ -153,7 +157,7 @@ class Endpoint:
         """Returns the time of the next try of a row. A wait that the endpoint asks for applies to all rows."""
         now = asyncio.get_running_loop().time()
         if answer.wait_s is None:
-            return now + self.patience.backoff_s * 2.0 ** (number - 1)
+            return now + self.plan.backoff_s * 2.0 ** (number - 1)
         self._not_before = max(self._not_before, now + answer.wait_s)
         if self._deadline is not None and self._not_before >= self._deadline:
             self._open(
@@ -165,7 +169,7 @@ class Endpoint:
         now = asyncio.get_running_loop().time()
         if self._deadline is not None and now >= self._deadline:
             # An endpoint that answers is not one that failed: there are more rows than it takes in this time.
-            used = f"the {self.patience.budget_s:g} s of the endpoint for this batch were used up"
+            used = f"the {self.plan.budget_s:g} s of the endpoint for this batch were used up"
             self._open(used, failed=not self._answered)
         return f"{reason} (not tried again)" if reason else self.open_reason or "not sent"
 
@@ -185,9 +189,9 @@ class Endpoint:
         import httpx
 
         assert self._deadline is not None, "a turn came first"
-        async with self._slots:
+        async with self.slots:
             left_s = self._deadline - asyncio.get_running_loop().time()
-            limit_s = max(0.0, min(self.patience.timeout_s, left_s))
+            limit_s = max(0.0, min(self.plan.timeout_s, left_s))
             try:
                 async with asyncio.timeout(limit_s):
                     return await self._post(client, request)

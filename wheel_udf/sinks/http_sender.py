@@ -6,10 +6,8 @@
         --> by destination, each an Endpoint with workers of its own, all on one event loop
         --> rows (destination, fire_id, reason): those not delivered, and at the end one for each endpoint that failed
 
-A hanging endpoint blocks its own workers only. An Arrow batch ends when all its endpoints have ended, so an endpoint
-delays the next Arrow batch of its task by its budget at most, once.
-
-Executors load this module: pyarrow and httpx, nothing of Spark.
+A hanging endpoint blocks its own workers, and the next Arrow batch of its task, by its budget at most, once. Executors
+load this module: pyarrow and httpx, nothing of Spark.
 """
 
 from __future__ import annotations
@@ -17,12 +15,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from wheel_udf.common.errors import SinkError
-from wheel_udf.sinks.http_endpoint import Endpoint, Patience, Request
+from wheel_udf.sinks.http_endpoint import Endpoint, Plan, Request
 
 if TYPE_CHECKING:
     import httpx
@@ -42,25 +39,6 @@ _NOT_FROM_ROWS: Final = re.compile(
     r"|(?:proxy|x-forwarded)-.*|content-length|transfer-encoding",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The settings of a task.
-
-    Attributes:
-        url: The URL, with ``{destination}`` where the name belongs.
-        headers: Headers of every request.
-        id_header: The header that gets the fire id.
-        patience: How long and how often each endpoint is tried.
-        on_probation: Destinations that failed in an earlier batch.
-    """
-
-    url: str
-    headers: tuple[tuple[str, str], ...] = field(repr=False)
-    id_header: str
-    patience: Patience
-    on_probation: frozenset[str] = frozenset()
 
 
 def send_partition(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
@@ -125,7 +103,7 @@ class _Sender:
     def _endpoint(self, name: str) -> Endpoint:
         if name not in self._endpoints:
             url, probation = self._plan.url.replace("{destination}", name), name in self._plan.on_probation
-            self._endpoints[name] = Endpoint(url, self._plan.patience, probation, _slots=self._slots)
+            self._endpoints[name] = Endpoint(url, self._plan, self._slots, probation)
         return self._endpoints[name]
 
     def _opened(self) -> httpx.AsyncClient:

@@ -1,30 +1,18 @@
 """Webhook sink: each row is a POST to the URL of its destination. At least once; the fire id is the idempotency key.
 
-Rows are sent by the executors, several at the same time, in the order of their due times within a task (strictly with
-``concurrency=1``)::
+::
 
     batch --> rows --mapInArrow--> task: one Endpoint for each destination --> POST ... Idempotency-Key: <fire_id>
                                                          |
               rejects <-- undeliverable, with the reason-'   e.g. HTTP 500: out of order (4 tries)
 
-Refused rows
-    After the last try a row becomes a reject with the code ``undeliverable``; the other rows are sent. The batch does
-    not fail: one bad endpoint stops neither the job nor the other destinations. So a webhook suits receivers that
-    tolerate a gap, which is in the rejects. If nobody monitors the rejects, use a topic or a table.
+Rows go in the order of their due times within a task (strictly with ``concurrency=1``). After the last try a row
+becomes a reject ``undeliverable``; the other rows are sent, and the batch does not fail.
 
-Delay of a batch by an endpoint
-    ``timeout_ms`` for a try, ``retries`` further tries, and ``budget_ms`` for all its rows in a task. After five
-    consecutive rows that were given up, the rest of the batch is refused without a try. The driver remembers such an
-    endpoint: for ``cooldown_ms`` its rows are refused at once, then one row is tried, once, before the others. An
-    endpoint that accepted no row, but failed fewer, does not rest; the next batch tries it with one row first. So a
-    dead endpoint costs one budget, and then one time-out for each cooldown.
-
-    The tasks wait in executor slots. On few cores, other writes of the batch start when a slot is free: later by that
-    budget at most.
-
-At least once
-    A batch that is repeated, and a task that Spark repeats, send rows again with the same idempotency key. Receivers
-    drop keys that they have seen.
+An endpoint delays a batch by ``budget_ms`` at most. After five consecutive rows that were given up, the rest of the
+batch is refused without a try; for ``cooldown_ms`` its rows are refused at once, then one row is tried, once, before
+the others. An endpoint that accepted no row, but failed fewer, does not rest; the next batch tries it with one row
+first. The tasks wait in executor slots: on few cores, other writes of the batch start later by that budget at most.
 """
 
 from __future__ import annotations
@@ -42,14 +30,21 @@ from wheel_udf.common.extras import missing_package
 from wheel_udf.common.instants import LONGEST_WAIT_MS
 from wheel_udf.common.secrets import hide, hide_from_now_on, is_secret_name
 from wheel_udf.control.wall import wall_clock_ms
-from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord, fields, with_source
-from wheel_udf.sinks.http_endpoint import Patience
-from wheel_udf.sinks.http_sender import REPORT, Plan, is_header_name, send_partition
+from wheel_udf.sinks.destinations import FIRED, ISO_STYLE, LeftOut, Shape, WithoutRecord
+from wheel_udf.sinks.http_endpoint import Plan
+from wheel_udf.sinks.http_sender import REPORT, is_header_name, send_partition
 from wheel_udf.sinks.kafka_record import delivery_headers
 
 _NAME: Final = "{destination}"
 _URL_RULE: Final = f"http:// or https:// and a host, without a password; {_NAME} only after the host"
-_JSON: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
+_LEAST: Final = {
+    "timeout_ms": 1,
+    "concurrency": 1,
+    "budget_ms": 1,
+    "retries": 0,
+    "backoff_ms": 0,
+    "cooldown_ms": 0,
+}
 
 
 @dataclass(frozen=True)
@@ -97,22 +92,10 @@ class HttpSink(WithoutRecord):
             raise ConfigErrors(faults)
 
     def _faults(self) -> list[ConfigError | None]:
-        lowest = {
-            "timeout_ms": 1,
-            "retries": 0,
-            "backoff_ms": 0,
-            "concurrency": 1,
-            "budget_ms": 1,
-            "cooldown_ms": 0,
-        }
         numbers = [
-            ConfigError("too small", field=name, value=getattr(self, name), rule=f"at least {least}")
-            for name, least in lowest.items()
-            if getattr(self, name) < least
-        ] + [
-            ConfigError("too large", field=name, value=getattr(self, name), rule=f"at most {LONGEST_WAIT_MS}")
-            for name in lowest
-            if name.endswith("_ms") and getattr(self, name) > LONGEST_WAIT_MS
+            ConfigError("out of range", field=name, value=value, rule=f"{least} to {LONGEST_WAIT_MS}")
+            for name, least in _LEAST.items()
+            if not least <= (value := getattr(self, name)) <= LONGEST_WAIT_MS
         ]
         body = None
         if self.body not in ("json", "value"):
@@ -133,24 +116,6 @@ class HttpSink(WithoutRecord):
     ) -> str | None:
         """See :meth:`~wheel_udf.sinks.destinations.Sink.missing_reason`; no request: it might have effects."""
         return "a webhook takes no rejects" if destination is None else None
-
-    def write(
-        self,
-        frame: DataFrame,
-        destination: str | None,
-        *,
-        app_id: str,  # noqa: ARG002
-        batch_id: int,  # noqa: ARG002
-        shape: Shape = FIRED,
-    ) -> None:
-        """See :meth:`~wheel_udf.sinks.destinations.Sink.write`; a repetition sends the rows again.
-
-        Raises:
-            SinkError: Rows were refused; the others are delivered.
-        """
-        assert destination is not None, "missing_reason() was asked"
-        left_out = self.write_all(with_source(frame), {destination: 1}, shape=shape)
-        left_out.require_none(destination, "{rows} rows were refused")
 
     def write_all(
         self,
@@ -181,15 +146,17 @@ class HttpSink(WithoutRecord):
         kind = "application/json" if self.body == "json" else "application/octet-stream"
         usual = {"Content-Type": kind, "Accept-Encoding": "identity", "User-Agent": "wheel_udf"}
         added = {name: value for name, value in usual.items() if name.lower() not in given}
-        patience = Patience(
+        return Plan(
+            self.url,
+            tuple({**added, **self.headers}.items()),
+            self.id_header,
             self.timeout_ms / 1000,
             self.retries,
             self.backoff_ms / 1000,
             self.budget_ms / 1000,
             self.concurrency,
+            frozenset(self._failed),
         )
-        headers = tuple({**added, **self.headers}.items())
-        return Plan(self.url, headers, self.id_header, patience, frozenset(self._failed))
 
     def _request(self, shape: Shape) -> list[Column]:
         """The columns ``body`` and ``headers`` of a request."""
@@ -197,7 +164,7 @@ class HttpSink(WithoutRecord):
             return [F.col("value").alias("body"), delivery_headers(shape).alias("headers")]
         none = F.lit(None).cast("array<struct<key: string, value: binary>>")
         return [
-            F.to_json(F.struct(*_json_columns(shape)), _JSON).cast("binary").alias("body"),
+            F.to_json(F.struct(*_json_columns(shape)), ISO_STYLE).cast("binary").alias("body"),
             none.alias("headers"),
         ]
 
@@ -251,7 +218,7 @@ def _header_fault(header: tuple[str, str]) -> ConfigError | None:
 def _json_columns(shape: Shape) -> list[Column]:
     """The columns of a delivery for JSON: bytes as text where they are UTF-8, else in base64 under another name."""
     columns = []
-    for name in fields(shape.columns).fieldNames():
+    for name in shape.names:
         if name == "headers":
             pairs = F.transform(
                 "headers",

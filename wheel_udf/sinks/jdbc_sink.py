@@ -5,19 +5,14 @@
     batch --Spark's JDBC writer, on executors--> staging table --INSERT ... ON CONFLICT (fire_id) DO NOTHING--> tables
                                                  wheel_staging_<random>, dropped at the end
 
-Exactly-once effect
-    A batch that is repeated inserts only missing rows, by ``fire_id``. A table without a unique index on ``fire_id`` is
-    refused. A row that was deleted from its table comes back if its batch is repeated.
+A batch that is repeated inserts only missing rows (also one that was deleted from its table meanwhile).
 
-Refused rows
-    All rows of a table that is missing, has no unique index or may not be written become rejects, ``undeliverable``;
-    of other tables, rows with a value that does not fit its column or breaks a constraint (SQLSTATE class 22 or 23).
+All rows of a table that is missing, has no unique index on ``fire_id`` or may not be written become rejects,
+``undeliverable``; of other tables, rows with a value that does not fit its column or breaks a constraint (SQLSTATE
+class 22 or 23).
 
-Unreachable database
-    By default the batch fails, after the other destinations are written; nothing is lost, and the next start of the
-    query repeats it (as for a Kafka cluster). This suits a database that restarts. With
-    ``when_down="undeliverable"`` the rows become rejects at once, and the job never waits for this database longer
-    than ``timeout_ms`` for each statement.
+If the database is unreachable, the batch fails, after the other destinations are written, and the next start repeats
+it. With ``when_down="undeliverable"`` the rows become rejects at once.
 
 Caveats: the user of the connection creates tables in the schema (``GRANT CREATE ON SCHEMA``). A driver process that is
 killed leaves its staging table.
@@ -104,24 +99,6 @@ class JdbcSink(WithoutRecord):
             raise self._away(fault) from None
         return found if isinstance(found, str) else None
 
-    def write(
-        self,
-        frame: DataFrame,
-        destination: str | None,
-        *,
-        app_id: str,  # noqa: ARG002
-        batch_id: int,  # noqa: ARG002
-        shape: Shape = FIRED,
-    ) -> None:
-        """See :meth:`~wheel_udf.sinks.destinations.Sink.write`; a repetition inserts what is missing.
-
-        Raises:
-            SinkError: The table cannot be written, or refuses some of the rows; the others are written.
-        """
-        assert destination is not None, "missing_reason() was asked"
-        left_out = self.write_all(frame, {destination: 1}, shape=shape)
-        left_out.require_none(destination, "the table refuses {rows} rows")
-
     def write_all(
         self,
         frame: DataFrame,
@@ -192,16 +169,10 @@ class JdbcSink(WithoutRecord):
         return database
 
     def _properties(self) -> dict[str, str]:
-        longest_s = str(
-            -(-self.timeout_ms // 1000) + 5
-        )  # the server's own bound comes first, with a better message
-        usual = {
-            "connectTimeout": "10",
-            "loginTimeout": "10",
-            "socketTimeout": longest_s,
-            "stringtype": "unspecified",
-        }
-        return usual | {"ApplicationName": "wheel_udf"} | dict(self.options)
+        # The server's own bound comes first, with a better message.
+        longest_s = str(-(-self.timeout_ms // 1000) + 5)
+        usual = {"connectTimeout": "10", "loginTimeout": "10", "socketTimeout": longest_s}
+        return usual | {"stringtype": "unspecified", "ApplicationName": "wheel_udf"} | dict(self.options)
 
     def _table(self, destination: str) -> str:
         return quoted(self.schema, self.table.replace(_NAME, destination))
@@ -217,12 +188,7 @@ class JdbcSink(WithoutRecord):
 
 def _columns(shape: Shape) -> list[Column]:
     """The columns of a delivery as the staging table has them; values without a type of PostgreSQL are JSON."""
-
-    def column(each: T.StructField) -> Column:
-        return (
-            F.to_json(each.name).alias(each.name)
-            if isinstance(each.dataType, T.ArrayType)
-            else F.col(each.name)
-        )
-
-    return [column(each) for each in fields(shape.columns)]
+    return [
+        F.to_json(each.name).alias(each.name) if isinstance(each.dataType, T.ArrayType) else F.col(each.name)
+        for each in fields(shape.columns)
+    ]

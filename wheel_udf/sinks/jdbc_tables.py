@@ -66,7 +66,7 @@ def table_of(database: Database, name: str, shape: Shape) -> Table | str:
     found = database.rows(_COLUMNS, 3, name)
     if not found:
         return f"the table {name} is missing"
-    own = fields(shape.columns).fieldNames()
+    own = shape.names
     columns = tuple((str(column), str(kind)) for column, kind, _ in found if column in own)
     if "fire_id" not in dict(columns) or not database.rows(_UNIQUE, 1, name):
         return f"the table {name} has no primary key or unique index on fire_id alone"
@@ -89,12 +89,7 @@ def create_staging(database: Database, name: str, shape: Shape) -> None:
 class Move:
     """The move of a destination's rows from the staging table into its table, except fire ids that are there.
 
-    Attributes:
-        database: The connection.
-        staging: The quoted name of the staging table.
-        table: Where the rows go.
-        destination: Which rows.
-        refused: The fire ids of the rows that the table refuses, each with the reason.
+    ``refused`` gets the fire ids of the rows that the table refuses, each with the reason.
     """
 
     database: Database

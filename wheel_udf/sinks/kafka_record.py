@@ -1,20 +1,8 @@
 """Converts deliveries and rejects to Kafka records, and computes the size of a record, as Column expressions.
 
 A delivery: the topic is the destination; key and value are unchanged; the headers are the entry's own, in their order,
-followed by::
-
-    wheel-id          schedule_id                     wheel-deliver-at  2026-01-01T10:00:00.000Z
-    wheel-fire-id     the same in every repetition    wheel-fired-at    2026-01-01T10:00:00.250Z
-    wheel-seq         version of the id               wheel-source      topic/partition/offset of the command, if known
-
-With delay levels, ``wheel-deliver-at`` is the requested due time, and there are also::
-
-    wheel-scheduled-at    when it was to be released, ISO    wheel-level-error-ms    how much later that is
-
-An outcome of the purgatory has, besides id, fire id and source::
-
-    wheel-group    wheel-outcome      wheel-by-key (if any)    wheel-generation
-    wheel-at       wheel-decided-at   wheel-present (JSON)     wheel-missing (JSON)
+followed by those of its shape (``wheel_udf/stream/shapes.toml``) and ``wheel-source``, ``topic/partition/offset`` of
+the command, if known. A header whose column is null is left out.
 
 A reject: key, value and headers of the record as they came (if it had neither key nor value: the JSON ``record`` as
 the value), followed by these headers, each only if known and cut to a sensible length::
@@ -45,7 +33,7 @@ from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.common.command_facts import OUR_PREFIX
-from wheel_udf.sinks.destinations import FIRED, SOURCE, HeaderForm, Shape
+from wheel_udf.sinks.destinations import FIRED, ISO_STYLE, SOURCE, HeaderForm, Shape
 
 _BATCH_OVERHEAD: Final = 61
 _RECORD_OVERHEAD: Final = 21
@@ -72,14 +60,8 @@ _PAYLOAD: Final = "value,key,headers"
 
 
 def delivery_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
-    """Converts deliveries to rows for Spark's Kafka writer.
-
-    Args:
-        fired: Rows with the columns of `shape`, and ``source``.
-        shape: The shape of the rows.
-
-    Returns:
-        ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value).
+    """Converts deliveries (the columns of `shape`, and ``source``) to rows for Spark's Kafka writer: ``topic`` string,
+    ``key`` binary, ``value`` binary, ``headers`` array of (key, value).
     """
     return fired.select(*_delivery(shape, fired.sparkSession.sparkContext))
 
@@ -87,16 +69,9 @@ def delivery_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
 def timed_records(fired: DataFrame, shape: Shape = FIRED) -> DataFrame:
     """Converts deliveries to rows for a client that sends them later, see :mod:`wheel_udf.punctual.timed_records`.
 
-    The headers of :func:`delivery_records` are here columns.
-
-    Args:
-        fired: As of :func:`delivery_records`.
-        shape: The shape of the rows.
-
-    Returns:
-        ``topic`` string, ``key`` binary, ``value`` binary, ``headers`` array of (key, value): the entry's own, or
-        null; ``due_ms`` bigint, when each is due (UTC epoch ms); and our headers in their order, each a column with
-        its name: a string, or the UTC epoch ms of an instant.
+    The columns of :func:`delivery_records`, with the entry's own headers alone, or null; ``due_ms`` bigint, when each
+    is due (UTC epoch ms); and our headers in their order, each a column with its name: a string, or the UTC epoch ms of
+    an instant.
     """
     return fired.select(*_timed(shape, fired.sparkSession.sparkContext))
 
@@ -121,7 +96,7 @@ def _own_headers() -> Column:
 
 def _written(column: str, form: HeaderForm) -> Column:
     if form == "instant":
-        return iso_utc(column)
+        return F.to_csv(F.struct(column), ISO_STYLE)
     return F.to_json(column) if form == "json" else F.col(column).cast("string")
 
 
@@ -149,15 +124,12 @@ def _timed(shape: Shape, _context: SparkContext) -> list[Column]:
 
 
 def reject_records(rejects: DataFrame, topic: str, limit: int) -> DataFrame:
-    """Converts rejects to rows for Spark's Kafka writer, each small enough for the topic.
+    """Converts rejects to the columns of :func:`delivery_records`, each small enough for the topic.
 
     Args:
         rejects: Rows of :data:`~wheel_udf.sinks.destinations.REJECT_SCHEMA`.
         topic: The topic of the rejects.
         limit: Bytes of the largest record that the topic takes; at least :data:`SMALLEST_REJECTS_TOPIC`.
-
-    Returns:
-        The columns of :func:`delivery_records`.
     """
     whole = rejects.select(
         "key",
@@ -208,15 +180,9 @@ def _dropped(limit: int) -> Column:
 
 
 def size_bound(key: Column, value: Column, headers: Column) -> Column:
-    """Returns the bytes of a record, as Kafka's producer estimates them before it sends it.
+    """Returns the bytes of a record (bigint), as Kafka's producer estimates them before it sends it.
 
-    Args:
-        key: Binary, or null.
-        value: Binary, or null.
-        headers: Array of (key, value), not null, no header without a name.
-
-    Returns:
-        A bigint.
+    Key and value are binary or null; the headers are an array of (key, value), not null, no header without a name.
     """
 
     def add(total: Column, header: Column) -> Column:
@@ -245,12 +211,6 @@ def _varint(number: Column) -> Column:
     for bound, octets in steps:
         chain = chain.when(number < bound, octets)
     return chain.otherwise(5).cast("bigint")
-
-
-def iso_utc(column: str) -> Column:
-    """Formats an instant as ISO 8601 text in UTC, to the millisecond, independent of the session's time zone."""
-    style = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
-    return F.to_csv(F.struct(column), style)
 
 
 def _header(name: str, text: Column) -> Column:

@@ -53,14 +53,7 @@ class FoundRecord:
 def records_of(
     spark: SparkSession, options: Mapping[str, str], topics: Sequence[str], schedule_id: str
 ) -> list[FoundRecord]:
-    """Returns the records of an id in topics that exist.
-
-    Args:
-        spark: A session.
-        options: Options of the sink; those of the client (``kafka.``) are used.
-        topics: Names of topics; with none, nothing is read.
-        schedule_id: The id.
-    """
+    """Returns the records of an id in topics that exist. Of the options of the sink those of the client are used."""
     if not topics:
         return []
     client = {name: value for name, value in options.items() if name.lower().startswith("kafka.")}

@@ -1,8 +1,7 @@
 """Kafka sink: deliveries and rejects in Kafka topics, at least once.
 
-All topics of a batch are one write: a Spark job has a fixed cost, and a further topic almost none. But one record that
-Kafka refuses fails the whole write, without naming the record, and would fail every repetition. So records that Kafka
-would refuse are found before the write and left out, each with its reason::
+All topics of a batch are one write. One record that Kafka refuses would fail the whole write, without naming the
+record, and every repetition. So records that Kafka would refuse are found before the write and left out::
 
     a topic    missing (created with create=True), internal, or not allowed for this user      all its rows
     a row      larger than topic or producer allow; no key for a compacted topic               that row
@@ -11,24 +10,17 @@ would refuse are found before the write and left out, each with its reason::
                    smallest of max.request.size and buffer.memory of the producer and the limit of the topic
 
 If a write fails nevertheless, the topics are described again. If they have changed meanwhile (deleted, a smaller
-limit), the rest is sent without the rows that have become undeliverable; otherwise the batch fails. That is the case
-of a broker that is down or slow: Kafka's client tries for ``kafka.delivery.timeout.ms`` (2 minutes), after which the
-batch fails; a repetition may succeed.
+limit), the rest is sent without the rows that have become undeliverable; otherwise the batch fails. So does it if a
+broker is down or slow for ``kafka.delivery.timeout.ms`` (2 minutes). A batch that is repeated, and a write that is
+tried again here, send records again, with the same ``wheel-fire-id``.
 
-At least once
-    A topic has no record of its batches. A batch that is repeated (the driver died before its commit, or another
-    destination failed) sends its records again, all of them with the same ``wheel-fire-id``; so does a write that is
-    tried again here. Consumers drop the ids that they have seen.
+The producer's settings are Kafka's, except one: ``batch.size`` never exceeds the smallest limit of the topics written.
+The client splits a batch of records that is larger than its topic allows and sends it again; in kafka-clients before
+4.2 (KAFKA-19479) ``flush`` does not wait for that second sending, so Spark would commit a batch whose records are not
+written. (KAFKA-8350: with a limit far below ``batch.size`` the splitting does not end either.)
 
-The producer's settings are Kafka's (``acks=all`` and idempotence are its defaults since 3.0), except one:
-``batch.size`` never exceeds the smallest limit of the topics written. The client splits a batch of records that is
-larger than its topic allows and sends it again; in kafka-clients before 4.2 (KAFKA-19479) ``flush`` does not wait for
-that second sending, so Spark would commit a batch whose records are not written. (KAFKA-8350: with a limit far below
-``batch.size`` the splitting does not end either.)
-
-Cost: see :meth:`KafkaSink.write_all`. Caveats: a user who may not describe a topic's configuration gets no check
-against its limit, and a user who may not describe the topic sees it as missing. With ``kafka.compression.type`` a
-producer may still split a batch, because it estimates the compression.
+Caveats: a user who may not describe a topic's configuration gets no check against its limit, and a user who may not
+describe the topic sees it as missing. With ``kafka.compression.type`` a producer may still split a batch.
 """
 
 from __future__ import annotations
@@ -45,7 +37,7 @@ from wheel_udf.common.names import KAFKA_SERVERS, NAME_RULE, is_destination_name
 from wheel_udf.common.secrets import remember_options
 from wheel_udf.kafka import admin as kafka_admin
 from wheel_udf.kafka.admin import TopicInfo
-from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord, with_source
+from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord
 from wheel_udf.sinks.kafka_record import (
     OWN_BYTES_OF_DELIVERY,
     SMALLEST_REJECTS_TOPIC,
@@ -54,7 +46,7 @@ from wheel_udf.sinks.kafka_record import (
     reject_records,
     size_bound,
 )
-from wheel_udf.sinks.kafka_topics import TopicCheck, check_topics, describe_and_make, topic_reason
+from wheel_udf.sinks.kafka_topics import TopicCheck, check_topics, topic_reason
 
 _PRODUCER_DEFAULTS: Final = {
     "kafka.max.request.size": 1_048_576,
@@ -66,21 +58,6 @@ _REFUSED_OPTIONS: Final = {
     "kafka.transactional.id": "Spark's Kafka sink has no transactions: leave it out",
 }
 _LOOKS: Final = 3
-
-
-@dataclass(frozen=True)
-class Sendable:
-    """What a sink can send of some rows.
-
-    Attributes:
-        rows: Rows that it can send.
-        limits: Their topics, each with the bytes of the largest record that it takes.
-        left_out: The others.
-    """
-
-    rows: DataFrame
-    limits: Mapping[str, int]
-    left_out: LeftOut
 
 
 @dataclass(frozen=True)
@@ -148,22 +125,20 @@ class KafkaSink(WithoutRecord):
     def write(
         self,
         frame: DataFrame,
-        destination: str | None,
+        destination: str | None,  # noqa: ARG002  # write_all() writes the others
         *,
         app_id: str,  # noqa: ARG002
         batch_id: int,  # noqa: ARG002
-        shape: Shape = FIRED,
+        shape: Shape = FIRED,  # noqa: ARG002
     ) -> None:
-        """See :meth:`~wheel_udf.sinks.destinations.Sink.write`; a repetition sends the records again.
-
-        Raises:
-            SinkError: The topic cannot be written, or refuses some of the rows; the others are written.
-        """
-        if destination is None:
-            self._write_rejects(frame)
-            return
-        left_out = self.write_all(with_source(frame), {destination: 1}, shape=shape)
-        left_out.require_none(destination, "the topic takes all rows but {rows}")
+        """See :meth:`~wheel_udf.sinks.destinations.Sink.write`, of rejects; a repetition sends the records again."""
+        assert self.topic is not None, "missing_reason() was asked"
+        check = check_topics(self.options, [self.topic], create=True)
+        if check.reasons:
+            raise SinkError(check.reasons[self.topic], field="topic", value=self.topic)
+        self._produce(
+            reject_records(frame, self.topic, self._limit(check.infos[self.topic])), check.infos.values()
+        )
 
     def write_all(
         self,
@@ -176,18 +151,17 @@ class KafkaSink(WithoutRecord):
         """See :meth:`~wheel_udf.sinks.destinations.JointSink.write_all`.
 
         Cost: one Spark job, and before it one that counts the rows that are too large, unless `largest_to` shows that
-        there are none. Of the CPU time of a row, its exact size takes over twice that of its headers. Each batch
-        describes its topics once (two requests).
+        there are none.
         """
         check = self._check_topics(rows_to)
-        for further in range(_LOOKS):
+        for _ in range(_LOOKS - 1):
             try:
                 return self._send(frame, check, largest_to or {}, shape)
             except Exception:
                 before, check = check, self._check_topics(rows_to)
-                if check == before or further == _LOOKS - 1:
+                if check == before:
                     raise
-        raise AssertionError("the last check returns or raises")
+        return self._send(frame, check, largest_to or {}, shape)
 
     def sendable(
         self,
@@ -196,16 +170,19 @@ class KafkaSink(WithoutRecord):
         *,
         largest_to: Mapping[str, int],
         shape: Shape = FIRED,
-    ) -> Sendable:
+    ) -> tuple[DataFrame, dict[str, int], LeftOut]:
         """Finds the rows that Kafka takes, for a client that sends them later. Creates missing topics, if the sink may.
         Arguments as :meth:`write_all`.
+
+        Returns:
+            The rows that it takes; their topics, each with the bytes of the largest record that it takes; the others.
 
         Raises:
             SinkError: The cluster does not answer.
         """
         check = self._check_topics(rows_to)
         rows, left_out = self._checked(frame, check, largest_to, shape)
-        return Sendable(rows, {name: self._limit(info) for name, info in check.infos.items()}, left_out)
+        return rows, {name: self._limit(info) for name, info in check.infos.items()}, left_out
 
     def _send(
         self, frame: DataFrame, check: TopicCheck, largest_to: Mapping[str, int], shape: Shape
@@ -229,13 +206,6 @@ class KafkaSink(WithoutRecord):
             count = refused.count()
             rows = explained.where(F.col("error_message").isNull()) if count else rows
         return rows, LeftOut(check.reasons, refused if count else None, count)
-
-    def _write_rejects(self, frame: DataFrame) -> None:
-        assert self.topic is not None, "missing_reason() was asked"
-        infos, faults = describe_and_make(self.options, [self.topic])
-        if faults:
-            raise SinkError(faults[self.topic], field="topic", value=self.topic)
-        self._produce(reject_records(frame, self.topic, self._limit(infos[self.topic])), infos.values())
 
     def _produce(self, records: DataFrame, infos: Iterable[TopicInfo]) -> None:
         options = {name: value for name, value in self.options.items() if name.lower() != "kafka.batch.size"}

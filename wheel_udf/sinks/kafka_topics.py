@@ -25,19 +25,14 @@ class TopicCheck:
 
 
 def check_topics(options: Mapping[str, str], names: Collection[str], *, create: bool) -> TopicCheck:
-    """Checks topics before a write.
-
-    Args:
-        options: Of the sink.
-        names: The topics.
-        create: Whether missing ones are created.
+    """Checks topics before a write, and makes missing ones if it may.
 
     Raises:
         SinkError: The cluster does not answer.
     """
     allowed = [name for name in names if name not in kafka_admin.INTERNAL_TOPICS]
     if create:
-        infos, faults = describe_and_make(options, allowed)
+        infos, faults = _described_and_made(options, allowed)
     else:
         infos, faults = kafka_admin.describe(options, allowed), {}
     reasons = {name: faults.get(name) or topic_reason(name, infos.get(name)) for name in names}
@@ -45,7 +40,7 @@ def check_topics(options: Mapping[str, str], names: Collection[str], *, create: 
     return TopicCheck({name: infos[name] for name in names if name not in refused}, refused)
 
 
-def describe_and_make(
+def _described_and_made(
     options: Mapping[str, str], names: Collection[str]
 ) -> tuple[dict[str, TopicInfo], dict[str, str]]:
     """Describes topics and creates missing ones; returns the topics, and why some cannot be created."""

@@ -8,11 +8,9 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Mapping
-from functools import reduce
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from wheel_udf.common.errors import ConfigError
@@ -26,21 +24,10 @@ OWN_SINK_PATTERN: Final = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*"
 
 _RULE: Final = "module:Class, such as my.module:MySink"
 _HINT: Final = "the module has to be installed, or in a folder of PYTHONPATH"
-_BATCH: Final = {"app_id": "a", "batch_id": 0}
-# How the batch writer calls the methods.
-_CALLS: Final[Mapping[str, tuple[tuple[object, ...], dict[str, object]]]] = {
-    "missing_reason": ((None, "name", None), {}),
-    "write": ((None, "name"), {**_BATCH, "shape": None}),
-    "holds": ((None, "name"), _BATCH),
-}
 
 
 def make_own_sink(name: str, options: Mapping[str, Any]) -> Sink:
-    """Makes a sink of a user's class.
-
-    Args:
-        name: ``module:Class``.
-        options: Its arguments, by keyword.
+    """Makes a sink of a user's class, ``module:Class``, with the options as its arguments.
 
     Raises:
         ConfigError: There is no such class, it cannot be made with these options, or it lacks a method of the protocol.
@@ -56,10 +43,13 @@ def make_own_sink(name: str, options: Mapping[str, Any]) -> Sink:
             field="options",
             rule=hide(f"{made.__name__}: {_message_of(fault)}"),
         ) from None
-    reasons = [reason for method, call in _CALLS.items() if (reason := _misfit(sink, method, *call))]
-    if reasons:
-        hint = "the methods are described in wheel_udf.sinks.destinations.Sink"
-        raise ConfigError("not a sink", field="sink", value=name, rule="; ".join(reasons), hint=hint)
+    methods = ("missing_reason", "write", "holds")
+    if missing := [method for method in methods if not callable(getattr(sink, method, None))]:
+        hint, rule = (
+            "they are described in wheel_udf.sinks.destinations.Sink",
+            f"it has methods {', '.join(missing)}",
+        )
+        raise ConfigError("not a sink", field="sink", value=name, rule=rule, hint=hint)
     if isinstance(sink, JointSink) and type(sink).__hash__ is None:
         rule = "one with write_all is hashable: a frozen dataclass, for example"
         raise ConfigError("not a sink", field="sink", value=name, rule=rule)
@@ -69,9 +59,8 @@ def make_own_sink(name: str, options: Mapping[str, Any]) -> Sink:
 def _class_of(name: str) -> Callable[..., object]:
     if not re.fullmatch(OWN_SINK_PATTERN, name):
         raise ConfigError("not the name of a class", field="sink", value=name, rule=_RULE)
-    module, _, path = name.partition(":")
     try:
-        found = reduce(getattr, path.split("."), cast("Any", import_module(module)))
+        found = resolve_name(name)
     except AttributeError as fault:
         raise ConfigError(
             "the module has no such class", field="sink", value=name, rule=_message_of(fault)
@@ -82,18 +71,6 @@ def _class_of(name: str) -> Callable[..., object]:
     if not callable(found):
         raise ConfigError("not a class", field="sink", value=name, rule=_RULE)
     return cast("Callable[..., object]", found)
-
-
-def _misfit(sink: object, method: str, args: tuple[object, ...], named: Mapping[str, object]) -> str | None:
-    """Why a method cannot be called as the batch writer calls it."""
-    found = getattr(sink, method, None)
-    if not callable(found):
-        return f"it has a method {method}"
-    try:
-        inspect.signature(found).bind(*args, **named)
-    except TypeError as fault:
-        return f"{method} takes the arguments of the protocol ({fault})"
-    return None
 
 
 def _message_of(fault: Exception) -> str:

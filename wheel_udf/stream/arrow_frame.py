@@ -17,11 +17,7 @@ from wheel_udf.spark.arrow_groups import ArrowColumn
 
 
 def as_frame(parts: Sequence[pa.Table]) -> pd.DataFrame:
-    """All output rows of a group as one frame; each frame, and each column, has a fixed cost in pyspark.
-
-    Args:
-        parts: Tables of one schema.
-    """
+    """All output rows of a group, tables of one schema, as one frame: each frame has a fixed cost in pyspark."""
     table = pa.concat_tables(rows for rows in parts if rows.num_rows)
     columns = zip(table.schema.names, table.columns, strict=True)
     return pd.DataFrame({name: _column(values) for name, values in columns}, copy=False)

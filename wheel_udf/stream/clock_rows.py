@@ -6,10 +6,9 @@
                                                                 union, with the watermark under the event clock
     clock source --> (shard, tick) ----------------------------'       tick: a wheel_udf.control.tick.Tick as text
 
-The process that plans a streaming Python source gets no ``--py-files`` (Spark 4.2), unlike the workers on executors,
-and takes its ``PYTHONPATH`` from the context's environment at the moment of registration. So the folder of the package
-is added to that environment, behind what is in it. Spark starts other Python processes for each environment: in a local
-session of ``build_session``, which has the folder from the start, all share theirs.
+The process that plans a streaming Python source gets no ``--py-files`` (Spark 4.2) and takes its ``PYTHONPATH`` from
+the context's environment at the moment of registration. So the folder of the package is added to that environment,
+behind what is in it.
 """
 
 from __future__ import annotations
@@ -41,9 +40,7 @@ def with_clock_rows(
     has_sender: bool = False,
     limit: int | None = None,
 ) -> DataFrame:
-    """Rows of an operator, plus one row per shard for each tick of the clock.
-
-    A clock row has ``shard`` and ``tick``; all its other columns are blank.
+    """Rows of an operator, plus one row per shard for each tick of the clock; its other columns are blank.
 
     Args:
         rows: With the columns ``shard``, ``tick`` (:func:`no_tick`) and ``event_at`` (:func:`event_column`).

@@ -1,9 +1,9 @@
-"""The facts about the frame of an operator, in the metadata of its column ``kind``.
+"""The facts about the frame of an operator, in the metadata of its column ``kind``, for code that selects from it or
+delivers it.
 
-``schedule`` and ``watch`` return frames with different columns; code that selects from a frame or delivers it
-needs its operator, its geometry, and whether it has delay levels. These facts are metadata of the column ``kind``::
+::
 
-    schedule(...) --> kind {"wheel_udf": {"operator": "schedule", "wheel": "tick_ms=1000,...", "shards": 4, ...}}
+    schedule(...) --> kind {"wheel_udf": {"is_purgatory": false, "wheel": "tick_ms=1000,...", "shards": 4, ...}}
                       schedule_id, ...
 
 Spark keeps the metadata through filters, caches, ``foreachBatch`` and the memory sink, and in Delta tables
@@ -15,21 +15,14 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.common.errors import ContractError
+from wheel_udf.control.board import ShardBoard
 from wheel_udf.policies.punctual import Punctual
 
 _METADATA_KEY = "wheel_udf"
-
-
-class Operator(StrEnum):
-    """The operators of this room."""
-
-    SCHEDULE = "schedule"
-    WATCH = "watch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +30,7 @@ class FrameFacts:
     """Facts about the frame of an operator.
 
     Attributes:
-        operator: Which operator made it.
+        is_purgatory: Whether it is of ``watch``: its rows are outcomes of operations and not firings.
         wheel: Fingerprint of what must not change while a checkpoint lives: geometry, delay levels, and of a
             purgatory its format version.
         shards: Number of shards.
@@ -49,20 +42,15 @@ class FrameFacts:
         punctual: How entries are handed to a sender; None without one.
     """
 
-    operator: Operator
+    is_purgatory: bool = False
     wheel: str
     shards: int
     clock: str
-    board: str
+    board: str = field(default_factory=lambda: str(ShardBoard().folder))
     frame: str = field(default_factory=lambda: uuid.uuid4().hex)
     leveled: bool = False
     stored: bool = False
     punctual: Punctual | None = None
-
-    @property
-    def is_purgatory(self) -> bool:
-        """Whether the frame is of ``watch``: its rows are outcomes of operations and not firings."""
-        return self.operator == Operator.WATCH
 
     def kind_column(self) -> Column:
         """The column ``kind`` of the frame, with these facts as its metadata."""
@@ -79,7 +67,7 @@ def facts_of(frame: DataFrame) -> FrameFacts:
     fields = {field.name: field for field in frame.schema.fields}
     text = fields["kind"].metadata.get(_METADATA_KEY, "{}") if "kind" in fields else "{}"
     facts = json.loads(text)
-    if "operator" not in facts:
+    if "is_purgatory" not in facts:
         raise ContractError(
             "this frame was not made by schedule() or watch() of this version",
             field="columns",
@@ -88,5 +76,4 @@ def facts_of(frame: DataFrame) -> FrameFacts:
             hint="pass the frame itself, or one read from Delta or Parquet, which keep the metadata",
         )
     punctual = facts.get("punctual")
-    read = {"operator": Operator(facts["operator"]), "punctual": Punctual(**punctual) if punctual else None}
-    return FrameFacts(**facts | read)
+    return FrameFacts(**facts | {"punctual": Punctual(**punctual) if punctual else None})

@@ -4,13 +4,10 @@
 ::
 
     schedule(...) --observed--> deliver(...)    progress.observedMetrics["wheel_udf"]  ->  Row(received=3, fired=1, ...)
-
-Cost: a few counters for each row that leaves the operator; no further pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F
@@ -20,19 +17,10 @@ from wheel_udf.stream.frame_facts import facts_of
 OBSERVATION: Final = "wheel_udf"
 """The name of the observation."""
 
-OBSERVED: Final[Mapping[str, str]] = {
-    "received": "rows that the batch read",
-    "fired": "rows released to destinations",
-    "missed": "rows released after their max_lateness",
-    "rejected": "rows that the batch rejected",
-    "lateness_max_ms": "the largest lateness of a released row; null if none was released",
-    "clock_ms": "the wheel's clock; null if the batch touched no shard",
-}
-"""The figures of a batch, in their order."""
-
 
 def observed(frame: DataFrame) -> DataFrame:
-    """Returns the frame of ``schedule`` or ``watch``, its figures observed as ``wheel_udf`` (:data:`OBSERVED`).
+    """Returns the frame of ``schedule`` or ``watch``, its figures observed as ``wheel_udf``: rows received, fired,
+    missed and rejected by the batch, the largest lateness of a released row, and the wheel's clock (null for none).
 
     Raises:
         ContractError: The frame was made by neither operator.
@@ -53,7 +41,7 @@ def observed(frame: DataFrame) -> DataFrame:
         "lateness_max_ms": F.max(F.when(is_released, late_ms)),
         "clock_ms": F.max(_of_status("clock_ms")),
     }
-    return frame.observe(OBSERVATION, *(figures[name].alias(name) for name in OBSERVED))
+    return frame.observe(OBSERVATION, *(column.alias(name) for name, column in figures.items()))
 
 
 def _of_status(name: str) -> Column:

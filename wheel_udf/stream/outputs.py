@@ -6,12 +6,14 @@
     frame of watch()      outcome | rejected | status               outcomes(), rejects(), status()
 
     in a batch that is written: leaving() for the destinations, refused() for the rejects
-
-Which operator made a frame is in the metadata of its column ``kind`` (:mod:`wheel_udf.stream.frame_facts`).
-So a frame that was written to Delta or Parquet and read again can be selected from, too.
 """
 
 from __future__ import annotations
+
+import pkgutil
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, functions as F
 
@@ -19,24 +21,21 @@ from wheel_udf.common.errors import ContractError
 from wheel_udf.stream.frame_facts import FrameFacts, facts_of
 from wheel_udf.stream.status_row import WatchStatus, WheelStatus
 
-FIRED_COLUMNS = (
-    "schedule_id", "seq", "fire_id", "destination", "key", "value", "headers", "deliver_at", "fired_at", "lateness_ms",
-)  # fmt: skip
-LEVEL_COLUMNS = ("scheduled_at", "level_error_ms")
-"""With delay levels: the rounded time of release, a timestamp, and its distance from ``deliver_at``, in ms."""
-OUTCOME_COLUMNS = (
-    "op_id", "group", "outcome", "by_key", "at", "decided_at", "present", "missing", "generation",
-    "destination", "key", "value",
-    "headers", "fire_id",
-)  # fmt: skip
-REJECT_COLUMNS = (
-    "error_code", "error_message", "record", "source", "schedule_id", "seq", "destination", "key", "value", "headers",
-    "deliver_at", "rejected_at",
-)  # fmt: skip
+SHAPES: Final[Mapping[str, Any]] = tomllib.loads((pkgutil.get_data(__name__, "shapes.toml") or b"").decode())
+"""The rows that leave, by kind."""
+
+FIRED_COLUMNS, LEVEL_COLUMNS, OUTCOME_COLUMNS, REJECT_COLUMNS = (
+    tuple(SHAPES[kind]["columns"]) for kind in ("fired", "leveled", "outcome", "reject")
+)
 WATCH_REJECT_COLUMNS = (
     *("error_code", "error_message", "record", "source", "op_id", "group"),
     *("destination", "key", "value", "headers", "rejected_at"),
 )
+
+
+def columns_of(kind: str) -> str:
+    """The columns of a kind of row, as DDL."""
+    return ", ".join(f"{name} {of_type}" for name, of_type in SHAPES[kind]["columns"].items())
 
 
 def fired(scheduled: DataFrame) -> DataFrame:
@@ -101,17 +100,15 @@ def _fired_columns(facts: FrameFacts) -> tuple[str, ...]:
 # --- in a batch that is written -------------------------------------------------------------------
 
 
-def leaving(frame: DataFrame, facts: FrameFacts) -> DataFrame:
-    """The rows for the destinations: firings, or the outcomes that have a destination; plus their ``source``."""
+def leaving(frame: DataFrame, facts: FrameFacts, kind: str = "fired") -> DataFrame:
+    """The rows for the destinations: firings, or the outcomes that have a destination; plus their ``source``.
+
+    Those for the sender have the kind ``ahead``; their ``fired_at`` is when the batch hands them over.
+    """
     if facts.is_purgatory:
         found = frame.where("kind = 'outcome' AND destination IS NOT NULL")
         return found.select(*OUTCOME_COLUMNS, "source")
-    return frame.where("kind = 'fired'").select(*_fired_columns(facts), "source")
-
-
-def leaving_ahead(frame: DataFrame, facts: FrameFacts) -> DataFrame:
-    """The rows for the sender, with the columns of :func:`leaving`; ``fired_at`` is when the batch hands them over."""
-    return frame.where("kind = 'ahead'").select(*_fired_columns(facts), "source")
+    return frame.where(F.col("kind") == kind).select(*_fired_columns(facts), "source")
 
 
 def refused(frame: DataFrame, facts: FrameFacts) -> DataFrame:

@@ -6,29 +6,27 @@
                                         union --> groupBy(shard) --> wheel/step --> fired | missed | rejected | status
     clock source ----> clock rows -----'
 
-:func:`schedule` is a function of a DataFrame to a DataFrame. It starts nothing, and works with any source and
-any sink. The column ``kind`` distinguishes the rows; the functions of :mod:`wheel_udf.stream.outputs` select by
-it. Each touched shard adds one status row per batch with counts, next due time and lateness;
-:func:`wheel_udf.delivery.query.deliver` makes its progress report from these.
+:func:`schedule` starts nothing, and works with any source and any sink. The column ``kind`` distinguishes the rows;
+:mod:`wheel_udf.stream.outputs` selects by it. Each touched shard adds one status row per batch, from which
+:func:`wheel_udf.delivery.query.deliver` makes its report.
 
 Design notes
 
 * The key is the shard, never the id: a group has a fixed cost, hundreds of times that of a row inside a group.
 * ``NoTimeout``: with any timeout, Spark scans and decodes every key of every partition in every batch. Time
   comes as data instead (:mod:`wheel_udf.control.source`).
-* Rejected rows pass through the operator too. They are counted in the same state as everything else, so the
-  account is exact at each batch boundary, and the source is read once.
-* Geometry and shard count travel as metadata of the ``kind`` column (:mod:`wheel_udf.stream.frame_facts`);
-  ``deliver`` compares them with the checkpoint before it starts.
+* Rejected rows pass through the operator too: they are counted in the same state as everything else, and the
+  source is read once.
 * A batch of commands needs no clock rows of its own: a shard with something due at the next batch's watermark
   is known from the board when that batch is planned, so the clock source adds a row for it.
 
-Caveats: set ``spark.sql.shuffle.partitions`` to the number of cores or less before the first start; the
-default of 200 means 200 tasks and state stores per batch. Under the event clock, event times outside the
-years 1678 to 2261 move the clock no further than those bounds.
+Caveats: set ``spark.sql.shuffle.partitions`` to the number of cores or less before the first start. Under the event
+clock, event times outside the years 1678 to 2261 move the clock no further than those bounds.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, functions as F
 
@@ -38,13 +36,12 @@ from wheel_udf.commands.parse import parse_commands, require_due_column
 from wheel_udf.commands.readers import batch_ms
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
-from wheel_udf.control.board import ShardBoard
 from wheel_udf.control.clocks import Clock, ProcessingClock, StoreClock
 from wheel_udf.policies.limits import Limits
 from wheel_udf.policies.punctual import Punctual
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.stream.clock_rows import event_column, no_tick
-from wheel_udf.stream.frame_facts import FrameFacts, Operator
+from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.outputs import LEVEL_COLUMNS
 from wheel_udf.stream.sharded_query import (
     DEFAULT_MEMORY_MS,
@@ -108,9 +105,26 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
     contract = contract or Contract()
     contract = clocked(contract, clock)
     leveled = contract.levels is not None
+    parsed, good = parse_commands(commands, contract), F.col("error_code").isNull()
+    rows = _rows_of_step(
+        parsed,
+        shards,
+        packed=("op", "seq_given"),
+        reject=F.when(~good, F.to_json(F.struct(*REASON))),
+        event_at=event_column(F.when(good, F.col("event_time_ms"))),
+        leveled=leveled,
+        of_rejects=("source", "record"),
+    )
+    facts = FrameFacts(
+        wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
+        shards=shards,
+        clock=clock.kind,
+        leveled=leveled,
+        punctual=punctual,
+    )
     return _through_the_wheel(
-        _command_rows(parse_commands(commands, contract), shards, leveled=leveled),
-        _facts(wheel, clock, shards, leveled=leveled, punctual=punctual),
+        rows,
+        facts,
         wheel=wheel,
         clock=clock,
         memory_ms=memory_ms,
@@ -135,24 +149,38 @@ def schedule_stored(
     Args:
         near: :meth:`wheel_udf.store.slot_store.SlotStore.near_stream`: commands that the intake has parsed,
             and the store's own rows.
-        wheel: The geometry.
-        clock: The clock that the store's keeper publishes.
-        shards: As in :func:`schedule`.
-        memory_ms: As in :func:`schedule`.
-        limit: As in :func:`schedule`.
+        wheel: As in :func:`schedule`, like all that is not named here.
+        clock: The clock that the store's keeper publishes; with `punctual` that must be the wall clock.
+        shards: Number of shards.
+        memory_ms: How long an ended id is remembered.
+        limit: Most rows released in a batch.
         leveled: Whether the commands were parsed with delay levels.
-        punctual: As in :func:`schedule`; the store's clock must be the wall clock.
-
-    Returns:
-        As :func:`schedule`.
+        punctual: Hands entries to a sender.
 
     Raises:
         ConfigError: A setting is out of range.
     """
     check_settings(near, shards, memory_ms, limit)
+    rows = _rows_of_step(
+        near,
+        shards,
+        packed=("op", "seq_given", "act", "amend"),
+        reject=F.col("reject"),
+        event_at=F.lit(None).cast("timestamp"),
+        leveled=leveled,
+        of_rejects=("source", "reject"),
+    )
+    facts = FrameFacts(
+        wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
+        shards=shards,
+        clock=clock.kind,
+        leveled=leveled,
+        stored=True,
+        punctual=punctual,
+    )
     return _through_the_wheel(
-        _stored_rows(near, shards, leveled=leveled),
-        _facts(wheel, clock, shards, leveled=leveled, stored=True, punctual=punctual),
+        rows,
+        facts,
         wheel=wheel,
         clock=clock,
         memory_ms=memory_ms,
@@ -168,27 +196,6 @@ def _require_processing(clock: Clock, punctual: Punctual | None) -> None:
             value=clock.kind,
             rule="processing: the sender sends when the wall clock has reached the due time",
         )
-
-
-def _facts(
-    wheel: Wheel,
-    clock: Clock | StoreClock,
-    shards: int,
-    *,
-    leveled: bool,
-    stored: bool = False,
-    punctual: Punctual | None = None,
-) -> FrameFacts:
-    return FrameFacts(
-        operator=Operator.SCHEDULE,
-        wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
-        shards=shards,
-        clock=clock.kind,
-        board=str(ShardBoard().folder),
-        leveled=leveled,
-        stored=stored,
-        punctual=punctual,
-    )
 
 
 def _through_the_wheel(
@@ -220,34 +227,6 @@ def _through_the_wheel(
     return _to_output_columns(released, facts)
 
 
-def _command_rows(parsed: DataFrame, shards: int, *, leveled: bool) -> DataFrame:
-    good = F.col("error_code").isNull()
-    return _rows_of_step(
-        parsed,
-        shards,
-        bits=command_bits(_int_or_0("op"), _int_or_0("seq_given")),
-        reject=F.when(~good, F.to_json(F.struct(*REASON))),
-        event_at=event_column(F.when(good, F.col("event_time_ms"))),
-        leveled=leveled,
-        of_rejects=("source", "record"),
-    )
-
-
-def _stored_rows(near: DataFrame, shards: int, *, leveled: bool) -> DataFrame:
-    """Rows of a store's near partitions as input of the worker."""
-    bits = command_bits(*(_int_or_0(name) for name in ("op", "seq_given", "act", "amend")))
-    no_event = F.lit(None).cast("timestamp")
-    return _rows_of_step(
-        near,
-        shards,
-        bits=bits,
-        reject=F.col("reject"),
-        event_at=no_event,
-        leveled=leveled,
-        of_rejects=("source", "reject"),
-    )
-
-
 def _int_or_0(column: str) -> Column:
     return F.coalesce(F.col(column).cast("int"), F.lit(0))
 
@@ -256,7 +235,7 @@ def _rows_of_step(
     rows: DataFrame,
     shards: int,
     *,
-    bits: Column,
+    packed: Sequence[str],
     reject: Column,
     event_at: Column,
     leveled: bool,
@@ -266,7 +245,7 @@ def _rows_of_step(
     return rows.select(
         shard_column("schedule_id", shards, *of_rejects),
         "schedule_id",
-        bits.cast("int").alias("command_bits"),
+        command_bits(*map(_int_or_0, packed)).cast("int").alias("command_bits"),
         long_or("seq", 0),
         long_or("deliver_at_ms", NO_LONG),
         long_or("max_lateness_ms", NO_LONG),
@@ -307,6 +286,7 @@ def _to_output_columns(released: DataFrame, facts: FrameFacts) -> DataFrame:
     rejected_at = F.when(is_rejected, F.timestamp_millis(batch_ms())).when(
         is_missed, F.timestamp_millis(fired_at_ms)
     )
+    levels_of_row = zip(LEVEL_COLUMNS, (F.timestamp_millis(due_ms), error_ms), strict=True)
     return released.select(
         facts.kind_column(),
         "schedule_id",
@@ -326,11 +306,5 @@ def _to_output_columns(released: DataFrame, facts: FrameFacts) -> DataFrame:
         "source",
         rejected_at.alias("rejected_at"),
         F.when(kind == "status", status_json).alias("status"),
-        *(_level_columns(leaves | is_missed, due_ms, error_ms) if facts.leveled else []),
+        *(F.when(leaves | is_missed, value).alias(name) for name, value in levels_of_row if facts.leveled),
     )
-
-
-def _level_columns(released: Column, due_ms: Column, error_ms: Column) -> list[Column]:
-    """The :data:`LEVEL_COLUMNS`."""
-    values = (F.timestamp_millis(due_ms), error_ms)
-    return [F.when(released, value).alias(name) for name, value in zip(LEVEL_COLUMNS, values, strict=True)]

@@ -25,32 +25,15 @@ from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.paths import as_pattern
 from wheel_udf.spark.worker_python import require_worker_python
 from wheel_udf.stream.clock_rows import register
-from wheel_udf.stream.seed_worker import (
-    PARCEL_TYPE,
-    SEEDED_TYPE,
-    SeedWorker,
-    WatchSeedWorker,
-    WheelSeedWorker,
-    packer,
-)
+from wheel_udf.stream.seed_worker import PARCEL_TYPE, SEEDED_TYPE, SeedWorker, StateOf, packer
 from wheel_udf.stream.sharded_query import by_shard, shard_column
 from wheel_udf.stream.sharding import key_of_shard, shard_keys
 from wheel_udf.stream.source_positions import POSITION_FORMAT, PositionSource
 from wheel_udf.wheel.seed import Seed
 
-__all__ = ["WatchSeedWorker", "WheelSeedWorker", "pack_by_shard", "seeding", "stand_ins"]
-
 
 def pack_by_shard(rows: DataFrame, kind: str, schema: pa.Schema, *, by: str, shards: int) -> DataFrame:
-    """Packs rows into parcels, by shard.
-
-    Args:
-        rows: A table with the columns of `schema`.
-        kind: What they are.
-        schema: Their columns, as the state keeps them.
-        by: The column whose hash chooses the shard.
-        shards: Number of shards.
-    """
+    """Packs rows of a kind, with the columns of `schema`, into parcels; the hash of column `by` chooses the shard."""
     placed = rows.select(shard_column(by, shards), *schema.names)
     return placed.mapInArrow(packer(kind, schema), PARCEL_TYPE)
 
@@ -79,7 +62,7 @@ def _stand_in(spark: SparkSession, position: Any, shards: int = 0) -> DataFrame:
 
 def seeding(
     content: DataFrame,
-    worker: type[SeedWorker],
+    make: StateOf,
     state_columns: Mapping[str, str],
     *,
     wheel: Wheel,
@@ -91,7 +74,7 @@ def seeding(
 
     Args:
         content: The parcels.
-        worker: Makes the states.
+        make: Makes a state: :func:`~wheel_udf.stream.seed_worker.wheel_state` or ``watch_state``.
         state_columns: Columns of a shard's state, name and Spark type.
         wheel: The new geometry.
         seeds: Clock and counts of each shard.
@@ -106,5 +89,5 @@ def seeding(
     rows = touched.join(content, "shard", "left").select("shard", "kind", "parcel")
     nothing = (F.lit(None).cast("string").alias("kind"), F.lit(None).cast("binary").alias("parcel"))
     silent = [other.select(F.col("number").alias("shard"), *nothing) for other in others]
-    function = worker(wheel=wheel, shards=shards, keys=shard_keys(shards), seeds=tuple(seeds))
+    function = SeedWorker(wheel, shards, shard_keys(shards), tuple(seeds), make)
     return by_shard(reduce(DataFrame.unionByName, silent, rows), function, SEEDED_TYPE, state_columns)

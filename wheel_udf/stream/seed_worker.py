@@ -9,7 +9,6 @@ Imports numpy, pandas and pyarrow only, besides the standard library and pure mo
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ import pyarrow as pa
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.purgatory.seed import KINDS, seeded as purgatory_seeded
 from wheel_udf.purgatory.state import WatchState
+from wheel_udf.shard.arrow_text import encoded
 from wheel_udf.shard.chunk_store import ChunkStore
 from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 from wheel_udf.shard.state import BaseShardState, ShardState
@@ -33,6 +33,8 @@ SEEDED_TYPE = "shard int, pending long, far long, clock_ms long"
 
 ENTRIES, MEMORY = "entries", "memory"
 
+StateOf = Callable[[Wheel, ChunkStore | None, Seed, Mapping[str, pa.Table]], BaseShardState]
+
 
 def packer(kind: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Returns a function for ``mapInArrow``: rows of ``schema`` and ``shard`` to parcels (:data:`PARCEL_TYPE`)."""
@@ -43,19 +45,11 @@ def packer(kind: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]],
             shards = table["shard"].to_numpy()
             rows = table.select(schema.names).cast(schema)
             for shard in np.unique(shards):
-                octets = _octets(rows.filter(pa.array(shards == shard)))
+                octets = encoded(rows.filter(pa.array(shards == shard))).to_pybytes()
                 columns = [pa.array([shard], pa.int32()), pa.array([kind]), pa.array([octets], pa.binary())]
                 yield pa.RecordBatch.from_arrays(columns, names=["shard", "kind", "parcel"])
 
     return packed
-
-
-def _octets(rows: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    octets: bytes = sink.getvalue().to_pybytes()
-    return octets
 
 
 def _unpacked(frames: Iterable[pd.DataFrame]) -> dict[str, pa.Table]:
@@ -69,7 +63,7 @@ def _unpacked(frames: Iterable[pd.DataFrame]) -> dict[str, pa.Table]:
 
 
 @dataclass(frozen=True)
-class SeedWorker(ABC):
+class SeedWorker:
     """The function that the first batch passes to ``applyInPandasWithState``: one call makes the state of one shard.
 
     Attributes:
@@ -77,49 +71,40 @@ class SeedWorker(ABC):
         shards: The new number of shards.
         keys: Grouping key of each shard, by its number.
         seeds: Clock and counts of each shard.
+        make: Makes a state from the rows by kind: :func:`wheel_state` or :func:`watch_state`.
     """
 
     wheel: Wheel
     shards: int
     keys: tuple[int, ...]
     seeds: tuple[Seed, ...]
+    make: StateOf
 
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], group: Any
     ) -> Iterator[pd.DataFrame]:
         """Makes the state of one shard, as ``applyInPandasWithState`` calls it."""
         shard = self.keys.index(key[0])
-        rows, seed = _unpacked(frames), self.seeds[shard]
-        state = self.state_of(seed, rows, chunk_files(shard))
-        group.update(self.row_of(state))
+        state = self.make(self.wheel, chunk_files(shard), self.seeds[shard], _unpacked(frames))
+        group.update(row_of(state, self.shards))
         far = state.far if isinstance(state, ShardState) else 0
         yield pd.DataFrame(
             {"shard": [shard], "pending": [state.pending], "far": [far], "clock_ms": [state.clock_ms or 0]}
         )
 
-    @abstractmethod
-    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table], texts: ChunkStore | None) -> BaseShardState:
-        """The state from the rows by kind."""
 
-    def row_of(self, state: Any) -> tuple[object, ...]:
-        """The state as a row of the state store."""
-        return row_of(state, self.shards)
-
-
-class WheelSeedWorker(SeedWorker):
-    """Of ``schedule``: the kinds are :data:`ENTRIES` and :data:`MEMORY`."""
-
-    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table], texts: ChunkStore | None) -> BaseShardState:
-        """The state from the rows by kind."""
-        entries = rows.get(ENTRIES, ENTRY_SCHEMA.empty_table())
-        memory = rows.get(MEMORY, MEMORY_SCHEMA.empty_table())
-        return wheel_seeded(ShardState.empty(self.wheel, texts), seed, entries, memory)
+def wheel_state(
+    wheel: Wheel, texts: ChunkStore | None, seed: Seed, rows: Mapping[str, pa.Table]
+) -> ShardState:
+    """The state of a shard of ``schedule``; the kinds are :data:`ENTRIES` and :data:`MEMORY`."""
+    entries = rows.get(ENTRIES, ENTRY_SCHEMA.empty_table())
+    memory = rows.get(MEMORY, MEMORY_SCHEMA.empty_table())
+    return wheel_seeded(ShardState.empty(wheel, texts), seed, entries, memory)
 
 
-class WatchSeedWorker(SeedWorker):
-    """Of ``watch``: the kinds are those of :data:`~wheel_udf.purgatory.seed.KINDS`."""
-
-    def state_of(self, seed: Seed, rows: Mapping[str, pa.Table], texts: ChunkStore | None) -> BaseShardState:
-        """The state from the rows by kind."""
-        assert rows.keys() <= KINDS.keys(), "these are all kinds"
-        return purgatory_seeded(WatchState.empty(self.wheel, texts), seed, rows)
+def watch_state(
+    wheel: Wheel, texts: ChunkStore | None, seed: Seed, rows: Mapping[str, pa.Table]
+) -> WatchState:
+    """The state of a shard of ``watch``; the kinds are those of :data:`~wheel_udf.purgatory.seed.KINDS`."""
+    assert rows.keys() <= KINDS.keys(), "these are all kinds"
+    return purgatory_seeded(WatchState.empty(wheel, texts), seed, rows)

@@ -1,13 +1,5 @@
 """The streaming query that both operators share: rows and clock rows, grouped by shard, through the step of a Python
-worker.
-
-::
-
-    rows of the operator --.
-                           union --> groupBy(shard) --> applyInPandasWithState(worker) --> rows that leave
-    clock source ----------'
-
-Why the key is the shard, and why time comes as data: :mod:`wheel_udf.stream.schedule_operator`.
+worker. Why the key is the shard, and why time comes as data: :mod:`wheel_udf.stream.schedule_operator`.
 """
 
 from __future__ import annotations
@@ -54,7 +46,7 @@ def stepped(
     state_columns: Mapping[str, str],
     **settings: Any,
 ) -> DataFrame:
-    """Passes rows and clock rows, by shard, through a worker.
+    """Passes rows and clock rows, by shard, through a worker; returns the rows that leave it.
 
     Args:
         rows: The operator's rows, with the columns ``shard``, ``tick`` and ``event_at``.
@@ -66,9 +58,6 @@ def stepped(
         output_type: Columns of the output, as DDL.
         state_columns: Columns of a shard's state, name and Spark type.
         settings: Further settings of the worker.
-
-    Returns:
-        The rows that leave the worker.
 
     Raises:
         SessionError: The Python of Spark's workers cannot run it.
@@ -94,14 +83,7 @@ def stepped(
 
 
 def by_shard(rows: DataFrame, function: Any, output_type: str, state_columns: Mapping[str, str]) -> DataFrame:
-    """Passes rows with a column ``shard`` through a stateful function, one group for each shard.
-
-    Args:
-        rows: The rows.
-        function: A worker; one call of it is one batch of one shard.
-        output_type: Columns of the output, as DDL.
-        state_columns: Columns of a shard's state, name and Spark type.
-    """
+    """Passes rows with a column ``shard`` through a stateful function, one group for each shard."""
     return rows.groupBy("shard").applyInPandasWithState(
         function,
         outputStructType=output_type,
@@ -152,12 +134,8 @@ def clocked(contract: Contract, clock: Clock) -> Contract:
 
 
 def shard_column(name: str, shards: int, *of_rejects: str) -> Column:
-    """The column ``shard``: the grouping key of the shard that the id in another column belongs to.
-
-    Args:
-        name: The column of the id.
-        shards: Number of shards.
-        of_rejects: Columns that spread rows without an id, which are rejects, over all shards.
+    """The column ``shard``: the grouping key of the shard of an id. The columns `of_rejects` spread rows without an id,
+    which are rejects, over all shards.
     """
     number = shard_of_id(F.col(name), shards)
     if of_rejects:

@@ -1,5 +1,5 @@
-"""A stand-in for a source in the first batch of a checkpoint: it has no rows, and the offset at which the real source
-is to continue.
+"""A stand-in for a source in the first batch of a checkpoint: it has no rows (or one for each shard, so that each is
+touched), and the offset at which the real source is to continue.
 
 Spark's offset log keeps a text for each source of a query, by order, without the kind of source. So the first batch of
 a new checkpoint, planned over these stand-ins, writes the position of an earlier checkpoint into the new log, in
@@ -8,10 +8,8 @@ Spark's own format; the next start has the real source in the same place, which 
     import   batch 0   {"wheel_clock": 0}   {"orders": {"0": 4711}}     two stand-ins
     run      batch 1   the clock goes on    orders, partition 0, from offset 4711
 
-Decision: Spark alone writes its log. The plan of a batch also holds settings that Spark fixes at the first start.
-
-A stand-in may also bring one row for each shard, so that each shard is touched. Spark loads this module in a planning
-process beside the driver; it imports neither numpy nor pandas, and pyarrow only where rows are made.
+Spark loads this module in a planning process beside the driver; it imports neither numpy nor pandas, and pyarrow only
+where rows are made.
 """
 
 from __future__ import annotations
@@ -55,9 +53,6 @@ class ShardNumbers(InputPartition):
     """The rows: the numbers of the shards; sent to the task that makes them."""
 
     shards: int
-
-    def __init__(self, shards: int) -> None:
-        self.shards = shards
 
 
 class PositionReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

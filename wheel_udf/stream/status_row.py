@@ -1,8 +1,6 @@
 """The status row: what a shard reports after each batch. The one declaration of its columns.
 
-The step of a shard fills a :class:`WheelStatus` or :class:`WatchStatus` in the Python worker, and it leaves
-the operator as JSON in the column ``status`` of a row of kind ``status``. It is read in three places, each
-from the declaration below::
+::
 
     worker    WheelStatus(...).to_json() --> column `status` --.--> outputs.status()    columns for users (type_of)
                                                                '--> delivery/query      WheelStatus.from_json(): reports
@@ -224,15 +222,8 @@ def largest_of(entries: pa.Table) -> dict[str, int]:
 def leaving_to(
     rows: Collection[ShardStatus], counts: str, largest: str
 ) -> tuple[Counter[str], dict[str, int]]:
-    """Adds up what leaves, by destination.
-
-    Args:
-        rows: Status rows.
-        counts: Their column with the number of rows by destination; it may be missing, like the other.
-        largest: Their column with the bytes of the largest of these rows.
-
-    Returns:
-        The number of rows, and the bytes of the largest one, by destination.
+    """Adds up what leaves, by destination: the number of rows, and the bytes of the largest one, from two columns of
+    status rows (which may be missing).
     """
     rows_to: Counter[str] = Counter()
     largest_to: dict[str, int] = {}

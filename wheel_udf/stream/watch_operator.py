@@ -6,9 +6,7 @@
     events     --parse--> rows --+ union --> groupBy(shard of the group) --> purgatory/step --> outcome|rejected|status
     clock source --> clock rows -'
 
-:func:`watch` is a function of two DataFrames to a DataFrame, as
-:func:`wheel_udf.stream.schedule_operator.schedule` is of one. It starts nothing, and works with any sources
-and any sinks. Rules of completion and expiry: :mod:`wheel_udf.purgatory.step`. Columns of both inputs:
+Rules of completion and expiry: :mod:`wheel_udf.purgatory.step`. Columns of both inputs:
 :mod:`wheel_udf.commands.operations`.
 
 The watermark of the event clock is that of both streams together: the largest event time of either, less the
@@ -29,11 +27,10 @@ from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.instants import require_ms
 from wheel_udf.common.outcomes import DECIDED
-from wheel_udf.control.board import ShardBoard
 from wheel_udf.control.clocks import Clock
 from wheel_udf.purgatory.state import WATCH_STATE_COLUMNS, watch_fingerprint
 from wheel_udf.stream.clock_rows import event_column, no_tick
-from wheel_udf.stream.frame_facts import FrameFacts, Operator
+from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.sharded_query import (
     DEFAULT_MEMORY_MS,
     HEADERS_TYPE,
@@ -93,11 +90,10 @@ def watch(  # noqa: PLR0913  # each is a setting of its own
         _rows(parse_events(events, contract), shards)
     )
     facts = FrameFacts(
-        operator=Operator.WATCH,
+        is_purgatory=True,
         wheel=watch_fingerprint(wheel.fingerprint()),
         shards=shards,
         clock=clock.kind,
-        board=str(ShardBoard().folder),
     )
     ended = stepped(
         rows,

@@ -28,41 +28,33 @@ from wheel_udf.purgatory.step import WatchStep, advance
 from wheel_udf.shard.holdings import counted_by, largest
 from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.status_row import WatchStatus
-from wheel_udf.stream.worker import DETAIL, GroupRows, ShardWorker, chunk_files, ddl_of, part
+from wheel_udf.stream.worker import (
+    DETAIL,
+    GroupRows,
+    ShardWorker,
+    chunk_files,
+    ddl_of,
+    part,
+    row_of,
+    schema_of,
+)
 from wheel_udf.wheel.acted import acts_of_texts
 
 _OUTPUT_SCHEMA = pa.schema(
     [("kind", pa.string()), *OUTCOME_SCHEMA, ("decided_at_ms", pa.int64()), (DETAIL, pa.string())]
 )
 
-CANCELLATION_SCHEMA = pa.schema(
-    [("group", pa.string()), ("op_id", pa.string()), ("event_time_ms", pa.int64())]
-)
+CANCELLATION_SCHEMA = schema_of("group string, op_id string, event_time_ms long")
 """A row of an act on a purgatory: an operation to cancel, and its own time."""
 
 OUTPUT_TYPE = ddl_of(_OUTPUT_SCHEMA)
 """A row that leaves. ``detail`` by ``kind``: null of an outcome, of a rejected row its reason (the input's
 ``reject``, JSON), of a status row its JSON (:class:`~wheel_udf.stream.status_row.WatchStatus`)."""
 
-_INPUT_SCHEMA = pa.schema(
-    [
-        ("what", pa.int32()),
-        ("group", pa.string()),
-        ("name", pa.string()),
-        ("keys", pa.string()),
-        ("need", pa.int32()),
-        ("amount", pa.float64()),
-        ("event_time_ms", pa.int64()),
-        ("deadline_ms", pa.int64()),
-        ("limit_ms", pa.int64()),
-        ("destination", pa.string()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.string()),
-        ("source", pa.string()),
-        ("reject", pa.string()),
-        ("tick", pa.string()),
-    ]
+_INPUT_SCHEMA = schema_of(
+    "what int, group string, name string, keys string, need int, amount double, event_time_ms long, deadline_ms long, "
+    "limit_ms long, destination string, key binary, value binary, headers string, source string, reject string, "
+    "tick string"
 )
 
 
@@ -125,7 +117,7 @@ class WatchWorker(ShardWorker):
     def batch(self, shard: int, rows: GroupRows, group: Any) -> pd.DataFrame:
         """As :meth:`ShardWorker.batch`."""
         is_request, texts = pc.less(rows.good["what"], 0), chunk_files(shard)
-        acts = acts_of_texts(rows.acts, CANCELLATION_SCHEMA)
+        acts = acts_of_texts(rows.tick.acts, CANCELLATION_SCHEMA)
         state = (
             WatchState.from_row(group.get, self.wheel, self.shards, texts)
             if group.exists
@@ -148,7 +140,7 @@ class WatchWorker(ShardWorker):
             step = replace(step, state=replace(step.state, clock_ms=step.clock_ms), changed=True)
         step = _with_rejects(step, rows.rejected)
         if step.changed:
-            self.write(group, step.state, before)
+            group.update(row_of(step.state, self.shards, before))
         going = step.outcomes.filter(
             pc.is_in(step.outcomes["outcome"], value_set=pa.array(self.delivered, pa.string()))
         )

@@ -1,8 +1,5 @@
 """The Python worker of ``schedule``: one shard's rows of a batch in, its output rows out. Calls
-:func:`wheel_udf.wheel.step.advance`.
-
-It turns the rows of a group (:mod:`wheel_udf.stream.worker`) into commands, runs the step, and writes the
-state only if the step changed it.
+:func:`wheel_udf.wheel.step.advance`, and writes the state only if the step changed it.
 
 Imports numpy, pandas and pyarrow only, besides the standard library and pure modules: it runs on executors.
 """
@@ -38,38 +35,26 @@ from wheel_udf.stream.worker import (
     ShardWorker,
     batch_of_task,
     chunk_files,
-    ddl_of,
     part,
     property_of_task,
+    row_of,
+    schema_of,
 )
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts, as_commands
 from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import Step, advance
 
-_OUTPUT_SCHEMA = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("schedule_id", pa.string()),
-        ("seq", pa.int64()),
-        ("destination", pa.string()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.string()),
-        ("source", pa.string()),
-        ("deliver_at_ms", pa.int64()),
-        ("fired_at_ms", pa.int64()),
-        (DETAIL, pa.string()),
-        ("level_error_ms", pa.int64()),
-    ]
+OUTPUT_TYPE = (
+    "kind string, schedule_id string, seq long, destination string, key binary, value binary, headers string, "
+    f"source string, deliver_at_ms long, fired_at_ms long, {DETAIL} string, level_error_ms long"
 )
-
-OUTPUT_TYPE = ddl_of(_OUTPUT_SCHEMA)
 """A row that leaves. ``deliver_at_ms`` is when the wheel releases it, ``level_error_ms`` as in ``ENTRY_SCHEMA``.
 
 ``detail`` by ``kind``: of a fired row, and of a row that goes to the sender (``ahead``), its ``amend`` (null for 0),
 of a missed row its ``max_lateness_ms``, of a rejected row its reason (the input's ``reject``, JSON), of a status row
 its JSON (:class:`~wheel_udf.stream.status_row.WheelStatus`)."""
 
+_OUTPUT_SCHEMA = schema_of(OUTPUT_TYPE)
 _PACKED = ("op", "seq_given", "act", "amend")
 """Columns of a command that travel packed into one, ``command_bits`` (:func:`command_bits`)."""
 _INPUT_SCHEMA = pa.schema(
@@ -138,8 +123,8 @@ class WheelWorker(ShardWorker):
         )
         before = state
         commands, acts, late = _commands(rows.good), 0, 0
-        if rows.acts:
-            acted, late = as_commands(state, acts_of_texts(rows.acts, ACT_SCHEMA))
+        if rows.tick.acts:
+            acted, late = as_commands(state, acts_of_texts(rows.tick.acts, ACT_SCHEMA))
             commands, acts = pa.concat_tables([commands, acted]), acted.num_rows + late
         over = self._hand_over(shard, rows, state)
         policies = Policies(
@@ -147,12 +132,12 @@ class WheelWorker(ShardWorker):
             hold=InFlight(over),
             report=StoreReports() if self.stored else None,
         )
-        waits = self.waits_for_clock and rows.instant_ms is None
+        waits = self.waits_for_clock and rows.tick.instant_ms is None
         step = advance(
             state,
             commands,
             self.now_ms(state.clock_ms, rows, group),
-            0 if waits else self._share(shard, rows.tick.share if rows.tick else None),
+            0 if waits else self._share(shard, rows.tick.share),
             memory_ms=self.memory_ms,
             policies=policies,
         )
@@ -166,7 +151,7 @@ class WheelWorker(ShardWorker):
         if late:
             state = state.counting(superseded=late)
         if step.changed or rejects or holds or late:
-            self.write(group, state, before)
+            group.update(row_of(state, self.shards, before))
         status = self._status(shard, rows, commands, step, state, group, acts)
         if over is not None and self.punctual is not None:
             status = replace(status, **_sent(step, state, over))
@@ -183,7 +168,7 @@ class WheelWorker(ShardWorker):
 
     def _hand_over(self, shard: int, rows: GroupRows, state: ShardState) -> HandOver | None:
         """How the batch hands entries to the sender; None without one, and without a note of an earlier one."""
-        punctual, news = self.punctual, rows.tick.sender if rows.tick else None
+        punctual, news = self.punctual, rows.tick.sender
         if punctual is None:
             noted = property_of_task(NOTED_PROPERTY)
             if not noted:
@@ -262,22 +247,19 @@ def _sent(step: Step, state: ShardState, hand_over: HandOver) -> dict[str, Any]:
 
 def _output(step: Step, rejected: pa.Table, refused: pa.Table | None, status: str) -> pd.DataFrame:
     max_lateness_ms = step.missed["max_lateness_ms"].cast(pa.string())
+    released = {"fired": step.fired, "ahead": step.handed}
     parts = [
-        _rows("fired", step.fired, fired_at_ms=step.clock_ms, detail=_amend_of(step.fired)),
-        *_ahead(step),
+        *(
+            _rows(kind, rows, fired_at_ms=step.clock_ms, detail=_amend_of(rows))
+            for kind, rows in released.items()
+            if rows.num_rows
+        ),
         _rows("missed", step.missed, fired_at_ms=step.clock_ms, detail=max_lateness_ms),
         _rows("rejected", rejected, detail=rejected["reject"]),
         *([] if refused is None else [_rows("rejected", refused, detail=refused["reject"])]),
         part(_OUTPUT_SCHEMA, "status", 1, {DETAIL: pa.array([status])}),
     ]
     return as_frame(parts)
-
-
-def _ahead(step: Step) -> list[pa.Table]:
-    """The rows for the sender."""
-    if not step.handed.num_rows:
-        return []
-    return [_rows("ahead", step.handed, fired_at_ms=step.clock_ms, detail=_amend_of(step.handed))]
 
 
 def _amend_of(entries: pa.Table) -> pa.ChunkedArray | None:

@@ -5,15 +5,12 @@ common status columns.
 
     pandas chunks of a group --> GroupRows: good | rejected | clock row --> WheelWorker, WatchWorker --> a pandas frame
 
-The rows of a group are the operator's own rows, rejected rows and clock rows, in any order and any number of
-pandas chunks. In long columns :data:`NO_LONG` stands for null on the way in and out, because pandas has no
-null in an int64.
+The rows of a group come in any order and any number of pandas chunks. In long columns :data:`NO_LONG` stands for null
+on the way in and out, because pandas has no null in an int64.
 
-Decision: few columns, and one frame for the whole output of a group, because each has a fixed cost. Values that only
-the JVM needs (the reason of a reject) travel as one column that the JVM packs and unpacks; values that belong to one
-kind of output row share the column :data:`DETAIL`. The frame has Arrow's columns
-(:mod:`wheel_udf.stream.arrow_frame`), and so have the chunks if pyspark allows it
-(:mod:`wheel_udf.spark.arrow_groups`).
+Few columns, and one frame for the whole output of a group, because each has a fixed cost: values that only the JVM
+needs (the reason of a reject) travel as one column, and values of one kind of output row share the column
+:data:`DETAIL`. Chunks and frame have Arrow's columns where pyspark allows it (:mod:`wheel_udf.spark.arrow_groups`).
 
 Imports numpy, pandas and pyarrow only, besides the standard library and pure modules: it runs on executors.
 """
@@ -50,12 +47,24 @@ NO_LONG = -(2**63)
 DETAIL = "detail"
 """Column of the rows that leave, a text: values of this ``kind`` of row only, listed in each output schema."""
 
-_DDL = {pa.string(): "string", pa.binary(): "binary", pa.int64(): "long", pa.int32(): "int"}
+_TYPES = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "long": pa.int64(),
+    "int": pa.int32(),
+    "double": pa.float64(),
+}
+_DDL = {arrow: name for name, arrow in _TYPES.items()}
 
 
 def ddl_of(schema: pa.Schema) -> str:
     """The columns of a schema as Spark's DDL."""
     return ", ".join(f"{field.name} {_DDL[field.type]}" for field in schema)
+
+
+def schema_of(ddl: str) -> pa.Schema:
+    """The inverse of :func:`ddl_of`."""
+    return pa.schema([(name, _TYPES[kind]) for name, kind in (column.split() for column in ddl.split(","))])
 
 
 @dataclass(frozen=True)
@@ -65,24 +74,14 @@ class GroupRows:
     Attributes:
         good: Valid rows, with the requested columns.
         rejected: Rejected rows, with the same columns.
-        tick: What the clock row brought; ``None`` in a batch without one.
+        tick: What the clock row brought; nothing in a batch without one.
         latest_event_ms: Largest event time of the good rows; ``None`` if none is known.
     """
 
     good: pa.Table
     rejected: pa.Table
-    tick: Tick | None
+    tick: Tick
     latest_event_ms: int | None
-
-    @property
-    def instant_ms(self) -> int | None:
-        """The time that the tick brings; ``None`` if there is none."""
-        return self.tick.instant_ms if self.tick else None
-
-    @property
-    def acts(self) -> tuple[str, ...]:
-        """The rows of acts that the tick brings."""
-        return self.tick.acts if self.tick else ()
 
     @property
     def received(self) -> int:
@@ -93,8 +92,7 @@ class GroupRows:
 def _split(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection[str]) -> GroupRows:
     """Splits the rows of a group by kind: the clock row has a ``tick``, rejected rows have a ``reject``.
 
-    Each chunk is converted to Arrow separately and before anything else: pandas tests every object for null
-    in Python and takes rows column by column; either costs as much as the whole step.
+    Each chunk is converted to Arrow separately and before anything else: pandas would take as long as the whole step.
 
     Args:
         frames: The chunks.
@@ -119,7 +117,7 @@ def _split(frames: Iterable[pd.DataFrame], schema: pa.Schema, absent: Collection
     return GroupRows(
         good=pa.concat_tables(good),
         rejected=pa.concat_tables(rejected),
-        tick=Tick.from_text(ticks[0]) if ticks else None,
+        tick=Tick.from_text(ticks[0]) if ticks else Tick(run=""),
         latest_event_ms=max(latest, default=None),
     )
 
@@ -185,13 +183,7 @@ class ShardWorker(ABC):
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], group: Any
     ) -> Iterator[pd.DataFrame]:
-        """Runs one batch of one shard, as ``applyInPandasWithState`` calls it.
-
-        Args:
-            key: The grouping key.
-            frames: The rows of the group.
-            group: Spark's state of the group.
-        """
+        """Runs one batch of one shard, as ``applyInPandasWithState`` calls it: key, rows and state of the group."""
         _silence_pyspark()
         rows = _split(frames, self.INPUT, self.ABSENT)
         yield self.batch(self.keys.index(key[0]), rows, group)
@@ -201,38 +193,27 @@ class ShardWorker(ABC):
         """Runs the step, writes the state if it changed, and returns the rows that leave."""
 
     def now_ms(self, standing_ms: int | None, rows: GroupRows, group: Any) -> int:
-        """The clock of a batch.
-
-        Args:
-            standing_ms: The shard's clock before the batch; ``None`` before its first.
-            rows: The rows of the batch.
-            group: Spark's state of the group, which knows watermark and batch timestamp.
-        """
+        """The clock of a batch; `standing_ms` is the shard's clock before it, ``None`` before its first."""
         if self.clock_kind in ("simulated", "store"):
             before_ms = self.first_ms if standing_ms is None else standing_ms
-            return before_ms if rows.instant_ms is None else rows.instant_ms
+            return before_ms if rows.tick.instant_ms is None else rows.tick.instant_ms
         now_ms = int(
             group.getCurrentWatermarkMs()
             if self.clock_kind == "event"
             else group.getCurrentProcessingTimeMs()
         )
-        return now_ms if rows.instant_ms is None else max(now_ms, rows.instant_ms)
+        return now_ms if rows.tick.instant_ms is None else max(now_ms, rows.tick.instant_ms)
 
     def holds(self, state: BaseShardState, clock_ms: int, rows: GroupRows) -> bool:
-        """Whether the shard must write its clock, even if nothing else changes.
+        """Whether the shard must write its clock, even if nothing else changes in `state`, that before the batch.
 
         A shard with input (commands, rejects, acts, also late ones) writes its clock. A shard without input need not:
         the next batch brings a later clock. Exception: the clock's row brings an instant. The time may be set back
         after it, and until the time has passed that instant again all shards must keep it. (The instants of a store's
         clock never go back.)
-
-        Args:
-            state: The state before the batch.
-            clock_ms: The clock of the step.
-            rows: The rows of the batch.
         """
-        brought = rows.instant_ms is not None and self.clock_kind != "store"
-        needed = brought or rows.rejected.num_rows > 0 or len(rows.acts) > 0
+        brought = rows.tick.instant_ms is not None and self.clock_kind != "store"
+        needed = brought or rows.rejected.num_rows > 0 or len(rows.tick.acts) > 0
         return needed and (state.clock_ms is None or state.clock_ms < clock_ms)
 
     def next_watermarks_ms(self, rows: GroupRows) -> list[int]:
@@ -257,14 +238,8 @@ class ShardWorker(ABC):
     ) -> dict[str, Any]:
         """The columns of :class:`ShardStatus` that both operators fill in the same way.
 
-        Args:
-            shard: The shard.
-            rows: The rows of the batch.
-            state: The next state.
-            clock_ms: The clock of the step.
-            released: The rows that go to a destination, with the columns of a payload.
-            late_ms: The lateness of each of them.
-            group: Spark's state of the group.
+        `state` is the next one, `released` are the rows that go to a destination, with the columns of a payload, and
+        `late_ms` is the lateness of each.
         """
         batch_id, query_id = batch_of_task()
         held = holdings_of(state.text, clock_ms, self.wheel.levels)
@@ -274,7 +249,7 @@ class ShardWorker(ABC):
             "shard": shard,
             "batch_id": batch_id,
             "query_id": query_id,
-            "run": rows.tick.run if rows.tick else None,
+            "run": rows.tick.run or None,
             "clock_ms": clock_ms,
             "next_due_ms": state.next_due_ms,
             "pending": state.pending,
@@ -293,16 +268,6 @@ class ShardWorker(ABC):
     @abstractmethod
     def sample(self, state: Any) -> dict[str, Mapping[str, int]]:
         """The columns of the status row that need opened chunks (:attr:`ShardStatus.SAMPLED`)."""
-
-    def write(self, group: Any, state: BaseShardState, before: BaseShardState) -> None:
-        """Writes the state of a shard: its long chunks to files if possible, the row to Spark.
-
-        Args:
-            group: Spark's state of the group.
-            state: The next state.
-            before: The last one.
-        """
-        group.update(row_of(state, self.shards, before))
 
     def posted(self, status: ShardStatus) -> str:
         """Posts the shard's report for the clock source, where the board can be reached; the status as JSON."""
@@ -334,13 +299,7 @@ def _silence_pyspark() -> None:
 
 
 def row_of(state: BaseShardState, shards: int, before: BaseShardState | None = None) -> tuple[object, ...]:
-    """The row of a state for Spark, when its long chunks are in files.
-
-    Args:
-        state: The next state.
-        shards: Number of shards.
-        before: The last one; None for the first.
-    """
+    """The row of a state for Spark, when its long chunks are in files; `before` is the last state, if any."""
     row = state.to_row(shards)
     if isinstance(files := state.content.texts, ChunkFiles):
         files.release_files(external_names(before.text) if before else (), external_names(state.text))

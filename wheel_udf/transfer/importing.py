@@ -37,7 +37,8 @@ from wheel_udf.purgatory.seed import KINDS
 from wheel_udf.purgatory.state import WATCH_STATE_COLUMNS, watch_fingerprint
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.spark.interrupts import at_end
-from wheel_udf.stream.seed_query import WatchSeedWorker, WheelSeedWorker, pack_by_shard, seeding, stand_ins
+from wheel_udf.stream.seed_query import pack_by_shard, seeding, stand_ins
+from wheel_udf.stream.seed_worker import watch_state, wheel_state
 from wheel_udf.transfer.content import ACTS, ENTRIES, MEMORY, SCHEMAS
 from wheel_udf.transfer.manifest import Manifest, read_manifest
 from wheel_udf.transfer.seeds import seeds_of
@@ -147,7 +148,7 @@ def import_watch(  # noqa: PLR0913  # likewise
             with no_files() as empty:
                 frame = seeding(
                     reduce(DataFrame.unionByName, packed),
-                    WatchSeedWorker,
+                    watch_state,
                     WATCH_STATE_COLUMNS,
                     wheel=wheel,
                     seeds=seeds_of(manifest, shards),
@@ -194,7 +195,7 @@ def seed_wheel(  # noqa: PLR0913  # what a state is made of
     with no_files() as empty:
         frame = seeding(
             packed[0].unionByName(packed[1]),
-            WheelSeedWorker,
+            wheel_state,
             STATE_COLUMNS,
             wheel=wheel,
             seeds=seeds,

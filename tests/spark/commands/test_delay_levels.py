@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
+from tests.delay_levels import error_of, level_of
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.delay_levels import (
     BinaryLevels,
     FixedLevels,
-    error_of,
-    is_beyond,
-    level_of,
 )
 from wheel_udf.commands.parse import parse_commands
-from wheel_udf.commands.tier_columns import delay_error_column, delay_level_column, is_beyond_column
+from wheel_udf.commands.tier_columns import delay_error_column, delay_level_column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,14 +49,11 @@ def test_the_columns_say_what_plain_int_says(spark: SparkSession) -> None:
         level = delay_level_column(levels, F.col("delay_ms"))
         placed = frame.select("delay_ms", level.alias("level_ms"))
         error = delay_error_column(levels, F.col("delay_ms"), F.col("level_ms")).alias("error_ms")
-        beyond = is_beyond_column(levels, F.col("delay_ms")).alias("beyond")
-        rows = placed.select("*", error, beyond).collect()
-        assert rows[0][:3] == (None, None, None)
-        assert not rows[0].beyond
-        for delay_ms, level_ms, error_ms, is_refused in rows[1:]:
+        rows = placed.select("*", error).collect()
+        assert tuple(rows[0]) == (None, None, None)
+        for delay_ms, level_ms, error_ms in rows[1:]:
             assert level_ms == level_of(levels, delay_ms), (levels, delay_ms)
             assert error_ms == error_of(levels, delay_ms, level_ms), (levels, delay_ms)
-            assert is_refused == is_beyond(levels, delay_ms), (levels, delay_ms)
 
 
 T0 = "2024-01-01T00:00:00Z"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from wheel_udf.sinks.batch_writer import write_batch
-from wheel_udf.sinks.destinations import FIRED_SCHEMA, OUTCOME_SCHEMA, REJECT_SCHEMA
+from wheel_udf.sinks.destinations import FIRED_SCHEMA, OUTCOME, REJECT_SCHEMA
 from wheel_udf.sinks.file_sink import FileSink
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Batches:
         self.spark, self.folder, self.destinations = spark, folder, destinations
 
     def write(self, batch_id: int, *rows: tuple[Any, ...], shape: Shape | None = None) -> int:
-        ddl, name = (FIRED_SCHEMA, 3) if shape is None else (OUTCOME_SCHEMA, 9)
+        ddl, name = (FIRED_SCHEMA, 3) if shape is None else (OUTCOME.columns, 9)
         rows_to: dict[str, int] = {}
         for row in rows:
             rows_to[row[name]] = rows_to.get(row[name], 0) + 1

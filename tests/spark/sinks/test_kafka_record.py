@@ -9,13 +9,19 @@ import pytest
 from pyspark.sql import functions as F
 
 from wheel_udf.punctual.timed_records import TimedRecords
-from wheel_udf.sinks.destinations import FIRED as DELIVERED, FIRED_SCHEMA, LEVELED, REJECT_SCHEMA, Shape
+from wheel_udf.sinks.destinations import (
+    FIRED as DELIVERED,
+    FIRED_SCHEMA,
+    ISO_STYLE,
+    LEVELED,
+    REJECT_SCHEMA,
+    Shape,
+)
 from wheel_udf.sinks.kafka_record import (
     OWN_BYTES_OF_DELIVERY,
     SMALLEST_REJECTS_TOPIC,
     delivery_headers,
     delivery_records,
-    iso_utc,
     reject_records,
     size_bound,
     timed_records,
@@ -155,7 +161,7 @@ def test_instants_are_iso_8601_in_utc_to_the_millisecond(
 ) -> None:
     spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
     frame = spark.range(1).select(F.timestamp_millis(F.lit(instant_ms)).alias("at"))
-    assert frame.select(iso_utc("at")).collect()[0][0] == text
+    assert frame.select(F.to_csv(F.struct("at"), ISO_STYLE)).collect()[0][0] == text
 
 
 # --- sizes ----------------------------------------------------------------------------------------

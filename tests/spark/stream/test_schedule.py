@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
@@ -16,7 +15,7 @@ from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.clocks import EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.stream.outputs import fired, rejects, status
 from wheel_udf.stream.schedule_operator import schedule
-from wheel_udf.stream.sharding import murmur3, shard_of_id
+from wheel_udf.stream.sharding import shard_keys, shard_of_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,12 +33,15 @@ def fired_of(rows: DataFrame) -> list[tuple[str, int, float]]:
     ]
 
 
-def test_the_numpy_hash_is_sparks(spark: SparkSession) -> None:
-    keys = np.array([0, 1, -1, 42, 719, 1_000_000, 2**31 - 1, -(2**31)], dtype=np.int32)
-    frame = spark.createDataFrame([(int(key),) for key in keys], "key int").select(
-        F.hash("key").alias("hash")
-    )
-    assert [row.hash for row in frame.collect()] == murmur3(keys).tolist()
+def test_a_shard_has_the_first_key_that_is_free_and_whose_hash_is_its_number_modulo_720(
+    spark: SparkSession,
+) -> None:
+    keys = shard_keys(1024)
+    numbers = spark.range(max(keys) + 1).select(F.pmod(F.hash(F.col("id").cast("int")), F.lit(720)))
+    found: dict[int, list[int]] = {}
+    for key, (residue,) in enumerate(numbers.collect()):
+        found.setdefault(residue, []).append(key)
+    assert keys == tuple(found[shard % 720][shard // 720] for shard in range(1024))
 
 
 def test_each_command_of_a_stream_ends_as_it_should(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.delay_levels import error_of, level_of
 from wheel_udf.commands.delay_levels import (
     DEFAULT_LIST_MS,
     LONGEST_LEVEL_MS,
@@ -12,10 +13,8 @@ from wheel_udf.commands.delay_levels import (
     BinaryLevels,
     FixedLevels,
     Levels,
-    error_of,
-    is_beyond,
     level_name,
-    level_of,
+    refused_beyond_ms,
 )
 from wheel_udf.common.errors import ConfigError
 
@@ -75,11 +74,11 @@ def test_a_delay_is_rounded_up_to_the_next_level_and_one_that_is_over_is_not(
 
 def test_beyond_the_last_level_a_delay_is_refused_or_fires_earlier_or_is_kept() -> None:
     assert DEFAULT_LIST_MS[-1] == 7_200_000
-    assert [is_beyond(FixedLevels(), delay_ms) for delay_ms in (7_200_000, 7_200_001)] == [False, True]
+    assert refused_beyond_ms(FixedLevels()) == 7_200_000
     assert place(FixedLevels(on_beyond="top"), 7_200_001) == (7_200_000, -1)
     assert place(FixedLevels(on_beyond="exact"), 7_200_001) == (NO_LEVEL, 0)
-    assert not is_beyond(FixedLevels(on_beyond="top"), INT64_MAX)
-    assert not is_beyond(BinaryLevels(1), INT64_MAX)
+    assert refused_beyond_ms(FixedLevels(on_beyond="top")) is None
+    assert refused_beyond_ms(BinaryLevels(1)) is None
 
 
 @pytest.mark.parametrize(

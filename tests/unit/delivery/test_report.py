@@ -235,7 +235,7 @@ def test_a_batch_that_is_told_twice_counts_once() -> None:
     summary = Summary()
     for _ in range(2):
         summary.add(report(0, received=2, fired=2, counts={"fired": 2}))
-    assert (summary.batches, summary.received, summary.commands_close) == (1, 2, True)
+    assert (summary.batches, summary.totals["received"], summary.commands_close) == (1, 2, True)
 
 
 def test_a_run_without_a_batch_says_so() -> None:

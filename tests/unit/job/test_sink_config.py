@@ -89,8 +89,7 @@ def test_a_planned_batch_is_replayed_into_the_sinks_of_today(file: Path) -> None
         ("destinations.lines.options={}", "the sink cannot be made with these options: destinations.lines.options; rule: Lines: TypeError"),
         ("destinations.lines.options={folder: a, b: c}", "got an unexpected keyword argument 'b'"),
         ("destinations.lines.path=x", "not a setting of sink module:Class: destinations.lines.path = 'x'; rule: only with sink: delta"),
-        ("destinations.lines={sink: 'tests.own_sinks:WithoutHolds'}", "it has a method holds"),
-        ("destinations.lines={sink: 'tests.own_sinks:WithoutHolds'}", "missing_reason takes the arguments of the protocol"),
+        ("destinations.lines={sink: 'tests.own_sinks:WithoutHolds'}", "rule: it has methods holds; hint"),
         ("destinations.lines={sink: 'tests.own_sinks:Unhashable', options: {folder: a}}", "one with write_all is hashable"),
     ],
 )  # fmt: skip

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.punctual.producers import Producers, _Client, settings_of
+from wheel_udf.punctual.producers import Producer, producer_of, settings_of
 from wheel_udf.sinks.kafka_sink import KafkaSink
 
 SERVERS = {"kafka.bootstrap.servers": "broker-1:9092"}
@@ -149,16 +149,16 @@ def test_records_do_not_wait_for_others_unless_the_config_says_so(
             return 0
 
     monkeypatch.setattr("confluent_kafka.Producer", Client)
-    Producers().of(KafkaSink(SERVERS | options), 1_000_000).hurry()
+    producer_of(KafkaSink(SERVERS | options), 262_144).hurry()
     assert found == flushed
 
 
 def test_a_client_that_hurries_does_not_wait_for_its_batch_to_fill() -> None:
-    from confluent_kafka import Producer
+    from confluent_kafka import Producer as Client
 
     acknowledged: list[object] = []
     # librdkafka brings a broker of its own for tests. Records would wait for a minute.
-    client = _Client(Producer({"test.mock.num.brokers": 1, "linger.ms": 60_000}), hurries=True)
+    client = Producer(Client({"test.mock.num.brokers": 1, "linger.ms": 60_000}), hurries=True)
     client.produce("out", key=b"k", value=b"v", on_delivery=lambda fault, _: acknowledged.append(fault))
     tries = 0
     while not acknowledged and tries < 10_000:  # each takes a millisecond; the first ones connect

@@ -22,7 +22,7 @@ from wheel_udf.punctual.delivery import PunctualDelivery, noted
 from wheel_udf.punctual.sender_note import NOTE, SenderNote
 from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.sinks.kafka_sink import KafkaSink
-from wheel_udf.stream.frame_facts import FrameFacts, Operator
+from wheel_udf.stream.frame_facts import FrameFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,6 @@ class World:
         self.board = ShardBoard(str(folder / "board"))
         self.checkpoint = folder / "checkpoint"
         self.facts = FrameFacts(
-            operator=Operator.SCHEDULE,
             wheel="",
             shards=1,
             clock="processing",

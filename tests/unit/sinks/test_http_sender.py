@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tests.receiver import DRIP, DRIP_HEADER, HANG, Receiver, Says, receiver
-from wheel_udf.sinks.http_endpoint import Patience
-from wheel_udf.sinks.http_sender import Plan, send_partition
+from wheel_udf.sinks.http_endpoint import Plan
+from wheel_udf.sinks.http_sender import send_partition
 
 SCHEMA = pa.schema(
     {
@@ -21,8 +21,8 @@ SCHEMA = pa.schema(
         "headers": pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()})),
     }
 )
-PATIENT = Patience(timeout_s=20, retries=3, backoff_s=0.01, budget_s=60, concurrency=4)
-HASTY = Patience(timeout_s=0.5, retries=1, backoff_s=0.01, budget_s=10, concurrency=4)
+PATIENT = Plan("", (), "Idempotency-Key", timeout_s=20, retries=3, backoff_s=0.01, budget_s=60, concurrency=4)
+HASTY = Plan("", (), "Idempotency-Key", timeout_s=0.5, retries=1, backoff_s=0.01, budget_s=10, concurrency=4)
 
 
 @pytest.fixture(autouse=True)
@@ -36,10 +36,9 @@ def server() -> Iterator[Receiver]:
         yield running
 
 
-def plan(server: Receiver, patience: Patience = PATIENT) -> Plan:
-    return Plan(
-        f"{server.url}/{{destination}}", (("Authorization", "Bearer s3cr3t"),), "Idempotency-Key", patience
-    )
+def plan(server: Receiver, patience: Plan = PATIENT) -> Plan:
+    headers = (("Authorization", "Bearer s3cr3t"),)
+    return replace(patience, url=f"{server.url}/{{destination}}", headers=headers)
 
 
 def rows(destination: str, count: int, headers: list[tuple[str, bytes | None]] | None = None) -> list[dict]:
@@ -173,7 +172,7 @@ def test_a_retry_after_that_cannot_be_read_is_the_usual_back_off(server: Receive
 
 def test_a_slow_endpoint_that_answers_is_cut_off_at_its_budget_and_has_not_failed(server: Receiver) -> None:
     server.at("/a", Says(), Says(), HANG)
-    hasty = Patience(timeout_s=5, retries=0, backoff_s=0, budget_s=0.5, concurrency=1)
+    hasty = Plan("", (), "Idempotency-Key", timeout_s=5, retries=0, backoff_s=0, budget_s=0.5, concurrency=1)
     refused, failed = sent(plan(server, hasty), rows("a", 5))
     assert list(refused) == ["a2", "a3", "a4"]
     assert refused["a4"] == "not sent: the 0.5 s of the endpoint for this batch were used up"

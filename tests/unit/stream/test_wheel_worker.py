@@ -300,18 +300,6 @@ def test_state_of_another_format_version_is_refused_with_both_values() -> None:
         run(step(), group, tick())
 
 
-def test_shard_keys_are_distinct_and_spread_evenly_over_any_small_number_of_partitions() -> None:
-    from wheel_udf.stream.sharding import murmur3
-
-    for shards in (1, 4, 8, 64, 1024):
-        keys = shard_keys(shards)
-        assert len(set(keys)) == shards
-        hashes = murmur3(np.array(keys, dtype=np.int32)).astype(np.int64)
-        for partitions in (1, 2, 3, 4, 8, 16):
-            per_partition = np.bincount(hashes % partitions, minlength=partitions)
-            assert per_partition.max() - per_partition.min() <= 1
-
-
 def test_an_instant_in_the_clock_row_and_a_reject_make_a_shard_write_its_clock_and_a_plain_tick_does_not() -> (
     None
 ):
