@@ -176,7 +176,7 @@ def _placed(
 
 def _ends(layout: StoreLayout, ended: DataFrame, cursor_ms: int) -> DataFrame:
     """Returns the rows that report ended entries to the wheel, and the marks of the cancelled ones."""
-    newest = layout.slot_of(NEAR, cursor_ms - 1, cursor_ms)
+    newest = layout.newest_near_slot(cursor_ms)
     gone = version_rows(ended, level=NEAR, slot=newest, act=F.col("act"), version=("seq", "amend", "op"))
     own = version_rows(
         ended.where(F.col("act") == GONE_CANCELLED),

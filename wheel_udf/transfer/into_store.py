@@ -30,7 +30,7 @@ from wheel_udf.common.progress import Step, no_steps
 from wheel_udf.control.clocks import EventClock
 from wheel_udf.shard.rows import COMMAND, FAR, SCHEDULE
 from wheel_udf.store.intake import id_hash, stored_rows
-from wheel_udf.store.layout import MARKS, NEAR
+from wheel_udf.store.layout import MARKS
 from wheel_udf.store.lease import store_lease
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream.seed_query import stand_ins
@@ -177,7 +177,7 @@ def _rows(store: SlotStore, entries: DataFrame, memory: DataFrame, cursor_ms: in
     marks = version_rows(
         versions.distinct(),
         level=MARKS,
-        slot=store.layout.slot_of(NEAR, cursor_ms - 1, cursor_ms),
+        slot=store.layout.newest_near_slot(cursor_ms),
         act=F.lit(COMMAND),
         version=("seq", "amend", "op"),
     )
