@@ -49,7 +49,7 @@ from wheel_udf.common.names import NAME_RULE, AllowList, is_destination_name
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.pending.acts_on_state import keep_by_shard, state_clock_ms
 from wheel_udf.pending.acts_on_store import keep_rows
-from wheel_udf.pending.audit import ActDescription, audit, record_act
+from wheel_udf.pending.audit import audit, record_act
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.operations import operations_pending
 from wheel_udf.shard.rows import CANCEL, SCHEDULE
@@ -223,8 +223,8 @@ def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change
     if dry_run:
         return count(chosen())
     keep = keep_by_shard if work.store is None else keep_rows
-    description = ActDescription(change.act, str(picked), change.change)
-    return record_act(work.query, description, lambda: keep(work.query, chosen(), count))
+    about = {"act": change.act, "picked": str(picked), "change": change.change}
+    return record_act(work.query, lambda: keep(work.query, chosen(), count), **about)
 
 
 def _operations(spark: SparkSession, work: PendingWork, picked: Picked) -> DataFrame:

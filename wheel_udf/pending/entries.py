@@ -145,17 +145,6 @@ def pending(
     return _to_output_columns(rows, F.when(is_far_column(F.col("level")), "store").otherwise("state"))
 
 
-def create_view(
-    spark: SparkSession, work: PendingWork, name: str = "pending", *, as_of_ms: int | None = None
-) -> None:
-    """Creates a temporary view of what is pending now. Create it again to see a later state.
-
-    Raises:
-        CheckpointError, StoreError: As :func:`pending`.
-    """
-    pending(spark, work, as_of_ms=as_of_ms).createOrReplaceTempView(name)
-
-
 def count_pending(spark: SparkSession, work: PendingWork) -> int:
     """Counts the entries that wait for their due time: ``pending(spark, work).count()`` in less time.
 

@@ -36,7 +36,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 
 from wheel_udf.checkpoint.spark_logs import committed_offsets
 from wheel_udf.pending.acts_on_store import rows_not_taken
-from wheel_udf.pending.state import in_state
+from wheel_udf.pending.state import waiting
 from wheel_udf.shard.rows import SCHEDULE
 from wheel_udf.store.head import Head, Partition
 from wheel_udf.store.layout import NEAR, is_far_column
@@ -177,7 +177,7 @@ class _State:
 
     def _alive(self, acts: DataFrame | None) -> DataFrame:
         """Returns the versions that the wheel holds or has not read yet."""
-        held = in_state(self.spark, self.checkpoint, ids=self.ids).select("schedule_id", "seq", "amend")
+        held = waiting(self.spark, self.checkpoint, ids=self.ids).select("schedule_id", "seq", "amend")
         amend = F.coalesce("amend", F.lit(0)).alias("amend")
         unread = _with_acts(self.store.added_since(self.version), acts).select("schedule_id", "seq", amend)
         return held.unionByName(unread).distinct()

@@ -37,21 +37,10 @@ in it is forgotten a batch earlier. The processing clock has no lead: rows do no
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
-from wheel_udf.store.layout import StoreLayout
+from wheel_udf.tiered.keeper import Keeper
 from wheel_udf.tiered.pause import IntakePause
 from wheel_udf.tiered.queries import Position
-
-
-class LedKeeper(Protocol):
-    """The part of :class:`wheel_udf.tiered.keeper.Keeper` that is used here."""
-
-    layout: StoreLayout
-    cursor_ms: int | None
-    clock_ms: int | None
-    clock_before_ms: int | None
-    taken_in: int
 
 
 class Lead:
@@ -62,7 +51,7 @@ class Lead:
         windows: The bound, in windows of the layout; 0: the wheel has passed the clock of the batch before.
     """
 
-    def __init__(self, keeper: LedKeeper, windows: int) -> None:
+    def __init__(self, keeper: Keeper, windows: int) -> None:
         self._keeper, self._windows = keeper, windows
         self._standing_ms: int | None = None
         self._pause = IntakePause()

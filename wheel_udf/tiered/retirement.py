@@ -17,7 +17,7 @@ commands that ever came.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, functions as F
 
@@ -29,6 +29,9 @@ from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.versions import with_version
 from wheel_udf.tiered.queries import Position
 from wheel_udf.tiered.rows import in_partitions, version_rows
+
+if TYPE_CHECKING:
+    from wheel_udf.tiered.keeper import Keeper
 
 
 def retire(store: SlotStore, *, app_id: str, done_ms: int) -> int:
@@ -75,16 +78,6 @@ def _marks(store: SlotStore, head: Head, old: Sequence[Partition], generation: i
     )
 
 
-class RetiringKeeper(Protocol):
-    """The part of :class:`wheel_udf.tiered.keeper.Keeper` that is used here."""
-
-    store: SlotStore
-    version: int
-
-    def retire(self, done_ms: int, memory_ms: int | None, history_ms: int = 0) -> int:
-        """Drops the near windows that are no longer needed."""
-
-
 class Retirements:
     """Decides when near windows can be dropped: all their entries are released, and the wheel has read what was in the
     store by then.
@@ -95,7 +88,7 @@ class Retirements:
         history_ms: How long rows stay after their due time.
     """
 
-    def __init__(self, keeper: RetiringKeeper, memory_ms: int | None, history_ms: int) -> None:
+    def __init__(self, keeper: Keeper, memory_ms: int | None, history_ms: int) -> None:
         self._keeper, self._memory_ms, self._history_ms = keeper, memory_ms, history_ms
         self._next: tuple[int, int] | None = None
 

@@ -37,9 +37,10 @@ from wheel_udf.pending.audit import take_over
 from wheel_udf.purgatory.seed import KINDS
 from wheel_udf.purgatory.state import WATCH_STATE_COLUMNS, watch_fingerprint
 from wheel_udf.shard.state import STATE_COLUMNS
+from wheel_udf.spark.files import open_folder, parsed_json
 from wheel_udf.spark.interrupts import at_end
 from wheel_udf.stream.seed_query import WatchSeedWorker, WheelSeedWorker, pack_by_shard, seeding, stand_ins
-from wheel_udf.transfer.content import ACTS, ENTRIES, MEMORY, SCHEMAS
+from wheel_udf.transfer.content import ACTS_FILE, ENTRIES, MEMORY, SCHEMAS
 from wheel_udf.transfer.manifest import Manifest, read_manifest
 from wheel_udf.transfer.seeds import seeds_of
 from wheel_udf.wheel.known import IN_STORE
@@ -96,7 +97,7 @@ def import_direct(  # noqa: PLR0913  # what a checkpoint is begun with
         if is_new:
             open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
             on_step("acts", 1, 2)
-            bring_acts(spark, manifest, folder, checkpoint)
+            bring_acts(folder, checkpoint)
             on_step("state", 2, 2)
             entries, memory = table_of(spark, folder, ENTRIES), table_of(spark, folder, MEMORY)
             # Here there is no store: an entry that was in one is in the state now.
@@ -138,7 +139,7 @@ def import_watch(  # noqa: PLR0913  # likewise
         if is_new:
             open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
             on_step("acts", 1, 2)
-            bring_acts(spark, manifest, folder, checkpoint)
+            bring_acts(folder, checkpoint)
             on_step("state", 2, 2)
             packed = [
                 pack_by_shard(table_of(spark, folder, kind), kind, SCHEMAS[kind], by="group", shards=shards)
@@ -256,10 +257,12 @@ def table_of(spark: SparkSession, folder: str, name: str) -> DataFrame:
     return spark.read.schema(from_arrow_schema(SCHEMAS[name])).parquet(as_pattern(f"{folder}/{name}"))
 
 
-def bring_acts(spark: SparkSession, manifest: Manifest, folder: str, checkpoint: str) -> None:
-    """Copies the records of acts, if the export has any, to the new checkpoint."""
-    if ACTS in manifest.rows:
-        take_over(checkpoint, spark.read.parquet(as_pattern(f"{folder}/{ACTS}")))
+def bring_acts(folder: str, checkpoint: str) -> None:
+    """Copies the records of acts to the new checkpoint."""
+    records = parsed_json(open_folder(folder).read(ACTS_FILE) or b"")
+    if not isinstance(records, list):
+        raise TransferError("the records of acts are missing or damaged", field=f"{folder}/{ACTS_FILE}")
+    take_over(checkpoint, records)
 
 
 def copy_logs(manifest: Manifest, folder: str, checkpoint: str, *, first: int) -> None:

@@ -122,7 +122,7 @@ def _begin(
     )
     on_step("acts", 2, 4)
     open_checkpoint(f"{checkpoint}/wheel", name=name, importing=manifest.export_id, **wheel_settings(what))
-    bring_acts(spark, manifest, folder, f"{checkpoint}/wheel")
+    bring_acts(folder, f"{checkpoint}/wheel")
     on_step("state", 3, 4)
     is_far = F.col("deliver_at_ms") >= F.lit(cursor_ms).cast("long")
     far = entries.where(is_far)

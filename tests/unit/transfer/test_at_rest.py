@@ -11,7 +11,7 @@ from tests.unit.checkpoint.test_checkpoint import commit, plan, start
 from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.common.errors import LeaseError, TransferError
 from wheel_udf.pending.entries import PendingWork
-from wheel_udf.transfer.content import Source, at_rest, sources_of
+from wheel_udf.transfer.content import at_rest, positions_of
 from wheel_udf.transfer.exporting import _found, _require_unused
 from wheel_udf.transfer.importing import beginning
 from wheel_udf.transfer.manifest import Manifest, find_manifest, read_manifest, write_manifest
@@ -72,7 +72,7 @@ def test_the_positions_are_those_of_the_sources_without_the_clock(tmp_path: Path
     plan(tmp_path, 0, CLOCK, '{"orders":{"0":4711}}', "-")
     commit(tmp_path, 0)
 
-    assert sources_of(str(tmp_path)) == [Source(1, {"orders": {"0": 4711}}), Source(2, None)]
+    assert positions_of(str(tmp_path)) == {1: {"orders": {"0": 4711}}, 2: None}
 
 
 # ---- the folder ----------------------------------------------------------------------------------
