@@ -23,13 +23,8 @@ import pyarrow.compute as pc
 from wheel_udf.common.arrays import Bools, Int64s, repeats
 from wheel_udf.purgatory.generations import remembered_until, rested_until
 from wheel_udf.purgatory.outcomes import Resolved
-from wheel_udf.purgatory.state import NEVER, OPERATION_SCHEMA, REQUEST_SCHEMA, hashes_of, named
+from wheel_udf.purgatory.state import CLAIM_SCHEMA, NEVER, OPERATION_SCHEMA, hashes_of, named
 from wheel_udf.shard.rows import without
-
-CLAIM_SCHEMA = pa.schema(
-    [*REQUEST_SCHEMA, *(OPERATION_SCHEMA.field(name) for name in ("op_hash", "key_hashes"))]
-)
-"""An operation that claims its id."""
 
 _MIX = 0x9E3779B97F4A7C15
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -114,6 +114,39 @@ ENDED_SCHEMA = pa.schema(
     ]
 )
 """An ended operation as it is remembered: the instant of its end, and the clock at which that was decided."""
+
+CLAIM_SCHEMA = pa.schema(
+    [*REQUEST_SCHEMA, *(OPERATION_SCHEMA.field(name) for name in ("op_hash", "key_hashes"))]
+)
+"""An operation that claims its id."""
+
+DUE = "look_at_ms"
+"""The column of an operation by which it is placed in the buckets of the wheel."""
+
+
+class Kind(NamedTuple):
+    """A kind of rows in the state.
+
+    Attributes:
+        level: Of its chunks; None for the buckets of the wheel.
+        schema: Its columns.
+        time_column: The column by which its chunks are ordered.
+    """
+
+    level: int | None
+    schema: pa.Schema
+    time_column: str
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "operations": Kind(None, OPERATION_SCHEMA, DUE),
+    "ended": Kind(MEMORY_LEVEL, ENDED_SCHEMA, "ended_at_ms"),
+    "events": Kind(EVENTS_LEVEL, EVENT_SCHEMA, "event_time_ms"),
+    "ahead": Kind(AHEAD_LEVEL, EVENT_SCHEMA, "event_time_ms"),
+    "resting": Kind(RESTING_LEVEL, OPERATION_SCHEMA, "from_ms"),
+    "held": Kind(HELD_LEVEL, CLAIM_SCHEMA, "event_time_ms"),
+}
+"""All rows of a state, by kind."""
 
 _PRIME = np.uint64(0x100000001B3)
 

@@ -19,8 +19,8 @@ import pandas as pd
 import pyarrow as pa
 
 from wheel_udf.common.geometry import Wheel
-from wheel_udf.purgatory.seed import KINDS, seeded as purgatory_seeded
-from wheel_udf.purgatory.state import WatchState
+from wheel_udf.purgatory.seed import seeded as purgatory_seeded
+from wheel_udf.purgatory.state import KINDS, WatchState
 from wheel_udf.shard.chunk_store import ChunkStore
 from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 from wheel_udf.shard.state import BaseShardState, ShardState
@@ -117,7 +117,7 @@ class WheelSeedWorker(SeedWorker):
 
 
 class WatchSeedWorker(SeedWorker):
-    """Of ``watch``: the kinds are those of :data:`~wheel_udf.purgatory.seed.KINDS`."""
+    """Of ``watch``: the kinds are those of :data:`~wheel_udf.purgatory.state.KINDS`."""
 
     def state_of(self, seed: Seed, rows: Mapping[str, pa.Table], texts: ChunkStore | None) -> BaseShardState:
         """The state from the rows by kind."""

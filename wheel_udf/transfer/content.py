@@ -18,7 +18,8 @@ from wheel_udf.common.errors import TransferError
 from wheel_udf.control.source import is_clock_offset
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.pending.state import from_state, remembered, waiting
-from wheel_udf.purgatory.seed import KINDS, rows_of_text
+from wheel_udf.purgatory.seed import rows_of_text
+from wheel_udf.purgatory.state import KINDS
 from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 from wheel_udf.store.lease import store_lease
 

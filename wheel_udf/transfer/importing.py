@@ -34,8 +34,7 @@ from wheel_udf.common.progress import Step, no_steps
 from wheel_udf.control.clocks import Clock
 from wheel_udf.delivery.query import ONCE, start_with
 from wheel_udf.pending.audit import take_over
-from wheel_udf.purgatory.seed import KINDS
-from wheel_udf.purgatory.state import WATCH_STATE_COLUMNS, watch_fingerprint
+from wheel_udf.purgatory.state import KINDS, WATCH_STATE_COLUMNS, watch_fingerprint
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.spark.files import open_folder, parsed_json
 from wheel_udf.spark.interrupts import at_end
