@@ -218,11 +218,11 @@ def _verdict(act: int, name: str, version: StoredRow) -> StoredRow:
 # ---- retirement, acts ----------------------------------------------------------------------------
 
 
-def marks(store: SimulatedStore, head: Head, old: Sequence[Partition], generation: int) -> Rows:
+def marks(store: SimulatedStore, now: Contents, old: Sequence[Partition], generation: int) -> Rows:
     """As ``retirement._marks``: the versions of these partitions that a far entry may still be compared with."""
     if store.spark.world.fault == "no marks are kept":
         return Rows(())
-    rows: tuple[StoredRow, ...] = store.rows(version=head.version).rows
+    rows: tuple[StoredRow, ...] = store.rows(version=now.head.version).rows
     places = {(p.level, p.slot) for p in old}
     far_ids = {row.id for row in rows if is_far(row.level)}
     kept = {

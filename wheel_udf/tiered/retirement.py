@@ -23,12 +23,12 @@ from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.shard.rows import COMMAND
-from wheel_udf.store.head import Head, Partition
-from wheel_udf.store.layout import MARKS, NEAR, is_far_column
+from wheel_udf.store.head import Contents, Partition
+from wheel_udf.store.layout import MARKS, NEAR, is_far
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.versions import with_version
 from wheel_udf.tiered.queries import Position
-from wheel_udf.tiered.rows import in_partitions, version_rows
+from wheel_udf.tiered.rows import version_rows
 
 if TYPE_CHECKING:
     from wheel_udf.tiered.keeper import Keeper
@@ -45,30 +45,30 @@ def retire(store: SlotStore, *, app_id: str, done_ms: int) -> int:
     Returns:
         The number of windows dropped.
     """
-    partitions = store.partitions()
+    now = store.contents()
+    partitions = now.partitions
     width_ms = store.layout.window_ms
     windows = [p for p in partitions if p.level == NEAR and (p.slot + 1) * width_ms <= done_ms]
     if not windows:
         return 0
-    head = store.head()
     old = [*windows, *(p for p in partitions if p.level == MARKS)]
     generation = max(p.slot for p in windows)
-    done = store.append(_marks(store, head, old, generation), app_id=app_id, batch_id=generation)
+    done = store.append(_marks(store, now, old, generation), app_id=app_id, batch_id=generation)
     # If an interrupted run has already written the marks of this generation, those are kept.
     over = generation + done.written
     gone = [(p.level, p.slot) for p in old if p.level == NEAR or p.slot < over]
-    store.drop(gone, read_version=head.version)
+    store.drop(gone, read_version=now.head.version)
     return len(windows)
 
 
-def _marks(store: SlotStore, head: Head, old: Sequence[Partition], generation: int) -> DataFrame:
-    rows = store.rows(version=head.version)
-    far_ids = rows.where(is_far_column(F.col("level"))).select("id_hash")
-    versions = (
-        with_version(rows.where(in_partitions(old)))
-        .select("id_hash", "schedule_id", "seq", "amend", "op")
-        .distinct()
+def _marks(store: SlotStore, now: Contents, old: Sequence[Partition], generation: int) -> DataFrame:
+    places = {(p.level, p.slot) for p in old}
+    far, dropped = (
+        store.rows_of_files({path: file for path, file in now.files.items() if chosen(file.place)})
+        for chosen in (lambda place: is_far(place[0]), places.__contains__)
     )
+    far_ids = far.select("id_hash")
+    versions = with_version(dropped).select("id_hash", "schedule_id", "seq", "amend", "op").distinct()
     # The versions are few compared with the far entries, so the versions are broadcast and the far ids are only
     # scanned.
     met = far_ids.join(F.broadcast(versions.select("id_hash").distinct()), "id_hash", "left_semi").distinct()

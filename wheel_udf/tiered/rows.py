@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.store.head import Partition
 from wheel_udf.store.table import STORE_SCHEMA
-
-
-def in_partitions(partitions: Sequence[Partition]) -> Column:
-    """Returns the condition that a row of the store lies in one of these partitions."""
-    found = F.lit(False)
-    by_level: dict[int, list[int]] = {}
-    for partition in partitions:
-        by_level.setdefault(partition.level, []).append(partition.slot)
-    for level, slots in by_level.items():
-        found = found | ((F.col("level") == level) & F.col("slot").isin(slots))
-    return found
 
 
 def version_rows(
