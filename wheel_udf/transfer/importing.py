@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import reduce
 from typing import Any, Final
 
@@ -85,18 +85,13 @@ def import_direct(  # noqa: PLR0913  # what a checkpoint is begun with
         CheckpointError: The checkpoint is damaged or foreign.
         GeometryChangedError: An unfinished import was begun with other settings.
     """
-    manifest = read_manifest(folder, positions)
-    require_kind(manifest, folder, purgatory=False)
-    identity: dict[str, Any] = {
-        "wheel_fingerprint": fingerprint(wheel.fingerprint(), leveled=leveled),
-        "shards": shards,
-        "clock_kind": clock.kind,
-    }
+    manifest = read_manifest(folder, positions, purgatory=False)
+    wheel_fingerprint = fingerprint(wheel.fingerprint(), leveled=leveled)
+    identity = {"wheel_fingerprint": wheel_fingerprint, "shards": shards, "clock_kind": clock.kind}
     with beginning(manifest, folder, [checkpoint]) as is_new:
         if is_new:
-            open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
             on_step("acts", 1, 2)
-            bring_acts(folder, checkpoint)
+            begin_checkpoint(manifest, folder, checkpoint, name, identity)
             on_step("state", 2, 2)
             entries, memory = table_of(spark, folder, ENTRIES), table_of(spark, folder, MEMORY)
             # Here there is no store: an entry that was in one is in the state now.
@@ -127,25 +122,20 @@ def import_watch(  # noqa: PLR0913  # likewise
     on_step: Step = no_steps,
 ) -> Manifest:
     """Begins a checkpoint of a purgatory; arguments, result and errors are those of :func:`import_direct`."""
-    manifest = read_manifest(folder, positions)
-    require_kind(manifest, folder, purgatory=True)
-    identity: dict[str, Any] = {
-        "wheel_fingerprint": watch_fingerprint(wheel.fingerprint()),
-        "shards": shards,
-        "clock_kind": clock.kind,
-    }
+    manifest = read_manifest(folder, positions, purgatory=True)
+    wheel_fingerprint = watch_fingerprint(wheel.fingerprint())
+    identity = {"wheel_fingerprint": wheel_fingerprint, "shards": shards, "clock_kind": clock.kind}
     with beginning(manifest, folder, [checkpoint]) as is_new:
         if is_new:
-            open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
             on_step("acts", 1, 2)
-            bring_acts(folder, checkpoint)
+            begin_checkpoint(manifest, folder, checkpoint, name, identity)
             on_step("state", 2, 2)
             packed = [
                 pack_by_shard(table_of(spark, folder, kind), kind, SCHEMAS[kind], by="group", shards=shards)
                 for kind in KINDS
             ]
             copy_logs(manifest, folder, checkpoint, first=1)
-            with no_files() as empty:
+            with tempfile.TemporaryDirectory(prefix="wheel-import-") as empty:
                 frame = seeding(
                     reduce(DataFrame.unionByName, packed),
                     WatchSeedWorker,
@@ -192,7 +182,7 @@ def seed_wheel(  # noqa: PLR0913  # what a state is made of
         pack_by_shard(rows, kind, SCHEMAS[kind], by="schedule_id", shards=len(seeds))
         for kind, rows in ((ENTRIES, entries), (MEMORY, memory))
     ]
-    with no_files() as empty:
+    with tempfile.TemporaryDirectory(prefix="wheel-import-") as empty:
         frame = seeding(
             packed[0].unionByName(packed[1]),
             WheelSeedWorker,
@@ -208,17 +198,6 @@ def seed_wheel(  # noqa: PLR0913  # what a state is made of
 # ---- steps ---------------------------------------------------------------------------------------
 
 
-def require_kind(manifest: Manifest, folder: str, *, purgatory: bool) -> None:
-    """Refuses the export of a purgatory where that of a wheel is expected, and the other way round."""
-    if manifest.is_purgatory != purgatory:
-        raise TransferError(
-            "the export is of another kind of job",
-            field=folder,
-            value=manifest.mode,
-            rule="purgatory" if purgatory else "direct or tiered",
-        )
-
-
 @contextmanager
 def beginning(manifest: Manifest, folder: str, parts: Sequence[str]) -> Iterator[bool]:
     """Inside, the checkpoints are being imported: leases taken, marked. Yields False if the import is done already.
@@ -226,9 +205,9 @@ def beginning(manifest: Manifest, folder: str, parts: Sequence[str]) -> Iterator
     Raises:
         TransferError: One of them holds something else.
     """
-    leases: list[Lease] = []
-    try:
-        leases.extend(Lease(part).acquire() for part in parts)
+    with ExitStack() as leases:
+        for part in parts:
+            leases.enter_context(Lease(part))
         marks = [import_mark(part) for part in parts]
         for part, mark in zip(parts, marks, strict=True):
             other = mark is not None and mark.export_id != manifest.export_id
@@ -246,9 +225,6 @@ def beginning(manifest: Manifest, folder: str, parts: Sequence[str]) -> Iterator
         yield not done
         for part in parts:
             mark_import(part, manifest.export_id, folder, done=True)
-    finally:
-        for lease in leases:
-            lease.close()
 
 
 def table_of(spark: SparkSession, folder: str, name: str) -> DataFrame:
@@ -256,8 +232,11 @@ def table_of(spark: SparkSession, folder: str, name: str) -> DataFrame:
     return spark.read.schema(from_arrow_schema(SCHEMAS[name])).parquet(as_pattern(f"{folder}/{name}"))
 
 
-def bring_acts(folder: str, checkpoint: str) -> None:
-    """Copies the records of acts to the new checkpoint."""
+def begin_checkpoint(
+    manifest: Manifest, folder: str, checkpoint: str, name: str, identity: Mapping[str, Any]
+) -> None:
+    """Creates the checkpoint that gets the state, with the records of acts."""
+    open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
     records = parsed_json(open_folder(folder).read(ACTS_FILE) or b"")
     if not isinstance(records, list):
         raise TransferError("the records of acts are missing or damaged", field=f"{folder}/{ACTS_FILE}")
@@ -270,16 +249,7 @@ def copy_logs(manifest: Manifest, folder: str, checkpoint: str, *, first: int) -
         write_source_log(checkpoint, first + place, dict(source_log(folder, place)))
 
 
-@contextmanager
-def no_files() -> Iterator[str]:
-    """A folder without files."""
-    with tempfile.TemporaryDirectory(prefix="wheel-import-") as folder:
-        yield folder
-
-
-def run_first_batch(
-    frame: DataFrame, checkpoint: str, check: Callable[[DataFrame, int], None] | None = None
-) -> None:
+def run_first_batch(frame: DataFrame, checkpoint: str, check: Callable[[DataFrame, int], None]) -> None:
     """Runs batch 0 of a new checkpoint, or repeats it; does nothing if it is committed.
 
     Args:
@@ -289,7 +259,7 @@ def run_first_batch(
     """
     writer = frame.writeStream.option("checkpointLocation", checkpoint)
     with chunks_of_tasks(frame.sparkSession, checkpoint):
-        query = start_with(writer.foreachBatch(check or _nothing), ONCE)
+        query = start_with(writer.foreachBatch(check), ONCE)
     try:
         query.awaitTermination()
     finally:
@@ -312,7 +282,3 @@ def expecting(pending: int) -> Callable[[DataFrame, int], None]:
             )
 
     return check
-
-
-def _nothing(_batch: DataFrame, _number: int) -> None:
-    """An intake's first batch has no rows."""

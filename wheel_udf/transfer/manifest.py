@@ -62,11 +62,6 @@ class Manifest:
         """Number of pending entries, or operations."""
         return sum(self.rows.get(name, 0) for name in WAITS)
 
-    @property
-    def is_purgatory(self) -> bool:
-        """Whether it is that of a purgatory."""
-        return self.mode == "purgatory"
-
 
 def write_manifest(folder: str, manifest: Manifest) -> None:
     """Writes the manifest; with it the export is complete."""
@@ -99,15 +94,20 @@ def find_manifest(folder: str) -> Manifest | None:
     return manifest
 
 
-def read_manifest(folder: str, positions: Sequence[Any] | None = None) -> Manifest:
-    """The manifest of an export, with other positions of the sources if there are any.
+def read_manifest(folder: str, positions: Sequence[Any] | None = None, *, purgatory: bool) -> Manifest:
+    """The manifest of an export of a purgatory, or of a wheel, with other positions of the sources if there are any.
 
     Raises:
-        TransferError: There is none, or it is damaged or of another format.
+        TransferError: There is none, or it is damaged, of another format, or of the other kind of job.
     """
     manifest = find_manifest(folder)
     if manifest is None:
         raise TransferError(
             "there is no complete export here", field=f"{folder}/{MANIFEST_FILE}", hint="run the export again"
+        )
+    if (manifest.mode == "purgatory") != purgatory:
+        rule = "purgatory" if purgatory else "direct or tiered"
+        raise TransferError(
+            "the export is of another kind of job", field=folder, value=manifest.mode, rule=rule
         )
     return manifest if positions is None else replace(manifest, positions=list(positions))
