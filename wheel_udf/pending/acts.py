@@ -82,8 +82,8 @@ class Picked:
                 hint="where: true selects all pending entries",
             )
         for each in self.ids or ():
-            _require_utf8("id", each)
-        _require_utf8("where", self.where)
+            require_utf8("id", each)
+        require_utf8("where", self.where)
 
     def of(self, rows: DataFrame, id_column: str = "schedule_id") -> DataFrame:
         """Returns the selected rows of a table whose ids are in `id_column`.
@@ -201,7 +201,7 @@ class _Change:
         return rows.select(*(column.alias(name) for name, column in columns.items()))
 
 
-def _require_utf8(field: str, text: str | None) -> None:
+def require_utf8(field: str, text: str | None) -> None:
     """Refuses what a shell passes on for bytes that are not UTF-8: it cannot be sent to the JVM."""
     try:
         (text or "").encode()
@@ -210,7 +210,7 @@ def _require_utf8(field: str, text: str | None) -> None:
 
 
 def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, *, dry_run: bool) -> int:
-    _require_utf8("to", change.due)
+    require_utf8("to", change.due)
     purgatory = work.store is None and identity_of(work.query).mode == "purgatory"
     if purgatory and change.op != CANCEL:
         rule, hint = "cancel", "cancel it, and send a new one"
@@ -246,13 +246,6 @@ def _chosen(spark: SparkSession, work: PendingWork, picked: Picked, change: _Cha
         raise ActError(what, field="to", value=change.due, rule="SQL of a timestamp") from None
 
 
-def _latest_due_ms(spark: SparkSession, work: PendingWork) -> int | None:
-    """The latest due time that the contract allows to an act."""
-    if work.contract is None or work.contract.max_delay_ms is None:
-        return None
-    return _clock_ms(spark, work) + work.contract.max_delay_ms
-
-
 def _clock_ms(spark: SparkSession, work: PendingWork) -> int:
     """The clock of a store or a state; the wall clock if it has none."""
     if work.store is None:
@@ -275,8 +268,11 @@ def _checked_count(spark: SparkSession, work: PendingWork, due: str | None, chos
         raise ActError(
             "the new due time is out of range", field="to", value=due, rule=f"not before {FIRST_DUE}"
         )
-    latest_ms = _latest_due_ms(spark, work)
-    if latest_ms is not None and last_ms is not None and last_ms > latest_ms:
+    most_ms = None if work.contract is None else work.contract.max_delay_ms
+    if most_ms is None or last_ms is None:
+        return int(count)
+    latest_ms = _clock_ms(spark, work) + most_ms
+    if last_ms > latest_ms:
         raise ActError(
             "the new due time is too far in the future",
             field="to",
