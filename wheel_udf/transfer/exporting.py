@@ -49,7 +49,7 @@ from wheel_udf.transfer.content import (
 )
 from wheel_udf.transfer.id_rows import ID_COLUMNS, count_ids, frame_of_ids, rows_of_ids
 from wheel_udf.transfer.manifest import WAITS, Manifest, find_manifest, write_manifest
-from wheel_udf.transfer.settled import Settled, settle
+from wheel_udf.transfer.settled import settle
 
 
 def export_job(
@@ -124,13 +124,14 @@ def _write(
     """Writes everything but the manifest, and returns that."""
     _require_unused(folder)
     purgatory = identity.mode == "purgatory"
+    names = WATCH_COUNTS if purgatory else WHEEL_COUNTS
     heads = heads_of(spark, work.query)
     tables = tables_of(spark, work.query, purgatory=purgatory)
-    settled = None
+    settled, more = None, Counter[str]()
     if work.store is not None:
-        on_step("ends in the store", 1, len(tables) + 2)
+        on_step("ends in the store", 1, len(tables) + 1)
         settled = settle(work, heads, identity.shards, tables[MEMORY])
-    if settled is not None and work.store is not None:
+        more.update(settled.counts)
         tables[ENTRIES] = tables[ENTRIES].unionByName(settled.entries)
         tables[MEMORY] = tables[MEMORY].unionByName(settled.ended)
     ended, acts = 0, records_of(work.query)
@@ -142,7 +143,11 @@ def _write(
         }
         acts = records_without(work.query, without, ended)
     open_folder(folder).replace(ACTS_FILE, json_bytes([asdict(act) for act in acts]))
-    rows = _all_written(tables, folder, on_step, first=1 if settled is None else 2)
+    rows, first = {}, 1 if settled is None else 2
+    for number, (name, table) in enumerate(tables.items(), first):
+        on_step(name, number, first + len(tables) - 1)
+        rows[name] = _written(table, f"{folder}/{name}")
+    more.update(cancelled=ended, applied=ended)
     begin = parts_of(work)[0]
     positions = positions_of(begin)
     _copy_logs(begin, positions, folder)
@@ -155,25 +160,14 @@ def _write(
         app_id=identity.app_id,
         batch=batch,
         clock_ms=_clock_ms(heads, work),
-        counts=_counts(heads, settled, WATCH_COUNTS if purgatory else WHEEL_COUNTS, ended),
+        counts={name: sum(int(head[name]) for head in heads) + more[name] for name in names},
         rows=rows,
         positions=list(positions.values()),
     )
-    _require_account(manifest, heads, settled, ended, folder)
+    _require_account(manifest, heads, ended + (0 if settled is None else settled.gone), folder)
     if settled is not None:
-        settled.close()
+        settled.far.unpersist()
     return manifest
-
-
-def _all_written(
-    tables: Mapping[str, DataFrame], folder: str, on_step: Step, *, first: int
-) -> dict[str, int]:
-    """Writes the tables; returns their numbers of rows."""
-    rows = {}
-    for number, (name, table) in enumerate(tables.items(), first):
-        on_step(name, number, first + len(tables) - 1)
-        rows[name] = _written(table, f"{folder}/{name}")
-    return rows
 
 
 def _clock_ms(heads: Sequence[Mapping[str, Any]], work: PendingWork) -> int | None:
@@ -187,15 +181,6 @@ def _clock_ms(heads: Sequence[Mapping[str, Any]], work: PendingWork) -> int | No
 def _written(table: DataFrame, place: str) -> int:
     table.write.mode("overwrite").parquet(place)
     return table.sparkSession.read.schema(table.schema).parquet(as_pattern(place)).count()
-
-
-def _counts(
-    heads: Sequence[Mapping[str, Any]], settled: Settled | None, names: Sequence[str], ended: int
-) -> dict[str, int]:
-    """The account: of the shards, what has ended in the store, and what a cancel of this export ends."""
-    more = Counter({} if settled is None else settled.counts)
-    more.update({"cancelled": ended, "applied": ended})
-    return {name: sum(int(head[name]) for head in heads) + more[name] for name in names}
 
 
 def _require_unused(folder: str) -> None:
@@ -213,12 +198,10 @@ def _copy_logs(part: str, positions: Mapping[int, Any], folder: str) -> None:
             write_source_log(folder, place, dict(source_log(part, number)))
 
 
-def _require_account(
-    manifest: Manifest, heads: Sequence[Mapping[str, Any]], settled: Settled | None, ended: int, folder: str
-) -> None:
+def _require_account(manifest: Manifest, heads: Sequence[Mapping[str, Any]], ended: int, folder: str) -> None:
     """Refuses an export that would lose an entry: pending and settled entries must equal the counts of the shards."""
     counted = sum(int(head["pending"]) + int(head.get("far") or 0) for head in heads)
-    expected = counted - (0 if settled is None else settled.gone) - ended
+    expected = counted - ended
     if manifest.pending != expected:
         raise TransferError(
             "the export does not hold what is pending",
