@@ -16,11 +16,6 @@ import pyarrow as pa
 from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.purgatory.state import BEAT, NEVER, OPERATION_SCHEMA
 
-_ARRAYS = (
-    "event_time_ms", "deadline_ms", "need", "threshold", "from_ms", "delay_ms", "limit_delay_ms", "since_ms",
-    "generation", "total", "crossed_at_ms", "crossed_by", "cancel_at_ms",
-)  # fmt: skip
-
 
 class Operations:
     """Open operations as arrays: one row per operation, and flat arrays with one row per key of an operation.
@@ -33,7 +28,7 @@ class Operations:
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table.combine_chunks()
-        for name in _ARRAYS:
+        for name in Operations.__annotations__:
             setattr(self, name, np.array(table[name].to_numpy()))
         keys = table["keys"].combine_chunks()
         self.offsets = (
@@ -96,7 +91,7 @@ class Operations:
         """The selected operations as a table (``OPERATION_SCHEMA``)."""
         offsets = pa.array(self.offsets, pa.int32())
         columns = {name: self.table[name] for name in OPERATION_SCHEMA.names}
-        columns |= {name: pa.array(getattr(self, name)) for name in _ARRAYS}
+        columns |= {name: pa.array(getattr(self, name)) for name in Operations.__annotations__}
         columns |= {
             "done_at_ms": pa.ListArray.from_arrays(offsets, pa.array(self.done_ms)),
             "key_cancel_at_ms": pa.ListArray.from_arrays(offsets, pa.array(self.key_cancel_ms)),
