@@ -110,9 +110,7 @@ def advance(
         return WatchStep(state, clock_ms, OUTCOME_SCHEMA.empty_table(), changed=False)
 
     counts = Counter(events=events.num_rows)
-    news, ahead = pass_by(
-        state.of_level(AHEAD_LEVEL), events, clock_ms, level=AHEAD_LEVEL, time_column="event_time_ms"
-    )
+    news, ahead = pass_by(state.of_level(AHEAD_LEVEL), events, clock_ms)
     claims = _claims(state, requests, memory_ms, counts)
     buckets = Buckets(state.wheel, DUE)
     closed, opened = _open(state, buckets, news, claims, clock_ms)

@@ -73,9 +73,7 @@ def _marks(store: SlotStore, now: Contents, old: Sequence[Partition], generation
     # scanned.
     met = far_ids.join(F.broadcast(versions.select("id_hash").distinct()), "id_hash", "left_semi").distinct()
     kept = versions.join(F.broadcast(met), "id_hash", "left_semi")
-    return version_rows(
-        kept, level=MARKS, slot=generation, act=F.lit(COMMAND), version=("seq", "amend", "op")
-    )
+    return version_rows(kept, level=MARKS, slot=generation, act=F.lit(COMMAND))
 
 
 class Retirements:

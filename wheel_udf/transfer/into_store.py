@@ -176,7 +176,6 @@ def _rows(store: SlotStore, entries: DataFrame, memory: DataFrame, cursor_ms: in
         level=MARKS,
         slot=store.layout.newest_near_slot(cursor_ms),
         act=F.lit(COMMAND),
-        version=("seq", "amend", "op"),
     )
     return placed.unionByName(marks)
 
