@@ -129,18 +129,22 @@ def is_made(spark: SparkSession, path: str, layout: StoreLayout) -> bool:
         GeometryChangedError: It was created with another layout or in another format.
         StoreError: Something else is at the place.
     """
-    has_log = tables.has_log(spark, path)
-    if has_log and tables.snapshot(spark, path).version >= 0:
+    if tables.has_log(spark, path) and tables.snapshot(spark, path).version >= 0:
         _require_ours(spark, path, layout)
         return True
+    _require_nothing(spark, path)
+    return False
+
+
+def _require_nothing(spark: SparkSession, path: str) -> None:
     # Without a log nothing may be there; an empty log is what a killed creation leaves.
+    has_log = tables.has_log(spark, path)
     if tables.is_foreign(spark, path, or_leftovers=not has_log):
         raise StoreError(
             "the place of the slot store is not empty and holds no slot store",
             field=path,
             rule="an empty place",
         )
-    return False
 
 
 def _create(spark: SparkSession, path: str, layout: StoreLayout, keep_ms: int) -> None:
