@@ -17,6 +17,12 @@ from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.purgatory.state import BEAT, NEVER, OPERATION_SCHEMA
 
 
+def offsets_of(lists: pa.ListArray) -> Int64s:
+    """Offsets of the lists that begin at 0, also for a slice."""
+    offsets = lists.offsets.to_numpy().astype(np.int64) if len(lists) else np.zeros(1, np.int64)
+    return np.asarray(offsets - offsets[0], dtype=np.int64)
+
+
 class Operations:
     """Open operations as arrays: one row per operation, and flat arrays with one row per key of an operation.
 
@@ -31,11 +37,7 @@ class Operations:
         for name in Operations.__annotations__:
             setattr(self, name, np.array(table[name].to_numpy()))
         keys = table["keys"].combine_chunks()
-        self.offsets = (
-            keys.offsets.to_numpy().astype(np.int64) - keys.offsets[0].as_py()
-            if len(keys)
-            else np.zeros(1, np.int64)
-        )
+        self.offsets = offsets_of(keys)
         self.keys = keys.flatten()
         lengths = np.diff(self.offsets)
         self.of = np.repeat(np.arange(table.num_rows), lengths)

@@ -231,11 +231,7 @@ class WatchState(BaseShardState):
         )
 
     def to_row(self, shards: int) -> tuple[object, ...]:
-        """The state as a row of the state store (:data:`WATCH_STATE_COLUMNS`).
-
-        Raises:
-            StateTooLargeError: The shard's state would come near the 2 GiB that a row can hold.
-        """
+        """As :meth:`wheel_udf.shard.state.ShardState.to_row` (:data:`WATCH_STATE_COLUMNS`)."""
         counters = (self.counts[name] for name in WATCH_COUNTS)
         return (*self.head(shards), self.resting, self.ahead, *counters, self.text)
 
@@ -243,18 +239,7 @@ class WatchState(BaseShardState):
     def from_row(
         row: Sequence[Any], wheel: Wheel, shards: int, texts: ChunkStore | None = None
     ) -> WatchState:
-        """The state from a row of the state store.
-
-        Args:
-            row: The row.
-            wheel: The geometry.
-            shards: Number of shards.
-            texts: What is outside the row; None if all is in it.
-
-        Raises:
-            GeometryChangedError: The row was written with another format version, geometry or shard count.
-                The message has both values.
-        """
+        """As :meth:`wheel_udf.shard.state.ShardState.from_row`."""
         version, stored, clock_ms, next_due_ms, pending, resting, ahead, *counters, text = row
         WatchState.refuse_other(version, stored, wheel, shards)
         counts = dict(zip(WATCH_COUNTS, counters, strict=True))

@@ -42,7 +42,7 @@ import pyarrow.compute as pc
 from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.purgatory.future_events import pass_by
 from wheel_udf.purgatory.identity import claims_of, contested, displaced, earliest, not_taken, opened_at_first
-from wheel_udf.purgatory.operations import Operations
+from wheel_udf.purgatory.operations import Operations, offsets_of
 from wheel_udf.purgatory.outcomes import OUTCOME_SCHEMA, Resolved, resolve_outcomes
 from wheel_udf.purgatory.state import (
     AHEAD_LEVEL,
@@ -228,8 +228,7 @@ def _hits(chunk: Chunk, key_hashes: pa.Array, op_hashes: pa.Array) -> Int64s:
     if "key_hashes" in asked:
         lists = table["key_hashes"].combine_chunks()
         found = pc.is_in(lists.flatten(), value_set=key_hashes).to_numpy(zero_copy_only=False)
-        offsets = lists.offsets.to_numpy()
-        hit |= np.logical_or.reduceat(found, offsets[:-1] - offsets[0])  # each operation has a key
+        hit |= np.logical_or.reduceat(found, offsets_of(lists)[:-1])  # each operation has a key
     return np.flatnonzero(hit)
 
 
