@@ -96,16 +96,9 @@ def import_direct(  # noqa: PLR0913  # what a checkpoint is begun with
             entries, memory = table_of(spark, folder, ENTRIES), table_of(spark, folder, MEMORY)
             # Here there is no store: an entry that was in one is in the state now.
             memory = memory.where(memory["status"] != IN_STORE)
-            seed_wheel(
-                spark,
-                manifest,
-                folder,
-                checkpoint,
-                wheel=wheel,
-                seeds=seeds_of(manifest, shards, entries=entries, memory=memory),
-                entries=entries,
-                memory=memory,
-            )
+            seeds = seeds_of(manifest, shards, entries=entries, memory=memory)
+            tables = {ENTRIES: entries, MEMORY: memory}
+            seed_state(spark, manifest, folder, checkpoint, tables, wheel=wheel, seeds=seeds)
     return manifest
 
 
@@ -130,67 +123,56 @@ def import_watch(  # noqa: PLR0913  # likewise
             on_step("acts", 1, 2)
             begin_checkpoint(manifest, folder, checkpoint, name, identity)
             on_step("state", 2, 2)
-            packed = [
-                pack_by_shard(table_of(spark, folder, kind), kind, SCHEMAS[kind], by="group", shards=shards)
-                for kind in KINDS
-            ]
-            copy_logs(manifest, folder, checkpoint, first=1)
-            with tempfile.TemporaryDirectory(prefix="wheel-import-") as empty:
-                frame = seeding(
-                    reduce(DataFrame.unionByName, packed),
-                    WatchSeedWorker,
-                    WATCH_STATE_COLUMNS,
-                    wheel=wheel,
-                    seeds=seeds_of(manifest, shards),
-                    clock_position=FIRST_CLOCK,
-                    others=stand_ins(spark, manifest.positions, empty),
-                )
-                run_first_batch(frame, checkpoint, expecting(manifest.pending))
+            tables = {kind: table_of(spark, folder, kind) for kind in KINDS}
+            seeds = seeds_of(manifest, shards)
+            seed_state(spark, manifest, folder, checkpoint, tables, wheel=wheel, seeds=seeds)
     return manifest
 
 
-def seed_wheel(  # noqa: PLR0913  # what a state is made of
+def seed_state(  # noqa: PLR0913  # what a state is made of
     spark: SparkSession,
     manifest: Manifest,
     folder: str,
     checkpoint: str,
+    tables: Mapping[str, DataFrame],
     *,
     wheel: Wheel,
     seeds: Sequence[Seed],
-    entries: DataFrame,
-    memory: DataFrame,
     clock_position: Mapping[str, Any] = FIRST_CLOCK,
     positions: Sequence[Any] | None = None,
 ) -> None:
-    """Runs the first batch of a query of ``schedule``.
+    """Runs the first batch of a query of ``schedule`` or ``watch``.
 
     Args:
         spark: A session.
         manifest: Of the export.
         folder: The export.
         checkpoint: Of the query.
+        tables: What the state is to hold, by kind.
         wheel: The geometry.
         seeds: Of each shard.
-        entries: What the state is to hold.
-        memory: What it is to remember.
         clock_position: Where the clock begins.
         positions: Where the other sources begin; None: at the positions of the export.
     """
     if positions is None:
         copy_logs(manifest, folder, checkpoint, first=1)
+        positions = manifest.positions
+    purgatory = manifest.mode == "purgatory"
+    worker = WatchSeedWorker if purgatory else WheelSeedWorker
+    columns = WATCH_STATE_COLUMNS if purgatory else STATE_COLUMNS
+    by = "group" if purgatory else "schedule_id"
     packed = [
-        pack_by_shard(rows, kind, SCHEMAS[kind], by="schedule_id", shards=len(seeds))
-        for kind, rows in ((ENTRIES, entries), (MEMORY, memory))
+        pack_by_shard(rows, kind, SCHEMAS[kind], by=by, shards=len(seeds)) for kind, rows in tables.items()
     ]
     with tempfile.TemporaryDirectory(prefix="wheel-import-") as empty:
         frame = seeding(
-            packed[0].unionByName(packed[1]),
-            WheelSeedWorker,
-            STATE_COLUMNS,
+            reduce(DataFrame.unionByName, packed),
+            worker,
+            columns,
             wheel=wheel,
             seeds=seeds,
             clock_position=clock_position,
-            others=stand_ins(spark, manifest.positions if positions is None else positions, empty),
+            others=stand_ins(spark, positions, empty),
         )
         run_first_batch(frame, checkpoint, expecting(manifest.pending))
 

@@ -45,7 +45,7 @@ from wheel_udf.transfer.importing import (
     beginning,
     copy_logs,
     run_first_batch,
-    seed_wheel,
+    seed_state,
     table_of,
 )
 from wheel_udf.transfer.manifest import Manifest, read_manifest
@@ -125,15 +125,14 @@ def _begin(
     far = entries.where(is_far)
     if manifest.mode == "direct":
         memory = memory.unionByName(_known(far, manifest.clock_ms))
-    seed_wheel(
+    seed_state(
         spark,
         manifest,
         folder,
         f"{checkpoint}/wheel",
+        {ENTRIES: entries.where(~is_far), MEMORY: memory},
         wheel=what.wheel,
         seeds=seeds_of(manifest, what.shards, entries=entries, memory=memory, far=far),
-        entries=entries.where(~is_far),
-        memory=memory,
         clock_position=_clock_position(manifest.clock_ms, done.version),
         positions=[delta_log.position_after(store.table_id, done.version)],
     )
