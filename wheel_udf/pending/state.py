@@ -112,11 +112,8 @@ def _states(spark: SparkSession, checkpoint: str, as_of_ms: int | None = None) -
 
 def clock_of(spark: SparkSession, checkpoint: str) -> int | None:
     """Returns the latest clock in the state of a query (UTC epoch ms); None before the first batch."""
-    states = _states(spark, checkpoint)
-    if states is None:
-        return None
-    clock_ms: int | None = states.agg(F.max("value.groupState.clock_ms")).collect()[0][0]
-    return clock_ms
+    clocks = [head["clock_ms"] for head in heads_of(spark, checkpoint)]
+    return max((clock_ms for clock_ms in clocks if clock_ms is not None), default=None)
 
 
 def heads_of(spark: SparkSession, checkpoint: str) -> list[dict[str, Any]]:
