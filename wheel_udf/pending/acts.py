@@ -14,15 +14,9 @@ its level.
 
 A later command of the producer with a higher ``seq`` still wins over an act.
 
-An act is a file of the checkpoint, which holds the record of the act and its rows. A running job takes it within a
-second or two, a job at rest with its next start, before anything fires; what is pending shows it at once. How the rows
-are kept and taken depends on where the entries wait:
-
-* State (direct mode; a purgatory, whose operations can be cancelled): text for each shard, which the query takes with
-  its next batch (:mod:`wheel_udf.pending.acts_on_state`).
-* Slot store (tiered mode): Parquet, which the keeper appends to the store (:mod:`wheel_udf.pending.acts_on_store`).
-
-All acts are shown by :func:`audit` (:mod:`wheel_udf.pending.audit`).
+An act is a file of the checkpoint (:mod:`wheel_udf.pending.audit`), whose rows a running job takes within a second or
+two, a job at rest with its next start, before anything fires (:mod:`wheel_udf.pending.acts_on_state`,
+:mod:`wheel_udf.pending.acts_on_store`); what is pending shows it at once.
 
 An act obeys the contract of the job if :class:`PendingWork` has it: a reroute goes to an allowed destination only, and
 a move to at most ``max_delay`` after the clock (of the store or the state; after the wall clock if there is none).
