@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
 
+from tests.places import placed
 from tests.simulation.core import input_row
 from tests.simulation.frames import Rows
 from tests.simulation.store_model import SimulatedStore
@@ -95,16 +96,14 @@ def stored_rows(
     only_cancels: bool = False,  # for Spark
 ) -> Rows:
     """As :func:`wheel_udf.store.stored_rows`."""
-    newest = layout.slot_of(NEAR, cursor_ms - 1, cursor_ms)
+    newest = layout.newest_near_slot(cursor_ms)
     rows: list[StoredRow] = []
     for command in parsed.rows:
         entry = not command.bad and command.op != CANCEL
         due_ms = command.due_ms if entry else cursor_ms - 1
-        level = layout.level_of(due_ms, cursor_ms)
+        level, slot = placed(layout, due_ms, cursor_ms)
         if level != NEAR and inbox:
             level, slot = INBOX, 0
-        else:
-            slot = layout.slot_of(level, due_ms, cursor_ms)
         was_due_ms = getattr(command, "was_due_ms", None)
         row = StoredRow(
             level,
@@ -145,11 +144,11 @@ def prepare(
     ended = verdicts(leaving, others)
     if store.spark.world.fault == "no cancels in a hand-over":
         ended = {at: verdict for at, verdict in ended.items() if verdict.act != GONE_CANCELLED}
-    newest = layout.slot_of(NEAR, cursor_ms - 1, cursor_ms)
+    newest = layout.newest_near_slot(cursor_ms)
     out = list(to_lower_levels(layout, Rows(row for row in here if _due(row) >= cursor_ms), cursor_ms).rows)
     for at, row in enumerate(leaving):
         if at not in ended:
-            slot = layout.slot_of(NEAR, _due(row), cursor_ms)
+            _, slot = placed(layout, _due(row), cursor_ms)
             out.append(replace(row, level=NEAR, slot=slot, act=MOVED, seq_given=True))
             continue
         verdict = ended[at]
@@ -168,11 +167,11 @@ def _due(row: StoredRow) -> int:
 
 def to_lower_levels(layout: StoreLayout, later: Rows, cursor_ms: int) -> Rows:
     """As :func:`wheel_udf.tiered.hand_over.to_lower_levels`."""
-    placed = []
+    moved = []
     for row in later.rows:
-        level = layout.level_of(_due(row), cursor_ms)
-        placed.append(replace(row, level=level, slot=layout.slot_of(level, _due(row), cursor_ms)))
-    return Rows(placed)
+        level, slot = placed(layout, _due(row), cursor_ms)
+        moved.append(replace(row, level=level, slot=slot))
+    return Rows(moved)
 
 
 def news_since(store: SimulatedStore, head: Head, leaving: Rows) -> bool:
@@ -219,11 +218,11 @@ def _verdict(act: int, name: str, version: StoredRow) -> StoredRow:
 # ---- retirement, acts ----------------------------------------------------------------------------
 
 
-def marks(store: SimulatedStore, head: Head, old: Sequence[Partition], generation: int) -> Rows:
+def marks(store: SimulatedStore, now: Contents, old: Sequence[Partition], generation: int) -> Rows:
     """As ``retirement._marks``: the versions of these partitions that a far entry may still be compared with."""
     if store.spark.world.fault == "no marks are kept":
         return Rows(())
-    rows: tuple[StoredRow, ...] = store.rows(version=head.version).rows
+    rows: tuple[StoredRow, ...] = store.rows(version=now.head.version).rows
     places = {(p.level, p.slot) for p in old}
     far_ids = {row.id for row in rows if is_far(row.level)}
     kept = {

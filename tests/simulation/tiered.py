@@ -240,8 +240,8 @@ class TieredWorld(World):
             while self.is_full:
                 yield "idle"
             if run._lead is not None and self.fault != "the intake does not wait for the wheel":
-                run._lead.wait(run._reached(), lambda: True)
-                while run._lead.holds:
+                run._wait()
+                while run._pause.holds:
                     yield "held"
             yield "taken in"
 

@@ -92,7 +92,7 @@ class Parts:
         run._thread = _NoThread()  # type: ignore[assignment]
         run._turn = HeldIntake()  # type: ignore[assignment]
         if run._lead is not None:
-            run._lead._pause = HeldIntake()  # type: ignore[assignment]
+            run._pause = HeldIntake()  # type: ignore[assignment]
         run.begin(_Progress(wheel), lambda: self._intake)  # type: ignore[arg-type, return-value]
         self._polls = 0
         self._active: set[str] = set()

@@ -48,7 +48,7 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
             manifest = export_job(spark, work, asked.folder, keep=asked.keep, on_step=progress.step)
             _say_export(manifest, asked.folder, print_line, keep=asked.keep)
         else:
-            there = read_manifest(asked.folder)
+            there = read_manifest(asked.folder, purgatory=isinstance(config, PurgatoryConfig))
             _require_same_sources(config, there, asked.folder)
             positions = begun_anew(config, there.positions, asked.anew)
             manifest = imported(spark, config, asked.folder, progress.step, positions)

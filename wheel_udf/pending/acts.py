@@ -14,15 +14,9 @@ its level.
 
 A later command of the producer with a higher ``seq`` still wins over an act.
 
-An act is a file of the checkpoint, which holds the record of the act and its rows. A running job takes it within a
-second or two, a job at rest with its next start, before anything fires; what is pending shows it at once. How the rows
-are kept and taken depends on where the entries wait:
-
-* State (direct mode; a purgatory, whose operations can be cancelled): text for each shard, which the query takes with
-  its next batch (:mod:`wheel_udf.pending.acts_on_state`).
-* Slot store (tiered mode): Parquet, which the keeper appends to the store (:mod:`wheel_udf.pending.acts_on_store`).
-
-All acts are shown by :func:`audit` (:mod:`wheel_udf.pending.audit`).
+An act is a file of the checkpoint (:mod:`wheel_udf.pending.audit`), whose rows a running job takes within a second or
+two, a job at rest with its next start, before anything fires (:mod:`wheel_udf.pending.acts_on_state`,
+:mod:`wheel_udf.pending.acts_on_store`); what is pending shows it at once.
 
 An act obeys the contract of the job if :class:`PendingWork` has it: a reroute goes to an allowed destination only, and
 a move to at most ``max_delay`` after the clock (of the store or the state; after the wall clock if there is none).
@@ -49,7 +43,7 @@ from wheel_udf.common.names import NAME_RULE, AllowList, is_destination_name
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.pending.acts_on_state import keep_by_shard, state_clock_ms
 from wheel_udf.pending.acts_on_store import keep_rows
-from wheel_udf.pending.audit import ActDescription, audit, record_act
+from wheel_udf.pending.audit import audit, record_act
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.operations import operations_pending
 from wheel_udf.shard.rows import CANCEL, SCHEDULE
@@ -82,8 +76,8 @@ class Picked:
                 hint="where: true selects all pending entries",
             )
         for each in self.ids or ():
-            _require_utf8("id", each)
-        _require_utf8("where", self.where)
+            require_utf8("id", each)
+        require_utf8("where", self.where)
 
     def of(self, rows: DataFrame, id_column: str = "schedule_id") -> DataFrame:
         """Returns the selected rows of a table whose ids are in `id_column`.
@@ -201,7 +195,7 @@ class _Change:
         return rows.select(*(column.alias(name) for name, column in columns.items()))
 
 
-def _require_utf8(field: str, text: str | None) -> None:
+def require_utf8(field: str, text: str | None) -> None:
     """Refuses what a shell passes on for bytes that are not UTF-8: it cannot be sent to the JVM."""
     try:
         (text or "").encode()
@@ -210,7 +204,7 @@ def _require_utf8(field: str, text: str | None) -> None:
 
 
 def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, *, dry_run: bool) -> int:
-    _require_utf8("to", change.due)
+    require_utf8("to", change.due)
     purgatory = work.store is None and identity_of(work.query).mode == "purgatory"
     if purgatory and change.op != CANCEL:
         rule, hint = "cancel", "cancel it, and send a new one"
@@ -223,8 +217,8 @@ def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change
     if dry_run:
         return count(chosen())
     keep = keep_by_shard if work.store is None else keep_rows
-    description = ActDescription(change.act, str(picked), change.change)
-    return record_act(work.query, description, lambda: keep(work.query, chosen(), count))
+    about = {"act": change.act, "picked": str(picked), "change": change.change}
+    return record_act(work.query, lambda: keep(work.query, chosen(), count), **about)
 
 
 def _operations(spark: SparkSession, work: PendingWork, picked: Picked) -> DataFrame:
@@ -244,13 +238,6 @@ def _chosen(spark: SparkSession, work: PendingWork, picked: Picked, change: _Cha
     except PySparkException as fault:
         what = f"the new due time cannot be used ({first_line(str(fault))})"
         raise ActError(what, field="to", value=change.due, rule="SQL of a timestamp") from None
-
-
-def _latest_due_ms(spark: SparkSession, work: PendingWork) -> int | None:
-    """The latest due time that the contract allows to an act."""
-    if work.contract is None or work.contract.max_delay_ms is None:
-        return None
-    return _clock_ms(spark, work) + work.contract.max_delay_ms
 
 
 def _clock_ms(spark: SparkSession, work: PendingWork) -> int:
@@ -275,8 +262,11 @@ def _checked_count(spark: SparkSession, work: PendingWork, due: str | None, chos
         raise ActError(
             "the new due time is out of range", field="to", value=due, rule=f"not before {FIRST_DUE}"
         )
-    latest_ms = _latest_due_ms(spark, work)
-    if latest_ms is not None and last_ms is not None and last_ms > latest_ms:
+    most_ms = None if work.contract is None else work.contract.max_delay_ms
+    if most_ms is None or last_ms is None:
+        return int(count)
+    latest_ms = _clock_ms(spark, work) + most_ms
+    if last_ms > latest_ms:
         raise ActError(
             "the new due time is too far in the future",
             field="to",

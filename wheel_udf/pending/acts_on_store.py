@@ -10,9 +10,8 @@ and its rows are a folder of Parquet beside it::
 
 * The keeper takes the acts in order. The commit of an act carries its number, so a job that is killed at any moment
   takes each act once.
-* A stopped job takes its acts with its next start, before the wheel's next batch is planned.
-* Until then the rows are read as if the keeper had appended them (:func:`rows_not_taken`). So what is pending, also for
-  the next act, is what the acts have left.
+* Until an act is taken its rows are read as if the keeper had appended them (:func:`rows_not_taken`). So what is
+  pending, also for the next act, is what the acts have left.
 * Between selection and commit an entry may be handed over: the row says when its entry was due, and the cursor of the
   commit whether the wheel has that entry (:func:`~wheel_udf.store.intake.stored_rows`). What the row comes to if the
   entry has fired, or has a higher version, is in :mod:`wheel_udf.pending.acts`.

@@ -14,12 +14,12 @@ from __future__ import annotations
 import getpass
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.checkpoint.act_files import (
     acts_made,
@@ -36,22 +36,12 @@ from wheel_udf.control.wall import wall_clock_ms
 AUDIT_SCHEMA: Final = (
     "at timestamp, act string, by string, picked string, change string, rows long, batch long"
 )
-_NAMES: Final = ("act", "by", "picked", "change", "rows", "batch")
 FORGOTTEN: Final = "(forgotten)"
 """Stands in a record for a text that had a forgotten id."""
 MOST_TRIES: Final = 20
 
 Rows = Mapping[str, str]
 """The rows of an act, as :func:`wheel_udf.checkpoint.act_files.create_act` takes them."""
-
-
-@dataclass(frozen=True)
-class ActDescription:
-    """An act in words, for its record: its name, the selection, and what it changes."""
-
-    act: str
-    picked: str
-    change: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +85,18 @@ def user_name() -> str:
         return f"uid {os.getuid()}"
 
 
-def record_act(checkpoint: str, description: ActDescription, keep: Callable[[], tuple[int, Rows]]) -> int:
+def record_act(
+    checkpoint: str, keep: Callable[[], tuple[int, Rows]], *, act: str, picked: str, change: str
+) -> int:
     """Records an act, which the job takes then.
 
     Args:
         checkpoint: Of the query that holds the state.
-        description: The act in words.
         keep: Selects pending entries, and returns their number and the rows of the act. Called again if another act
             comes between.
+        act: As :attr:`Act.act`, like `picked` and `change`.
+        picked: The selection.
+        change: What is changed.
 
     Returns:
         The number of selected entries. With 0, nothing is recorded.
@@ -115,10 +109,8 @@ def record_act(checkpoint: str, description: ActDescription, keep: Callable[[], 
         count, rows = keep()
         if not count:
             return 0
-        about = description.act, user_name(), description.picked, description.change
-        if create_act(
-            checkpoint, number, asdict(Act(wall_clock_ms(), *about, rows=count, batch=number)), rows
-        ):
+        record = Act(wall_clock_ms(), act, user_name(), picked, change, rows=count, batch=number)
+        if create_act(checkpoint, number, asdict(record), rows):
             return count
         remove_rows(checkpoint, rows)
     raise ActError(
@@ -126,6 +118,17 @@ def record_act(checkpoint: str, description: ActDescription, keep: Callable[[], 
         field=checkpoint,
         hint="nothing was changed: try again",
     )
+
+
+def records_of(checkpoint: str) -> list[Act]:
+    """The records of all acts of a checkpoint, in order.
+
+    Raises:
+        ActError: A record is of another release.
+        CheckpointError: The file of an act is damaged.
+    """
+    records = [*earlier_records(checkpoint), *(record for record, _ in acts_of(checkpoint))]
+    return [act_of_file(record) for record in records]
 
 
 def audit(spark: SparkSession, checkpoint: str) -> DataFrame:
@@ -136,28 +139,28 @@ def audit(spark: SparkSession, checkpoint: str) -> DataFrame:
         checkpoint: Of the query that holds the state (:attr:`wheel_udf.pending.entries.PendingWork.query`).
 
     Raises:
-        ActError: A record is of another release.
-        CheckpointError: The file of an act is damaged.
+        ActError, CheckpointError: As :func:`records_of`.
     """
-    records = [*earlier_records(checkpoint), *(record for record, _ in acts_of(checkpoint))]
-    return _frame(spark, map(act_of_file, records))
+    rows = [
+        (datetime.fromtimestamp(each.at_ms / 1_000, UTC), *astuple(each)[1:])
+        for each in records_of(checkpoint)
+    ]
+    return spark.createDataFrame(rows, AUDIT_SCHEMA)
 
 
-def records_without(spark: SparkSession, checkpoint: str, ids: Sequence[str], ended: int) -> DataFrame:
-    """Returns all acts (:data:`AUDIT_SCHEMA`) without these ids, and a record that so many ids were forgotten.
+def records_without(checkpoint: str, ids: Sequence[str], ended: int) -> list[Act]:
+    """The records of all acts without these ids, and a record that so many ids were forgotten.
 
     Args:
-        spark: A session.
-        checkpoint: As for :func:`audit`, like the errors.
+        checkpoint: As for :func:`records_of`, like the errors.
         ids: Values of ``schedule_id`` (of a purgatory: ``op_id``).
         ended: Number of pending entries that end with it.
     """
-    columns = F.unix_millis("at").alias("at_ms"), *(F.col(name) for name in _NAMES)
-    acts = [Act(**row.asDict()) for row in audit(spark, checkpoint).select(*columns).collect()]
+    acts = records_of(checkpoint)
     last = max((act.batch for act in acts), default=-1)
     name = "1 id" if len(ids) == 1 else f"{len(ids)} ids"
     forget = Act(wall_clock_ms(), "forget", user_name(), name, "", rows=ended, batch=last + 1)
-    return _frame(spark, [*(_redacted(act, ids) for act in acts), forget])
+    return [*(_redacted(act, ids) for act in acts), forget]
 
 
 def _redacted(act: Act, ids: Sequence[str]) -> Act:
@@ -182,25 +185,14 @@ def act_of_file(noted: dict[str, Any]) -> Act:
     return record
 
 
-def take_over(checkpoint: str, acts: DataFrame) -> None:
+def take_over(checkpoint: str, records: Sequence[dict[str, Any]]) -> None:
     """Copies the records of another job to a new checkpoint, which has no acts yet. Their numbers come before those of
     the new one.
 
     Args:
         checkpoint: The new checkpoint.
-        acts: The table of :func:`audit`.
+        records: Those of :func:`records_of`, as dicts.
     """
-    last = acts.agg(F.max("batch")).collect()[0][0]
-    if last is None:
-        return
-    earlier = acts.withColumn("batch", F.col("batch") - F.lit(last + 1)).orderBy("batch")
-    named = earlier.select(F.unix_millis("at").alias("at_ms"), *(F.col(name) for name in _NAMES))
-    keep_records(checkpoint, [row.asDict() for row in named.collect()])
-
-
-def _frame(spark: SparkSession, acts: Iterable[Act]) -> DataFrame:
-    rows = [
-        (datetime.fromtimestamp(act.at_ms / 1_000, UTC), act.act, act.by, act.picked, act.change, act.rows, act.batch)
-        for act in acts
-    ]  # fmt: skip
-    return spark.createDataFrame(rows, AUDIT_SCHEMA)
+    acts = [act_of_file(record) for record in records]
+    last = max((act.batch for act in acts), default=-1)
+    keep_records(checkpoint, [asdict(replace(act, batch=act.batch - last - 1)) for act in acts])

@@ -1,16 +1,14 @@
 """Pending entries as a table: :func:`pending` reads them from a running or stopped wheel, direct or tiered, and changes
 nothing.
 
-Direct mode: the entries are in Spark's state (:mod:`wheel_udf.pending.state`). They are shown as acts have left them,
-also acts that no batch has taken yet.
-
-Tiered mode: far entries are in the slot store, near entries in the state; both have versions, of which the highest
-decides (:mod:`wheel_udf.pending.in_store`). Acts are shown likewise.
+Direct mode: the entries are in Spark's state (:mod:`wheel_udf.pending.state`). Tiered mode: far entries are in the slot
+store, near ones in the state, and of both the highest version decides (:mod:`wheel_udf.pending.in_store`). Entries are
+shown as acts have left them, also acts that the job has not taken yet.
 
 Cost: direct, O(pending); of some ids, the shards that they belong to. Tiered, one pass over the id hashes in the
 store, made when the table is requested, and then a read of the requested columns; only ids with several versions
-(usually few) are sorted. :func:`count_pending` needs the first pass and little more, :func:`stored` reads the log and
-no data.
+(usually few) are sorted. :func:`count_pending` needs the first pass and little more, :func:`count_far` reads the log
+and no data.
 
 Caveats: the wheel drops near rows when it has forgotten their ids (``memory``). A command that arrives after that
 counts as new, here as in the wheel.
@@ -143,17 +141,6 @@ def pending(
     else:
         rows = in_store.pending_then(spark, work.store, as_of_ms, ids)
     return _to_output_columns(rows, F.when(is_far_column(F.col("level")), "store").otherwise("state"))
-
-
-def create_view(
-    spark: SparkSession, work: PendingWork, name: str = "pending", *, as_of_ms: int | None = None
-) -> None:
-    """Creates a temporary view of what is pending now. Create it again to see a later state.
-
-    Raises:
-        CheckpointError, StoreError: As :func:`pending`.
-    """
-    pending(spark, work, as_of_ms=as_of_ms).createOrReplaceTempView(name)
 
 
 def count_pending(spark: SparkSession, work: PendingWork) -> int:

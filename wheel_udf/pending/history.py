@@ -149,22 +149,9 @@ def _rows_of(store: SlotStore, checkpoint: str, schedule_id: str) -> list[Row]:
     if acts is not None:
         rows = rows.unionByName(acts)
     rows = rows.where(F.col("id_hash") == id_hash(F.lit(schedule_id)))
-    names = (
-        "level",
-        "slot",
-        "act",
-        "op",
-        "seq",
-        "amend",
-        "deliver_at_ms",
-        "destination",
-        "event_time_ms",
-        "arrived",
-    )
     asked_ms = F.col("deliver_at_ms") - F.coalesce("level_error_ms", F.lit(0))
-    columns = (*names, "delay_level_ms", asked_ms.alias("asked_ms"))
     own = (F.col("schedule_id") == schedule_id) & F.col("reject").isNull() & (F.col("act") != FAR)
-    return rows.where(own).select(*columns).collect()
+    return rows.where(own).drop("key", "value", "headers").withColumn("asked_ms", asked_ms).collect()
 
 
 def _command(what: str, row: Row, act: Act | None, *about: Any) -> Event:

@@ -36,7 +36,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 
 from wheel_udf.checkpoint.spark_logs import committed_offsets
 from wheel_udf.pending.acts_on_store import rows_not_taken
-from wheel_udf.pending.state import in_state
+from wheel_udf.pending.state import waiting
 from wheel_udf.shard.rows import SCHEDULE
 from wheel_udf.store.head import Head, Partition
 from wheel_udf.store.layout import NEAR, is_far_column
@@ -69,35 +69,28 @@ def pending_now(
         checkpoint: Checkpoint of the wheel's query.
         ids: Only the entries with these ids; None for all.
     """
-    # The state is read first: an entry that leaves the store afterwards must not be counted twice.
-    state = _State.of(spark, store, checkpoint, ids)
-    now = store.contents()
-    head, partitions = now.head, now.partitions
-    acts = rows_not_taken(store, head, checkpoint)
-    if ids is not None or _rows_of(partitions) <= _FEW_ROWS:
-        return state.unreleased(_entries_of_few(store, head, ids, acts), acts)
-    alone, others = _divided(_Rows.of(store, head, acts), _rows_of(partitions))
-    return alone.unionByName(state.unreleased(others, acts))
+    now = _Now(spark, store, checkpoint, ids)
+    if ids is not None or now.rows <= _FEW_ROWS:
+        return now.unreleased(_entries_of_few(store, now.head, ids, now.acts))
+    alone, others = _divided(_Rows.of(store, now.head, now.acts), now.rows)
+    return alone.unionByName(now.unreleased(others))
 
 
 def count_now(spark: SparkSession, store: SlotStore, checkpoint: str) -> int:
     """Counts the rows of :func:`pending_now` for all ids."""
-    state = _State.of(spark, store, checkpoint, None)
-    now = store.contents()
-    head, partitions = now.head, now.partitions
-    acts = rows_not_taken(store, head, checkpoint)
-    if _rows_of(partitions) <= _FEW_ROWS:
-        return state.unreleased(_entries_of_few(store, head, None, acts), acts).count()
-    rows = _Rows.of(store, head, acts)
-    several, number = _several(rows, _rows_of(partitions))
-    far = sum(partition.rows for partition in partitions if _is_plain(store, head, partition))
+    now = _Now(spark, store, checkpoint, None)
+    if now.rows <= _FEW_ROWS:
+        return now.unreleased(_entries_of_few(store, now.head, None, now.acts)).count()
+    rows = _Rows.of(store, now.head, now.acts)
+    several, number = _several(rows, now.rows)
+    far = sum(partition.rows for partition in now.partitions if _is_plain(store, now.head, partition))
     if not number:
-        return far + state.unreleased(rows.others.where(_IS_ENTRY), acts).count()
+        return far + now.unreleased(rows.others.where(_IS_ENTRY)).count()
     ranked = rows.far.join(several, "id_hash", "left_semi").select(*_RANKED).localCheckpoint()
     others = rows.others.select(*_RANKED)
     best = _best(ranked.unionByName(others.join(several, "id_hash", "left_semi")))
     single = others.join(several, "id_hash", "left_anti")
-    near = state.unreleased(single.unionByName(best).where(_IS_ENTRY), acts)
+    near = now.unreleased(single.unionByName(best).where(_IS_ENTRY))
     return far - ranked.count() + near.count()
 
 
@@ -139,48 +132,49 @@ def read_to(checkpoint: str) -> tuple[int, int | None]:
     return version, max((at for at in instants if at is not None), default=None)
 
 
-# ---- the state -----------------------------------------------------------------------------------
+# ---- now -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _State:
-    """The state of the wheel after its last committed batch.
+class _Now:
+    """The state of the wheel after its last committed batch, and the store after that.
+
+    Args:
+        spark: A session.
+        store: The store that the wheel reads.
+        checkpoint: The wheel's checkpoint.
+        ids: Only the entries with these ids matter; None for all.
 
     Attributes:
-        spark: A session.
-        store: The store that it reads.
-        checkpoint: Its checkpoint.
-        ids: Only the entries with these ids matter; None for all.
-        version: The version of the store that it has read.
-        clock_ms: Its clock; None before the first batch.
+        head: The head of the store.
+        partitions: Its partitions.
+        rows: Their number of rows.
+        acts: The rows of acts that the store does not have yet; None if there are none.
     """
 
-    spark: SparkSession
-    store: SlotStore
-    checkpoint: str
-    ids: Sequence[str] | None
-    version: int
-    clock_ms: int | None
+    def __init__(
+        self, spark: SparkSession, store: SlotStore, checkpoint: str, ids: Sequence[str] | None
+    ) -> None:
+        self._store = store
+        # The state is read first: an entry that leaves the store afterwards must not be counted twice.
+        self._version, self._clock_ms = read_to(checkpoint)
+        self._held = waiting(spark, checkpoint, ids=ids)
+        now = store.contents()
+        self.head, self.partitions = now.head, now.partitions
+        self.rows = _rows_of(self.partitions)
+        self.acts = rows_not_taken(store, self.head, checkpoint)
 
-    @staticmethod
-    def of(spark: SparkSession, store: SlotStore, checkpoint: str, ids: Sequence[str] | None) -> _State:
-        return _State(spark, store, checkpoint, ids, *read_to(checkpoint))
-
-    def unreleased(self, entries: DataFrame, acts: DataFrame | None) -> DataFrame:
-        """Leaves out the near entries that are due and that the wheel holds no more, and are not new ones of `acts`."""
-        if self.clock_ms is None:
+    def unreleased(self, entries: DataFrame) -> DataFrame:
+        """Leaves out the near entries that are due, that the wheel has read and holds no more."""
+        if self._clock_ms is None:
             return entries
-        by_now = ~is_far_column(F.col("level")) & (F.col("deliver_at_ms") <= self.clock_ms)
-        alive = self._alive(acts).withColumn("_alive", F.lit(True))
-        joined = entries.join(alive, ["schedule_id", "seq", "amend"], "left")
+        by_now = ~is_far_column(F.col("level")) & (F.col("deliver_at_ms") <= self._clock_ms)
+        version = "schedule_id", "seq", F.coalesce("amend", F.lit(0)).alias("amend")
+        unread = _with_acts(self._store.added_since(self._version), self.acts)
+        alive = self._held.select(*version).unionByName(unread.select(*version)).distinct()
+        joined = entries.join(
+            alive.withColumn("_alive", F.lit(True)), ["schedule_id", "seq", "amend"], "left"
+        )
         return joined.where(~by_now | F.col("_alive")).select(*entries.columns)
-
-    def _alive(self, acts: DataFrame | None) -> DataFrame:
-        """Returns the versions that the wheel holds or has not read yet."""
-        held = in_state(self.spark, self.checkpoint, ids=self.ids).select("schedule_id", "seq", "amend")
-        amend = F.coalesce("amend", F.lit(0)).alias("amend")
-        unread = _with_acts(self.store.added_since(self.version), acts).select("schedule_id", "seq", amend)
-        return held.unionByName(unread).distinct()
 
 
 # ---- versions ------------------------------------------------------------------------------------

@@ -21,10 +21,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from wheel_udf.checkpoint.chunk_place import chunk_place_of
 from wheel_udf.checkpoint.identity import identity_of
 from wheel_udf.checkpoint.spark_logs import batch_at, committed_offsets
-from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
+from wheel_udf.shard.rows import MEMORY_SCHEMA
 from wheel_udf.shard.shard_text import (
     MARKED_ENTRY_SCHEMA,
-    entries_of_text,
     marked_entries_of_text,
     memory_of_text,
     whole_text,
@@ -36,20 +35,13 @@ _FEW_IDS: Final = 20
 """Up to this many ids, only their shards are decoded; more ids belong to most shards anyway."""
 
 
-def in_state(
-    spark: SparkSession, checkpoint: str, *, ids: Sequence[str] | None = None, as_of_ms: int | None = None
-) -> DataFrame:
-    """Returns the entries in the state of a query after its last committed batch (by an instant), with the columns of
-    ``ENTRY_SCHEMA``; with `ids` only theirs.
-    """
-    of_text = partial(entries_of_text, ids=ids)
-    return from_state(spark, checkpoint, of_text, ENTRY_SCHEMA, ids=ids, as_of_ms=as_of_ms)
-
-
 def waiting(
     spark: SparkSession, checkpoint: str, *, ids: Sequence[str] | None = None, as_of_ms: int | None = None
 ) -> DataFrame:
-    """As :func:`in_state`, with ``in_flight``: whether the sender of punctual delivery has got the entry."""
+    """Returns the entries in the state of a query after its last committed batch (by an instant), with the columns of
+    ``ENTRY_SCHEMA`` and ``in_flight``: whether the sender of punctual delivery has got the entry; with `ids` only
+    theirs.
+    """
     of_text = partial(marked_entries_of_text, ids=ids)
     return from_state(spark, checkpoint, of_text, MARKED_ENTRY_SCHEMA, ids=ids, as_of_ms=as_of_ms)
 
@@ -120,11 +112,8 @@ def _states(spark: SparkSession, checkpoint: str, as_of_ms: int | None = None) -
 
 def clock_of(spark: SparkSession, checkpoint: str) -> int | None:
     """Returns the latest clock in the state of a query (UTC epoch ms); None before the first batch."""
-    states = _states(spark, checkpoint)
-    if states is None:
-        return None
-    clock_ms: int | None = states.agg(F.max("value.groupState.clock_ms")).collect()[0][0]
-    return clock_ms
+    clocks = [head["clock_ms"] for head in heads_of(spark, checkpoint)]
+    return max((clock_ms for clock_ms in clocks if clock_ms is not None), default=None)
 
 
 def heads_of(spark: SparkSession, checkpoint: str) -> list[dict[str, Any]]:

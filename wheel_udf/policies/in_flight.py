@@ -44,7 +44,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import Bools
-from wheel_udf.common.geometry import INT64_MAX
+from wheel_udf.common.geometry import INT64_MAX, INT64_MIN
 from wheel_udf.policies.sender_news import Confirmed
 from wheel_udf.shard import chunk_sizes
 from wheel_udf.shard.chunks import IN_FLIGHT_LEVEL, NO_SENDER, Chunk, in_runs
@@ -121,12 +121,11 @@ class InFlight:
                 stay.append(chunk)
                 continue
             until_ms = self._noted_ms(chunk.group)
-            if until_ms is not None and chunk.high_ms <= until_ms:
-                confirmed += chunk.rows
-                continue
-            fired, rest = _split(chunk.table(), until_ms)
-            confirmed += fired.num_rows
-            again.append(rest)
+            if chunk.high_ms > until_ms:
+                rows = chunk.table()
+                again.append(rows.filter(pc.greater(rows["deliver_at_ms"], until_ms)))
+                confirmed -= again[-1].num_rows
+            confirmed += chunk.rows
         return Flight(tuple(stay), loose, pa.concat_tables(again), confirmed)
 
     def hand_over(self, again: pa.Table, waiting: pa.Table, clock_ms: int, room: int | None) -> Handed:
@@ -155,10 +154,10 @@ class InFlight:
         present = self.over.confirmed[-1]
         return group >= present.since and not (present.covers(group) and high_ms <= present.until_ms)
 
-    def _noted_ms(self, group: int) -> int | None:
-        """Up to which due time the rows of a batch are confirmed; None if no sender has confirmed it."""
+    def _noted_ms(self, group: int) -> int:
+        """Up to which due time the rows of a batch are confirmed; the least int64 if no sender has confirmed it."""
         noted = (each.until_ms for each in (self.over.confirmed if self.over else ()) if each.covers(group))
-        return next(noted, None)
+        return next(noted, INT64_MIN)
 
 
 def beyond_ms(state: ShardState, horizon_ms: int) -> int | None:
@@ -190,13 +189,6 @@ def _loose(entries: pa.Table, clock_ms: int) -> list[Chunk]:
     rows = entries.sort_by("deliver_at_ms")
     most = chunk_sizes.SIZES.most(rows["deliver_at_ms"][0].as_py(), clock_ms)
     return in_runs(IN_FLIGHT_LEVEL, NO_SENDER, rows, "deliver_at_ms", most)
-
-
-def _split(entries: pa.Table, until_ms: int | None) -> tuple[pa.Table, pa.Table]:
-    if until_ms is None:
-        return entries.slice(0, 0), entries
-    fired = pc.less_equal(entries["deliver_at_ms"], until_ms)
-    return entries.filter(fired), entries.filter(pc.invert(fired))
 
 
 def _chosen(

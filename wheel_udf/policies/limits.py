@@ -48,6 +48,11 @@ BOUNDS = ("per_slot", "per_destination", "pending")
 _ENOUGH_BITS = 2.0**64
 
 
+def share_of(whole: int, shard: int, shards: int) -> int:
+    """One shard's part of a number: the parts of all shards add up to the whole."""
+    return whole // shards + (shard < whole % shards)
+
+
 @dataclass(frozen=True)
 class Limits:
     """Bounds on waiting entries; None is no bound.
@@ -73,9 +78,8 @@ class Limits:
         return bool(self.bounds)
 
     def share(self, shard: int, shards: int) -> Limits:
-        """One shard's part: the parts of all shards add up to the whole."""
-        parts = {bound: most // shards + (shard < most % shards) for bound, most in self.bounds.items()}
-        return replace(self, **parts)
+        """One shard's part."""
+        return replace(self, **{bound: share_of(most, shard, shards) for bound, most in self.bounds.items()})
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from wheel_udf.common.arrays import Bools
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.names import AllowList
 from wheel_udf.policies.in_flight import HandOver
+from wheel_udf.policies.limits import share_of
 from wheel_udf.policies.sender_news import SenderNews
 
 NOTED_PROPERTY: Final = "wheel_udf.noted"
@@ -107,14 +108,9 @@ class Punctual:
         """
         if news is None:
             rows, octets = held()
-            rows = max(0, _share(self.rows, shard, shards) - rows)
+            rows = max(0, share_of(self.rows, shard, shards) - rows)
             octets = max(0, self.bytes // shards - octets)
             ahead_ms = DEFAULT_AHEAD_MS if self.ahead_ms is None else self.ahead_ms
             return HandOver(batch_id, ahead_ms, self.mask, rows, octets)
-        rows = _share(news.free_rows, shard, shards)
+        rows = share_of(news.free_rows, shard, shards)
         return HandOver(batch_id, news.ahead_ms, self.mask, rows, news.free_bytes // shards, news.confirmed)
-
-
-def _share(whole: int, shard: int, shards: int) -> int:
-    part, rest = divmod(whole, shards)
-    return part + (shard < rest)

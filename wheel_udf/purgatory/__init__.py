@@ -36,5 +36,5 @@ In: the state of a shard, new operations (``REQUEST_SCHEMA``), events and cancel
     clock.
 Out: the next state and outcomes (``OUTCOME_SCHEMA``).
 
-May import: common, shard, wheel; numpy and pyarrow.
+May import: common, shard, wheel; numpy, pandas and pyarrow.
 """

@@ -22,14 +22,10 @@ import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import Bools, Int64s, repeats
 from wheel_udf.purgatory.generations import remembered_until, rested_until
+from wheel_udf.purgatory.operations import offsets_of
 from wheel_udf.purgatory.outcomes import Resolved
-from wheel_udf.purgatory.state import NEVER, OPERATION_SCHEMA, REQUEST_SCHEMA, hashes_of, named
+from wheel_udf.purgatory.state import CLAIM_SCHEMA, NEVER, OPERATION_SCHEMA, hashes_of, named
 from wheel_udf.shard.rows import without
-
-CLAIM_SCHEMA = pa.schema(
-    [*REQUEST_SCHEMA, *(OPERATION_SCHEMA.field(name) for name in ("op_hash", "key_hashes"))]
-)
-"""An operation that claims its id."""
 
 _MIX = 0x9E3779B97F4A7C15
 
@@ -43,7 +39,7 @@ def claims_of(requests: pa.Table) -> pa.Table:
     columns = [
         *requests.columns,
         pa.array(hashes_of(named(requests["group"], requests["op_id"]))),
-        pa.ListArray.from_arrays(_offsets(keys), key_hashes),
+        pa.ListArray.from_arrays(pa.array(offsets_of(keys), pa.int32()), key_hashes),
     ]
     return pa.table(columns, schema=CLAIM_SCHEMA)
 
@@ -55,8 +51,8 @@ def opened_at_first(claims: pa.Table, lookback_ms: int) -> pa.Table:
     event_time, deadline, limit = (
         claims[name].fill_null(0).to_numpy() for name in ("event_time_ms", "deadline_ms", "limit_ms")
     )
-    offsets = _offsets(claims["keys"].combine_chunks())
-    never = pa.ListArray.from_arrays(offsets, pa.array(np.full(offsets[-1].as_py(), NEVER)))
+    offsets = offsets_of(claims["keys"].combine_chunks())
+    never = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(np.full(offsets[-1], NEVER)))
     columns = {
         **{name: claims[name] for name in CLAIM_SCHEMA.names},
         "from_ms": event_time - lookback_ms,
@@ -73,15 +69,6 @@ def opened_at_first(claims: pa.Table, lookback_ms: int) -> pa.Table:
         "look_at_ms": deadline,
     }
     return pa.table([columns[name] for name in OPERATION_SCHEMA.names], schema=OPERATION_SCHEMA)
-
-
-def _offsets(lists: pa.ListArray) -> pa.Array:
-    """Offsets of the lists that begin at 0, also for a slice."""
-    return (
-        pa.array(lists.offsets.to_numpy() - lists.offsets[0].as_py())
-        if len(lists)
-        else pa.array([0], pa.int32())
-    )
 
 
 def displaced(opened: pa.Table, claims: pa.Table, standing_ms: int | None) -> tuple[pa.Table, pa.Table]:

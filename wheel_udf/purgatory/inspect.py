@@ -6,16 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.purgatory.identity import opened_at_first
 from wheel_udf.purgatory.state import BEAT, HELD_LEVEL, NEVER, REQUEST_SCHEMA, RESTING_LEVEL, SUM
-from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
+from wheel_udf.shard.chunks import MEMORY_LEVEL
 from wheel_udf.shard.shard_text import chunks_from_text
 
-_AS_THEY_ARE = ("op_id", "group", "keys", "destination", "key", "value", "headers", "source")
-_INSTANTS = ("event_time_ms", "deadline_ms", "limit_ms")
-
+_PLACES = {RESTING_LEVEL: "resting", HELD_LEVEL: "held"}
 LOOK_SCHEMA = pa.schema(
     [
-        *(REQUEST_SCHEMA.field(name) for name in (*_AS_THEY_ARE, *_INSTANTS)),
+        *(field for field in REQUEST_SCHEMA if field.name not in ("need", "threshold")),
         ("rule", pa.string()),
         ("present", pa.list_(pa.string())),
         ("total", pa.float64()),
@@ -30,43 +29,34 @@ id is free is undecided)."""
 
 def operations_of_text(text: str) -> pa.Table:
     """All operations of a shard's state (``LOOK_SCHEMA``), from the column ``chunks`` of its row."""
-    tables = [_looked_at(chunk) for chunk in chunks_from_text(text) if _place(chunk) is not None]
-    return pa.concat_tables([LOOK_SCHEMA.empty_table(), *tables])
+    tables = [LOOK_SCHEMA.empty_table()]
+    for chunk in chunks_from_text(text):
+        place = "open" if chunk.level > MEMORY_LEVEL else _PLACES.get(chunk.level)
+        if place is not None:
+            tables.append(_looked_at(chunk.table(), place))
+    return pa.concat_tables(tables)
 
 
-def _place(chunk: Chunk) -> str | None:
-    if chunk.level > MEMORY_LEVEL:
-        return "open"
-    return {RESTING_LEVEL: "resting", HELD_LEVEL: "held"}.get(chunk.level)
-
-
-def _looked_at(chunk: Chunk) -> pa.Table:
-    rows, place = chunk.table(), _place(chunk)
-    blank = {"generation": 1, "total": 0.0}
-    columns = {name: rows[name] for name in _AS_THEY_ARE} | {
-        "rule": pa.array(_rules(rows)),
-        "present": _present(rows) if place != "held" else pa.array([[]] * chunk.rows, pa.list_(pa.string())),
-        "place": pa.repeat(place, chunk.rows),
-        **{name: rows[name] if place != "held" else pa.repeat(blank[name], chunk.rows) for name in blank},
-        **{name: rows[name] for name in _INSTANTS},
-    }
-    if place != "held":
-        columns |= _instants(rows)
-    return pa.table([columns[name] for name in LOOK_SCHEMA.names], schema=LOOK_SCHEMA)
-
-
-def _instants(rows: pa.Table) -> dict[str, pa.Array]:
-    """The instants of an operation's current generation; null at rest."""
+def _looked_at(rows: pa.Table, place: str) -> pa.Table:
+    if place == "held":
+        rows = opened_at_first(rows, lookback_ms=0)
     event_ms, deadline_ms, span_ms = (
         rows[name].to_numpy() for name in ("event_time_ms", "deadline_ms", "limit_delay_ms")
     )
     at_rest = event_ms == NEVER
-    none = at_rest | (span_ms == 0)
-    return {
+    unlimited = at_rest | (span_ms == 0)
+    sizes = pc.list_value_length(rows["keys"]).to_pylist()
+    rules = zip(rows["need"].to_pylist(), sizes, rows["threshold"].to_pylist(), strict=True)
+    computed = {
         "event_time_ms": pa.array(event_ms, mask=at_rest),
         "deadline_ms": pa.array(deadline_ms, mask=at_rest),
-        "limit_ms": pa.array(np.where(none, 0, event_ms) + span_ms, mask=none),
+        "limit_ms": pa.array(np.where(unlimited, 0, event_ms) + span_ms, mask=unlimited),
+        "rule": pa.array([_rule(*rule) for rule in rules]),
+        "present": _present(rows),
+        "place": pa.repeat(place, rows.num_rows),
     }
+    columns = [computed[name] if name in computed else rows[name] for name in LOOK_SCHEMA.names]
+    return pa.table(columns, schema=LOOK_SCHEMA)
 
 
 def _present(rows: pa.Table) -> pa.ListArray:
@@ -77,16 +67,6 @@ def _present(rows: pa.Table) -> pa.ListArray:
     return pa.ListArray.from_arrays(
         pa.array(np.r_[0, np.cumsum(counts)], pa.int32()), keys.flatten().filter(pa.array(done))
     )
-
-
-def _rules(rows: pa.Table) -> list[str]:
-    sizes = pc.list_value_length(rows["keys"]).to_numpy()
-    return [
-        _rule(need, size, threshold)
-        for need, size, threshold in zip(
-            rows["need"].to_pylist(), sizes.tolist(), rows["threshold"].to_pylist(), strict=True
-        )
-    ]
 
 
 def _rule(need: int, size: int, threshold: float) -> str:

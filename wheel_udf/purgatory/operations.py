@@ -16,10 +16,11 @@ import pyarrow as pa
 from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.purgatory.state import BEAT, NEVER, OPERATION_SCHEMA
 
-_ARRAYS = (
-    "event_time_ms", "deadline_ms", "need", "threshold", "from_ms", "delay_ms", "limit_delay_ms", "since_ms",
-    "generation", "total", "crossed_at_ms", "crossed_by", "cancel_at_ms",
-)  # fmt: skip
+
+def offsets_of(lists: pa.ListArray) -> Int64s:
+    """Offsets of the lists that begin at 0, also for a slice."""
+    offsets = lists.offsets.to_numpy().astype(np.int64) if len(lists) else np.zeros(1, np.int64)
+    return np.asarray(offsets - offsets[0], dtype=np.int64)
 
 
 class Operations:
@@ -33,14 +34,10 @@ class Operations:
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table.combine_chunks()
-        for name in _ARRAYS:
+        for name in Operations.__annotations__:
             setattr(self, name, np.array(table[name].to_numpy()))
         keys = table["keys"].combine_chunks()
-        self.offsets = (
-            keys.offsets.to_numpy().astype(np.int64) - keys.offsets[0].as_py()
-            if len(keys)
-            else np.zeros(1, np.int64)
-        )
+        self.offsets = offsets_of(keys)
         self.keys = keys.flatten()
         lengths = np.diff(self.offsets)
         self.of = np.repeat(np.arange(table.num_rows), lengths)
@@ -96,7 +93,7 @@ class Operations:
         """The selected operations as a table (``OPERATION_SCHEMA``)."""
         offsets = pa.array(self.offsets, pa.int32())
         columns = {name: self.table[name] for name in OPERATION_SCHEMA.names}
-        columns |= {name: pa.array(getattr(self, name)) for name in _ARRAYS}
+        columns |= {name: pa.array(getattr(self, name)) for name in Operations.__annotations__}
         columns |= {
             "done_at_ms": pa.ListArray.from_arrays(offsets, pa.array(self.done_ms)),
             "key_cancel_at_ms": pa.ListArray.from_arrays(offsets, pa.array(self.key_cancel_ms)),

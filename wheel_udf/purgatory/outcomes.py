@@ -116,7 +116,7 @@ def _round(
     operations: Operations, lines: Timelines, clock_ms: int, memory_ms: int | None
 ) -> tuple[Resolved, pa.Table]:
     """One round: the result for the operations that are finished, and the table of those that go on."""
-    _learn(operations, lines, _codes(operations, lines))
+    _learn(operations, lines)
     woken, gone, gone_at_ms = wake(operations, clock_ms, memory_ms)
     ended = _ends(operations, gone_at_ms, gone, clock_ms)
     beaten = rearm_heartbeats(operations, ~woken)
@@ -142,40 +142,27 @@ def _round(
     return part, operations.written(goes_on, look_at_ms)
 
 
-def _codes(operations: Operations, lines: Timelines) -> _Codes:
+def _learn(operations: Operations, lines: Timelines) -> None:
+    """Applies the events in the windows of operations. Idempotent but for sums, which never enter a second round."""
     groups, ids = (operations.table[name].combine_chunks() for name in ("group", "op_id"))
     keys = named(groups.take(pa.array(operations.of)), operations.keys)
-    return _Codes(
-        lines.happened.codes(keys), lines.cancelled.codes(keys), lines.operations.codes(named(groups, ids))
-    )
-
-
-@dataclass(frozen=True)
-class _Codes:
-    """Numbers of the operations' keys and ids in the timelines."""
-
-    happened: Int64s
-    cancelled: Int64s
-    operations: Int64s
-
-
-def _learn(operations: Operations, lines: Timelines, codes: _Codes) -> None:
-    """Applies the events in the windows of operations. Idempotent but for sums, which never enter a second round."""
+    of_events, of_cancels = lines.happened.codes(keys), lines.cancelled.codes(keys)
     to_ms = np.where(operations.at_rest, NEVER, operations.deadline_ms)
-    at = np.flatnonzero((codes.happened >= 0) | (codes.cancelled >= 0))
+    at = np.flatnonzero((of_events >= 0) | (of_cancels >= 0))
     of = operations.of[at]
     window = operations.from_ms[of], to_ms[of]
-    first, last = lines.happened.ranges(codes.happened[at], *window)
+    first, last = lines.happened.ranges(of_events[at], *window)
     beats = (operations.need[of] == BEAT) & ~operations.at_rest[of]
     happened = np.where(beats, lines.happened.last(first, last), lines.happened.first(first, last))
     since = operations.cancellable_from[of], to_ms[of]
-    cancelled = lines.cancelled.first(*lines.cancelled.ranges(codes.cancelled[at], *since))
+    cancelled = lines.cancelled.first(*lines.cancelled.ranges(of_cancels[at], *since))
     operations.done_ms[at] = np.minimum(operations.done_ms[at], happened)
     operations.key_cancel_ms[at] = np.minimum(operations.key_cancel_ms[at], cancelled)
 
-    rows = np.flatnonzero(codes.operations >= 0)
+    of_operations = lines.operations.codes(named(groups, ids))
+    rows = np.flatnonzero(of_operations >= 0)
     window = operations.cancellable_from[rows], to_ms[rows]
-    cancelled = lines.operations.first(*lines.operations.ranges(codes.operations[rows], *window))
+    cancelled = lines.operations.first(*lines.operations.ranges(of_operations[rows], *window))
     operations.cancel_at_ms[rows] = np.minimum(operations.cancel_at_ms[rows], cancelled)
 
     sums = (operations.need[of] == SUM) & (last > first)

@@ -17,22 +17,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.outcomes import WATCH_COUNTS
+from wheel_udf.shard import id_index
 from wheel_udf.shard.chunk_store import ChunkStore
 from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.shard.content import Content
 from wheel_udf.shard.rows import Int64s
 from wheel_udf.shard.state import HEAD_COLUMNS, BaseShardState
 
-WATCH_FORMAT_VERSION = 3
+WATCH_FORMAT_VERSION = 4
 """Format version of a purgatory's state and of its checkpoint's identity; raised when the layout below changes."""
 
 EVENTS_LEVEL, AHEAD_LEVEL, RESTING_LEVEL, HELD_LEVEL = -1, -2, -3, -4
@@ -115,29 +116,44 @@ ENDED_SCHEMA = pa.schema(
 )
 """An ended operation as it is remembered: the instant of its end, and the clock at which that was decided."""
 
-_PRIME = np.uint64(0x100000001B3)
+CLAIM_SCHEMA = pa.schema(
+    [*REQUEST_SCHEMA, *(OPERATION_SCHEMA.field(name) for name in ("op_hash", "key_hashes"))]
+)
+"""An operation that claims its id."""
+
+DUE = "look_at_ms"
+"""The column of an operation by which it is placed in the buckets of the wheel."""
 
 
-def hashes_of(texts: pa.Array) -> Int64s:
-    """A 64-bit hash of each text or byte string (not null): a polynomial of its bytes, the same in every release.
+class Kind(NamedTuple):
+    """A kind of rows in the state.
 
-    The hash is only a filter: after a match, compare the texts.
+    Attributes:
+        level: Of its chunks; None for the buckets of the wheel.
+        schema: Its columns.
+        time_column: The column by which its chunks are ordered.
     """
-    texts = pc.cast(texts, pa.large_binary())
-    if isinstance(texts, pa.ChunkedArray):
-        texts = texts.combine_chunks()
-    size = len(texts)
-    if not size:
-        return np.zeros(0, np.int64)
-    offsets = np.frombuffer(texts.buffers()[1], np.int64, size + 1, texts.offset * 8)
-    first, last = int(offsets[0]), int(offsets[-1])
-    octets = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[first:last].astype(np.uint64) + np.uint64(1)
-    lengths = np.diff(offsets)
-    place = np.arange(last - first) - np.repeat(offsets[:-1] - first, lengths)
-    powers = np.cumprod(np.full(int(lengths.max(initial=0)) + 1, _PRIME))
-    summed = np.r_[np.uint64(0), np.cumsum(octets * powers[place])]
-    total: npt.NDArray[np.uint64] = summed[offsets[1:] - first] - summed[offsets[:-1] - first]
-    return (total ^ (total >> np.uint64(31))).view(np.int64)
+
+    level: int | None
+    schema: pa.Schema
+    time_column: str
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "operations": Kind(None, OPERATION_SCHEMA, DUE),
+    "ended": Kind(MEMORY_LEVEL, ENDED_SCHEMA, "ended_at_ms"),
+    "events": Kind(EVENTS_LEVEL, EVENT_SCHEMA, "event_time_ms"),
+    "ahead": Kind(AHEAD_LEVEL, EVENT_SCHEMA, "event_time_ms"),
+    "resting": Kind(RESTING_LEVEL, OPERATION_SCHEMA, "from_ms"),
+    "held": Kind(HELD_LEVEL, CLAIM_SCHEMA, "event_time_ms"),
+}
+"""All rows of a state, by kind."""
+
+
+def hashes_of(texts: pa.ChunkedArray | pa.Array) -> Int64s:
+    """A 64-bit hash of each text or byte string (not null). It is only a filter: after a match, compare the texts."""
+    objects = np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)
+    return np.asarray(pd.util.hash_array(objects, categorize=False), dtype=np.uint64).view(np.int64)
 
 
 def named(groups: pa.Array, names: pa.Array) -> pa.Array:
@@ -146,12 +162,13 @@ def named(groups: pa.Array, names: pa.Array) -> pa.Array:
 
 
 def watch_fingerprint(wheel: str) -> str:
-    """The identity of a purgatory's checkpoint: differs from that of every wheel and of every other format version.
+    """The identity of a purgatory's checkpoint: differs from that of every wheel, of every other format version, and of
+    every other hash function (pandas may bring one).
 
     Args:
         wheel: Fingerprint of the geometry.
     """
-    return f"{wheel},purgatory={WATCH_FORMAT_VERSION}"
+    return f"{wheel},purgatory={WATCH_FORMAT_VERSION},hash={id_index.check()}"
 
 
 @dataclass(frozen=True)
@@ -214,11 +231,7 @@ class WatchState(BaseShardState):
         )
 
     def to_row(self, shards: int) -> tuple[object, ...]:
-        """The state as a row of the state store (:data:`WATCH_STATE_COLUMNS`).
-
-        Raises:
-            StateTooLargeError: The shard's state would come near the 2 GiB that a row can hold.
-        """
+        """As :meth:`wheel_udf.shard.state.ShardState.to_row` (:data:`WATCH_STATE_COLUMNS`)."""
         counters = (self.counts[name] for name in WATCH_COUNTS)
         return (*self.head(shards), self.resting, self.ahead, *counters, self.text)
 
@@ -226,18 +239,7 @@ class WatchState(BaseShardState):
     def from_row(
         row: Sequence[Any], wheel: Wheel, shards: int, texts: ChunkStore | None = None
     ) -> WatchState:
-        """The state from a row of the state store.
-
-        Args:
-            row: The row.
-            wheel: The geometry.
-            shards: Number of shards.
-            texts: What is outside the row; None if all is in it.
-
-        Raises:
-            GeometryChangedError: The row was written with another format version, geometry or shard count.
-                The message has both values.
-        """
+        """As :meth:`wheel_udf.shard.state.ShardState.from_row`."""
         version, stored, clock_ms, next_due_ms, pending, resting, ahead, *counters, text = row
         WatchState.refuse_other(version, stored, wheel, shards)
         counts = dict(zip(WATCH_COUNTS, counters, strict=True))

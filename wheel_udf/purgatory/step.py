@@ -42,14 +42,16 @@ import pyarrow.compute as pc
 from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.purgatory.future_events import pass_by
 from wheel_udf.purgatory.identity import claims_of, contested, displaced, earliest, not_taken, opened_at_first
-from wheel_udf.purgatory.operations import Operations
+from wheel_udf.purgatory.operations import Operations, offsets_of
 from wheel_udf.purgatory.outcomes import OUTCOME_SCHEMA, Resolved, resolve_outcomes
 from wheel_udf.purgatory.state import (
     AHEAD_LEVEL,
     CANCEL_OPERATION,
+    DUE,
     ENDED_SCHEMA,
     EVENTS_LEVEL,
     HELD_LEVEL,
+    KINDS,
     OPERATION_SCHEMA,
     RESTING_LEVEL,
     WatchState,
@@ -60,7 +62,6 @@ from wheel_udf.shard.rows import without
 from wheel_udf.wheel.buckets import Buckets, merged
 from wheel_udf.wheel.memory import remember, still_remembered
 
-_DUE = "look_at_ms"
 _GRACE_MS = 300_000
 _IN_ORDER = [("at_ms", "ascending"), ("group", "ascending"), ("op_id", "ascending")]
 
@@ -109,11 +110,9 @@ def advance(
         return WatchStep(state, clock_ms, OUTCOME_SCHEMA.empty_table(), changed=False)
 
     counts = Counter(events=events.num_rows)
-    news, ahead = pass_by(
-        state.of_level(AHEAD_LEVEL), events, clock_ms, level=AHEAD_LEVEL, time_column="event_time_ms"
-    )
+    news, ahead = pass_by(state.of_level(AHEAD_LEVEL), events, clock_ms)
     claims = _claims(state, requests, memory_ms, counts)
-    buckets = Buckets(state.wheel, _DUE)
+    buckets = Buckets(state.wheel, DUE)
     closed, opened = _open(state, buckets, news, claims, clock_ms)
     opened, claims = displaced(opened, claims, state.clock_ms)
     seen = _seen_by(state, claims, news, lookback_ms, memory_ms)
@@ -121,17 +120,20 @@ def advance(
     done, held, repeated = _in_turn(opened, claims, news, seen, clock_ms, lookback_ms, memory_ms)
     outcomes = done.outcomes.sort_by(_IN_ORDER)
     counts.update(Counter(outcomes["outcome"].to_pylist()), generations=done.generations, duplicate=repeated)
+    kept_ms = _event_memory(lookback_ms, memory_ms)
+    to_keep = _not_forgotten(news, clock_ms, kept_ms)
+    waiting, resting = (
+        [c for c in closed if (c.level > MEMORY_LEVEL) == is_open] for is_open in (True, False)
+    )
     after = state.with_chunks(
         clock_ms,
         {name: count + counts[name] for name, count in state.counts.items()},
         [
-            *merged(
-                [*(c for c in closed if c.level > MEMORY_LEVEL), *buckets.place(done.waiting, clock_ms)], _DUE
-            ),
-            *_remembered_ends(state, done.ended, clock_ms, memory_ms),
-            *_remembered_events(state, news, clock_ms, _event_memory(lookback_ms, memory_ms)),
+            *merged([*waiting, *buckets.place(done.waiting, clock_ms)], DUE),
+            *_kept("ended", state.of_level(MEMORY_LEVEL), done.ended, clock_ms, memory_ms),
+            *_kept("events", state.of_level(EVENTS_LEVEL), to_keep, clock_ms, kept_ms),
             *ahead,
-            *_at_rest([c for c in closed if c.level == RESTING_LEVEL], done.resting, clock_ms, memory_ms),
+            *_kept("resting", resting, done.resting, clock_ms, memory_ms),
             *([Chunk.of(HELD_LEVEL, 0, held, "event_time_ms")] if held.num_rows else []),
         ],
     )
@@ -209,7 +211,7 @@ def _open(
         table = chunk.table()
         opened.append(table.take(pa.array(hits)))
         if len(hits) < chunk.rows:
-            due = _DUE if chunk.level > MEMORY_LEVEL else "from_ms"
+            due = DUE if chunk.level > MEMORY_LEVEL else "from_ms"
             closed.append(Chunk.of(chunk.level, chunk.group, without(table, hits), due))
     return closed, pa.concat_tables(opened)
 
@@ -226,8 +228,7 @@ def _hits(chunk: Chunk, key_hashes: pa.Array, op_hashes: pa.Array) -> Int64s:
     if "key_hashes" in asked:
         lists = table["key_hashes"].combine_chunks()
         found = pc.is_in(lists.flatten(), value_set=key_hashes).to_numpy(zero_copy_only=False)
-        offsets = lists.offsets.to_numpy()
-        hit |= np.logical_or.reduceat(found, offsets[:-1] - offsets[0])  # each operation has a key
+        hit |= np.logical_or.reduceat(found, offsets_of(lists)[:-1])  # each operation has a key
     return np.flatnonzero(hit)
 
 
@@ -272,27 +273,9 @@ def _not_forgotten(events: pa.Table, clock_ms: int, memory_ms: int) -> pa.Table:
     return events.filter(pc.greater(events["event_time_ms"], clock_ms - memory_ms))
 
 
-def _remembered_events(state: WatchState, news: pa.Table, clock_ms: int, memory_ms: int) -> list[Chunk]:
-    return remember(
-        state.of_level(EVENTS_LEVEL),
-        _not_forgotten(news, clock_ms, memory_ms),
-        clock_ms,
-        memory_ms,
-        level=EVENTS_LEVEL,
-        time_column="event_time_ms",
-    )
-
-
-def _remembered_ends(state: WatchState, ended: pa.Table, clock_ms: int, memory_ms: int | None) -> list[Chunk]:
-    return remember(
-        state.of_level(MEMORY_LEVEL),
-        ended,
-        clock_ms,
-        memory_ms,
-        level=MEMORY_LEVEL,
-        time_column="ended_at_ms",
-    )
-
-
-def _at_rest(closed: Sequence[Chunk], resting: pa.Table, clock_ms: int, memory_ms: int | None) -> list[Chunk]:
-    return remember(closed, resting, clock_ms, memory_ms, level=RESTING_LEVEL, time_column="from_ms")
+def _kept(
+    kind: str, chunks: Sequence[Chunk], rows: pa.Table, clock_ms: int, memory_ms: int | None
+) -> list[Chunk]:
+    level, _, time_column = KINDS[kind]
+    assert level is not None, "rows outside the wheel"
+    return remember(chunks, rows, clock_ms, memory_ms, level=level, time_column=time_column)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -108,9 +108,6 @@ class Appended:
         written: False if the table had this batch already; then nothing was written and the numbers are 0.
         version: Version of the append, or the version that was found to have the batch.
         rows: Number of rows.
-        files: Number of files.
-        bytes: Size of the files.
-        largest_event_ms: Largest ``event_time_ms`` of the rows; None if none has one.
         clock_ms: The store's clock after the append; None if the store has none.
         clock_before_ms: As :attr:`Head.clock_before_ms`, after the append.
     """
@@ -118,9 +115,6 @@ class Appended:
     written: bool
     version: int
     rows: int
-    files: int
-    bytes: int
-    largest_event_ms: int | None
     clock_ms: int | None
     clock_before_ms: int | None = None
 
@@ -135,11 +129,6 @@ def largest_event_ms(files: Sequence[Mapping[str, Any]]) -> int | None:
     return max((int(value) for value in found if value is not None), default=None)
 
 
-def rows_in(files: Iterable[Mapping[str, Any]]) -> int:
-    """Returns the number of rows in new files, from their statistics."""
-    return sum(int(stats_of(file)["numRecords"]) for file in files)
-
-
 def appended(
     files: Sequence[Mapping[str, Any]], version: int, marks: Mapping[str, int], *, written: bool = True
 ) -> Appended:
@@ -147,10 +136,7 @@ def appended(
     return Appended(
         written=written,
         version=version,
-        rows=rows_in(files),
-        files=len(files),
-        bytes=sum(int(file["size"]) for file in files),
-        largest_event_ms=largest_event_ms(files),
+        rows=sum(int(stats_of(file)["numRecords"]) for file in files),
         clock_ms=marks.get(CLOCK),
         clock_before_ms=marks.get(CLOCK_BEFORE),
     )

@@ -73,7 +73,7 @@ def stored_rows(
     good = F.col("error_code").isNull()
     is_entry = good & (F.col("op") != CANCEL)
     # Rows without a due time go to the newest near window.
-    newest = layout.slot_of(NEAR, cursor_ms - 1, cursor_ms)
+    newest = layout.newest_near_slot(cursor_ms)
     if only_cancels:
         placed = parsed.withColumns(
             {"_level": F.lit(NEAR), "_slot": F.lit(newest).cast("long"), "_copy": F.lit(False)}

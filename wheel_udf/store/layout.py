@@ -38,7 +38,7 @@ The grouping is the same for all far levels. With a separate one for a higher le
 the interval of the level below could share a partition with the cursor). Hence the rule is applied to partitions and
 not to slots; for g = 1 (a size up to 32) they are the same.
 
-Cost: as the geometry: int O(levels), numpy one search and one division, Column two divisions per level. This module
+Cost: as the geometry: numpy one search and one division, Column two divisions per level. This module
 runs on executors.
 
 Caveats: with a large ``size``, a level has up to ``size`` partitions; grouping makes them longer, not fewer.
@@ -106,61 +106,44 @@ class StoreLayout:
     state_horizon_ms: int | None = None
 
     def __post_init__(self) -> None:
-        fault = self._levels_fault() or self._horizon_fault() or self._span_fault()
-        if fault is not None:
-            raise fault
-
-    def _levels_fault(self) -> ConfigError | None:
-        if _is_whole(self.state_levels) and 0 <= self.state_levels < self.wheel.levels:
-            return None
-        return ConfigError(
-            "this number of levels cannot be in the state",
-            field="state_levels",
-            value=self.state_levels,
-            rule=f"a whole number from 0 to {self.wheel.levels - 1}: one less than the wheel has",
-            hint="without a slot store the state holds all levels",
-        )
-
-    def _horizon_fault(self) -> ConfigError | None:
+        if not (_is_whole(self.state_levels) and 0 <= self.state_levels < self.wheel.levels):
+            raise ConfigError(
+                "this number of levels cannot be in the state",
+                field="state_levels",
+                value=self.state_levels,
+                rule=f"a whole number from 0 to {self.wheel.levels - 1}: one less than the wheel has",
+                hint="without a slot store the state holds all levels",
+            )
         horizon_ms, tick_ms = self.state_horizon_ms, self.wheel.tick_ms
-        if self.state_levels > 0:
-            rule, hint = (
-                "only with state_levels = 0",
-                "leave it out: the levels in the state determine the horizon",
-            )
-            fine = horizon_ms is None
-        else:
-            rule, hint = (
-                f"with state_levels = 0 a whole number of ms, at least the tick, {tick_ms}",
-                "for example 10 minutes",
-            )
+        fine, rule = horizon_ms is None, "only with state_levels = 0"
+        hint = "leave it out: the levels in the state determine the horizon"
+        if self.state_levels == 0:
             fine = horizon_ms is not None and _is_whole(horizon_ms) and horizon_ms >= tick_ms
-        if fine:
-            return None
-        # The message leaves a value of None out.
-        value = "not given" if horizon_ms is None else horizon_ms
-        return ConfigError(
-            "the state's horizon is not valid", field="state_horizon_ms", value=value, rule=rule, hint=hint
-        )
-
-    def _span_fault(self) -> ConfigError | None:
+            rule = f"with state_levels = 0 a whole number of ms, at least the tick, {tick_ms}"
+            hint = "for example 10 minutes"
+        if not fine:
+            # The message leaves a value of None out.
+            value = "not given" if horizon_ms is None else horizon_ms
+            what = "the state's horizon is not valid"
+            raise ConfigError(what, field="state_horizon_ms", value=value, rule=rule, hint=hint)
         try:
-            assert self._partitions.levels == len(self.far_levels)
+            _ = self._partitions
         except GeometryError as fault:
-            return ConfigError(
+            raise ConfigError(
                 "the partitions of the slot store span more than 64 bits of ms",
                 field="wheel",
                 value=self.wheel.fingerprint(),
                 rule=str(fault.rule),
                 hint="use fewer levels or a shorter horizon: the top level is open-ended",
-            )
-        return None
+            ) from None
 
     @cached_property
     def _partitions(self) -> Wheel:
         """The wheel whose slots are the partitions; its level 1 is the lowest far level."""
-        lowest = self.state_levels + 1
-        width_ms = self.slots_per_partition(lowest) * self.wheel.tick_of(lowest)
+        slots = -(-self.wheel.size // _WINDOWS_PER_INTERVAL)
+        if self.state_horizon_ms is not None:
+            slots = self.state_horizon_ms // self.wheel.tick_ms
+        width_ms = slots * self.wheel.tick_of(self.state_levels + 1)
         return Wheel(width_ms, self.wheel.size, self.wheel.levels - self.state_levels)
 
     @property
@@ -178,30 +161,13 @@ class StoreLayout:
         """The least distance of a new cursor ahead of the clock; the cursor moves when half of it is left."""
         return min(self.window_ms // 2, _LONGEST_LEAD_MS)
 
-    def slots_per_partition(self, level: int) -> int:
-        """Returns how many slots of a far level are in one partition.
-
-        Raises:
-            GeometryError: The level is not a far one.
-        """
-        self._require_far(level)
-        if self.state_horizon_ms is not None:
-            return self.state_horizon_ms // self.wheel.tick_ms
-        return -(-self.wheel.size // _WINDOWS_PER_INTERVAL)
-
     def width_ms(self, level: int) -> int:
         """Returns the width of a partition of a far level, in ms.
 
         Raises:
             GeometryError: The level is not a far one.
         """
-        self._require_far(level)
         return self._partitions.tick_of(level - self.state_levels)
-
-    def _require_far(self, level: int) -> None:
-        if level not in self.far_levels:
-            rule = f"from {self.state_levels + 1} to {self.wheel.levels}"
-            raise GeometryError("the store has no such level", field="level", value=level, rule=rule)
 
     def fingerprint(self) -> str:
         """Returns the layout as text, which is kept with the table to detect a change."""
@@ -256,38 +222,21 @@ class StoreLayout:
         found = [(level == far) & (slot < F.lit(bound).cast("long")) for far, bound in bounds]
         return reduce(Column.__or__, found)
 
-    # ---- places: plain int ---------------------------------------------------------------------------
+    # ---- near slots ----------------------------------------------------------------------------------
 
-    def level_of(self, due_ms: int, cursor_ms: int) -> int:
-        """Returns 0 if due before the cursor, otherwise the far level."""
-        self._assert_is_cursor(cursor_ms)
-        if due_ms < cursor_ms:
-            return NEAR
-        return geometry.level_of(self._partitions, due_ms, cursor_ms) + self.state_levels
-
-    def slot_of(self, level: int, due_ms: int, cursor_ms: int) -> int:
-        """Returns the partition number of a due time on a level.
-
-        Near rows are numbered by windows, too. Those due before the last two windows go to the earlier of these two,
-        so that past due times create no partitions of their own.
-        """
-        if level == NEAR:
-            return max(due_ms // self.window_ms, self.first_near_slot(cursor_ms))
-        self._require_far(level)
-        return due_ms // self.width_ms(level)
+    def newest_near_slot(self, cursor_ms: int) -> int:
+        """Returns the last near window before a cursor."""
+        return cursor_ms // self.window_ms - 1
 
     def first_near_slot(self, cursor_ms: int) -> int:
-        """Returns the earliest near window that rows are placed in at a cursor."""
+        """Returns the earliest near window at a cursor: past due times create no partitions of their own."""
         # Two windows back: the clock stands in one of the two before the cursor.
         return max(int(cursor_ms) - 2 * self.window_ms, INT64_MIN) // self.window_ms
-
-    def _assert_is_cursor(self, cursor_ms: int) -> None:
-        assert cursor_ms % self.window_ms == 0, f"{cursor_ms} is no multiple of the window, {self.window_ms}"
 
     # ---- places: numpy -------------------------------------------------------------------------------
 
     def place(self, due_ms: NDArray[np.int64], cursor_ms: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """:meth:`level_of` and :meth:`slot_of` for many due times at one cursor.
+        """The partitions of many due times at one cursor: level 0 if due before it, otherwise the far level.
 
         Args:
             due_ms: Due times, int64[n].
@@ -296,7 +245,7 @@ class StoreLayout:
         Returns:
             Levels, int32[n], and slots, int64[n].
         """
-        self._assert_is_cursor(cursor_ms)
+        assert cursor_ms % self.window_ms == 0, f"{cursor_ms} is no multiple of the window, {self.window_ms}"
         of_partitions = geometry.levels_of(self._partitions, due_ms, cursor_ms)
         near = due_ms < cursor_ms
         slots = geometry.slots_of(self._partitions, np.where(near, np.int32(1), of_partitions), due_ms)
@@ -307,7 +256,7 @@ class StoreLayout:
     # ---- places: Spark Column ------------------------------------------------------------------------
 
     def level_column(self, due_ms: Column | int, cursor_ms: Column | int) -> Column:
-        """:meth:`level_of` as a Spark expression (int); null if either instant is null."""
+        """The level of :meth:`place` as a Spark expression (int); null if either instant is null."""
         from pyspark.sql import functions as F
 
         from wheel_udf.commands.tier_columns import level_column
@@ -317,7 +266,9 @@ class StoreLayout:
         return F.when(due < cursor, F.lit(NEAR)).otherwise(far).cast("int")
 
     def slot_column(self, level: Column | int, due_ms: Column | int, cursor_ms: Column | int) -> Column:
-        """:meth:`slot_of` as a Spark expression (long); null for null, and for a level that is neither 0 nor far."""
+        """The slot of :meth:`place` as a Spark expression (long); null for null, and for a level that is neither 0 nor
+        far.
+        """
         from pyspark.sql import functions as F
 
         from wheel_udf.commands.tier_columns import slot_column

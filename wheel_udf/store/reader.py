@@ -1,15 +1,4 @@
-"""Reads the slot store: its head, its rows, the stream of near rows, the list of its partitions.
-
-::
-
-    head          version, cursor, clock, last batches    from the log, no Spark job
-    rows          all rows, now or at a version           filters on level and slot read only their partitions
-    added_since   rows added after a version              reads only the files that were added
-    near_stream   near rows as a stream                   each row once
-    partitions    files, rows and bytes per partition     from the log, O(changes since the last call)
-    contents      head and files of one version           likewise
-    rows_of_files the rows of some of these files         no other file, and no job to find them
-"""
+"""Reads the slot store: its head, its rows, the stream of near rows, the list of its partitions and files."""
 
 from __future__ import annotations
 

@@ -78,6 +78,9 @@ from wheel_udf.tables.delta_transaction import (
 )
 from wheel_udf.tables.table_state import has_batch
 
+Files = Sequence[tuple[str, File]]
+"""Files of the table, each with its path in the log."""
+
 
 class SlotStore(StoreReader):
     """Reads and writes the table of a layout. Create one with :meth:`open`, which checks the table.
@@ -215,9 +218,9 @@ class SlotStore(StoreReader):
             StoreError: A compaction has put rows that came after `read_version` into a file with earlier ones, or
                 there were too many conflicting commits.
         """
-        self._remove_from(
-            partitions,
-            read_version,
+        wanted = frozenset(partitions)
+        self._remove(
+            lambda: self._removable(wanted, read_version),
             # The check for changes by other writers takes a commit with a transaction as the store's own.
             lambda transaction, gone: transaction.commit_deletion(gone, app_id=DROP),
         )
@@ -236,39 +239,8 @@ class SlotStore(StoreReader):
         Raises:
             StoreError: As :meth:`drop`.
         """
-        written: NewFiles | None = None
-
-        def commit(transaction: Transaction, gone: Sequence[tuple[str, File]]) -> None:
-            nonlocal written
-            if written is None:
-                written = self._write(transaction, frame)
-            transaction.commit_rewrite(gone, written)
-
-        return self._remove_from(partitions, read_version, commit)
-
-    def _remove_from(
-        self,
-        partitions: Iterable[tuple[int, int]],
-        read_version: int | None,
-        commit: Callable[[Transaction, Sequence[tuple[str, File]]], None],
-    ) -> int:
-        """Commits a removal of the files of partitions, again after a conflict; returns the number of files removed."""
         wanted = frozenset(partitions)
-        for _ in range(MOST_TRIES if wanted else 0):
-            transaction = self._begin()
-            # Listed after the transaction began: what a later commit removes, or adds, is a conflict.
-            gone = self._removable(wanted, read_version)
-            if not gone:
-                return 0
-            # After a compaction the rows are in another file, which the next try removes.
-            with suppress(ConflictError):
-                commit(transaction, gone)
-                return len(gone)
-        if wanted:
-            raise StoreError(
-                f"gave up after {MOST_TRIES} conflicting changes of the same partitions", field=self.path
-            )
-        return 0
+        return self._rewrite(lambda: self._removable(wanted, read_version), lambda _: frame)
 
     def join_files(self, paths: Sequence[str]) -> int:
         """Joins files of a partition into as few as possible, in one commit that streams ignore (it changes no data).
@@ -278,27 +250,48 @@ class SlotStore(StoreReader):
 
         Returns:
             The number of files emptied; 0 if one of them was joined or dropped by another commit meanwhile.
+
+        Raises:
+            StoreError: There were too many conflicting commits.
         """
-        joined: NewFiles | None = None
+
+        def there() -> Files:
+            files = self._files.current()
+            return [(path, files[path]) for path in paths] if files.keys() >= set(paths) else []
+
+        return self._rewrite(there, lambda gone: self.rows_of_files(dict(gone)))
+
+    def _rewrite(self, choose: Callable[[], Files], rows_of: Callable[[Files], DataFrame]) -> int:
+        """Replaces files by others with these rows; as :meth:`_remove`."""
+        written: NewFiles | None = None
+
+        def commit(transaction: Transaction, gone: Files) -> None:
+            nonlocal written
+            if written is None:
+                written = self._write(transaction, rows_of(gone))
+            transaction.commit_rewrite(gone, written)
+
+        return self._remove(choose, commit)
+
+    def _remove(self, choose: Callable[[], Files], commit: Callable[[Transaction, Files], None]) -> int:
+        """Commits a removal of files, again after a conflict; returns the number of files removed."""
         for _ in range(MOST_TRIES):
-            transaction, there = self._begin(), self._files.current()
-            gone = [(path, there[path]) for path in paths if path in there]
-            if len(gone) < len(paths):
+            transaction = self._begin()
+            # Chosen after the transaction began: what a later commit removes, or adds, is a conflict.
+            gone = choose()
+            if not gone:
                 return 0
-            if joined is None:
-                joined = self._write(transaction, self.rows_of_files(dict(gone)))
+            # After a compaction the rows are in another file, which the next try removes.
             with suppress(ConflictError):
-                transaction.commit_rewrite(gone, joined)
+                commit(transaction, gone)
                 return len(gone)
-        return 0
+        raise StoreError(f"gave up after {MOST_TRIES} conflicting changes of the same files", field=self.path)
 
     def vacuum(self) -> None:
         """Deletes files that were dropped longer ago than the table keeps them. Lists all files, so it is slow."""
         DeltaTable.forPath(self.spark, self.path).vacuum()
 
-    def _removable(
-        self, wanted: frozenset[tuple[int, int]], read_version: int | None
-    ) -> list[tuple[str, File]]:
+    def _removable(self, wanted: frozenset[tuple[int, int]], read_version: int | None) -> Files:
         """Returns the files of partitions, except those added after a version, by path."""
         there = {path: file for path, file in self._files.current().items() if file.place in wanted}
         gone = there.keys() - self._late(wanted, read_version, there)

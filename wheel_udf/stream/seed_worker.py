@@ -18,8 +18,8 @@ import pandas as pd
 import pyarrow as pa
 
 from wheel_udf.common.geometry import Wheel
-from wheel_udf.purgatory.seed import KINDS, seeded as purgatory_seeded
-from wheel_udf.purgatory.state import WatchState
+from wheel_udf.purgatory.seed import seeded as purgatory_seeded
+from wheel_udf.purgatory.state import KINDS, WatchState
 from wheel_udf.shard.arrow_text import encoded
 from wheel_udf.shard.chunk_store import ChunkStore
 from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
@@ -105,6 +105,6 @@ def wheel_state(
 def watch_state(
     wheel: Wheel, texts: ChunkStore | None, seed: Seed, rows: Mapping[str, pa.Table]
 ) -> WatchState:
-    """The state of a shard of ``watch``; the kinds are those of :data:`~wheel_udf.purgatory.seed.KINDS`."""
+    """The state of a shard of ``watch``; the kinds are those of :data:`~wheel_udf.purgatory.state.KINDS`."""
     assert rows.keys() <= KINDS.keys(), "these are all kinds"
     return purgatory_seeded(WatchState.empty(wheel, texts), seed, rows)

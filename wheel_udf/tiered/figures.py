@@ -41,37 +41,23 @@ class StoreFigures:
         self.stored = replace(self.stored, handed_over=dict(sorted(self._left.items())))
 
     def look(self, partitions: Sequence[Partition], clock_ms: int) -> None:
-        """Makes the figures anew."""
-        self.stored = stored_of(partitions, self._layout, clock_ms, self._left)
-
-
-def stored_of(
-    partitions: Sequence[Partition], layout: StoreLayout, clock_ms: int, handed_over: Mapping[str, int]
-) -> Stored:
-    """Returns the figures of a list of partitions.
-
-    Args:
-        partitions: All partitions of the store.
-        layout: Its layout.
-        clock_ms: The clock.
-        handed_over: Rows that have left each level.
-    """
-    by_level: Counter[str] = Counter()
-    for each in partitions:
-        if is_far(each.level):
-            by_level["inbox" if each.level == INBOX else str(each.level)] += each.rows
-    slots = [each for each in partitions if is_far(each.level) and each.level != INBOX]
-    widths = [layout.width_ms(each.level) for each in slots]
-    low = [each.slot * width for each, width in zip(slots, widths, strict=True)]
-    high = [begin_ms + width - 1 for begin_ms, width in zip(low, widths, strict=True)]
-    # As floats: the last partition of a wheel may end beyond 64 bits.
-    low_ms, high_ms, rows = (
-        np.array(values, np.float64) for values in (low, high, [each.rows for each in slots])
-    )
-    return Stored(
-        files=sum(each.files for each in partitions),
-        bytes=sum(each.bytes for each in partitions),
-        by_level=dict(sorted(by_level.items())),
-        due_within=due_within(low_ms, high_ms, rows, clock_ms),
-        handed_over=dict(sorted(handed_over.items())),
-    )
+        """Makes the figures anew, from all partitions of the store."""
+        by_level: Counter[str] = Counter()
+        for each in partitions:
+            if is_far(each.level):
+                by_level["inbox" if each.level == INBOX else str(each.level)] += each.rows
+        slots = [each for each in partitions if is_far(each.level) and each.level != INBOX]
+        widths = [self._layout.width_ms(each.level) for each in slots]
+        low = [each.slot * width for each, width in zip(slots, widths, strict=True)]
+        high = [begin_ms + width - 1 for begin_ms, width in zip(low, widths, strict=True)]
+        # As floats: the last partition of a wheel may end beyond 64 bits.
+        low_ms, high_ms, rows = (
+            np.array(values, np.float64) for values in (low, high, [each.rows for each in slots])
+        )
+        self.stored = Stored(
+            files=sum(each.files for each in partitions),
+            bytes=sum(each.bytes for each in partitions),
+            by_level=dict(sorted(by_level.items())),
+            due_within=due_within(low_ms, high_ms, rows, clock_ms),
+            handed_over=dict(sorted(self._left.items())),
+        )

@@ -36,7 +36,7 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, functions as F
 
-from wheel_udf.shard.rows import COMMAND, GONE_CANCELLED, MOVED
+from wheel_udf.shard.rows import COMMAND, GONE_CANCELLED, MOVED, SCHEDULE
 from wheel_udf.store.head import Contents, Head, Partition
 from wheel_udf.store.layout import MARKS, NEAR, StoreLayout
 from wheel_udf.store.slot_store import SlotStore
@@ -176,13 +176,10 @@ def _placed(
 
 def _ends(layout: StoreLayout, ended: DataFrame, cursor_ms: int) -> DataFrame:
     """Returns the rows that report ended entries to the wheel, and the marks of the cancelled ones."""
-    newest = layout.slot_of(NEAR, cursor_ms - 1, cursor_ms)
-    gone = version_rows(ended, level=NEAR, slot=newest, act=F.col("act"), version=("seq", "amend", "op"))
-    own = version_rows(
-        ended.where(F.col("act") == GONE_CANCELLED),
-        level=MARKS,
-        slot=newest,
-        act=F.lit(COMMAND),
-        version=("own_seq", "own_amend", None),
+    newest = layout.newest_near_slot(cursor_ms)
+    gone = version_rows(ended, level=NEAR, slot=newest, act=F.col("act"))
+    own = ended.where(F.col("act") == GONE_CANCELLED).select(
+        *("schedule_id", "id_hash", F.col("own_seq").alias("seq"), F.col("own_amend").alias("amend")),
+        F.lit(SCHEDULE).alias("op"),
     )
-    return gone.unionByName(own)
+    return gone.unionByName(version_rows(own, level=MARKS, slot=newest, act=F.lit(COMMAND)))

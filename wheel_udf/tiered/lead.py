@@ -37,35 +37,22 @@ in it is forgotten a batch earlier. The processing clock has no lead: rows do no
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
-from wheel_udf.store.layout import StoreLayout
-from wheel_udf.tiered.pause import IntakePause
+from wheel_udf.tiered.keeper import Keeper
 from wheel_udf.tiered.queries import Position
 
 
-class LedKeeper(Protocol):
-    """The part of :class:`wheel_udf.tiered.keeper.Keeper` that is used here."""
-
-    layout: StoreLayout
-    cursor_ms: int | None
-    clock_ms: int | None
-    clock_before_ms: int | None
-    taken_in: int
-
-
 class Lead:
-    """Bounds how far the intake is ahead of the wheel, by holding the intake's thread after a batch.
+    """Bounds how far the intake is ahead of the wheel.
 
     Args:
         keeper: Has the cursor, the clock of the committed rows, and the clock before it.
         windows: The bound, in windows of the layout; 0: the wheel has passed the clock of the batch before.
     """
 
-    def __init__(self, keeper: LedKeeper, windows: int) -> None:
+    def __init__(self, keeper: Keeper, windows: int) -> None:
         self._keeper, self._windows = keeper, windows
         self._standing_ms: int | None = None
-        self._pause = IntakePause()
 
     def clock_ms(self, committed_ms: int | None, is_idle: Callable[[], bool]) -> int | None:
         """Returns the clock for the wheel (UTC epoch ms); None before there is one. It never goes back.
@@ -114,25 +101,3 @@ class Lead:
         """The clock of a batch's rows: that of the batches before; of the first 0, as Spark's first watermark."""
         before_ms = self._keeper.clock_before_ms
         return min(clock_ms, 0) if before_ms is None else before_ms
-
-    # ---- the wait ------------------------------------------------------------------------------------
-
-    @property
-    def holds(self) -> bool:
-        """Whether the intake is held."""
-        return self._pause.holds
-
-    def wait(self, position: Position | None, is_active: Callable[[], bool]) -> None:
-        """Holds the calling thread, the intake's, until :meth:`look` finds that it may go on, or its query is stopped.
-
-        Args:
-            position: As for :meth:`allows`.
-            is_active: Whether the intake's query is active.
-        """
-        if not self.allows(position):
-            self._pause.hold(is_active)
-
-    def look(self, position: Callable[[], Position | None]) -> None:
-        """Lets a held intake go on if it may; to be called repeatedly by another thread."""
-        if self.holds and self.allows(position()):
-            self._pause.release()

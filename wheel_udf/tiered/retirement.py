@@ -17,18 +17,21 @@ commands that ever came.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.shard.rows import COMMAND
-from wheel_udf.store.head import Head, Partition
-from wheel_udf.store.layout import MARKS, NEAR, is_far_column
+from wheel_udf.store.head import Contents, Partition
+from wheel_udf.store.layout import MARKS, NEAR, is_far
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.versions import with_version
 from wheel_udf.tiered.queries import Position
-from wheel_udf.tiered.rows import in_partitions, version_rows
+from wheel_udf.tiered.rows import version_rows
+
+if TYPE_CHECKING:
+    from wheel_udf.tiered.keeper import Keeper
 
 
 def retire(store: SlotStore, *, app_id: str, done_ms: int) -> int:
@@ -42,47 +45,35 @@ def retire(store: SlotStore, *, app_id: str, done_ms: int) -> int:
     Returns:
         The number of windows dropped.
     """
-    partitions = store.partitions()
+    now = store.contents()
+    partitions = now.partitions
     width_ms = store.layout.window_ms
     windows = [p for p in partitions if p.level == NEAR and (p.slot + 1) * width_ms <= done_ms]
     if not windows:
         return 0
-    head = store.head()
     old = [*windows, *(p for p in partitions if p.level == MARKS)]
     generation = max(p.slot for p in windows)
-    done = store.append(_marks(store, head, old, generation), app_id=app_id, batch_id=generation)
+    done = store.append(_marks(store, now, old, generation), app_id=app_id, batch_id=generation)
     # If an interrupted run has already written the marks of this generation, those are kept.
     over = generation + done.written
     gone = [(p.level, p.slot) for p in old if p.level == NEAR or p.slot < over]
-    store.drop(gone, read_version=head.version)
+    store.drop(gone, read_version=now.head.version)
     return len(windows)
 
 
-def _marks(store: SlotStore, head: Head, old: Sequence[Partition], generation: int) -> DataFrame:
-    rows = store.rows(version=head.version)
-    far_ids = rows.where(is_far_column(F.col("level"))).select("id_hash")
-    versions = (
-        with_version(rows.where(in_partitions(old)))
-        .select("id_hash", "schedule_id", "seq", "amend", "op")
-        .distinct()
+def _marks(store: SlotStore, now: Contents, old: Sequence[Partition], generation: int) -> DataFrame:
+    places = {(p.level, p.slot) for p in old}
+    far, dropped = (
+        store.rows_of_files({path: file for path, file in now.files.items() if chosen(file.place)})
+        for chosen in (lambda place: is_far(place[0]), places.__contains__)
     )
+    far_ids = far.select("id_hash")
+    versions = with_version(dropped).select("id_hash", "schedule_id", "seq", "amend", "op").distinct()
     # The versions are few compared with the far entries, so the versions are broadcast and the far ids are only
     # scanned.
     met = far_ids.join(F.broadcast(versions.select("id_hash").distinct()), "id_hash", "left_semi").distinct()
     kept = versions.join(F.broadcast(met), "id_hash", "left_semi")
-    return version_rows(
-        kept, level=MARKS, slot=generation, act=F.lit(COMMAND), version=("seq", "amend", "op")
-    )
-
-
-class RetiringKeeper(Protocol):
-    """The part of :class:`wheel_udf.tiered.keeper.Keeper` that is used here."""
-
-    store: SlotStore
-    version: int
-
-    def retire(self, done_ms: int, memory_ms: int | None, history_ms: int = 0) -> int:
-        """Drops the near windows that are no longer needed."""
+    return version_rows(kept, level=MARKS, slot=generation, act=F.lit(COMMAND))
 
 
 class Retirements:
@@ -95,7 +86,7 @@ class Retirements:
         history_ms: How long rows stay after their due time.
     """
 
-    def __init__(self, keeper: RetiringKeeper, memory_ms: int | None, history_ms: int) -> None:
+    def __init__(self, keeper: Keeper, memory_ms: int | None, history_ms: int) -> None:
         self._keeper, self._memory_ms, self._history_ms = keeper, memory_ms, history_ms
         self._next: tuple[int, int] | None = None
 

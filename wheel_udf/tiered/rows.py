@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.store.head import Partition
 from wheel_udf.store.table import STORE_SCHEMA
 
 
-def in_partitions(partitions: Sequence[Partition]) -> Column:
-    """Returns the condition that a row of the store lies in one of these partitions."""
-    found = F.lit(False)
-    by_level: dict[int, list[int]] = {}
-    for partition in partitions:
-        by_level.setdefault(partition.level, []).append(partition.slot)
-    for level, slots in by_level.items():
-        found = found | ((F.col("level") == level) & F.col("slot").isin(slots))
-    return found
-
-
-def version_rows(
-    rows: DataFrame, *, level: int, slot: int, act: Column, version: tuple[str, str, str | None]
-) -> DataFrame:
+def version_rows(versions: DataFrame, *, level: int, slot: int, act: Column) -> DataFrame:
     """Returns rows of the store that hold an id and a version and no payload.
 
     Args:
-        rows: One row for each result, with ``schedule_id``, ``id_hash`` and the columns of `version`.
+        versions: One row for each result: ``schedule_id``, ``id_hash``, ``seq``, ``amend``, ``op``.
         level: Level of the new rows.
         slot: Slot of the new rows.
         act: The act of the new rows for the wheel.
-        version: Names of the columns with ``seq``, ``amend`` and ``op``; None for the op of a SCHEDULE.
     """
-    seq, amend, op = version
+    own = ("schedule_id", "id_hash", "seq", "amend", "op")
     columns = {
         "level": F.lit(level),
         "slot": F.lit(slot),
         "act": act,
-        "schedule_id": F.col("schedule_id"),
-        "id_hash": F.col("id_hash"),
-        "seq": F.col(seq),
-        "amend": F.col(amend),
-        "op": F.lit(0) if op is None else F.col(op),
         "seq_given": F.lit(True),
         "arrived": F.lit(0),
+        **{name: F.col(name) for name in own},
     }
-    return rows.select(
+    return versions.select(
         *(
             columns.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
             for field in STORE_SCHEMA

@@ -128,7 +128,7 @@ class TieredRun:
         an earlier run has left.
         """
         self.wheel, self._start_intake = wheel, start_intake
-        if self._lead.allows(None) if self._lead is not None else self.bounded or self._has_room():
+        if self._lead.allows(None) if self._lead is not None else self.bounded or self._may_take_in():
             self.intake = start_intake()
         self._thread.start()
 
@@ -140,16 +140,15 @@ class TieredRun:
         Then it pauses while a limit is reached (:mod:`wheel_udf.tiered.pause`), and waits while it is too far ahead of
         the wheel (:mod:`wheel_udf.tiered.lead`).
         """
-        if self.bounded:
-            self._wait_for_room()
+        waits_first = self.bounded and self._lead is None
+        if waits_first:
+            self._wait()
         self.keeper.take_in(parsed, batch_id, self.clock_of)
-        if not self.bounded:
-            self._wait_for_room()
-        if self._lead is not None:
-            self._lead.wait(self._reached(), self._intake_is_active)
+        if not waits_first:
+            self._wait()
 
-    def _wait_for_room(self) -> None:
-        if not self._has_room():
+    def _wait(self) -> None:
+        if not self._may_take_in():
             self._pause.hold(self._intake_is_active)
 
     def _intake_is_active(self) -> bool:
@@ -158,32 +157,27 @@ class TieredRun:
     @property
     def paused(self) -> bool:
         """Whether the intake waits because a limit is reached."""
-        unbegun = self.wheel is not None and self.intake is None and self._lead is None
-        return self._pause.holds or unbegun
+        unbegun = self.wheel is not None and self.intake is None
+        return self._lead is None and (self._pause.holds or unbegun)
 
-    def _has_room(self) -> bool:
+    def _may_take_in(self) -> bool:
+        if self._lead is not None:
+            return self._lead.allows(self._reached())
         return self._pressure is None or not self._pressure.pauses or self._pressure.has_room()
 
     def _go_on_if_possible(self) -> None:
-        if self._lead is not None and self.intake is not None:
-            self._lead.look(self._reached)
-        elif self._lead is not None and self._lead.allows(self._reached()):
-            self.intake = self._start_intake()
+        if (self.intake is None or self._pause.holds) and self._may_go_on():
+            if self.intake is None:
+                self.intake = self._start_intake()
+            else:
+                self._pause.release()
         if self._turn.holds and self._has_more_to_read():
             self._turn.release()
-        self._go_on_if_there_is_room()
 
-    def _go_on_if_there_is_room(self) -> None:
-        if (
-            not self.paused
-            or self._pressure is None
-            or not self._pressure.has_room_again(self._what_makes_room)
-        ):
-            return
-        if self.intake is None:
-            self.intake = self._start_intake()
-        else:
-            self._pause.release()
+    def _may_go_on(self) -> bool:
+        if self._lead is not None:
+            return self._may_take_in()
+        return self._pressure is not None and self._pressure.has_room_again(self._what_makes_room)
 
     def _what_makes_room(self) -> object:
         """Changes when entries have ended in the wheel, or an act has changed some."""
@@ -381,20 +375,18 @@ class TieredRun:
     # ---- the end -------------------------------------------------------------------------------------
 
     def _stop_queries(self, is_asked: Callable[[], bool] = lambda: True) -> None:
-        if self.bounded:
+        if self.bounded and self._lead is None:
             self._pause.end()
         for query in (self.intake, self.wheel):
+            is_held = _never if query is self.wheel else lambda: self._pause.holds
             if query is self.wheel:
                 self._turn.end()
             if query is not None and query.isActive:
                 try:
-                    # A stop ends the pause or the wait; the batch that is held is written.
-                    stop_between_batches(query, is_asked, self._is_held if query is self.intake else _never)
+                    # A stop ends the wait; the batch that is held is written.
+                    stop_between_batches(query, is_asked, is_held)
                 except Exception as fault:  # noqa: BLE001  # the other query is stopped in any case
                     self._fault = self._fault or fault
-
-    def _is_held(self) -> bool:
-        return self._pause.holds or (self._lead is not None and self._lead.holds)
 
     def _shut_down(self) -> None:
         self._stop_queries()

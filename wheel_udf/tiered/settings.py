@@ -19,24 +19,7 @@ from wheel_udf.stream.sharded_query import DEFAULT_MEMORY_MS
 
 @dataclass(frozen=True, kw_only=True)
 class TieredWheel:
-    """The settings of a tiered run; see :func:`wheel_udf.tiered.start_tiered`.
-
-    Attributes:
-        layout: Which levels are in the state and which in the store.
-        store: Place of the slot store.
-        clock: The clock that decides what is due.
-        shards: Number of independent wheels that share the ids.
-        contract: Bounds and defaults of the commands.
-        memory_ms: How long an ended id is remembered; ``None``: for ever.
-        limit: Largest number of rows released in a batch; ``None``: no bound.
-        limits: Largest numbers of pending entries.
-        on_limit: What happens at a limit: ``reject`` new entries, or ``pause`` the intake (not with the event clock,
-            which would stop).
-        history_ms: How long rows stay in the store after their due time.
-        keep_ms: How long a new store keeps files and log entries that nothing needs any more.
-        punctual: How entries are handed to a sender ahead of their due time; ``None``: batches release what is due.
-        lead_windows: Under the event clock, how many windows the intake may be ahead of the wheel's clock; see
-            :mod:`wheel_udf.tiered.lead`.
+    """The settings of a tiered run: those of :func:`wheel_udf.tiered.start.schedule_tiered`.
 
     Raises:
         ConfigError: ``pause`` with the event clock, or a setting is out of range.

@@ -1,22 +1,9 @@
 """Starts a tiered run: far levels in the slot store, near levels in Spark's state. The cost of a batch does not depend
 on the number pending.
 
-::
-
-    commands --intake query--> slot store --near rows--> wheel query --> destinations, rejects
-                                 ^     |                     ^
-                                 |     `--- cursor, clock ---' (published after each commit)
-                               keeper: hands far slots over when the clock comes near, drops what is no longer needed
-
-Three activities run in one process. The *intake* is a query of its own and can pause while the others go on. The
-*keeper* (:mod:`wheel_udf.tiered.keeper`) runs on a thread. The *wheel* is the query of the direct mode over the
-store's near rows. Its clock is published by the keeper and never passes the cursor, so no entry is late because its
-slot was not handed over::
-
-    clock        what is published                                          without new commands
-    processing   nothing: the wall clock is used                            it goes on
-    event        largest event time of the batches before the last one,     it goes on to that of the last one,
-                 minus the delay (see :mod:`wheel_udf.tiered.lead`)         and stands still
+Intake, keeper and wheel run in one process (:mod:`wheel_udf.tiered`). The wheel is the query of the direct mode over
+the store's near rows. Its clock is published by the keeper and never passes the cursor, so no entry is late because
+its slot was not handed over.
 
 Bounded input (``available-now``): the intake ends by itself; then the clock goes on to ``until`` (if given), slot by
 slot, and the wheel ends when it has read everything and released what is due.

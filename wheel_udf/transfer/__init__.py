@@ -8,7 +8,7 @@ An *export* is a folder: tables of versioned rows, the positions of the sources,
     in the folder   manifest.json   format, account, clock, positions of the sources; written last
                     entries/        pending entries: (id, seq, amend), due time, delay level, payload (Parquet)
                     memory/         records of ended ids, with the instant of their end (Parquet)
-                    acts/           the record of acts (Parquet)
+                    acts.json       the record of acts
                     sources/N/      which files a source of files has read
     a purgatory has operations, ended, events, ahead, resting and held in place of entries and memory
 

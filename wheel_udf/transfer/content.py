@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -17,14 +16,16 @@ from wheel_udf.checkpoint.spark_logs import committed_offsets, last_committed, p
 from wheel_udf.common.errors import TransferError
 from wheel_udf.control.source import is_clock_offset
 from wheel_udf.pending.entries import PendingWork
-from wheel_udf.pending.state import from_state, in_state, remembered
-from wheel_udf.purgatory.seed import KINDS, rows_of_text
+from wheel_udf.pending.state import from_state, remembered, waiting
+from wheel_udf.purgatory.seed import rows_of_text
+from wheel_udf.purgatory.state import KINDS
 from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 from wheel_udf.store.lease import store_lease
 
 ENTRIES: Final = "entries"
 MEMORY: Final = "memory"
 ACTS: Final = "acts"
+ACTS_FILE: Final = f"{ACTS}.json"
 SOURCES: Final = "sources"
 
 SCHEMAS: Final[Mapping[str, pa.Schema]] = {
@@ -35,19 +36,6 @@ SCHEMAS: Final[Mapping[str, pa.Schema]] = {
 """The columns of each table but the acts."""
 
 FINISH: Final = "run the job once more with --trigger available-now, which finishes it"
-
-
-@dataclass(frozen=True)
-class Source:
-    """A source of commands, operations or events.
-
-    Attributes:
-        number: Its place in the query, from 0.
-        position: Its offset after the last committed batch, as JSON; None if it had none.
-    """
-
-    number: int
-    position: Any
 
 
 @contextmanager
@@ -101,18 +89,21 @@ def _require_finished(part: str) -> None:
         )
 
 
-def sources_of(part: str) -> list[Source]:
-    """The sources of a query, without the clock."""
+def positions_of(part: str) -> dict[int, Any]:
+    """Where the sources of a query stand, without the clock: the offset of each after the last committed batch, None if
+    it had none, by its place in the query.
+    """
     offsets = committed_offsets(part) or []
-    return [
-        Source(number, position) for number, position in enumerate(offsets) if not is_clock_offset(position)
-    ]
+    return {number: position for number, position in enumerate(offsets) if not is_clock_offset(position)}
 
 
 def tables_of(spark: SparkSession, checkpoint: str, *, purgatory: bool) -> dict[str, DataFrame]:
     """The rows in the state of a query, by kind."""
     if not purgatory:
-        return {ENTRIES: in_state(spark, checkpoint), MEMORY: remembered(spark, checkpoint)}
+        return {
+            ENTRIES: waiting(spark, checkpoint).drop("in_flight"),
+            MEMORY: remembered(spark, checkpoint),
+        }
     return {name: from_state(spark, checkpoint, _of_kind(name), kind.schema) for name, kind in KINDS.items()}
 
 

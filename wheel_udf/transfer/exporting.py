@@ -18,11 +18,11 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from wheel_udf.checkpoint.act_files import acts_of, earlier_records
 from wheel_udf.checkpoint.identity import Identity, identity_of
 from wheel_udf.checkpoint.move_marks import mark_exported
 from wheel_udf.checkpoint.spark_logs import last_committed, source_log, write_source_log
@@ -31,26 +31,24 @@ from wheel_udf.common.interrupts import uninterrupted
 from wheel_udf.common.outcomes import WATCH_COUNTS, WHEEL_COUNTS
 from wheel_udf.common.paths import as_pattern
 from wheel_udf.common.progress import Step, no_steps
-from wheel_udf.pending import acts
-from wheel_udf.pending.audit import records_without
+from wheel_udf.pending.audit import records_of, records_without
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.pending.state import heads_of
-from wheel_udf.spark.files import open_folder
+from wheel_udf.spark.files import json_bytes, open_folder
 from wheel_udf.transfer.content import (
-    ACTS,
+    ACTS_FILE,
     ENTRIES,
     MEMORY,
     SCHEMAS,
     SOURCES,
-    Source,
     at_rest,
     parts_of,
-    sources_of,
+    positions_of,
     tables_of,
 )
 from wheel_udf.transfer.id_rows import ID_COLUMNS, count_ids, frame_of_ids, rows_of_ids
 from wheel_udf.transfer.manifest import WAITS, Manifest, find_manifest, write_manifest
-from wheel_udf.transfer.settled import Settled, settle
+from wheel_udf.transfer.settled import settle
 
 
 def export_job(
@@ -125,56 +123,50 @@ def _write(
     """Writes everything but the manifest, and returns that."""
     _require_unused(folder)
     purgatory = identity.mode == "purgatory"
+    names = WATCH_COUNTS if purgatory else WHEEL_COUNTS
     heads = heads_of(spark, work.query)
     tables = tables_of(spark, work.query, purgatory=purgatory)
-    settled = None
+    settled, more = None, Counter[str]()
     if work.store is not None:
-        on_step("ends in the store", 1, len(tables) + 2)
+        on_step("ends in the store", 1, len(tables) + 1)
         settled = settle(work, heads, identity.shards, tables[MEMORY])
-    if settled is not None and work.store is not None:
+        more.update(settled.counts)
         tables[ENTRIES] = tables[ENTRIES].unionByName(settled.entries)
         tables[MEMORY] = tables[MEMORY].unionByName(settled.ended)
-    ended = 0
+    ended, acts = 0, records_of(work.query)
     if without:
         ids = frame_of_ids(spark, without)
         ended = sum(count_ids({name: tables[name] for name in WAITS if name in tables}, ids).values())
         tables = {
             name: rows_of_ids(table, ids, *ID_COLUMNS[name], others=True) for name, table in tables.items()
         }
-        tables[ACTS] = records_without(spark, work.query, without, ended)
-    elif acts_of(work.query) or earlier_records(work.query):
-        tables[ACTS] = acts.audit(spark, work.query)
-    rows = _all_written(tables, folder, on_step, first=1 if settled is None else 2)
-    sources = sources_of(parts_of(work)[0])
-    _copy_logs(parts_of(work)[0], sources, folder)
+        acts = records_without(work.query, without, ended)
+    open_folder(folder).replace(ACTS_FILE, json_bytes([asdict(act) for act in acts]))
+    rows, first = {}, 1 if settled is None else 2
+    for number, (name, table) in enumerate(tables.items(), first):
+        on_step(name, number, first + len(tables) - 1)
+        rows[name] = _written(table, f"{folder}/{name}")
+    more.update(cancelled=ended, applied=ended)
+    begin = parts_of(work)[0]
+    positions = positions_of(begin)
+    _copy_logs(begin, positions, folder)
     manifest = Manifest(
         export_id=uuid.uuid4().hex,
         mode="tiered" if work.store is not None else identity.mode,
         wheel=identity.wheel,
         shards=identity.shards,
-        clock=identity_of(parts_of(work)[0]).clock,
+        clock=identity_of(begin).clock,
         app_id=identity.app_id,
         batch=batch,
         clock_ms=_clock_ms(heads, work),
-        counts=_counts(heads, settled, WATCH_COUNTS if purgatory else WHEEL_COUNTS, ended),
+        counts={name: sum(int(head[name]) for head in heads) + more[name] for name in names},
         rows=rows,
-        positions=[source.position for source in sources],
+        positions=list(positions.values()),
     )
-    _require_account(manifest, heads, settled, ended, folder)
+    _require_account(manifest, heads, ended + (0 if settled is None else settled.gone), folder)
     if settled is not None:
-        settled.close()
+        settled.far.unpersist()
     return manifest
-
-
-def _all_written(
-    tables: Mapping[str, DataFrame], folder: str, on_step: Step, *, first: int
-) -> dict[str, int]:
-    """Writes the tables; returns their numbers of rows."""
-    rows = {}
-    for number, (name, table) in enumerate(tables.items(), first):
-        on_step(name, number, first + len(tables) - 1)
-        rows[name] = _written(table, f"{folder}/{name}")
-    return rows
 
 
 def _clock_ms(heads: Sequence[Mapping[str, Any]], work: PendingWork) -> int | None:
@@ -190,36 +182,25 @@ def _written(table: DataFrame, place: str) -> int:
     return table.sparkSession.read.schema(table.schema).parquet(as_pattern(place)).count()
 
 
-def _counts(
-    heads: Sequence[Mapping[str, Any]], settled: Settled | None, names: Sequence[str], ended: int
-) -> dict[str, int]:
-    """The account: of the shards, what has ended in the store, and what a cancel of this export ends."""
-    more = Counter({} if settled is None else settled.counts)
-    more.update({"cancelled": ended, "applied": ended})
-    return {name: sum(int(head[name]) for head in heads) + more[name] for name in names}
-
-
 def _require_unused(folder: str) -> None:
     """Refuses a folder with anything but an unfinished export."""
     names = {name for name in open_folder(folder).names() if not name.startswith(".")}
-    if names - {*SCHEMAS, ACTS, SOURCES}:
+    if names - {*SCHEMAS, ACTS_FILE, SOURCES}:
         raise TransferError(
             "the folder is not empty", field=folder, value=sorted(names), rule="a new folder for an export"
         )
 
 
-def _copy_logs(part: str, sources: Sequence[Source], folder: str) -> None:
-    for place, source in enumerate(sources):
-        if isinstance(source.position, dict) and "logOffset" in source.position:
-            write_source_log(folder, place, dict(source_log(part, source.number)))
+def _copy_logs(part: str, positions: Mapping[int, Any], folder: str) -> None:
+    for place, (number, position) in enumerate(positions.items()):
+        if isinstance(position, dict) and "logOffset" in position:
+            write_source_log(folder, place, dict(source_log(part, number)))
 
 
-def _require_account(
-    manifest: Manifest, heads: Sequence[Mapping[str, Any]], settled: Settled | None, ended: int, folder: str
-) -> None:
+def _require_account(manifest: Manifest, heads: Sequence[Mapping[str, Any]], ended: int, folder: str) -> None:
     """Refuses an export that would lose an entry: pending and settled entries must equal the counts of the shards."""
     counted = sum(int(head["pending"]) + int(head.get("far") or 0) for head in heads)
-    expected = counted - (0 if settled is None else settled.gone) - ended
+    expected = counted - ended
     if manifest.pending != expected:
         raise TransferError(
             "the export does not hold what is pending",

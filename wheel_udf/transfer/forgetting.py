@@ -47,8 +47,7 @@ from wheel_udf.checkpoint.move_marks import (
 )
 from wheel_udf.checkpoint.spark_logs import last_committed
 from wheel_udf.common.errors import TransferError
-from wheel_udf.pending import acts
-from wheel_udf.pending.audit import has_id
+from wheel_udf.pending.audit import has_id, records_of
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.spark.files import open_folder
 from wheel_udf.spark.session import close_states
@@ -90,8 +89,8 @@ def held_of(spark: SparkSession, work: PendingWork, ids: Sequence[str]) -> dict[
     if work.store is not None:
         rows = work.store.rows(version=work.store.head().version)
         counts[STORED] = rows_of_ids(rows, frame, "schedule_id").count()
-    records = acts.audit(spark, work.query).select("picked", "change").collect()
-    counts[ACTS] = sum(any(has_id(text, ids) for text in record) for record in records)
+    texts = [(act.picked, act.change) for act in records_of(work.query)]
+    counts[ACTS] = sum(any(has_id(text, ids) for text in both) for both in texts)
     return counts
 
 

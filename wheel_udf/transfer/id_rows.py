@@ -22,6 +22,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common.errors import ActError
+from wheel_udf.pending.acts import require_utf8
 from wheel_udf.transfer.content import ENTRIES, MEMORY
 
 ID: Final = "forgotten_id"
@@ -45,10 +46,7 @@ def frame_of_ids(spark: SparkSession, ids: Sequence[str]) -> DataFrame:
     if not ids:
         raise ActError("no id is given", field="id", rule="at least one")
     for each in ids:
-        try:
-            each.encode()
-        except UnicodeEncodeError:
-            raise ActError("not a text", field="id", value=each, rule="UTF-8") from None
+        require_utf8("id", each)
         if not each:
             raise ActError("an empty id", field="id", value=each, rule="at least one character")
     return spark.createDataFrame([(each,) for each in dict.fromkeys(ids)], f"{ID} string")

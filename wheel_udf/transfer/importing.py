@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import reduce
 from typing import Any, Final
 
@@ -33,13 +33,13 @@ from wheel_udf.common.progress import Step, no_steps
 from wheel_udf.control.clocks import Clock
 from wheel_udf.delivery.query import ONCE, start_with
 from wheel_udf.pending.audit import take_over
-from wheel_udf.purgatory.seed import KINDS
-from wheel_udf.purgatory.state import WATCH_STATE_COLUMNS, watch_fingerprint
+from wheel_udf.purgatory.state import KINDS, WATCH_STATE_COLUMNS, watch_fingerprint
 from wheel_udf.shard.state import STATE_COLUMNS
+from wheel_udf.spark.files import open_folder, parsed_json
 from wheel_udf.spark.interrupts import at_end
 from wheel_udf.stream.seed_query import pack_by_shard, seeding, stand_ins
 from wheel_udf.stream.seed_worker import watch_state, wheel_state
-from wheel_udf.transfer.content import ACTS, ENTRIES, MEMORY, SCHEMAS
+from wheel_udf.transfer.content import ACTS_FILE, ENTRIES, MEMORY, SCHEMAS
 from wheel_udf.transfer.manifest import Manifest, read_manifest
 from wheel_udf.transfer.seeds import seeds_of
 from wheel_udf.wheel.known import IN_STORE
@@ -85,32 +85,20 @@ def import_direct(  # noqa: PLR0913  # what a checkpoint is begun with
         CheckpointError: The checkpoint is damaged or foreign.
         GeometryChangedError: An unfinished import was begun with other settings.
     """
-    manifest = read_manifest(folder, positions)
-    require_kind(manifest, folder, purgatory=False)
-    identity: dict[str, Any] = {
-        "wheel_fingerprint": fingerprint(wheel.fingerprint(), leveled=leveled),
-        "shards": shards,
-        "clock_kind": clock.kind,
-    }
+    manifest = read_manifest(folder, positions, purgatory=False)
+    wheel_fingerprint = fingerprint(wheel.fingerprint(), leveled=leveled)
+    identity = {"wheel_fingerprint": wheel_fingerprint, "shards": shards, "clock_kind": clock.kind}
     with beginning(manifest, folder, [checkpoint]) as is_new:
         if is_new:
-            open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
             on_step("acts", 1, 2)
-            bring_acts(spark, manifest, folder, checkpoint)
+            begin_checkpoint(manifest, folder, checkpoint, name, identity)
             on_step("state", 2, 2)
             entries, memory = table_of(spark, folder, ENTRIES), table_of(spark, folder, MEMORY)
             # Here there is no store: an entry that was in one is in the state now.
             memory = memory.where(memory["status"] != IN_STORE)
-            seed_wheel(
-                spark,
-                manifest,
-                folder,
-                checkpoint,
-                wheel=wheel,
-                seeds=seeds_of(manifest, shards, entries=entries, memory=memory),
-                entries=entries,
-                memory=memory,
-            )
+            seeds = seeds_of(manifest, shards, entries=entries, memory=memory)
+            tables = {ENTRIES: entries, MEMORY: memory}
+            seed_state(spark, manifest, folder, checkpoint, tables, wheel=wheel, seeds=seeds)
     return manifest
 
 
@@ -127,96 +115,69 @@ def import_watch(  # noqa: PLR0913  # likewise
     on_step: Step = no_steps,
 ) -> Manifest:
     """Begins a checkpoint of a purgatory; arguments, result and errors are those of :func:`import_direct`."""
-    manifest = read_manifest(folder, positions)
-    require_kind(manifest, folder, purgatory=True)
-    identity: dict[str, Any] = {
-        "wheel_fingerprint": watch_fingerprint(wheel.fingerprint()),
-        "shards": shards,
-        "clock_kind": clock.kind,
-    }
+    manifest = read_manifest(folder, positions, purgatory=True)
+    wheel_fingerprint = watch_fingerprint(wheel.fingerprint())
+    identity = {"wheel_fingerprint": wheel_fingerprint, "shards": shards, "clock_kind": clock.kind}
     with beginning(manifest, folder, [checkpoint]) as is_new:
         if is_new:
-            open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
             on_step("acts", 1, 2)
-            bring_acts(spark, manifest, folder, checkpoint)
+            begin_checkpoint(manifest, folder, checkpoint, name, identity)
             on_step("state", 2, 2)
-            packed = [
-                pack_by_shard(table_of(spark, folder, kind), kind, SCHEMAS[kind], by="group", shards=shards)
-                for kind in KINDS
-            ]
-            copy_logs(manifest, folder, checkpoint, first=1)
-            with no_files() as empty:
-                frame = seeding(
-                    reduce(DataFrame.unionByName, packed),
-                    watch_state,
-                    WATCH_STATE_COLUMNS,
-                    wheel=wheel,
-                    seeds=seeds_of(manifest, shards),
-                    clock_position=FIRST_CLOCK,
-                    others=stand_ins(spark, manifest.positions, empty),
-                )
-                run_first_batch(frame, checkpoint, expecting(manifest.pending))
+            tables = {kind: table_of(spark, folder, kind) for kind in KINDS}
+            seeds = seeds_of(manifest, shards)
+            seed_state(spark, manifest, folder, checkpoint, tables, wheel=wheel, seeds=seeds)
     return manifest
 
 
-def seed_wheel(  # noqa: PLR0913  # what a state is made of
+def seed_state(  # noqa: PLR0913  # what a state is made of
     spark: SparkSession,
     manifest: Manifest,
     folder: str,
     checkpoint: str,
+    tables: Mapping[str, DataFrame],
     *,
     wheel: Wheel,
     seeds: Sequence[Seed],
-    entries: DataFrame,
-    memory: DataFrame,
     clock_position: Mapping[str, Any] = FIRST_CLOCK,
     positions: Sequence[Any] | None = None,
 ) -> None:
-    """Runs the first batch of a query of ``schedule``.
+    """Runs the first batch of a query of ``schedule`` or ``watch``.
 
     Args:
         spark: A session.
         manifest: Of the export.
         folder: The export.
         checkpoint: Of the query.
+        tables: What the state is to hold, by kind.
         wheel: The geometry.
         seeds: Of each shard.
-        entries: What the state is to hold.
-        memory: What it is to remember.
         clock_position: Where the clock begins.
         positions: Where the other sources begin; None: at the positions of the export.
     """
     if positions is None:
         copy_logs(manifest, folder, checkpoint, first=1)
+        positions = manifest.positions
+    purgatory = manifest.mode == "purgatory"
+    worker = watch_state if purgatory else wheel_state
+    columns = WATCH_STATE_COLUMNS if purgatory else STATE_COLUMNS
+    by = "group" if purgatory else "schedule_id"
     packed = [
-        pack_by_shard(rows, kind, SCHEMAS[kind], by="schedule_id", shards=len(seeds))
-        for kind, rows in ((ENTRIES, entries), (MEMORY, memory))
+        pack_by_shard(rows, kind, SCHEMAS[kind], by=by, shards=len(seeds)) for kind, rows in tables.items()
     ]
-    with no_files() as empty:
+    with tempfile.TemporaryDirectory(prefix="wheel-import-") as empty:
         frame = seeding(
-            packed[0].unionByName(packed[1]),
-            wheel_state,
-            STATE_COLUMNS,
+            reduce(DataFrame.unionByName, packed),
+            worker,
+            columns,
             wheel=wheel,
             seeds=seeds,
             clock_position=clock_position,
-            others=stand_ins(spark, manifest.positions if positions is None else positions, empty),
+            others=stand_ins(spark, positions, empty),
         )
         run_first_batch(frame, checkpoint, expecting(manifest.pending))
 
 
 # ---- steps ---------------------------------------------------------------------------------------
-
-
-def require_kind(manifest: Manifest, folder: str, *, purgatory: bool) -> None:
-    """Refuses the export of a purgatory where that of a wheel is expected, and the other way round."""
-    if manifest.is_purgatory != purgatory:
-        raise TransferError(
-            "the export is of another kind of job",
-            field=folder,
-            value=manifest.mode,
-            rule="purgatory" if purgatory else "direct or tiered",
-        )
 
 
 @contextmanager
@@ -226,9 +187,9 @@ def beginning(manifest: Manifest, folder: str, parts: Sequence[str]) -> Iterator
     Raises:
         TransferError: One of them holds something else.
     """
-    leases: list[Lease] = []
-    try:
-        leases.extend(Lease(part).acquire() for part in parts)
+    with ExitStack() as leases:
+        for part in parts:
+            leases.enter_context(Lease(part))
         marks = [import_mark(part) for part in parts]
         for part, mark in zip(parts, marks, strict=True):
             other = mark is not None and mark.export_id != manifest.export_id
@@ -246,9 +207,6 @@ def beginning(manifest: Manifest, folder: str, parts: Sequence[str]) -> Iterator
         yield not done
         for part in parts:
             mark_import(part, manifest.export_id, folder, done=True)
-    finally:
-        for lease in leases:
-            lease.close()
 
 
 def table_of(spark: SparkSession, folder: str, name: str) -> DataFrame:
@@ -256,10 +214,15 @@ def table_of(spark: SparkSession, folder: str, name: str) -> DataFrame:
     return spark.read.schema(from_arrow_schema(SCHEMAS[name])).parquet(as_pattern(f"{folder}/{name}"))
 
 
-def bring_acts(spark: SparkSession, manifest: Manifest, folder: str, checkpoint: str) -> None:
-    """Copies the records of acts, if the export has any, to the new checkpoint."""
-    if ACTS in manifest.rows:
-        take_over(checkpoint, spark.read.parquet(as_pattern(f"{folder}/{ACTS}")))
+def begin_checkpoint(
+    manifest: Manifest, folder: str, checkpoint: str, name: str, identity: Mapping[str, Any]
+) -> None:
+    """Creates the checkpoint that gets the state, with the records of acts."""
+    open_checkpoint(checkpoint, name=name, importing=manifest.export_id, **identity)
+    records = parsed_json(open_folder(folder).read(ACTS_FILE) or b"")
+    if not isinstance(records, list):
+        raise TransferError("the records of acts are missing or damaged", field=f"{folder}/{ACTS_FILE}")
+    take_over(checkpoint, records)
 
 
 def copy_logs(manifest: Manifest, folder: str, checkpoint: str, *, first: int) -> None:
@@ -268,16 +231,7 @@ def copy_logs(manifest: Manifest, folder: str, checkpoint: str, *, first: int) -
         write_source_log(checkpoint, first + place, dict(source_log(folder, place)))
 
 
-@contextmanager
-def no_files() -> Iterator[str]:
-    """A folder without files."""
-    with tempfile.TemporaryDirectory(prefix="wheel-import-") as folder:
-        yield folder
-
-
-def run_first_batch(
-    frame: DataFrame, checkpoint: str, check: Callable[[DataFrame, int], None] | None = None
-) -> None:
+def run_first_batch(frame: DataFrame, checkpoint: str, check: Callable[[DataFrame, int], None]) -> None:
     """Runs batch 0 of a new checkpoint, or repeats it; does nothing if it is committed.
 
     Args:
@@ -287,7 +241,7 @@ def run_first_batch(
     """
     writer = frame.writeStream.option("checkpointLocation", checkpoint)
     with chunks_of_tasks(frame.sparkSession, checkpoint):
-        query = start_with(writer.foreachBatch(check or _nothing), ONCE)
+        query = start_with(writer.foreachBatch(check), ONCE)
     try:
         query.awaitTermination()
     finally:
@@ -310,7 +264,3 @@ def expecting(pending: int) -> Callable[[DataFrame, int], None]:
             )
 
     return check
-
-
-def _nothing(_batch: DataFrame, _number: int) -> None:
-    """An intake's first batch has no rows."""

@@ -19,18 +19,19 @@ A far entry from the direct mode gets a memory record of an entry in the store, 
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.checkpoint.identity import TIERED_PARTS, open_checkpoint
+from wheel_udf.checkpoint.identity import TIERED_PARTS
 from wheel_udf.common.progress import Step, no_steps
 from wheel_udf.control.clocks import EventClock
 from wheel_udf.shard.rows import COMMAND, FAR, SCHEDULE
 from wheel_udf.store.intake import id_hash, stored_rows
-from wheel_udf.store.layout import MARKS, NEAR
+from wheel_udf.store.layout import MARKS
 from wheel_udf.store.lease import store_lease
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.stream.seed_query import stand_ins
@@ -40,13 +41,11 @@ from wheel_udf.tiered.rows import version_rows
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.transfer.content import ENTRIES, MEMORY
 from wheel_udf.transfer.importing import (
+    begin_checkpoint,
     beginning,
-    bring_acts,
     copy_logs,
-    no_files,
-    require_kind,
     run_first_batch,
-    seed_wheel,
+    seed_state,
     table_of,
 )
 from wheel_udf.transfer.manifest import Manifest, read_manifest
@@ -85,8 +84,7 @@ def import_tiered(
             :func:`~wheel_udf.transfer.importing.import_direct`.
         StoreError: The store belongs to another job, or cannot be used.
     """
-    manifest = read_manifest(folder, positions)
-    require_kind(manifest, folder, purgatory=False)
+    manifest = read_manifest(folder, positions, purgatory=False)
     parts = [f"{checkpoint}/{part}" for part in TIERED_PARTS]
     store_lease(what.store).require_free()
     # Before the lease, which leaves a file: a store is created in an empty place only.
@@ -121,30 +119,28 @@ def _begin(
         clock_ms=manifest.clock_ms if isinstance(what.clock, EventClock) else None,
     )
     on_step("acts", 2, 4)
-    open_checkpoint(f"{checkpoint}/wheel", name=name, importing=manifest.export_id, **wheel_settings(what))
-    bring_acts(spark, manifest, folder, f"{checkpoint}/wheel")
+    begin_checkpoint(manifest, folder, f"{checkpoint}/wheel", name, wheel_settings(what))
     on_step("state", 3, 4)
     is_far = F.col("deliver_at_ms") >= F.lit(cursor_ms).cast("long")
     far = entries.where(is_far)
     if manifest.mode == "direct":
         memory = memory.unionByName(_known(far, manifest.clock_ms))
-    seed_wheel(
+    seed_state(
         spark,
         manifest,
         folder,
         f"{checkpoint}/wheel",
+        {ENTRIES: entries.where(~is_far), MEMORY: memory},
         wheel=what.wheel,
         seeds=seeds_of(manifest, what.shards, entries=entries, memory=memory, far=far),
-        entries=entries.where(~is_far),
-        memory=memory,
         clock_position=_clock_position(manifest.clock_ms, done.version),
         positions=[delta_log.position_after(store.table_id, done.version)],
     )
     on_step("intake", 4, 4)
     copy_logs(manifest, folder, f"{checkpoint}/intake", first=0)
-    with no_files() as empty:
+    with tempfile.TemporaryDirectory(prefix="wheel-import-") as empty:
         frames = stand_ins(spark, manifest.positions, empty)
-        run_first_batch(reduce(DataFrame.unionByName, frames), f"{checkpoint}/intake")
+        run_first_batch(reduce(DataFrame.unionByName, frames), f"{checkpoint}/intake", lambda *_: None)
 
 
 def _clock_position(clock_ms: int | None, version: int) -> dict[str, Any]:
@@ -177,9 +173,8 @@ def _rows(store: SlotStore, entries: DataFrame, memory: DataFrame, cursor_ms: in
     marks = version_rows(
         versions.distinct(),
         level=MARKS,
-        slot=store.layout.slot_of(NEAR, cursor_ms - 1, cursor_ms),
+        slot=store.layout.newest_near_slot(cursor_ms),
         act=F.lit(COMMAND),
-        version=("seq", "amend", "op"),
     )
     return placed.unionByName(marks)
 

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from wheel_udf import __version__
 from wheel_udf.common.errors import TransferError
+from wheel_udf.common.records import typed_record
 from wheel_udf.spark.files import json_bytes, open_folder, parsed_json
 
 FORMAT_VERSION: Final = 1
@@ -52,19 +53,14 @@ class Manifest:
     app_id: str
     batch: int
     clock_ms: int | None
-    counts: Mapping[str, int]
-    rows: Mapping[str, int]
-    positions: Sequence[Any]
+    counts: dict[str, int]
+    rows: dict[str, int]
+    positions: list[Any]
 
     @property
     def pending(self) -> int:
         """Number of pending entries, or operations."""
         return sum(self.rows.get(name, 0) for name in WAITS)
-
-    @property
-    def is_purgatory(self) -> bool:
-        """Whether it is that of a purgatory."""
-        return self.mode == "purgatory"
 
 
 def write_manifest(folder: str, manifest: Manifest) -> None:
@@ -82,9 +78,7 @@ def find_manifest(folder: str) -> Manifest | None:
     if content is None:
         return None
     found = parsed_json(content)
-    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
-        raise TransferError("the manifest of the export is damaged", field=f"{folder}/{MANIFEST_FILE}")
-    if found["format"] != FORMAT_VERSION:
+    if isinstance(found, dict) and found.get("format", FORMAT_VERSION) != FORMAT_VERSION:
         raise TransferError(
             "the export is of another format",
             field=f"{folder}/{MANIFEST_FILE}",
@@ -92,39 +86,28 @@ def find_manifest(folder: str) -> Manifest | None:
             rule=str(FORMAT_VERSION),
             hint=f"release {found.get('package_version')} made it and can import it",
         )
-    names = {field.name for field in fields(Manifest)}
-    if not names <= found.keys() or not _is_sound(found):
+    manifest = typed_record(Manifest, found)
+    if manifest is None or any(
+        type(count) is not int for count in (*manifest.counts.values(), *manifest.rows.values())
+    ):
         raise TransferError("the manifest of the export is damaged", field=f"{folder}/{MANIFEST_FILE}")
-    return Manifest(**{name: found[name] for name in names})
+    return manifest
 
 
-def _is_sound(found: Mapping[str, Any]) -> bool:
-    texts = ("package_version", "export_id", "mode", "wheel", "clock", "app_id")
-    return (
-        all(isinstance(found[name], str) for name in texts)
-        and _are_counts(found["shards"], found["batch"])
-        and isinstance(found["clock_ms"], int | None)
-        and all(
-            isinstance(found[name], dict) and _are_counts(*found[name].values())
-            for name in ("counts", "rows")
-        )
-        and isinstance(found["positions"], list)
-    )
-
-
-def _are_counts(*values: object) -> bool:
-    return all(isinstance(value, int) and not isinstance(value, bool) for value in values)
-
-
-def read_manifest(folder: str, positions: Sequence[Any] | None = None) -> Manifest:
-    """The manifest of an export, with other positions of the sources if there are any.
+def read_manifest(folder: str, positions: Sequence[Any] | None = None, *, purgatory: bool) -> Manifest:
+    """The manifest of an export of a purgatory, or of a wheel, with other positions of the sources if there are any.
 
     Raises:
-        TransferError: There is none, or it is damaged or of another format.
+        TransferError: There is none, or it is damaged, of another format, or of the other kind of job.
     """
     manifest = find_manifest(folder)
     if manifest is None:
         raise TransferError(
             "there is no complete export here", field=f"{folder}/{MANIFEST_FILE}", hint="run the export again"
         )
-    return manifest if positions is None else replace(manifest, positions=positions)
+    if (manifest.mode == "purgatory") != purgatory:
+        rule = "purgatory" if purgatory else "direct or tiered"
+        raise TransferError(
+            "the export is of another kind of job", field=folder, value=manifest.mode, rule=rule
+        )
+    return manifest if positions is None else replace(manifest, positions=list(positions))

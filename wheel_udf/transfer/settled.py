@@ -55,23 +55,18 @@ class Settled:
         entries: Those that are pending, with the columns of ``ENTRY_SCHEMA``.
         ended: Memory records of ids whose entry a CANCEL has ended, with the columns of ``MEMORY_SCHEMA``.
         counts: How much each outcome rises.
-        cached: The cached frames that they are computed from.
+        far: All far rows, cached; to be released when the others have been read.
     """
 
     entries: DataFrame
     ended: DataFrame
     counts: Mapping[str, int]
-    cached: Sequence[DataFrame]
+    far: DataFrame
 
     @property
     def gone(self) -> int:
         """Number of entries that have ended."""
         return sum(self.counts.get(outcome, 0) for outcome in _OUTCOME_OF.values())
-
-    def close(self) -> None:
-        """Releases the cached frames."""
-        for frame in self.cached:
-            frame.unpersist()
 
 
 def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int, memory: DataFrame) -> Settled:
@@ -101,7 +96,7 @@ def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int, m
     if revived:
         counts["superseded"] += revived
         left = left.join(F.broadcast(late), "uid", "left_anti")
-    return Settled(_entries(left), _ended(gone, clock_ms), counts, (far,))
+    return Settled(_entries(left), _ended(gone, clock_ms), counts, far)
 
 
 def _require_read(store: SlotStore, version: int) -> None:

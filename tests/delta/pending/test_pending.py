@@ -15,10 +15,10 @@ from wheel_udf.control.clocks import EventClock
 from wheel_udf.delivery.query import deliver
 from wheel_udf.job.verbs import draw
 from wheel_udf.pending.acts import Picked
-from wheel_udf.pending.entries import PendingWork, create_view, forecast, pending, step_ms
+from wheel_udf.pending.entries import PendingWork, forecast, pending, step_ms
 from wheel_udf.pending.history import history_of
 from wheel_udf.pending.operations import operations_pending
-from wheel_udf.pending.state import in_state
+from wheel_udf.pending.state import waiting as in_state
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.stream.schedule_operator import schedule
@@ -91,7 +91,7 @@ def test_the_state_of_a_direct_wheel_is_a_table(spark: SparkSession, tmp_path: P
         ("c", 1, 70, "state"),
         ("b", 1, 100_000, "state"),
     ]
-    create_view(spark, work, "waiting")
+    pending(spark, work).createOrReplaceTempView("waiting")
     assert spark.sql("SELECT schedule_id FROM waiting WHERE destination = 'other'").collect() == [("b",)]
 
     told = {name: heard(spark, work, tmp_path, name) for name in ("soon", "c", "b", "nobody")}

@@ -16,7 +16,7 @@ from tests.spark.streams import T0_MS, at_ms
 from wheel_udf.common.errors import StoreError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.pending.acts_on_store import keep_rows
-from wheel_udf.pending.audit import ActDescription, record_act
+from wheel_udf.pending.audit import record_act
 from wheel_udf.shard.rows import COMMAND, FAR, GONE_CANCELLED, GONE_SUPERSEDED, MOVED
 from wheel_udf.store import intake
 from wheel_udf.store.layout import INBOX, MARKS, NEAR, StoreLayout
@@ -65,8 +65,8 @@ class World:
     def act(self, *rows: tuple[str, str, int, int | None]) -> None:
         """What a move brings: recorded, and taken by the keeper."""
         chosen = self.parsed(*rows).withColumn("amend", F.lit(1))
-        said = ActDescription("move", "(true)", "")
-        record_act(self.acts, said, lambda: keep_rows(self.acts, chosen, lambda rows: rows.count()))
+        said = {"act": "move", "picked": "(true)", "change": ""}
+        record_act(self.acts, lambda: keep_rows(self.acts, chosen, lambda rows: rows.count()), **said)
         assert self.keeper.take_acts(self.acts) == 1
 
     def parsed(self, *rows: tuple[str, str, int, int | None]) -> DataFrame:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession, functions as F
 
+from tests.places import placed
 from wheel_udf.common.geometry import INT64_MAX, INT64_MIN, Wheel
 from wheel_udf.store.layout import INBOX, MARKS, NEAR, StoreLayout
 
@@ -44,8 +45,7 @@ def test_int_numpy_and_column_agree_on_hostile_values(spark: SparkSession, layou
 
     by_int = []
     for cursor, due in pairs:
-        level = layout.level_of(due, cursor)
-        by_int.append((cursor, due, level, layout.slot_of(level, due, cursor)))
+        by_int.append((cursor, due, *placed(layout, due, cursor)))
 
     by_numpy = []
     for cursor in sorted({cursor for cursor, _ in pairs}):

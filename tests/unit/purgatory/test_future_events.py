@@ -8,14 +8,12 @@ from hypothesis import given, strategies as st
 from wheel_udf.purgatory.future_events import LARGEST_RUN, pass_by
 from wheel_udf.shard.chunks import Chunk
 
-SCHEMA = pa.schema([("at_ms", pa.int64())])
+SCHEMA = pa.schema([("event_time_ms", pa.int64())])
 
 
 def step(chunks: list[Chunk], times: list[int], clock: int) -> tuple[list[int], list[Chunk]]:
-    passed, left = pass_by(
-        chunks, pa.table({"at_ms": times}, schema=SCHEMA), clock, level=-2, time_column="at_ms"
-    )
-    return passed["at_ms"].to_pylist(), left
+    passed, left = pass_by(chunks, pa.table({"event_time_ms": times}, schema=SCHEMA), clock)
+    return passed["event_time_ms"].to_pylist(), left
 
 
 def test_a_row_is_passed_when_its_time_is_before_the_clock_and_not_earlier() -> None:
@@ -50,4 +48,6 @@ def test_every_row_is_passed_once_by_the_first_clock_behind_it(batches: list[tup
         passed, left = step(left, times, clock)
         assert sorted(passed) == sorted(time for time in waiting if time < clock)
         waiting = [time for time in waiting if time >= clock]
-    assert sorted(time for chunk in left for time in chunk.table()["at_ms"].to_pylist()) == sorted(waiting)
+    assert sorted(time for chunk in left for time in chunk.table()["event_time_ms"].to_pylist()) == sorted(
+        waiting
+    )

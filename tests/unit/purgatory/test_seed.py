@@ -16,8 +16,8 @@ from tests.unit.purgatory.test_step_property import (
 )
 from tests.unit.purgatory.watch_model import Event, Outcome, Request
 from wheel_udf.common.geometry import Wheel
-from wheel_udf.purgatory.seed import KINDS, rows_of_text, seeded
-from wheel_udf.purgatory.state import WatchState
+from wheel_udf.purgatory.seed import rows_of_text, seeded
+from wheel_udf.purgatory.state import KINDS, WatchState
 from wheel_udf.wheel.seed import Seed
 
 WHEELS = (Wheel(tick_ms=1, size=4, levels=3), Wheel(tick_ms=3, size=7, levels=2))

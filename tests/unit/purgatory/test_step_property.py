@@ -124,7 +124,7 @@ def test_what_is_remembered_is_enough_for_rows_that_are_in_time(
     assert_decided(shard, models_of(operations, events, lookback, memory), operations)
 
 
-GOLDEN = (("b",), ("a",), ("b", "a"), ("c",), ("a", "b"), ("a", "b", "c"))
+GOLDEN = (("a", "b", "c"), ("b",), ("b", "a"), ("a", "b"), ("c",), ("a",))
 """Which of the operations on these keys is meant, the first before all others, if their ids and times are the same."""
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.places import placed
 from wheel_udf.common.errors import ConfigError, GeometryError
 from wheel_udf.common.geometry import INT64_MAX, INT64_MIN, Wheel
 from wheel_udf.store.layout import NEAR, StoreLayout
@@ -65,11 +66,6 @@ def with_cursors(draw: st.DrawFn) -> tuple[StoreLayout, list[int], list[int]]:
     return layout, cursors, draw(st.lists(dues, max_size=30))
 
 
-def placed(layout: StoreLayout, due_ms: int, cursor_ms: int) -> tuple[int, int]:
-    level = layout.level_of(due_ms, cursor_ms)
-    return level, layout.slot_of(level, due_ms, cursor_ms)
-
-
 # --- the worked example ---------------------------------------------------------------------------
 
 
@@ -118,17 +114,12 @@ def test_the_edges_at_one_o_clock(due: int, place: tuple[int, int]) -> None:
 def test_a_size_above_32_puts_neighbouring_slots_together_on_every_level() -> None:
     layout = StoreLayout(Wheel(1_000, 100, 4), state_levels=1)
 
-    assert [layout.slots_per_partition(level) for level in layout.far_levels] == [4, 4, 4]
     assert [layout.width_ms(level) for level in layout.far_levels] == [400_000, 40_000_000, 4_000_000_000]
 
 
 def test_without_levels_in_the_state_the_horizon_says_how_wide_a_window_is() -> None:
     one_level = StoreLayout(Wheel(1_000, 7_200, 1), state_levels=0, state_horizon_ms=600_500)
-    assert (one_level.window_ms, one_level.slots_per_partition(1), list(one_level.far_levels)) == (
-        600_000,
-        600,
-        [1],
-    )
+    assert (one_level.window_ms, list(one_level.far_levels)) == (600_000, [1])
     assert placed(one_level, 600_000, 600_000) == (1, 1)
     assert placed(one_level, YEAR_9999, 600_000) == (1, YEAR_9999 // 600_000)
 
@@ -186,7 +177,7 @@ def test_a_due_cursor_always_has_somewhere_to_go(layout: StoreLayout, clock_ms: 
 
 
 @given(with_cursors())
-def test_numpy_places_as_int_does(drawn: tuple[StoreLayout, list[int], list[int]]) -> None:
+def test_numpy_places_by_the_rule(drawn: tuple[StoreLayout, list[int], list[int]]) -> None:
     layout, cursors, dues = drawn
     for cursor in cursors:
         levels, slots = layout.place(np.array(dues, dtype=np.int64), cursor)
@@ -215,7 +206,8 @@ def test_near_is_what_is_due_before_the_cursor_in_one_of_two_partitions(
 ) -> None:
     layout, cursors, dues = drawn
     for cursor in cursors:
-        near = {due: placed(layout, due, cursor)[1] for due in dues if layout.level_of(due, cursor) == NEAR}
+        places = {due: placed(layout, due, cursor) for due in dues}
+        near = {due: slot for due, (level, slot) in places.items() if level == NEAR}
 
         assert set(near) == {due for due in dues if due < cursor}
         assert set(near.values()) <= {cursor // layout.window_ms - 2, cursor // layout.window_ms - 1}
@@ -272,15 +264,11 @@ def test_a_layout_that_cannot_be_names_field_value_rule_and_hint(changes: dict[s
 
 @pytest.mark.parametrize("level", [0, 1, 5])
 def test_a_level_that_is_not_in_the_store_has_no_width(level: int) -> None:
-    with pytest.raises(GeometryError, match="from 2 to 4"):
+    with pytest.raises(GeometryError, match="no such level"):
         LAYOUT.width_ms(level)
-    with pytest.raises(GeometryError, match="from 2 to 4"):
-        LAYOUT.slots_per_partition(level)
 
 
 def test_only_multiples_of_the_window_are_cursors() -> None:
-    with pytest.raises(AssertionError, match="no multiple of the window"):
-        LAYOUT.level_of(0, 20_001)
     with pytest.raises(AssertionError, match="no multiple of the window"):
         LAYOUT.place(np.array([0], dtype=np.int64), 20_001)
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.checkpoint.test_checkpoint import commit, plan, start
 from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.common.errors import LeaseError, TransferError
+from wheel_udf.pending.audit import Act, records_of, take_over
 from wheel_udf.pending.entries import PendingWork
-from wheel_udf.transfer.content import Source, at_rest, sources_of
+from wheel_udf.transfer.content import at_rest, positions_of
 from wheel_udf.transfer.exporting import _found, _require_unused
-from wheel_udf.transfer.importing import beginning
+from wheel_udf.transfer.importing import begin_checkpoint, beginning
 from wheel_udf.transfer.manifest import Manifest, find_manifest, read_manifest, write_manifest
 from wheel_udf.transfer.seeds import shared
 
@@ -72,7 +75,7 @@ def test_the_positions_are_those_of_the_sources_without_the_clock(tmp_path: Path
     plan(tmp_path, 0, CLOCK, '{"orders":{"0":4711}}', "-")
     commit(tmp_path, 0)
 
-    assert sources_of(str(tmp_path)) == [Source(1, {"orders": {"0": 4711}}), Source(2, None)]
+    assert positions_of(str(tmp_path)) == {1: {"orders": {"0": 4711}}, 2: None}
 
 
 # ---- the folder ----------------------------------------------------------------------------------
@@ -81,14 +84,14 @@ def test_the_positions_are_those_of_the_sources_without_the_clock(tmp_path: Path
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_manifest(str(tmp_path), MANIFEST)
 
-    assert read_manifest(str(tmp_path)) == MANIFEST
+    assert read_manifest(str(tmp_path), purgatory=False) == MANIFEST
     assert MANIFEST.pending == 2
 
 
 def test_a_folder_without_a_manifest_is_no_export(tmp_path: Path) -> None:
     assert find_manifest(str(tmp_path)) is None
     with pytest.raises(TransferError, match="no complete export here"):
-        read_manifest(str(tmp_path))
+        read_manifest(str(tmp_path), purgatory=False)
 
 
 def test_an_export_of_another_format_names_the_release_that_made_it(tmp_path: Path) -> None:
@@ -97,7 +100,7 @@ def test_an_export_of_another_format_names_the_release_that_made_it(tmp_path: Pa
     file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 2, "package_version": "9.0"}))
 
     with pytest.raises(TransferError, match=r"another format.* = 2; rule: 1; hint: release 9\.0 made it"):
-        read_manifest(str(tmp_path))
+        read_manifest(str(tmp_path), purgatory=False)
 
 
 def test_an_export_is_not_written_over_something_else(tmp_path: Path) -> None:
@@ -136,6 +139,19 @@ def test_an_import_that_is_killed_is_done_again_and_one_that_is_done_is_not(tmp_
     with pytest.raises(KeyError):
         killed()
     assert [begun(), begun()] == [True, False]
+
+
+def test_the_acts_of_the_old_job_come_before_those_of_the_new_one(tmp_path: Path) -> None:
+    done = [Act(5, "move", "me", "true", "to sms", 3, number) for number in (0, 1)]
+    take_over(str(tmp_path), [asdict(act) for act in done])
+
+    assert [(act.change, act.batch) for act in records_of(str(tmp_path))] == [("to sms", -2), ("to sms", -1)]
+
+
+def test_an_export_that_has_lost_its_acts_is_not_imported(tmp_path: Path) -> None:
+    identity: Any = {"wheel_fingerprint": "tick_ms=1,size=2,levels=1", "shards": 2, "clock_kind": "event"}
+    with pytest.raises(TransferError, match="records of acts are missing or damaged"):
+        begin_checkpoint(MANIFEST, str(tmp_path / "export"), str(tmp_path / "job"), "wheel", identity)
 
 
 # ---- the account ---------------------------------------------------------------------------------
