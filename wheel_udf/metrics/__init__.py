@@ -10,7 +10,7 @@ decides what a batch does::
                                              |
                                              '--> exporter    /metrics (Prometheus), /healthz
 
-    names       every metric: type, unit, labels, one sentence
+    names       every metric, as metrics.toml declares it: type, unit, labels, one sentence
     lines       the line of a batch: the one declaration of its members
     batch_log   the ring of files: append, read_batches
     meter       the figures, the health and the lines of one run
