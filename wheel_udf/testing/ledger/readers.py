@@ -138,7 +138,7 @@ def _fired(
     topic: str, key: bytes | None, value: bytes | None, headers: Headers, at_ms: int | None
 ) -> dict[str, Any]:
     told = _told(headers)
-    row = {
+    return {
         "schedule_id": told.get("id"),
         "seq": told.get("seq"),
         "fire_id": told.get("fire-id"),
@@ -149,15 +149,11 @@ def _fired(
         "headers": [pair for pair in headers if not pair[0].startswith("wheel-")],
         "deliver_at": told.get("deliver-at"),
         "fired_at": told.get("fired-at"),
+        "scheduled_at": told.get("scheduled-at"),
+        "level_error_ms": told.get("level-error-ms"),
         "delivered_at_ms": at_ms,
         "at_least_once": True,
     }
-    leveled = (
-        {"scheduled_at": told["scheduled-at"], "level_error_ms": told.get("level-error-ms")}
-        if "scheduled-at" in told
-        else {}
-    )
-    return row | leveled
 
 
 def _rejected(headers: Headers, key: bytes | None, value: bytes | None) -> dict[str, Any]:
