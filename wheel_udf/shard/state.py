@@ -32,7 +32,6 @@ import pyarrow as pa
 from wheel_udf.common.errors import GeometryChangedError, StateTooLargeError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.outcomes import WHEEL_COUNTS
-from wheel_udf.shard.arrow_text import encoded
 from wheel_udf.shard.chunk_store import ChunkStore
 from wheel_udf.shard.chunks import IN_FLIGHT_LEVEL, NO_SENDER, Chunk
 from wheel_udf.shard.content import Content
@@ -234,23 +233,6 @@ class ShardState(BaseShardState):
         counts = dict(zip(WHEEL_COUNTS, counters, strict=True))
         return ShardState(wheel, clock_ms, next_due_ms, pending, far, counts, Content(text, texts=texts))
 
-    def to_bytes(self, shards: int = 1) -> bytes:
-        """The whole state as bytes, for tests and tools; Spark stores :meth:`to_row`."""
-        row = dict(zip(STATE_COLUMNS, self.to_row(shards), strict=True))
-        table = pa.table(
-            {
-                name: pa.array([value], _ARROW_OF[kind])
-                for (name, kind), value in zip(STATE_COLUMNS.items(), row.values(), strict=True)
-            }
-        )
-        return encoded(table).to_pybytes()  # type: ignore[no-any-return]
-
-    @staticmethod
-    def from_bytes(data: bytes, wheel: Wheel, shards: int = 1) -> ShardState:
-        """The inverse of :meth:`to_bytes`; raises what :meth:`from_row` raises."""
-        row = pa.ipc.open_stream(data).read_all().to_pylist()[0]
-        return ShardState.from_row(list(row.values()), wheel, shards)
-
 
 STATE_COLUMNS: Mapping[str, str] = {
     **HEAD_COLUMNS,
@@ -259,8 +241,6 @@ STATE_COLUMNS: Mapping[str, str] = {
     "chunks": "string",
 }
 """Name and Spark type of each column of the state store's row."""
-
-_ARROW_OF = {"int": pa.int32(), "long": pa.int64(), "string": pa.large_string()}
 
 
 def _is_given(chunk: Chunk) -> bool:

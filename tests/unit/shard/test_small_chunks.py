@@ -119,7 +119,7 @@ def test_a_step_that_asks_the_index_does_as_one_that_searches_all_chunks(run: Ru
             former.setattr(shard_state, "places_of", everywhere)
             two = advance(searching, commands, now_ms, move.limit, memory_ms=run.memory_ms)
         assert (shown(one.fired), shown(one.missed)) == (shown(two.fired), shown(two.missed))
-        assert one.state.to_bytes() == two.state.to_bytes()
+        assert one.state.to_row(1) == two.state.to_row(1)
         asking, searching = one.state, two.state
 
 
@@ -253,10 +253,10 @@ def test_a_batch_opens_as_much_of_a_backlog_as_it_releases(opened: list[int]) ->
 
 def test_an_index_of_another_hash_function_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     state = advance(ShardState.empty(WHEEL), commands_table(far(50)), 0, memory_ms=None).state
-    data, hashes = state.to_bytes(), id_index.hashes_of
+    data, hashes = state.to_row(1), id_index.hashes_of
     monkeypatch.setattr(id_index, "hashes_of", lambda ids: hashes(ids) ^ np.uint32(99))
 
-    found = ShardState.from_bytes(data, wheel=WHEEL)
+    found = ShardState.from_row(data, WHEEL, 1)
     after = advance(
         found, commands_table([{"schedule_id": "id7", "seq": 2, "op": 1}]), 0, memory_ms=None
     ).state
