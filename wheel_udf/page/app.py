@@ -61,6 +61,7 @@ def make_app(page: Page) -> Flask:
         plot_px=charts.PLOT_PX,
         literal=words.literal,
         count_text=words.count_text,
+        short_count=words.short_count,
         span_text=words.span_text,
         done=DONE,
     )

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from wheel_udf.common.outcomes import CANCEL_OUTCOMES, EVENT_COUNTS, OPERATION_OUTCOMES, SCHEDULE_OUTCOMES
 from wheel_udf.page import charts
+from wheel_udf.page.hour import MINUTE_MS
 from wheel_udf.page.subject import Subject
 from wheel_udf.page.tiles import Figures, clock_ms, source, state, tiles, value_of
 from wheel_udf.page.words import bytes_text, count_text, payload_text, when_text
@@ -116,46 +117,29 @@ def destinations(subject: Subject, figures: Figures, now_ms: int) -> dict[str, A
 def hour(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
     """Throughput and lateness of the last hour."""
     found = value_of(figures, "batches")
-    card: dict[str, Any] = {
-        "source": source(figures["batches"], now_ms),
-        "throughput": None,
-        "lateness": None,
-    }
+    card: dict[str, Any] = {"source": source(figures["batches"], now_ms), "is_empty": found is not None}
     if found is None or not found["batches"]:
-        return card | {"is_empty": found is not None}
-    late = charts.lateness(found) if found["p99_ms"] is not None else None
-    return card | {
+        return card
+    minutes = [
+        minute | {"name": when_text(found["from_ms"] + place * MINUTE_MS)[11:16]}
+        for place, minute in enumerate(found["minutes"])
+    ]
+    card |= {
         "is_empty": False,
-        "throughput": charts.throughput(found),
-        "lateness": late,
-        "in_data_time": subject.clock_kind != "processing",
-        "table": [
-            (when_text(found["from_ms"] + place * 60_000)[11:16], minute)
-            for place, minute in enumerate(found["minutes"])
-            if minute["fired"] or minute["received"]
-        ],
+        "minutes": minutes,
+        "rows": charts.count_axis(max(max(minute["fired"], minute["received"]) for minute in minutes)),
     }
-
-
-_MEANINGS: Final = {
-    "pending": "wait for their due time",
-    "fired": "released to their destination",
-    "missed": "released later than their max_lateness",
-    "cancelled": "ended by a CANCEL",
-    "superseded": "replaced by a higher version",
-    "duplicate": "the same version once more",
-    "rejected": "cannot be used; see the rejects",
-    "applied": "ended a schedule",
-    "waiting": "nothing was remembered of their id",
-    "late": "nothing was pending any more",
-    "cancel_superseded": "an older version",
-    "cancel_duplicate": "the same version once more",
-    "cancel_rejected": "cannot be used; see the rejects",
-    "completed": "their events came in time",
-    "expired": "their deadline passed",
-    "events": "read",
-    "event_rejected": "cannot be used; see the rejects",
-}
+    if found["p99_ms"] is None:
+        return card
+    spans = charts.span_axis(max(minute["max_ms"] or 0 for minute in minutes))
+    return card | {
+        "spans": spans,
+        "lines": {
+            name: charts.line_path([minute[f"{name}_ms"] for minute in minutes], spans["top"])
+            for name in ("p50", "p99", "max")
+        },
+        "in_data_time": subject.clock_kind != "processing",
+    }
 
 
 def account(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
@@ -190,8 +174,8 @@ def _group(
         "total": count_text(total),
         "rows": [
             {
+                "key": word,
                 "word": word.removeprefix("cancel_").removeprefix("event_"),
-                "meaning": _MEANINGS.get(word, ""),
                 "count": count_text(count),
                 "width": 100 * count / total if total else 0,
                 "is_zero": not count,

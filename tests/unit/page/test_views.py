@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, cast
+
 import pytest
 
 from tests.unit.page.figures import NOW_MS, STORE, figures_of, line, subject_of, watch_of, wheel_of
 from wheel_udf.page import tiles, views
+from wheel_udf.page.app import Page, make_app
+from wheel_udf.page.guard import Access
 from wheel_udf.page.hour import hour_of
 from wheel_udf.page.reader import Figure
+from wheel_udf.page.tasks import Tasks
+
+
+@dataclass
+class Reader:
+    """Has figures; reads nothing."""
+
+    found: dict[str, Figure]
+
+    def figures(self) -> dict[str, Figure]:
+        return self.found
 
 
 def shown(mode: str = "direct", clock: str = "event", **values: object) -> dict[str, tuple[str, str]]:
@@ -111,6 +127,20 @@ def test_the_forecast_of_the_tiered_mode_says_how_good_it_is() -> None:
     exact = {"rows": 9, "clock_ms": NOW_MS, "steps": {"sms": {2: 9}}}
     then = views.forecast(subject, figures_of(store=STORE, exact=exact), NOW_MS)
     assert (then["source"]["kind"], then["chart"]["names"], then["chart"]["total"]) == ("exact", ["sms"], 9)
+
+
+def test_the_last_hour_is_drawn_as_a_bar_and_a_mark_for_each_minute_and_lines_of_lateness() -> None:
+    figures = figures_of(batches=hour_of([line(0), line(1_000), line(600_000)], NOW_MS + 30_000))
+    page = Page(subject_of(), Access(), cast("Any", Reader(figures)), Tasks(), lambda: NOW_MS)
+    html = " ".join(make_app(page).test_client().get("/live/overview").text.split())
+    # 10 of 15 rows of the axis fired, 12 were received.
+    tip = 'data-tip="10:00 UTC: 10 fired, 12 received, 1 rejected">'
+    assert f'{tip} <rect class="hit" x="98.333%" width="1.667%" y="0" height="200"/>' in html
+    assert 'x="98.483%" width="1.367%" y="66.667" height="133.333"/>' in html
+    assert 'y1="40.0" y2="40.0"/>' in html
+    assert 'data-tip="09:50 UTC: p50 400 ms, p99 900 ms, max 1.2 s" x="81.667%"' in html
+    assert 'd="M49 80.0H50M58 80.0H59V80.0H60"' in html
+    assert html.count("09:01</text>") == 2
 
 
 def test_rejects_that_are_in_no_table_are_not_read() -> None:
