@@ -262,7 +262,7 @@ def test_an_index_of_another_hash_function_is_made_anew(monkeypatch: pytest.Monk
     ).state
 
     assert (after.pending, after.counts["cancelled"]) == (49, 1)
-    assert {run.group for run in after.content.index} == {id_index.check()}
+    assert {run.group for run in after.index} == {id_index.check()}
 
 
 def test_the_index_takes_at_most_ten_characters_an_entry() -> None:
@@ -270,8 +270,8 @@ def test_the_index_takes_at_most_ten_characters_an_entry() -> None:
     for first in range(0, 20_000, 2_000):
         state = advance(state, commands_table(far(2_000, first)), 0, memory_ms=None).state
 
-    assert sum(run.size for run in state.content.index) < 10 * state.pending
-    assert len(state.content.index) < 6
+    assert sum(run.size for run in state.index) < 10 * state.pending
+    assert len(state.index) < 6
 
 
 def test_an_emptied_shard_keeps_no_index() -> None:
