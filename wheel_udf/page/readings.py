@@ -57,7 +57,7 @@ _MOST_ACTS: Final = 100
 def readings_of(subject: Subject) -> dict[str, Reading]:
     """Returns the readings that a job has, by name."""
     chosen: dict[str, Callable[[Subject], dict[str, Any]]] = {
-        "wheel": _watched(read_wheel, _state_of),
+        "wheel": unless_unchanged(read_wheel, lambda subject: (_runs(subject), *_state_of(subject))),
         "batches": read_hour,
         "rejects": read_rejects,
         "acts": read_acts,
@@ -89,15 +89,7 @@ def unless_unchanged(
     return read_if_changed
 
 
-def _watched(
-    read: Callable[[Subject], dict[str, Any]], version_of: Callable[[Subject], Any]
-) -> Callable[[Subject], dict[str, Any]]:
-    """As :func:`unless_unchanged`, with whether the job runs, which may change without a batch."""
-    reading = unless_unchanged(read, version_of)
-    return lambda subject: reading(subject) | {"runs": _runs(subject)}
-
-
-def _state_of(subject: Subject) -> Any:
+def _state_of(subject: Subject) -> tuple[Any, ...]:
     """The version of the state: the checkpoint, and the offsets after its last committed batch."""
     require_checkpoint(subject.query)
     return identity_of(subject.query).app_id, last_committed(subject.query), committed_offsets(subject.query)
@@ -112,9 +104,9 @@ def read_wheel(subject: Subject) -> dict[str, Any]:
     """Reads what Spark's state holds.
 
     Returns:
-        ``clock_ms``, ``next_due_ms``, ``pending``, ``far`` (what the store holds, as far as the
-        shards were informed), ``counts`` by outcome, ``cells`` (level, slot,
-        rows), ``steps`` (destination to step to rows), ``resting`` and ``held`` (of a purgatory).
+        ``runs`` (whether the job does), ``clock_ms``, ``next_due_ms``, ``pending``, ``far`` (what the store holds, as
+        far as the shards were informed), ``counts`` by outcome, ``cells`` (level, slot, rows), ``steps`` (destination
+        to step to rows), ``resting`` and ``held`` (of a purgatory).
 
     Raises:
         CheckpointError: There is no checkpoint, or it is damaged.
@@ -125,6 +117,7 @@ def read_wheel(subject: Subject) -> dict[str, Any]:
     counted = WATCH_COUNTS if subject.is_purgatory else WHEEL_COUNTS
     clock_ms = max(clocks, default=None)
     found = {
+        "runs": _runs(subject),
         "clock_ms": clock_ms,
         "next_due_ms": min(dues, default=None),
         "pending": sum(head["pending"] for head in heads),

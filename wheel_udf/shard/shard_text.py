@@ -29,31 +29,15 @@ import pyarrow.compute as pc
 
 from wheel_udf.shard.arrow_text import table_from_text, table_to_text
 from wheel_udf.shard.chunk_store import ChunkStore, Span
-from wheel_udf.shard.chunks import (
-    IN_FLIGHT_LEVEL,
-    MEMORY_LEVEL,
-    Chunk,
-)
+from wheel_udf.shard.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL, Chunk
 from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 
 _ID = "schedule_id"
 
+_NUMBERS = ("group", "rows", "low_ms", "high_ms", "length", "number", "head", "keys", "gone")
 _DIRECTORY_SCHEMA = pa.schema(
-    [
-        ("level", pa.int32()),
-        ("group", pa.int64()),
-        ("rows", pa.int64()),
-        ("low_ms", pa.int64()),
-        ("high_ms", pa.int64()),
-        ("length", pa.int64()),
-        ("number", pa.int64()),
-        ("head", pa.int64()),
-        ("keys", pa.int64()),
-        ("gone", pa.int64()),
-        ("file", pa.string()),
-    ]
+    {"level": pa.int32(), **dict.fromkeys(_NUMBERS, pa.int64()), "file": pa.string()}
 )
-
 
 _IN_FLIGHT = pa.field("in_flight", pa.bool_())
 MARKED_ENTRY_SCHEMA = ENTRY_SCHEMA.append(_IN_FLIGHT)
