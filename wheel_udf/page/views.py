@@ -7,7 +7,6 @@ exact or from metadata. The tiles: :mod:`wheel_udf.page.tiles`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from wheel_udf.common.outcomes import CANCEL_OUTCOMES, EVENT_COUNTS, OPERATION_OUTCOMES, SCHEDULE_OUTCOMES
@@ -15,7 +14,7 @@ from wheel_udf.page import charts
 from wheel_udf.page.hour import MINUTE_MS
 from wheel_udf.page.subject import Subject
 from wheel_udf.page.tiles import Figures, clock_ms, source, state, tiles, value_of
-from wheel_udf.page.words import bytes_text, count_text, payload_text, when_text
+from wheel_udf.page.words import bytes_text, count_text, when_text
 
 _MOST_DESTINATIONS: Final = 12
 _STORE_COUNTS: Final = "from metadata: replaced and cancelled entries count until their window is handed over"
@@ -100,18 +99,13 @@ def destinations(subject: Subject, figures: Figures, now_ms: int) -> dict[str, A
     if found is None:
         return {"source": source(figures["wheel"], now_ms), "rows": None}
     series, kind = found
-    totals = sorted(
-        ((sum(counts.values()), name) for name, counts in series.items()),
-        key=lambda each: (-each[0], each[1]),
-    )
-    most = max((rows for rows, _ in totals), default=0) or 1
-    shown = [
-        {"name": name, "rows": count_text(rows), "width": 100 * rows / most}
-        for rows, name in totals[:_MOST_DESTINATIONS]
-        if rows
-    ]
-    more = len([rows for rows, _ in totals if rows]) - len(shown)
-    return {"source": _series_source(subject, figures, now_ms, kind), "rows": shown, "more": more}
+    totals = [(name, sum(counts.values())) for name, counts in series.items()]
+    rows = sorted(((name, rows) for name, rows in totals if rows), key=lambda each: (-each[1], each[0]))
+    return {
+        "source": _series_source(subject, figures, now_ms, kind),
+        "rows": rows[:_MOST_DESTINATIONS],
+        "more": max(len(rows) - _MOST_DESTINATIONS, 0),
+    }
 
 
 def hour(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
@@ -148,41 +142,13 @@ def account(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
     card: dict[str, Any] = {"source": source(figures["wheel"], now_ms), "groups": None}
     if found is None:
         return card
-    waits = found["pending"] + found["far"]
+    waits, counts = ("pending", found["pending"] + found["far"]), found["counts"]
+    outcomes: dict[str, tuple[str, ...]] = {"schedules": SCHEDULE_OUTCOMES, "cancels": CANCEL_OUTCOMES}
     if subject.is_purgatory:
-        return card | {
-            "groups": [
-                _group("operations", found["counts"], OPERATION_OUTCOMES, waits),
-                _group("events", found["counts"], EVENT_COUNTS),
-            ]
-        }
-    return card | {
-        "groups": [
-            _group("schedules", found["counts"], SCHEDULE_OUTCOMES, waits),
-            _group("cancels", found["counts"], CANCEL_OUTCOMES),
-        ]
-    }
-
-
-def _group(
-    name: str, counts: Mapping[str, int], words: tuple[str, ...], waits: int | None = None
-) -> dict[str, Any]:
-    rows = ([] if waits is None else [("pending", waits)]) + [(word, counts[word]) for word in words]
-    total = sum(count for _, count in rows)
-    return {
-        "name": name,
-        "total": count_text(total),
-        "rows": [
-            {
-                "key": word,
-                "word": word.removeprefix("cancel_").removeprefix("event_"),
-                "count": count_text(count),
-                "width": 100 * count / total if total else 0,
-                "is_zero": not count,
-            }
-            for word, count in rows
-        ],
-    }
+        outcomes = {"operations": OPERATION_OUTCOMES, "events": EVENT_COUNTS}
+    groups = {name: [(word, counts[word]) for word in words] for name, words in outcomes.items()}
+    first = next(iter(groups))
+    return card | {"groups": groups | {first: [waits, *groups[first]]}}
 
 
 # ---- the other pages -----------------------------------------------------------------------------
@@ -190,43 +156,10 @@ def _group(
 
 def rejects(figures: Figures, now_ms: int) -> dict[str, Any]:
     """Rejects by code, with samples."""
-    found = value_of(figures, "rejects")
-    card: dict[str, Any] = {"source": source(figures["rejects"], now_ms), "codes": None, "samples": []}
-    if found is None:
-        return card
-    most = max(found["codes"].values(), default=0) or 1
-    codes = [
-        {"code": code or "(none)", "rows": count_text(rows), "width": 100 * rows / most}
-        for code, rows in found["codes"].items()
-    ]
-    return card | {
-        "codes": codes,
-        "elsewhere": found.get("elsewhere"),
-        "samples": [
-            sample | {"at": when_text(sample["at_ms"]), "value": payload_text(sample["value"])}
-            for sample in found["samples"]
-        ],
-    }
+    none_yet = {"source": source(figures["rejects"], now_ms), "codes": None}
+    return none_yet | (value_of(figures, "rejects") or {})
 
 
 def audit(figures: Figures, now_ms: int) -> dict[str, Any]:
     """The acts, the latest first."""
-    found = value_of(figures, "acts")
-    card: dict[str, Any] = {"source": source(figures["acts"], now_ms), "rows": None}
-    if found is None:
-        return card
-    rows = [act | {"at": when_text(act["at_ms"]), "rows": count_text(act["rows"])} for act in found["acts"]]
-    return card | {"rows": rows}
-
-
-def history(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The facts about an id, with instants as text."""
-    return [
-        event
-        | {
-            "at": "no time recorded" if event["at_ms"] is None else f"{when_text(event['at_ms'])} UTC",
-            "due": None if event["deliver_at_ms"] is None else f"{when_text(event['deliver_at_ms'])} UTC",
-            "acted": None if event["acted_at_ms"] is None else f"{when_text(event['acted_at_ms'])} UTC",
-        }
-        for event in events
-    ]
+    return {"source": source(figures["acts"], now_ms), "acts": None} | (value_of(figures, "acts") or {})
